@@ -1,4 +1,4 @@
-"""What every test may use: a fixed seed, a tiny configuration and the real data inside PyPI packages."""
+"""What every test may use: a fixed seed, a tiny configuration, real data out of PyPI packages."""
 
 import importlib.metadata
 import os

