@@ -1,0 +1,181 @@
+"""A machine with few packages, played in a process of its own; `test_backends.py` runs it.
+
+    python one_backend.py WITHOUT STEP [ARGUMENT ...]
+
+WITHOUT is a comma separated list of packages that this process cannot find, as if they were not
+installed; STEP is a function below. A step that fails ends the process with its traceback.
+"""
+
+import pathlib
+import sys
+
+TEXTS = ["A long walk by the sea.", "Stocks fell.", "The waves were high today.", "Bonds rose."]
+LABELS = [0, 1, 0, 1]
+TINY = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "hidden_act": "gelu",
+    "max_position": 12,
+}
+OPTIONAL = ("tensorflow", "jax", "torch", "safetensors", "tokenizers", "matplotlib", "transformers")
+
+
+class Without:
+    """Stands before a finder of modules and hides packages, from `import` and `find_spec` alike."""
+
+    def __init__(self, finder, hidden):
+        self.finder = finder
+        self.hidden = hidden
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in self.hidden:
+            return None
+        return self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+
+def hide(packages):
+    assert not set(packages) & set(sys.modules), "too late to hide them"
+    sys.meta_path[:] = [Without(finder, frozenset(packages)) for finder in sys.meta_path]
+
+
+def new_encoder(**kwargs):
+    from keras_posenc import build_transformer_model
+
+    return build_transformer_model(**TINY, **kwargs)
+
+
+def inputs(length=10):
+    import numpy as np
+
+    ids = np.arange(1, 1 + 2 * length, dtype="int32").reshape(2, length)
+    return {"token_ids": ids, "segment_ids": np.zeros_like(ids)}
+
+
+def same(one, other):
+    import numpy as np
+
+    assert np.isfinite(one).all()
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+
+
+def import_error(call, *words):
+    """Asserts that `call` raises one ImportError that says all of `words`."""
+    try:
+        call()
+    except ImportError as error:
+        assert all(word in str(error) for word in words), f"unclear message: {error}"
+    else:
+        raise AssertionError(f"no ImportError that says {words}")
+
+
+def import_jax():
+    import jax
+
+    print(jax.__version__)
+
+
+def import_alone():
+    """The import takes nothing that the package does not depend on."""
+    import keras
+
+    before = set(sys.modules)
+    import keras_posenc
+
+    assert keras_posenc.__version__
+    taken = {name.split(".")[0] for name in set(sys.modules) - before} & set(OPTIONAL)
+    assert not taken, f"import keras_posenc imports {taken} on {keras.backend.backend()}"
+
+
+def from_scratch(folder):
+    """A new model trains and is saved with keras and numpy alone; what needs more says so."""
+    import keras
+    import numpy as np
+
+    from keras_posenc.models.heads import classifier
+    from keras_posenc.text.tokenizer import Tokenizer
+
+    model = classifier(new_encoder(hierarchical_position=True), num_classes=2)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(inputs(20), np.array([0, 1]), verbose=0)
+    model.save(f"{folder}/model.keras")
+    again = keras.saving.load_model(f"{folder}/model.keras")
+    same(model.predict(inputs(20), verbose=0), again.predict(inputs(20), verbose=0))
+
+    (pathlib.Path(folder) / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    import_error(lambda: Tokenizer(f"{folder}/vocab.txt"), "tokenizers", "keras_posenc[text]")
+
+
+def without_safetensors(minilm):
+    from keras_posenc import build_transformer_model
+
+    import_error(
+        lambda: build_transformer_model(minilm, minilm), "safetensors", "keras_posenc[weights]"
+    )
+
+
+def whole_road(minilm, torch_bin, folder):
+    """Real weights in two formats, a tokenizer, a step of training, a saved model."""
+    import keras
+
+    from keras_posenc import build_transformer_model
+    from keras_posenc.models.heads import classifier
+    from keras_posenc.text.batches import TextBatches
+    from keras_posenc.text.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer(minilm)
+    token_ids, segment_ids = tokenizer.encode("Hello, world!")
+    assert token_ids == [101, 7592, 1010, 2088, 999, 102] and segment_ids == [0] * 6
+
+    encoder = build_transformer_model(minilm, minilm, hierarchical_position=True)
+    features = encoder.predict(inputs(600), verbose=0)
+    assert features.shape == (2, 600, 384)
+    torch_encoder = build_transformer_model(minilm, torch_bin, hierarchical_position=True)
+    same(features, torch_encoder.predict(inputs(600), verbose=0))
+
+    model = classifier(encoder, num_classes=2)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    batches = TextBatches(TEXTS, LABELS, tokenizer=tokenizer, max_length=32, token_budget=32)
+    before = model.get_weights()
+    model.fit(batches, epochs=1, verbose=0)
+    assert any((old != new).any() for old, new in zip(before, model.get_weights(), strict=True))
+
+    model.save(f"{folder}/model.keras")
+    again = keras.saving.load_model(f"{folder}/model.keras")
+    same(model.predict(inputs(), verbose=0), again.predict(inputs(), verbose=0))
+
+
+def google_names(folder):
+    """Where TensorFlow is, Google's checkpoints are written and read."""
+    from keras_posenc import build_transformer_model
+    from keras_posenc.checkpoints.export import save_checkpoint
+
+    model = new_encoder()
+    save_checkpoint(model, folder, format="google")
+    again = build_transformer_model(f"{folder}/bert_config.json", f"{folder}/bert_model.ckpt")
+    same(model.predict(inputs(), verbose=0), again.predict(inputs(), verbose=0))
+
+
+def google_names_need_tensorflow(checkpoint, folder):
+    """Where it is not, reading and writing them is one clear error."""
+    from keras_posenc import build_transformer_model
+    from keras_posenc.checkpoints.export import save_checkpoint
+
+    def read():
+        build_transformer_model(f"{checkpoint}/bert_config.json", f"{checkpoint}/bert_model.ckpt")
+
+    import_error(read, "tensorflow", "keras_posenc[tensorflow]")
+    write = f"{folder}/written"
+    import_error(lambda: save_checkpoint(new_encoder(), write, format="google"), "tensorflow")
+    assert not pathlib.Path(write).exists(), "a failed export leaves nothing behind"
+
+
+if __name__ == "__main__":
+    _, without, step, *arguments = sys.argv
+    hide([package for package in without.split(",") if package])
+    globals()[step](*arguments)

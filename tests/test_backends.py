@@ -1,0 +1,80 @@
+"""One backend at a time: the other two are hidden, so that they are as good as not installed."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.once
+
+BACKENDS = {"tensorflow": ("tensorflow",), "jax": ("jax", "jaxlib"), "torch": ("torch",)}
+EXTRAS = ("safetensors", "tokenizers", "matplotlib", "transformers")
+SCRIPT = pathlib.Path(__file__).with_name("one_backend.py")
+
+
+def run(backend, step, *arguments, without=()):
+    """Runs a step of one_backend.py in a process that has only `backend` and lacks `without`."""
+    others = [name for other in BACKENDS if other != backend for name in BACKENDS[other]]
+    command = [sys.executable, SCRIPT, ",".join([*others, *without]), step, *map(str, arguments)]
+    # Safe path: what lies in the folder of the tests shadows no package.
+    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{step} with {backend} alone:\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def torch_bin(minilm, tmp_path_factory):
+    """MiniLM as pytorch_model.bin, written by torch itself."""
+    path = tmp_path_factory.mktemp("torch") / "pytorch_model.bin"
+    write = (
+        "import sys, torch; from safetensors.torch import load_file; "
+        "torch.save(load_file(sys.argv[1]), sys.argv[2])"
+    )
+    subprocess.run([sys.executable, "-c", write, minilm / "model.safetensors", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def google_checkpoint(tmp_path_factory):
+    """A small checkpoint under Google's names."""
+    folder = tmp_path_factory.mktemp("google") / "checkpoint"
+    run("tensorflow", "google_names", folder)
+    return folder
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_import_takes_only_keras_and_numpy(backend):
+    run(backend, "import_alone")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_everything_works_with_one_backend(backend, minilm, torch_bin, tmp_path):
+    run(backend, "whole_road", minilm, torch_bin, tmp_path)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_new_model_needs_no_extra(backend, tmp_path):
+    run(backend, "from_scratch", tmp_path, without=EXTRAS)
+
+
+def test_reading_safetensors_without_the_package(minilm):
+    run("jax", "without_safetensors", minilm, without=EXTRAS)
+
+
+def test_google_checkpoints_with_tensorflow(google_checkpoint):
+    files = sorted(path.name for path in google_checkpoint.iterdir())
+    assert "bert_config.json" in files and "bert_model.ckpt.index" in files
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_google_checkpoints_without_tensorflow(backend, google_checkpoint, tmp_path):
+    copy = shutil.copytree(google_checkpoint, tmp_path / "google")
+    run(backend, "google_names_need_tensorflow", copy, tmp_path)
+
+
+def test_a_hidden_package_is_hidden():
+    with pytest.raises(AssertionError, match="No module named 'jax'"):
+        run("torch", "import_jax")
