@@ -192,6 +192,11 @@ def test_no_module_outgrows_one_idea(path):
     assert len(path.read_text("utf-8").splitlines()) <= 500
 
 
+def test_every_folder_is_a_package():
+    """Without `__init__.py` a folder works in a checkout and is missing in an installation."""
+    assert [p for p in {path.parent for path in MODULES} if not (p / "__init__.py").exists()] == []
+
+
 def test_no_test_or_benchmark_outgrows_one_idea():
     paths = [p for folder in ("tests", "benchmarks") for p in (ROOT / folder).rglob("*.py")]
     assert [p.name for p in paths if len(p.read_text("utf-8").splitlines()) > 500] == []
