@@ -1,0 +1,41 @@
+"""Position encodings by the place where position acts; `get` turns a name, a dict or an instance into one."""
+
+import difflib
+
+import keras
+
+from keras_posenc.encodings.base import Encoding
+
+# name -> class, every encoding that attention can be given.
+ENCODINGS = {}
+
+
+def get(spec):
+    """The encoding that `spec` means, in the manner of `keras.activations.get`.
+
+    Args:
+        spec: a name of `ENCODINGS`; a dict with that name under "name" and the arguments beside it; the
+            serialised form of an encoding; or an instance, which is cloned from its config, since two
+            layers that hold one trainable encoding cannot be saved.
+
+    Example:
+
+    >>> get(MyEncoding(slope=0.5))
+    """
+    if isinstance(spec, Encoding):
+        return type(spec).from_config(spec.get_config())
+    if isinstance(spec, dict) and "class_name" in spec:
+        return keras.saving.deserialize_keras_object(spec)
+    name, arguments = spec, {}
+    if isinstance(spec, dict):
+        arguments = dict(spec)
+        name = arguments.pop("name", None)
+    if not isinstance(name, str):
+        raise TypeError(
+            f"An encoding is a name, a dict with a name, or an Encoding. Received: {spec!r}"
+        )
+    if name not in ENCODINGS:
+        near = difflib.get_close_matches(name, ENCODINGS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(ENCODINGS)}."
+        raise ValueError(f"Unknown encoding {name!r}: {hint}")
+    return ENCODINGS[name](**arguments)

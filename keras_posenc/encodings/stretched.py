@@ -1,0 +1,201 @@
+"""A trained table of n rows, stretched to more positions than it was trained for."""
+
+import keras
+from keras import ops
+
+from keras_posenc.encodings.absolute import LearnedPositionEmbedding
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
+    """A table of n rows that serves n^2 positions, the first n exactly as they were.
+
+    A position is written in base n, m = i n + j, and its row is composed of two rows u of one base:
+
+        q[i n + j] = alpha u[i] + (1 - alpha) u[j],    u = (p - alpha p[0]) / (1 - alpha),
+
+    so that q[m] = p[m] for m < n. The same row is computed as
+
+        q[i n + j] = p[j] + alpha / (1 - alpha) (p[i] - p[0]),
+
+    where the second term is exactly zero for i = 0: the first n rows are bit-identical to the table.
+    There are no new weights; the gradient reaches the table through both terms.
+
+    Args:
+        input_dim: int. Rows n of the table, 512 for BERT.
+        output_dim: int. Size D of a row.
+        alpha: float in (0, 1), not 0.5. Share of the coarse digit i. Below 0.5 the fine digit j prevails,
+            which keeps neighbours apart; 0.4 is the author's choice.
+        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (on the features).
+        embeddings_initializer: initializer of the table.
+
+    Call arguments:
+        inputs: (B, T, D) features.
+        position_ids: optional (T,) or (B, T) integers. Default: `offset`, `offset + 1`, ...
+        offset: int or scalar integer tensor. Position of the first token when no ids are given.
+
+    Raises:
+        ValueError: if alpha is outside (0, 1) or equal to 0.5; on a position outside 0 .. n^2 - 1.
+
+    Example:
+
+    >>> layer = HierarchicalPositionEmbedding(512, 64)
+    >>> layer(np.zeros((2, 1536, 64))).shape
+    (2, 1536, 64)
+
+    Reference: Su Jianlin, [Hierarchical decomposition of position
+    embeddings](https://www.spaces.ac.cn/archives/7947), 2020.
+    """
+
+    remedy = "A hierarchical table of n rows serves n^2 positions: give shorter inputs or more rows."
+
+    def __init__(self, input_dim, output_dim, alpha=0.4, **kwargs):
+        if isinstance(alpha, bool) or not 0 < alpha < 1:
+            raise ValueError(
+                f"`alpha` must lie between 0 and 1, both excluded: at 0 the coarse digit vanishes, at 1 "
+                f"the base u = (p - alpha p[0]) / (1 - alpha) divides by zero. Received: {alpha}; "
+                f"the usual value is 0.4."
+            )
+        if alpha == 0.5:
+            raise ValueError(
+                "`alpha` must not be 0.5: positions i n + j and j n + i would share one row. "
+                "The usual value is 0.4."
+            )
+        super().__init__(input_dim, output_dim, **kwargs)
+        self.alpha = alpha
+
+    @property
+    def bound(self):
+        return self.input_dim**2
+
+    def rows(self, position_ids):
+        fine = ops.take(self.table, position_ids % self.input_dim, axis=0)
+        coarse = ops.take(self.table, position_ids // self.input_dim, axis=0)
+        return fine + self.alpha / (1 - self.alpha) * (coarse - self.table[0])
+
+    def get_config(self):
+        return {**super().get_config(), "alpha": self.alpha}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class TiledPositionEmbedding(LearnedPositionEmbedding):
+    """The table over and over: q[m] = p[m mod n]; the limit alpha = 0 of the hierarchical table.
+
+    Args: as `LearnedPositionEmbedding`.
+
+    Reference: [Longformer](https://arxiv.org/abs/2004.05150) starts its positions so.
+    """
+
+    remedy = "Positions are counted from 0."
+
+    @property
+    def bound(self):
+        return 2**31 - 1
+
+    def rows(self, position_ids):
+        return ops.take(self.table, position_ids % self.input_dim, axis=0)
+
+
+class _LongPositionEmbedding(LearnedPositionEmbedding):
+    """A table that is stretched to a length that has to be told: `max_position` >= n."""
+
+    remedy = "Give shorter inputs, or a larger `max_position`."
+
+    def __init__(self, input_dim, output_dim, max_position, **kwargs):
+        super().__init__(input_dim, output_dim, **kwargs)
+        if not isinstance(max_position, int) or max_position < input_dim:
+            raise ValueError(
+                f"`max_position` must be an integer, at least the {input_dim} rows of the table. "
+                f"Received: {max_position!r}"
+            )
+        self.max_position = max_position
+
+    @property
+    def bound(self):
+        return self.max_position
+
+    def get_config(self):
+        return {**super().get_config(), "max_position": self.max_position}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class InterpolatedPositionEmbedding(_LongPositionEmbedding):
+    """The table drawn out linearly to m rows: position t reads the table at t (n - 1) / (m - 1).
+
+    Every row but the first and the last changes, so a short text no longer sees the trained rows.
+
+    Args:
+        input_dim: int. Rows n of the table.
+        output_dim: int. Size D of a row.
+        max_position: int >= n. Positions m to serve.
+        **kwargs: as `LearnedPositionEmbedding`.
+    """
+
+    def rows(self, position_ids):
+        if self.max_position == self.input_dim:
+            return super().rows(position_ids)
+        # Whole-number arithmetic: a float32 quotient would miss the table's own rows by a rounding.
+        scaled = position_ids * (self.input_dim - 1)
+        lower = scaled // (self.max_position - 1)
+        weight = ops.cast(scaled % (self.max_position - 1), "float32") / (self.max_position - 1)
+        upper = ops.minimum(lower + 1, self.input_dim - 1)
+        low, high = (ops.take(self.table, i, axis=0) for i in (lower, upper))
+        return low + weight[..., None] * (high - low)
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class FreshPositionEmbedding(_LongPositionEmbedding):
+    """The table followed by m - n freshly initialised rows, which training has to fill.
+
+    Args:
+        input_dim: int. Rows n of the table.
+        output_dim: int. Size D of a row.
+        max_position: int >= n. Positions m to serve.
+        **kwargs: as `LearnedPositionEmbedding`.
+    """
+
+    def build(self, inputs_shape, position_ids_shape=None):
+        super().build(inputs_shape, position_ids_shape)
+        self.fresh = self._add_table("fresh", self.max_position - self.input_dim)
+
+    @property
+    def table(self):
+        return ops.concatenate([super().table, ops.cast(self.fresh, "float32")], 0)
+
+
+STRETCHES = {
+    None: LearnedPositionEmbedding,
+    "hierarchical": HierarchicalPositionEmbedding,
+    "tile": TiledPositionEmbedding,
+    "interpolate": InterpolatedPositionEmbedding,
+    "fresh": FreshPositionEmbedding,
+}
+
+
+def position_embedding(input_dim, output_dim, stretch=None, alpha=None, max_position=None, **kwargs):
+    """The learned table of n rows, stretched by one of `STRETCHES`: one argument to compare them by.
+
+    Args:
+        input_dim: int. Rows n of the table.
+        output_dim: int. Size of a row.
+        stretch: None, "hierarchical", "tile", "interpolate" or "fresh".
+        alpha: float. Of "hierarchical" only; default 0.4.
+        max_position: int. Positions to serve; "interpolate" and "fresh" need it.
+        **kwargs: as `LearnedPositionEmbedding`.
+
+    Example:
+
+    >>> position_embedding(512, 64, stretch="interpolate", max_position=2048)
+    """
+    if stretch not in STRETCHES:
+        raise ValueError(f"`stretch` must be one of {tuple(STRETCHES)}. Received: {stretch!r}")
+    if alpha is not None and stretch != "hierarchical":
+        raise ValueError(f'`alpha` belongs to stretch="hierarchical". Received: stretch={stretch!r}')
+    layer = STRETCHES[stretch]
+    if issubclass(layer, _LongPositionEmbedding):
+        if max_position is None:
+            raise ValueError(f"stretch={stretch!r} needs `max_position`, the positions to serve.")
+        kwargs["max_position"] = max_position
+    elif alpha is not None:
+        kwargs["alpha"] = alpha
+    return layer(input_dim, output_dim, **kwargs)

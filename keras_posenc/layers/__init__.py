@@ -1,0 +1,1 @@
+"""Keras layers: attention, feed-forward, norms, embeddings."""

@@ -1,0 +1,150 @@
+"""Softmax attention over a grid: the only place that knows what each backend is good at.
+
+Shapes: q (B, Tq, H, D), k (B, Tk, H, D), v (B, Tk, H, Dv); logits and weights (B, H, Tq, Tk).
+"""
+
+import keras
+from keras import ops
+
+
+def attend(
+    q,
+    k,
+    v,
+    grid,
+    scale,
+    encodings=(),
+    content=None,
+    bias=None,
+    dropout=0.0,
+    drawn=None,
+    flash=None,
+    training=False,
+):
+    """The attention output (B, Tq, H, Dv), by the leanest path that can say what the encodings ask.
+
+    A fused kernel where the backend has one and nothing needs the map itself. Otherwise the map is
+    formed, and while training it is formed again in the backward pass rather than kept.
+
+    Args:
+        q, k, v: heads, as the encodings' `heads` left them.
+        grid: `Grid` of the map.
+        scale: float. Factor of the logits.
+        encodings: sequence of `Encoding`.
+        content: q from before `heads`, for `bias` and `score`; None if that is q.
+        bias: optional tensor for the logits, broadcastable to (B, H, Tq, Tk).
+        dropout: float. Share of the weights dropped; 0 outside training.
+        drawn: the dropout's two seed integers, drawn outside so that a recomputed map drops the same.
+        flash: None (the backend decides), True or False, as in `keras.ops.dot_product_attention`.
+        training: bool. Whether a backward pass will come.
+    """
+    needs_map = dropout or any(e.overrides("score") or e.overrides("value") for e in encodings)
+    if flash and needs_map:
+        raise ValueError(
+            "A fused kernel cannot drop attention weights, nor run an encoding that reads the attention "
+            "map. Set `dropout=0`, take such encodings out, or leave `flash_attention=None`."
+        )
+    if not needs_map and (flash or _has_fused_kernel()):
+        return _fused(q, k, v, grid, scale, encodings, content, bias, flash)
+
+    def output(q, k, v, *rest):
+        rest = list(rest)
+        content_ = None if content is None else rest.pop(0)
+        bias_ = None if bias is None else rest.pop(0)
+        return attend_explicitly(
+            q, k, v, grid, scale, encodings, content_, bias_, dropout, drawn
+        )[0]  # fmt: skip
+
+    arguments = [q, k, v, *(x for x in (content, bias) if x is not None)]
+    return keras.remat(output)(*arguments) if training else output(*arguments)
+
+
+def attend_explicitly(
+    q, k, v, grid, scale, encodings=(), content=None, bias=None, dropout=0.0, drawn=None
+):
+    """Output (B, Tq, H, Dv), weights before dropout and logits before closing, both float32, in full."""
+    content = q if content is None else content
+    logits = ops.einsum("bqhd,bkhd->bhqk", q * ops.cast(scale, q.dtype), k)
+    logits = ops.cast(logits, "float32")
+    for term in _bias_terms(grid, encodings, content, bias):
+        logits = logits + ops.cast(term, "float32")
+    for encoding in encodings:
+        logits = encoding.score(logits, content, grid)
+    weights = ops.softmax(_close(logits, grid.open()), axis=-1)
+    kept = drop_weights(weights, dropout, drawn) if dropout else weights
+    kept = ops.cast(kept, v.dtype)
+    output = ops.einsum("bhqk,bkhd->bqhd", kept, v)
+    for encoding in encodings:
+        if encoding.overrides("value"):
+            output = output + ops.cast(encoding.value(kept, grid), output.dtype)
+    return output, weights, logits
+
+
+def _bias_terms(grid, encodings, content, bias):
+    terms = [e.bias(content, grid) for e in encodings if e.overrides("bias")]
+    return [term for term in (bias, *terms) if term is not None]
+
+
+def _close(logits, cells):
+    """Closed cells get a finite -1e9: a row with no open cell is then uniform on every backend, not NaN."""
+    if cells is None:
+        return logits
+    return logits + ops.cast(ops.logical_not(cells), "float32") * -1e9
+
+
+def _has_fused_kernel():
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.default_backend() != "cpu"
+    return backend == "torch"
+
+
+def _fused(q, k, v, grid, scale, encodings, content, bias, flash):
+    cells = grid.open()
+    terms = _bias_terms(grid, encodings, q if content is None else content, bias)
+    bias = None
+    if terms:
+        # torch takes a bias or a mask, not both, and wants the bias in the dtype of the heads.
+        bias = sum((ops.cast(term, "float32") for term in terms[1:]), ops.cast(terms[0], "float32"))
+        if cells is not None:
+            half = keras.backend.standardize_dtype(q.dtype) == "float16"
+            bias, cells = ops.where(cells, bias, -3e4 if half else -1e9), None
+        bias = ops.cast(bias, q.dtype)
+    return ops.dot_product_attention(
+        q, k, v, bias=bias, mask=cells, scale=scale, flash_attention=flash
+    )
+
+
+def drop_weights(weights, rate, drawn):
+    """Drops a share of the weights (B, H, Tq, Tk), the same ones whenever `drawn` is the same.
+
+    Cell (i, j) is kept if the 32-bit product r_i c_j is at least rate 2^32, r_i and c_j being odd hashes
+    of the seed and of the row or column. Two cells of one row, or of one column, are independent, and
+    so, as far as tests can see, are any four; it costs two cheap passes over the map where counter-based
+    random bits cost as much as the attention itself.
+
+    Args:
+        weights: (B, H, Tq, Tk).
+        rate: float in (0, 1).
+        drawn: two integers, as `SeedGenerator.next()` gives them.
+    """
+    batch, heads, rows, columns = ops.shape(weights)
+    drawn = ops.cast(drawn, "int32")
+    r = _odd_hash(batch * heads * rows, drawn[0], drawn[1])
+    c = _odd_hash(columns, drawn[1], drawn[0] + 1)
+    product = ops.reshape(r, (batch, heads, rows, 1)) * c
+    kept = product >= int(rate * 2**32) - 2**31
+    return weights * ops.cast(kept, weights.dtype) * (1 / (1 - rate))
+
+
+def _odd_hash(length, seed, more):
+    """(length,) odd int32, hashed from the index and two seeds by two rounds of multiply and shift."""
+    x = ops.arange(0, length, dtype="int32") + seed
+    for word in (more, 0x2C1B3C6D):
+        x = ops.bitwise_xor(x, ops.right_shift(x, 16)) * 0x7FEB352D
+        x = ops.bitwise_xor(x, ops.right_shift(x, 15)) * 0x46CA68AB
+        x = ops.bitwise_xor(x, word)
+    x = ops.bitwise_xor(x, ops.right_shift(x, 16)) * 0x7FEB352D
+    return ops.bitwise_or(ops.bitwise_xor(x, ops.right_shift(x, 15)), 1)

@@ -1,0 +1,272 @@
+"""Multi-head attention that composes position encodings."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_posenc import encodings as position_encodings
+from keras_posenc.grid import Grid
+from keras_posenc.layers.attend import attend, attend_explicitly
+from keras_posenc.positions import consecutive
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class PositionalAttention(keras.layers.Layer):
+    """`keras.layers.MultiHeadAttention` with a list of position encodings.
+
+    Project, let the encodings act, attend, merge. Without encodings it computes what Keras' layer
+    computes, holds the same weights in the same order, and can take its place. Padded keys (Keras masks
+    of `key`, or else of `value`) are never attended to; padded queries are not treated specially.
+
+    Args:
+        num_heads: int. Heads H.
+        key_dim: int. Size D of a query and key head.
+        value_dim: int. Size of a value head; default `key_dim`.
+        encodings: list of names, dicts or `Encoding` instances; see `keras_posenc.encodings.get`.
+        dropout: float. Share of the attention weights dropped in training.
+        use_bias: bool. Biases in the four projections.
+        output_shape: int. Size of the output; default that of the query.
+        attention_axes: None or 1: positions are counted along one axis.
+        flash_attention: None (where it pays), True or False.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
+            bias_constraint: of the four projections.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        query: (B, Tq, E).
+        value: (B, Tk, E).
+        key: (B, Tk, E); default `value`.
+        attention_mask: (B, Tq, Tk) or (B, H, Tq, Tk), True where the query may attend.
+        return_attention_scores: bool. Return the weights (B, H, Tq, Tk) too.
+        use_causal_mask: bool. No query attends to a later key.
+        query_positions: (Tq,) or (B, Tq) ids of the queries. Default: consecutive, after the cache.
+        key_positions: (Tk,) or (B, Tk) ids of the keys (of the whole cache, when there is one). Default:
+            the query's for self-attention, else consecutive.
+        query_order, key_order: (B, T) integers: a query attends to keys of no later order. A causal map
+            whose order is not the index; UniLM passes running sums of segment ids.
+        bias: tensor broadcastable to (B, H, Tq, Tk), added to the logits.
+        return_attention_logits: bool. Return the logits as they enter the softmax too (RealFormer).
+        cache: what `make_cache` or an earlier call returned. The keys and values are appended, the queries
+            attend to all of them, and the new cache is returned too.
+
+    Returns:
+        (B, Tq, output size); with scores, logits or a cache asked for, a tuple in that order.
+
+    Example:
+
+    >>> layer = PositionalAttention(num_heads=2, key_dim=16)
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x).shape
+    (1, 10, 32)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        encodings=(),
+        dropout=0.0,
+        use_bias=True,
+        output_shape=None,
+        attention_axes=None,
+        flash_attention=None,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        for name, size in (("num_heads", num_heads), ("key_dim", key_dim), ("value_dim", value_dim)):
+            if not (isinstance(size, int) and size > 0 or name == "value_dim" and size is None):
+                raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must be at least 0 and below 1. Received: {dropout}")
+        if attention_axes not in (None, 1, (1,), [1]):
+            raise ValueError(
+                f"Positions are counted along one axis, so `attention_axes` must be None or 1. "
+                f"Received: {attention_axes}"
+            )
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim or key_dim
+        self.encodings = [position_encodings.get(spec) for spec in encodings]
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.output_size = output_shape
+        self.flash_attention = flash_attention
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        heads = (None, self.num_heads)
+        self.query_dense = self._projection("query", query_shape, (*heads, self.key_dim))
+        self.key_dense = self._projection("key", key_shape, (*heads, self.key_dim))
+        self.value_dense = self._projection("value", value_shape, (*heads, self.value_dim))
+        merged_shape = (*query_shape[:-1], self.num_heads, self.value_dim)
+        output_size = self.output_size or query_shape[-1]
+        self.output_dense = self._projection("attention_output", merged_shape, (None, output_size))
+        for encoding in self.encodings:
+            if not encoding.built:
+                encoding.build((*query_shape[:-1], self.num_heads, self.key_dim))
+        self.built = True
+
+    def _projection(self, name, input_shape, output_shape):
+        merging = len(output_shape) == 2
+        dense = keras.layers.EinsumDense(
+            "bthd,hde->bte" if merging else "btd,dhe->bthe",
+            output_shape=output_shape,
+            bias_axes=("e" if merging else "he") if self.use_bias else None,
+            # A fresh initializer each: an unseeded instance draws the same values every time.
+            kernel_initializer=self.kernel_initializer.clone(),
+            bias_initializer=self.bias_initializer.clone(),
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            kernel_constraint=self.kernel_constraint,
+            bias_constraint=self.bias_constraint,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        dense.build(input_shape)
+        return dense
+
+    def make_cache(self, batch_size, length):
+        """An empty cache for `length` positions: keys, values, and how many of them are filled."""
+        shape = (batch_size, length, self.num_heads)
+        return (
+            ops.zeros((*shape, self.key_dim), self.compute_dtype),
+            ops.zeros((*shape, self.value_dim), self.compute_dtype),
+            ops.zeros((), "int32"),
+        )
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        query_positions=None,
+        key_positions=None,
+        query_order=None,
+        key_order=None,
+        bias=None,
+        return_attention_logits=False,
+        cache=None,
+    ):
+        q = self.query_dense(query)
+        k = self.key_dense(value if key is None else key)
+        v = self.value_dense(value)
+        start = 0
+        if cache is not None:
+            # The cache keeps keys as they were before `heads`: some encodings depend on the length.
+            keys, values, start = cache
+            k = ops.slice_update(keys, (0, start, 0, 0), ops.cast(k, keys.dtype))
+            v = ops.slice_update(values, (0, start, 0, 0), ops.cast(v, values.dtype))
+            cache = (k, v, start + ops.shape(q)[1])
+        rows = consecutive(ops.shape(q)[1], start)[None]
+        columns = consecutive(ops.shape(k)[1])[None]
+        if query_order is None and (use_causal_mask or cache is not None):
+            query_order, key_order = rows, columns
+        if query_positions is not None and key_positions is None and query is value:
+            key_positions = query_positions
+        grid = Grid(
+            rows=rows if query_positions is None else _batched(query_positions),
+            columns=columns if key_positions is None else _batched(key_positions),
+            keep=(value_mask if key_mask is None else key_mask) if cache is None else None,
+            row_order=query_order,
+            column_order=key_order,
+            mask=attention_mask,
+        )
+        encoded_q, k = q, k
+        for encoding in self.encodings:
+            encoded_q, k = encoding.heads(encoded_q, k, grid)
+        dropout = self.dropout if training else 0.0
+        arguments = dict(
+            grid=grid,
+            scale=1 / math.sqrt(self.key_dim),
+            encodings=self.encodings,
+            content=None if encoded_q is q else q,
+            bias=bias,
+            dropout=dropout,
+            drawn=self.seed_generator.next() if dropout else None,
+        )
+        if return_attention_scores or return_attention_logits:
+            output, scores, logits = attend_explicitly(encoded_q, k, v, **arguments)
+        else:
+            output = attend(
+                encoded_q, k, v, flash=self.flash_attention, training=training, **arguments
+            )
+            scores = logits = None
+        extras = (
+            scores if return_attention_scores else None,
+            logits if return_attention_logits else None,
+            cache,
+        )
+        extras = tuple(x for x in extras if x is not None)
+        output = self.output_dense(output)
+        return (output, *extras) if extras else output
+
+    def compute_output_spec(
+        self,
+        query,
+        value,
+        *args,
+        return_attention_scores=False,
+        return_attention_logits=False,
+        cache=None,
+        **kwargs,
+    ):
+        shape = (*query.shape[:-1], self.output_size or query.shape[-1])
+        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        keys = value.shape[1] if cache is None else cache[0].shape[1]
+        scores = keras.KerasTensor(
+            (query.shape[0], self.num_heads, query.shape[1], keys), dtype="float32"
+        )
+        extras = [scores] * (return_attention_scores + return_attention_logits)
+        if cache is not None:
+            extras.append(tuple(keras.KerasTensor(x.shape, x.dtype) for x in cache))
+        return (output, *extras) if extras else output
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "encodings": [keras.saving.serialize_keras_object(e) for e in self.encodings],
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "output_shape": self.output_size,
+            "flash_attention": self.flash_attention,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
+            "seed": self.seed,
+        }
+
+
+def _batched(ids):
+    ids = ops.convert_to_tensor(ids)
+    return ids if len(ids.shape) == 2 else ids[None]

@@ -1,0 +1,83 @@
+"""The two dense layers between attentions, gated if asked."""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class FeedForward(keras.layers.Layer):
+    """y = W_o (f_1(W_1 x) f_2(W_2 x) ...): the plain layer for one activation, a gated unit for several.
+
+    Args:
+        units: int. Inner size.
+        activation: an activation, or a list of them whose results are multiplied, e.g. ["gelu", "linear"].
+        use_bias: bool.
+        kernel_initializer: initializer of all kernels.
+
+    Call arguments:
+        inputs: (B, T, D).
+
+    Returns:
+        (B, T, D).
+
+    Example:
+
+    >>> FeedForward(256, activation=["silu", "linear"])(np.zeros((2, 5, 64))).shape
+    (2, 5, 64)
+
+    Reference: [GLU variants improve Transformer](https://arxiv.org/abs/2002.05202).
+    """
+
+    def __init__(
+        self,
+        units,
+        activation="relu",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        activations = activation if isinstance(activation, (list, tuple)) else [activation]
+        self.units = units
+        self.activation = [keras.activations.get(a) for a in activations]
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        names = ["intermediate", *(f"intermediate_{i}" for i in range(1, len(self.activation)))]
+        self.inner = [
+            self._dense(name, input_shape, self.units, activation)
+            for name, activation in zip(names, self.activation, strict=True)
+        ]
+        self.outer = self._dense("output", (*input_shape[:-1], self.units), input_shape[-1], None)
+        self.built = True
+
+    def _dense(self, name, input_shape, units, activation):
+        dense = keras.layers.Dense(
+            units,
+            activation=activation,
+            use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer.clone(),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        dense.build(input_shape)
+        return dense
+
+    def call(self, inputs):
+        x = self.inner[0](inputs)
+        for dense in self.inner[1:]:
+            x = x * dense(inputs)
+        return self.outer(x)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "activation": [keras.activations.serialize(a) for a in self.activation],
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,182 @@
+"""`build_transformer_model`: a config and a checkpoint in, a functional `keras.Model` out."""
+
+import dataclasses
+import inspect
+import os
+
+from keras_posenc.checkpoints.load import load_checkpoint
+from keras_posenc.checkpoints.reader import find_checkpoint, open_checkpoint
+from keras_posenc.models.config import ALIASES, FIELDS, REQUIRED_VALUES, nearest, read_config
+from keras_posenc.models.families import FAMILIES, weight_table
+from keras_posenc.models.transformer import Options, Transformer
+
+APPLICATIONS = ("encoder", "lm", "unilm")
+
+
+def build_transformer_model(
+    config_path=None,
+    checkpoint_path=None,
+    model="bert",
+    application="encoder",
+    return_keras_model=True,
+    *,
+    hierarchical_position=None,
+    stretch=None,
+    max_position=None,
+    keep_tokens=None,
+    compound_tokens=None,
+    ignore_invalid_weights=False,
+    **kwargs,
+):
+    """Builds a BERT, loads real weights into it, and stretches it past the length it was trained for.
+
+    The arguments are those of bert4keras and mean the same; an argument that is not known is refused.
+
+    Args:
+        config_path: bert_config.json or config.json, a directory that holds it (and the weights, if
+            `checkpoint_path` is not given), a dict, or None to give the sizes as keywords.
+        checkpoint_path: TF checkpoint prefix, .safetensors, .bin, an index of shards, a directory, a
+            .keras file of ours, or a dict of arrays. None: random weights.
+        model: family of the checkpoint, "bert" or "roberta".
+        application: "encoder"; "lm", causal, with the MLM head; "unilm", a prompt (segment 0) that sees
+            itself and an answer (segment 1) that sees the prompt and its own past, with the MLM head.
+        return_keras_model: bool. False returns the `Transformer`, which has .model, .layers, .account.
+        hierarchical_position: True (alpha 0.4) or alpha. The table of n rows serves n^2 positions.
+        stretch: "hierarchical", or what others do: "tile", "interpolate", "fresh".
+        max_position: int. Positions to serve ("interpolate" and "fresh" need it); without stretching,
+            the rows of the table, which must be the checkpoint's.
+        keep_tokens: list of token ids to keep, of the token table and the MLM bias.
+        compound_tokens: tokens to append; each a list of ids (mean of their rows) or (ids, weights).
+        ignore_invalid_weights: bool. Variables that the checkpoint lacks keep their initial values.
+        with_pool: True, or the activation of the pooler (tanh).
+        with_nsp: True, or the activation of the next-sentence head (softmax).
+        with_mlm: True, or the activation of the MLM head (softmax; "linear" gives logits).
+        custom_position_ids: bool. Adds the input `position_ids`.
+        sequence_length: int. Fixed length of the inputs.
+        segment_vocab_size: int. 0 removes the segments.
+        shared_segment_embeddings: bool. Segments are looked up in the token table.
+        layer_norm_cond, layer_norm_cond_hidden_size, layer_norm_cond_hidden_act: condition tensor (B, C)
+            of every layer norm, and its hidden layer.
+        additional_input_layers: further inputs of the model, such as the condition's.
+        residual_attention_scores: bool. Each layer's logits are added to the next one's (RealFormer).
+        attention_caches: dict, attention layer name -> features (B, S, D) put in front of its keys.
+        layers: dict of layers to share, such as the `.layers` of another Transformer.
+        prefix: str. Put before every layer's and input's name.
+        name: str. Of the model.
+        **kwargs: fields of `Config` by our name or the config file's, such as dropout_rate or hidden_act.
+
+    Returns:
+        A functional `keras.Model` of the inputs `token_ids`, `segment_ids` (and `position_ids`), each
+        (B, T) int32. Its output is the features (B, T, D); with one head that head's output; with several
+        a list, pooler or next sentence first, MLM second.
+
+    Raises:
+        TypeError: an unknown argument.
+        ValueError: a config, checkpoint or combination that cannot be built; nothing is half-loaded.
+
+    Example:
+
+    >>> model = build_transformer_model("bert-base-uncased", hierarchical_position=True)
+    >>> model.predict({"token_ids": token_ids, "segment_ids": segment_ids})  # 1,536 tokens long
+    """
+    if model not in FAMILIES:
+        near = nearest(str(model), FAMILIES)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(FAMILIES)}."
+        raise ValueError(f"Unknown model {model!r}: {hint}")
+    if application not in APPLICATIONS:
+        raise ValueError(f"`application` must be one of {APPLICATIONS}. Received: {application!r}")
+    if checkpoint_path is None and _holds_checkpoint(config_path):
+        checkpoint_path = config_path
+    options, sizes = _sort_arguments(kwargs)
+    stretch, alpha = _stretching(stretch, hierarchical_position)
+    if max_position is not None and (stretch is None or config_path is None):
+        sizes.setdefault("max_position", max_position)
+    config = FAMILIES[model].configure(read_config(config_path, **sizes))
+    if application != "encoder":
+        options["with_mlm"] = options.get("with_mlm") or True
+    if application == "unilm" and not config.segment_vocab_size:
+        raise ValueError('application="unilm" tells prompt from answer by segments: it needs them.')
+    config = _with_vocabulary(config, keep_tokens, compound_tokens)
+    options = Options(
+        application=application,
+        stretch=stretch,
+        alpha=alpha,
+        stretched_position=max_position if stretch else None,
+        **options,
+    )
+    transformer = Transformer(config, options, family=model)
+    if checkpoint_path is not None:
+        transformer.account = load_checkpoint(
+            transformer.layers,
+            open_checkpoint(checkpoint_path),
+            weight_table(model, config),
+            keep_tokens=keep_tokens,
+            compound_tokens=compound_tokens,
+            position_offset=config.position_offset,
+            ignore_missing=ignore_invalid_weights,
+        )
+    return transformer.model if return_keras_model else transformer
+
+
+def _holds_checkpoint(path):
+    """Whether a config path is a directory with more than the config in it."""
+    if not isinstance(path, (str, os.PathLike)) or not os.path.isdir(path):
+        return False
+    return find_checkpoint(path) is not None
+
+
+def _sort_arguments(arguments):
+    """Keywords sorted into those of the graph and those of the config; an unknown one is refused."""
+    for_graph = {f.name for f in dataclasses.fields(Options)} - _SET_HERE
+    for_config = {*FIELDS, *ALIASES, *REQUIRED_VALUES} - {"max_position"}
+    for name in arguments:
+        if name == "autoresize_weights":
+            raise TypeError(
+                "`autoresize_weights` is not supported: resizing a table reorders its positions. "
+                "To serve more positions give `hierarchical_position=True` or a `stretch`."
+            )
+        if name not in for_graph | for_config:
+            own = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
+            near = nearest(name, for_graph | for_config | own, cutoff=0)
+            raise TypeError(
+                f"build_transformer_model has no argument {name!r}: did you mean {near[0]!r}?"
+            )
+    graph = {k: v for k, v in arguments.items() if k in for_graph}
+    return graph, {k: v for k, v in arguments.items() if k in for_config}
+
+
+# Fields of Options that the factory derives from its own arguments.
+_SET_HERE = {"application", "stretch", "alpha", "stretched_position"}
+
+
+def _stretching(stretch, hierarchical_position):
+    """The scheme and its alpha; bert4keras's argument says both at once."""
+    if hierarchical_position is None or hierarchical_position is False:
+        return stretch, None
+    if stretch not in (None, "hierarchical"):
+        raise ValueError(
+            f"Give `stretch` or `hierarchical_position`, not both. Received: stretch={stretch!r}, "
+            f"hierarchical_position={hierarchical_position!r}"
+        )
+    return "hierarchical", None if hierarchical_position is True else hierarchical_position
+
+
+def _with_vocabulary(config, keep_tokens, compound_tokens):
+    """The config after tokens were dropped and appended; the padding id moves along."""
+    if keep_tokens is not None:
+        keep_tokens = [int(token) for token in keep_tokens]
+        wrong = [token for token in keep_tokens if not 0 <= token < config.vocab_size]
+        if wrong:
+            raise ValueError(
+                f"`keep_tokens` has {wrong[0]}, but the ids of {config.vocab_size} tokens run from 0 "
+                f"to {config.vocab_size - 1}."
+            )
+        if config.pad_token_id not in keep_tokens:
+            raise ValueError(f"`keep_tokens` must keep the padding token, {config.pad_token_id}.")
+        config = dataclasses.replace(
+            config,
+            vocab_size=len(keep_tokens),
+            pad_token_id=keep_tokens.index(config.pad_token_id),
+        )
+    more = len(compound_tokens or ())
+    return dataclasses.replace(config, vocab_size=config.vocab_size + more)

@@ -1,0 +1,85 @@
+"""Heads for tasks, on the features of an encoder."""
+
+import keras
+from keras import ops
+
+POOLINGS = ("mean", "cls", "max")
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class MaskedPooling(keras.layers.Layer):
+    """One vector a sequence, from its real tokens only.
+
+    Args:
+        pooling: "mean" of the tokens, "cls" (the first token) or "max".
+
+    Call arguments:
+        inputs: (B, T, D); a Keras mask tells the real tokens.
+
+    Returns:
+        (B, D).
+    """
+
+    def __init__(self, pooling="mean", **kwargs):
+        super().__init__(**kwargs)
+        if pooling not in POOLINGS:
+            raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: {pooling!r}")
+        self.pooling = pooling
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs, mask=None):
+        if self.pooling == "cls":
+            return inputs[:, 0]
+        if self.pooling == "max":
+            if mask is not None:
+                inputs = ops.where(mask[..., None], inputs, -3e4)
+            return ops.max(inputs, axis=1)
+        if mask is None:
+            return ops.mean(inputs, axis=1)
+        # Sums over long texts in float32: bfloat16 stops counting at 256.
+        real = ops.cast(mask, "float32")[..., None]
+        total = ops.sum(ops.cast(inputs, "float32") * real, axis=1)
+        mean = total / ops.maximum(ops.sum(real, axis=1), 1.0)
+        return ops.cast(mean, self.compute_dtype)
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_shape(self, inputs_shape):
+        return (inputs_shape[0], inputs_shape[2])
+
+    def get_config(self):
+        return {**super().get_config(), "pooling": self.pooling}
+
+
+def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
+    """A model that gives a logit a class: pool the encoder's features, drop out, one dense layer.
+
+    Args:
+        encoder: a model from `build_transformer_model` that gives features (B, T, D).
+        num_classes: int.
+        pooling: "mean", "cls" or "max". The mean uses the whole of a long text; [CLS] alone was trained
+            to look at 512 tokens.
+        dropout_rate: float. Before the last layer.
+
+    Returns:
+        A `keras.Model` with the encoder's inputs and output (B, num_classes), float32 logits.
+
+    Example:
+
+    >>> model = classifier(build_transformer_model(directory, directory, hierarchical_position=True), 2)
+    >>> model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    """
+    features = encoder.output
+    if isinstance(features, (list, tuple)) or len(features.shape) != 3:
+        raise ValueError(
+            "A classifier needs the features (B, T, D) of an encoder without heads: build it without "
+            "with_pool, with_nsp and with_mlm."
+        )
+    if num_classes < 2:
+        raise ValueError(f"`num_classes` must be at least 2. Received: {num_classes}")
+    x = MaskedPooling(pooling, name="Pooling")(features)
+    x = keras.layers.Dropout(dropout_rate, name="Classifier-Dropout")(x)
+    x = keras.layers.Dense(num_classes, dtype="float32", name="Classifier")(x)
+    return keras.Model(encoder.inputs, x, name="classifier")

@@ -1,0 +1,252 @@
+"""From a `Config` to a functional graph, layer by layer, under bert4keras's layer names."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_posenc.encodings.stretched import position_embedding
+from keras_posenc.layers import activations
+from keras_posenc.layers.attention import PositionalAttention
+from keras_posenc.layers.embedding import BiasAdd, TokenEmbedding
+from keras_posenc.layers.feedforward import FeedForward
+from keras_posenc.layers.norm import ConditionalLayerNormalization
+from keras_posenc.positions import PaddedPositionIds
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What is built around the weights; every field is a keyword of `build_transformer_model`."""
+
+    application: str = "encoder"
+    stretch: str | None = None
+    alpha: float | None = None
+    stretched_position: int | None = None
+    with_pool: bool | str = False
+    with_nsp: bool | str = False
+    with_mlm: bool | str = False
+    custom_position_ids: bool = False
+    sequence_length: int | None = None
+    shared_segment_embeddings: bool = False
+    residual_attention_scores: bool = False
+    attention_caches: dict | None = None
+    layer_norm_cond: object = None
+    layer_norm_cond_hidden_size: int | None = None
+    layer_norm_cond_hidden_act: str = "linear"
+    additional_input_layers: object = None
+    layers: dict | None = None
+    prefix: str = ""
+    name: str | None = None
+
+
+class Transformer:
+    """A transformer as a functional model, with its layers at hand.
+
+    Attributes:
+        config: `Config` it was built from.
+        family: str. Name of its model family.
+        model: the `keras.Model`.
+        inputs: list of its inputs. outputs: one tensor, or the list of the heads' tensors.
+        layers: dict, layer name (without the prefix) -> layer; `layers=` of another model shares them.
+        account: `Account` of the weights loaded, or None.
+    """
+
+    def __init__(self, config, options, family):
+        self.config = config
+        self.options = options
+        self.family = family
+        self.account = None
+        self.layers = dict(options.layers or {})
+        self._built()
+
+    # --- Graph ---
+
+    def _built(self):
+        self.inputs = self._make_inputs()
+        x = self._embed()
+        scores = None
+        for i in range(self.config.num_hidden_layers):
+            x, scores = self._block(x, i, scores)
+        self.outputs = self._heads(x)
+        extra = self.options.additional_input_layers
+        extra = [] if extra is None else extra if isinstance(extra, (list, tuple)) else [extra]
+        extra = [getattr(layer, "output", layer) for layer in extra]
+        self.model = keras.Model([*self.inputs, *extra], self.outputs, name=self.options.name)
+        self.model.transformer = self
+
+    def _make_inputs(self):
+        def ids(name):
+            shape = (self.options.sequence_length,)
+            return keras.Input(shape, dtype="int32", name=self.options.prefix + name)
+
+        self.token_ids = ids("token_ids")
+        self.segment_ids = ids("segment_ids") if self.config.segment_vocab_size else None
+        self.position_ids = ids("position_ids") if self.options.custom_position_ids else None
+        every = (self.token_ids, self.segment_ids, self.position_ids)
+        return [x for x in every if x is not None]
+
+    def _embed(self):
+        config = self.config
+        size = config.embedding_size or config.hidden_size
+        tokens = self._layer(
+            TokenEmbedding,
+            "Embedding-Token",
+            input_dim=config.vocab_size,
+            output_dim=size,
+            pad_token_id=config.pad_token_id,
+            embeddings_initializer=self._initializer(),
+        )
+        x = tokens(self.token_ids)
+        if self.segment_ids is not None:
+            x = self._layer(keras.layers.Add, "Embedding-Token-Segment")([x, self._segments(size)])
+        positions = self._layer(
+            position_embedding,
+            "Embedding-Position",
+            input_dim=config.max_position,
+            output_dim=size,
+            stretch=self.options.stretch,
+            alpha=self.options.alpha,
+            max_position=self.options.stretched_position,
+            embeddings_initializer=self._initializer(),
+        )
+        x = positions(x) if self._position_ids() is None else positions(x, self._position_ids())
+        x = self._normalize(x, "Embedding-Norm")
+        x = self._drop(x, "Embedding-Dropout")
+        if size != config.hidden_size:
+            x = self._dense("Embedding-Mapping", config.hidden_size)(x)
+        return x
+
+    def _segments(self, size):
+        if self.options.shared_segment_embeddings:
+            return self.layers["Embedding-Token"](self.segment_ids)
+        table = self._layer(
+            keras.layers.Embedding,
+            "Embedding-Segment",
+            input_dim=self.config.segment_vocab_size,
+            output_dim=size,
+            embeddings_initializer=self._initializer(),
+        )
+        return table(self.segment_ids)
+
+    def _position_ids(self):
+        if self.position_ids is None and self.config.padded_positions:
+            pad = self.config.pad_token_id
+            layer = self._layer(PaddedPositionIds, "Embedding-Position-Ids", pad_token_id=pad)
+            self.position_ids = layer(self.token_ids)
+        return self.position_ids
+
+    def _block(self, x, i, scores):
+        config, name = self.config, f"Transformer-{i}-MultiHeadSelfAttention"
+        attention = self._layer(
+            PositionalAttention,
+            name,
+            num_heads=config.num_attention_heads,
+            key_dim=config.key_size,
+            value_dim=config.value_size,
+            output_shape=config.hidden_size,
+            dropout=config.attention_dropout_rate,
+            kernel_initializer=self._initializer(),
+        )
+        arguments = self._who_attends(x)
+        keys = self._cached(x, name)
+        if self.options.residual_attention_scores:
+            out, scores = attention(x, keys, bias=scores, return_attention_logits=True, **arguments)
+        else:
+            out = attention(x, keys, **arguments)
+        out = self._drop(out, f"{name}-Dropout")
+        x = self._normalize(self._layer(keras.layers.Add, f"{name}-Add")([x, out]), f"{name}-Norm")
+
+        name = f"Transformer-{i}-FeedForward"
+        feed_forward = self._layer(
+            FeedForward,
+            name,
+            units=config.intermediate_size,
+            activation=activations.get(config.hidden_act),
+            kernel_initializer=self._initializer(),
+        )
+        out = self._drop(feed_forward(x), f"{name}-Dropout")
+        x = self._normalize(self._layer(keras.layers.Add, f"{name}-Add")([x, out]), f"{name}-Norm")
+        return x, scores
+
+    def _who_attends(self, x):
+        """Causal for a language model; for UniLM the prompt sees itself, the answer its past too."""
+        if self.options.application == "lm":
+            return {"use_causal_mask": True}
+        if self.options.application == "unilm":
+            order = ops.cumsum(self.segment_ids, axis=1)
+            return {"query_order": order, "key_order": order}
+        return {}
+
+    def _cached(self, x, name):
+        """The keys' features: the block's own input, behind whatever `attention_caches` puts there."""
+        caches = self.options.attention_caches or {}
+        if name not in caches:
+            return x
+        return self._layer(keras.layers.Concatenate, f"{name}-Cache", axis=1)([caches[name], x])
+
+    # --- Heads ---
+
+    def _heads(self, x):
+        options, outputs = self.options, []
+        if options.with_pool or options.with_nsp:
+            activation = options.with_pool if isinstance(options.with_pool, str) else "tanh"
+            pooled = self._dense("Pooler-Dense", self.config.hidden_size, activation)(x[:, 0])
+            if options.with_nsp:
+                pooled = self._dense("NSP-Proba", 2, _activation(options.with_nsp))(pooled)
+            outputs.append(pooled)
+        if options.with_mlm:
+            size = self.config.embedding_size or self.config.hidden_size
+            act = activations.get(self.config.hidden_act)
+            x = self._dense("MLM-Dense", size, act[0] if isinstance(act, list) else act)(x)
+            x = self._normalize(x, "MLM-Norm")
+            x = self.layers["Embedding-Token"](x, reverse=True)
+            x = self._layer(BiasAdd, "MLM-Bias")(x)
+            activation = _activation(options.with_mlm)
+            x = self._layer(keras.layers.Activation, "MLM-Activation", activation=activation)(x)
+            outputs.append(x)
+        if not outputs:
+            return x
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    # --- Parts ---
+
+    def _layer(self, make, name, **arguments):
+        """The layer of this name: one given in `layers`, else a new one."""
+        if name not in self.layers:
+            self.layers[name] = make(**arguments, name=self.options.prefix + name)
+        return self.layers[name]
+
+    def _dense(self, name, units, activation=None):
+        return self._layer(
+            keras.layers.Dense,
+            name,
+            units=units,
+            activation=activation,
+            kernel_initializer=self._initializer(),
+        )
+
+    def _drop(self, x, name):
+        if not self.config.dropout_rate:
+            return x
+        return self._layer(keras.layers.Dropout, name, rate=self.config.dropout_rate)(x)
+
+    def _normalize(self, x, name):
+        options, epsilon = self.options, self.config.layer_norm_eps
+        if options.layer_norm_cond is None:
+            return self._layer(keras.layers.LayerNormalization, name, epsilon=epsilon)(x)
+        layer = self._layer(
+            ConditionalLayerNormalization,
+            name,
+            epsilon=epsilon,
+            hidden_size=options.layer_norm_cond_hidden_size,
+            hidden_act=options.layer_norm_cond_hidden_act,
+            kernel_initializer=self._initializer(),
+        )
+        return layer(x, options.layer_norm_cond)
+
+    def _initializer(self):
+        return keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
+
+
+def _activation(choice):
+    return choice if isinstance(choice, str) else "softmax"
