@@ -1,0 +1,20 @@
+"""Pretrained weights: read from every usual format, accounted for, loaded, written back."""
+
+from keras_posenc.checkpoints.account import Account
+from keras_posenc.checkpoints.checkpoint import Checkpoint
+from keras_posenc.checkpoints.load import compare_checkpoint, load_checkpoint, variables_of
+from keras_posenc.checkpoints.names import BERT, ROBERTA, TABLES, Table
+from keras_posenc.checkpoints.reader import open_checkpoint
+
+__all__ = [
+    "BERT",
+    "ROBERTA",
+    "TABLES",
+    "Account",
+    "Checkpoint",
+    "Table",
+    "compare_checkpoint",
+    "load_checkpoint",
+    "open_checkpoint",
+    "variables_of",
+]

@@ -1,0 +1,91 @@
+"""The account of a load: what became of every variable and of every tensor."""
+
+import dataclasses
+
+SHOWN = 4  # names spelt out in an error; the account itself lists all
+
+
+@dataclasses.dataclass
+class Account:
+    """What became of every variable of a model and of every tensor of a checkpoint.
+
+    `print(account)` shows all of it, `account.summary()` one line.
+
+    Args:
+        source: str, where the checkpoint lies.
+        family: str, the family whose names were looked for.
+        loaded: list of (variable, tensor, note); the note says what was done on the way.
+        unused: list of (tensor, reason), known and not needed.
+        initialised: list of variables that no checkpoint has; they keep their first values.
+        missing: list of variables that the checkpoint should have and has not.
+        unexpected: list of tensors that nothing explains.
+        wrong_shape: list of (variable, its shape, tensor, what the file holds).
+        hints: list of sentences on what may be the matter.
+    """
+
+    source: str
+    family: str
+    loaded: list = dataclasses.field(default_factory=list)
+    unused: list = dataclasses.field(default_factory=list)
+    initialised: list = dataclasses.field(default_factory=list)
+    missing: list = dataclasses.field(default_factory=list)
+    unexpected: list = dataclasses.field(default_factory=list)
+    wrong_shape: list = dataclasses.field(default_factory=list)
+    hints: list = dataclasses.field(default_factory=list)
+
+    def summary(self):
+        """One line: how many of each kind."""
+        kinds = ["unused", "initialised", "missing", "unexpected", "wrong_shape"]
+        counts = [f"{len(getattr(self, kind))} {kind.replace('_', ' ')}" for kind in kinds]
+        counts = [count for count in counts if not count.startswith("0 ")]
+        return f"{self.source} as {self.family}: {', '.join([self._loaded(), *counts])}."
+
+    def _loaded(self):
+        return f"{len(self.loaded)} loaded"
+
+    def __str__(self):
+        misfits = [
+            (variable, tensor, f"{ours} in the model, {theirs} in the file")
+            for variable, ours, tensor, theirs in self.wrong_shape
+        ]
+        parts = [
+            ("Loaded", self.loaded),
+            ("Known and unused", self.unused),
+            ("Initialised", [(name,) for name in self.initialised]),
+            ("Missing", [(name,) for name in self.missing]),
+            ("Unexpected", [(name,) for name in self.unexpected]),
+            ("Wrong shape", misfits),
+        ]
+        lines = [self.summary()]
+        for title, rows in parts:
+            if rows:
+                lines += ["", f"{title} ({len(rows)})", *_columns(rows)]
+        return "\n".join(lines + [""] * bool(self.hints) + self.hints)
+
+    def problem(self, ignore_missing=False):
+        """One message on all that does not fit, or None if all does."""
+        misfits = [
+            f"{variable} is {ours} in the model, {tensor} is {theirs} in the file"
+            for variable, ours, tensor, theirs in self.wrong_shape
+        ]
+        kinds = [
+            ("missing", [] if ignore_missing else self.missing),
+            ("unexpected", self.unexpected),
+            ("of the wrong shape", misfits),
+        ]
+        found = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds if names]
+        if not found:
+            return None
+        message = f"{self.source} does not fit this {self.family} model: {'; '.join(found)}."
+        return " ".join([message, "Nothing was loaded.", *self.hints])
+
+
+def _some(names):
+    more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    return ", ".join([*names[:SHOWN], *more])
+
+
+def _columns(rows):
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = [[cell.ljust(n) for cell, n in zip(row, widths, strict=True)] for row in rows]
+    return ["  " + "  ".join(row).rstrip() for row in padded]
