@@ -1,0 +1,8 @@
+"""From text to what `model.fit` eats: tokenizer, files, batches of similar length."""
+
+from keras_posenc.text.batches import TextBatches
+from keras_posenc.text.files import Texts, labels_of, read_texts
+from keras_posenc.text.tokenizer import Tokenizer
+from keras_posenc.text.vocabulary import simplified_vocabulary
+
+__all__ = ["TextBatches", "Texts", "Tokenizer", "labels_of", "read_texts", "simplified_vocabulary"]

@@ -1,0 +1,102 @@
+"""Which documents share a batch: few lengths, little padding, every document once. NumPy only."""
+
+import numpy as np
+
+
+def choose_lengths(lengths, most, multiple, price):
+    """The lengths to pad to, so that the fewest tokens are wasted.
+
+    An exact dynamic programme. With T_1 < ... < T_k the chosen lengths it minimises
+    sum_i T(n_i) + k * price, where T(n) is the smallest chosen length >= n.
+
+    Args:
+        lengths: n_i, an int array, one a document.
+        most: the most lengths, k <= most.
+        multiple: every length is a multiple of it.
+        price: padding tokens that one more length must save; it stands for a compilation.
+
+    Returns:
+        An increasing int array; its last element holds the longest document.
+
+    Example:
+    ```python
+    choose_lengths(np.array([9, 10, 10, 60, 64]), most=2, multiple=8, price=0)  # [16, 64]
+    ```
+    """
+    ends, counts = np.unique(-(-np.asarray(lengths) // multiple), return_counts=True)
+    ends = ends * multiple
+    below = np.concatenate([[0], np.cumsum(counts)])
+    # cost[i, j]: the documents of ends[i] to ends[j], all padded to ends[j].
+    cost = ends[None, :] * (below[None, 1:] - below[:-1, None]) + float(price)
+    cost[np.tril_indices(len(ends), -1)] = np.inf
+    best, starts = [cost[0]], [np.zeros(len(ends), int)]
+    for _ in range(min(most, len(ends)) - 1):
+        # One more length, over ends[i..j], above the best cover of everything below ends[i].
+        total = np.concatenate([[np.inf], best[-1][:-1]])[:, None] + cost
+        starts.append(total.argmin(axis=0))
+        best.append(total.min(axis=0))
+    chosen, last = [], len(ends) - 1
+    for k in range(int(np.argmin([row[-1] for row in best])), -1, -1):
+        chosen.append(ends[last])
+        last = starts[k][last] - 1
+    return np.array(chosen[::-1])
+
+
+def batch_sizes(counts, lengths, budget):
+    """How many documents a batch of each length takes.
+
+    Batches of one length have one size, so one shape. The documents left over move up to the
+    next length, where there is one; a size a little under the budget may leave fewer, and is
+    taken when that saves more than the additional batches cost (one row of padding each).
+
+    Args:
+        counts: how many documents have each length.
+        lengths: the lengths, increasing.
+        budget: the most tokens of a batch, padding included; one document is always allowed.
+
+    Returns:
+        A list of sizes.
+    """
+    sizes, left = [], 0
+    for k, (count, length) in enumerate(zip(counts, lengths, strict=True)):
+        count += left
+        size = np.arange(max(1, min(count, budget // length)), 0, -1)  # ties go to the largest
+        rest = count % size
+        if k + 1 < len(lengths):
+            waste = rest * (lengths[k + 1] - length)
+        else:  # the rest makes a smaller batch: one more shape to compile
+            waste = np.where(rest, budget, 0)
+        best = np.argmin(waste + count // size * length)
+        sizes.append(int(size[best]))
+        left = int(rest[best])
+    return sizes
+
+
+def epoch_batches(buckets, sizes, rng=None):
+    """Deals every document of the buckets into batches.
+
+    Args:
+        buckets: for each length an array of documents, shortest first.
+        sizes: from `batch_sizes`.
+        rng: a numpy Generator that shuffles documents and batches; None keeps the longest first.
+
+    Returns:
+        A list of `(k, documents)`: the bucket whose length the batch has, and an int array.
+    """
+    batches, left = [], np.array([], int)
+    for k, (bucket, size) in enumerate(zip(buckets, sizes, strict=True)):
+        documents = np.concatenate([left, bucket])
+        if rng is not None:
+            documents = rng.permutation(documents)
+        full = len(documents) // size * size
+        batches += [(k, documents[start : start + size]) for start in range(0, full, size)]
+        left = documents[full:]
+    if len(left):
+        batches.append((len(buckets) - 1, left))
+    order = range(len(batches))[::-1] if rng is None else rng.permutation(len(batches))
+    batches = [batches[i] for i in order]
+    # TensorFlow's fit looks at the first two batches and takes a length they share for constant.
+    other = next((i for i, (k, _) in enumerate(batches) if k != batches[0][0]), None)
+    if other is not None:
+        batches[1], batches[other] = batches[other], batches[1]
+    return batches

@@ -1,0 +1,166 @@
+"""Labelled texts from files, with errors that name the line."""
+
+import dataclasses
+import json
+import pathlib
+
+from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
+
+TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
+LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """What a file held: `texts`, `labels` (a list of str, or None), `lines` (numbers from 1)."""
+
+    texts: list
+    labels: list
+    lines: list
+
+    def __len__(self):
+        return len(self.texts)
+
+
+def labels_of(texts):
+    """The sorted distinct labels of a `Texts`: the usual `classes`."""
+    if texts.labels is None:
+        raise ValueError("These texts have no labels: name their column, as read_texts(label=).")
+    return sorted(set(texts.labels))
+
+
+def read_texts(path, text=None, label=None):
+    """Reads texts, and labels where there are any, from a file.
+
+    Known: .tsv and .csv with a line of names, .jsonl with an object a line, Orange's .tab (names,
+    types, flags) and .txt with a text a line. In .tab and .tsv a row is one line, and a quote is
+    an ordinary character unless it quotes a whole field as csv does. Blank lines between rows are
+    skipped; `lines` keeps the true numbers.
+
+    Args:
+        path: the file, in UTF-8.
+        text: the column of the texts; None takes an obvious one (the one Orange includes, text,
+            content, ..., the only one beside the label).
+        label: the column of the labels; None takes an obvious one (the one Orange flags, label,
+            class, category, ...) and does without if there is none; False reads no labels.
+
+    Returns:
+        A `Texts`.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: names the file, the line and what is wrong with it.
+
+    Example:
+    ```python
+    train = read_texts("train.tsv")
+    print(len(train), labels_of(train), train.texts[0])
+    ```
+    """
+    path = pathlib.Path(path)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: {path.suffix!r} is not one of {', '.join(READERS)}.")
+    if not path.is_file():
+        raise FileNotFoundError(f"No file {path}.")
+    content = _decode(path)
+    if not content.strip():
+        raise ValueError(f"{path} is empty.")
+    columns, rows, flagged = reader(path, content)
+    if not rows:
+        raise ValueError(f"{path} has column names but no rows.")
+    if label is False:
+        label = None
+    else:
+        label = _column(path, label, columns, [flagged.get("label"), *LABEL_NAMES])
+    rest = [name for name in columns if name != label]
+    text = _column(path, text, rest, [flagged.get("text"), *TEXT_NAMES])
+    if text is None and len(rest) == 1:
+        text = rest[0]
+    if text is None:
+        raise ValueError(f"{path}: which column has the texts? Give text= one of {columns}.")
+    texts = [_text(path, number, row, text) for number, row in rows]
+    labels = label and [_label(path, number, row, label) for number, row in rows]
+    return Texts(texts, labels, [number for number, _ in rows])
+
+
+def _decode(path):
+    data = path.read_bytes()
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ValueError(f"{path}, line 1: this is UTF-16; convert the file to UTF-8.")
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        byte = error.start - data.rfind(b"\n", 0, error.start)
+        raise ValueError(
+            f"{path}, line {line}, byte {byte}: 0x{data[error.start]:02x} is not UTF-8; "
+            "convert the file to UTF-8."
+        ) from None
+
+
+def _read_txt(path, content):
+    lines = lines_of(content.rstrip("\r\n"))
+    return ["text"], [(number, {"text": line}) for number, line in lines], {}
+
+
+def _read_jsonl(path, content):
+    rows = []
+    for number, line in lines_of(content):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}, line {number}: a {type(row).__name__}, not a JSON object.")
+        rows.append((number, row))
+    return list(rows[0][1]), rows, {}
+
+
+def _column(path, wanted, columns, usual):
+    """The wanted column, or the first usual one that is there, or None."""
+    if wanted is None:
+        by_lower = {name.lower(): name for name in reversed(columns)}
+        there = [by_lower[name.lower()] for name in usual if name and name.lower() in by_lower]
+        return there[0] if there else None
+    if wanted not in columns:
+        raise ValueError(f"{path} has no column {wanted!r}; its columns are {columns}.")
+    return wanted
+
+
+def _value(path, number, row, name):
+    if name not in row:
+        raise ValueError(f"{path}, line {number}: no {name!r}, only {list(row)}.")
+    return row[name]
+
+
+def _text(path, number, row, name):
+    text = _value(path, number, row, name)
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise ValueError(f"{path}, line {number}: {name!r} should be a text, not a {kind}.")
+    if not text.strip():
+        raise ValueError(f"{path}, line {number}: the text is empty; delete the line or fill it.")
+    return text
+
+
+def _label(path, number, row, name):
+    label = _value(path, number, row, name)
+    if isinstance(label, (list, dict)):
+        kind = type(label).__name__
+        raise ValueError(f"{path}, line {number}: {name!r} should be one label, not a {kind}.")
+    label = label if isinstance(label, str) or label is None else json.dumps(label)
+    if label is None or not label.strip():
+        raise ValueError(f"{path}, line {number}: the label is missing; label=False reads none.")
+    return label.strip()
+
+
+READERS = {
+    ".tsv": read_tsv,
+    ".csv": read_csv,
+    ".jsonl": _read_jsonl,
+    ".tab": read_tab,
+    ".txt": _read_txt,
+}

@@ -1,0 +1,104 @@
+"""Rows of delimited files. A reader gives (columns, rows, flagged): the names, a list of
+(line number, dict name -> str), and what the file itself says is "text" and "label"."""
+
+import csv
+import io
+import sys
+
+ORANGE_FLAGS = ("class", "c", "meta", "m", "ignore", "i", "weight", "w")
+
+
+def lines_of(content):
+    """(number from 1, line), cut at newlines only: texts may hold U+2028, form feeds, ..."""
+    lines = content.split("\n")
+    return [(number, line.removesuffix("\r")) for number, line in enumerate(lines, 1)]
+
+
+def read_csv(path, content):
+    """A line of names, then rows; a quoted field may run over lines."""
+    table, start = [], 1
+    limit = csv.field_size_limit(sys.maxsize)  # a novel in a cell is fine; the limit is global
+    try:
+        reader = csv.reader(io.StringIO(content, newline=""), strict=True)
+        for fields in reader:
+            table.append((start, fields))
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {start}: not CSV ({error}).") from None
+    finally:
+        csv.field_size_limit(limit)
+    table = [(number, fields) for number, fields in table if fields]
+    return _names(path, table[0]), _rows(path, table[0], table[1:]), {}
+
+
+def read_tsv(path, content):
+    """A line of names, then a row a line."""
+    table = _tab_separated(content)
+    return _names(path, table[0]), _rows(path, table[0], table[1:]), {}
+
+
+def read_tab(path, content):
+    """Orange's format: names, types, flags, then a row a line.
+
+    Of the flags, `class` marks the label and `include=True` the text.
+    """
+    top, _, bottom = content.partition("\n")
+    head = [line.split("\t") for _, line in lines_of(content)[:3]]
+    flags = [cell.split() for cell in head[-1]]
+    known = all(word in ORANGE_FLAGS or "=" in word for words in flags for word in words)
+    if len(head) < 3 or not known or len(flags) > len(head[0]):
+        raise ValueError(
+            f"{path}, line {len(head)}: a .tab file has three lines above its rows, as Orange "
+            "writes it: names, types, flags (class, meta, ...); with names alone it is a .tsv."
+        )
+    names = _names(path, (1, head[0]))
+    rows = _tab_separated(content, after=3, columns=len(names))
+    flagged = {}
+    for name, words in zip(names, flags, strict=False):
+        if "class" in words or "c" in words:
+            flagged.setdefault("label", name)
+        elif "include=True" in words:
+            flagged.setdefault("text", name)
+    return names, _rows(path, (1, names), rows), flagged
+
+
+def _tab_separated(content, after=0, columns=None):
+    """(line number, fields) of the lines that are not blank, below line `after`."""
+    lines = [(number, line) for number, line in lines_of(content)[after:] if line.strip()]
+    columns = columns or lines[0][1].count("\t") + 1
+    return [(number, _fields(line, columns)) for number, line in lines]
+
+
+def _fields(line, columns):
+    """Cuts at tabs; takes a field for quoted only where the whole line then has its columns."""
+    if '"' in line:
+        limit = csv.field_size_limit(sys.maxsize)
+        try:
+            quoted = next(csv.reader([line], delimiter="\t", strict=True))
+        except csv.Error:
+            quoted = []
+        finally:
+            csv.field_size_limit(limit)
+        if len(quoted) == columns:
+            return quoted
+    return line.split("\t")
+
+
+def _names(path, header):
+    number, fields = header
+    names = [name.strip() for name in fields]
+    twice = sorted({name for name in names if name and names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{path}, line {number}: two columns are named {twice[0]!r}; rename one.")
+    return names
+
+
+def _rows(path, header, table):
+    names = _names(path, header)
+    for number, fields in table:
+        if len(fields) != len(names):
+            raise ValueError(
+                f"{path}, line {number}: {len(fields)} fields where the columns are {len(names)} "
+                f"({', '.join(names)})."
+            )
+    return [(number, dict(zip(names, fields, strict=True))) for number, fields in table]

@@ -1,0 +1,224 @@
+"""One tokenizer for every checkpoint: the `tokenizers` library behind bert4keras's `encode`."""
+
+import itertools
+import os
+import pathlib
+
+from keras_posenc.text.loading import load
+
+ROLES = {
+    "pad": ("[PAD]", "<pad>"),
+    "cls": ("[CLS]", "<s>"),
+    "sep": ("[SEP]", "</s>"),
+    "mask": ("[MASK]", "<mask>"),
+    "unk": ("[UNK]", "<unk>"),
+}
+
+# Documents handed to Rust at once: enough for every core, few enough to hold in memory.
+CHUNK = 1024
+
+
+class Tokenizer:
+    """Turns text into token ids and segment ids, exactly as Hugging Face's BertTokenizer.
+
+    Args:
+        path: a vocab.txt, a tokenizer.json, or a directory that holds one (tokenizer.json wins).
+            A truncation or padding inside tokenizer.json is dropped.
+        lowercase: True or False; None follows tokenizer.json, or `do_lower_case` of the
+            tokenizer_config.json beside vocab.txt, or else the vocabulary (one with more than 1%
+            of tokens in capitals is cased).
+        strip_accents: True or False; None follows the files, and at last `lowercase`.
+        vocabulary: a dict token -> id in place of the files' (see `simplified_vocabulary`).
+
+    Raises:
+        FileNotFoundError: no such file, or neither file in the directory.
+        ValueError: a damaged file, or an option that a tokenizer.json does not let change.
+        ImportError: `tokenizers` is not installed.
+
+    Example:
+    ```python
+    tokenizer = Tokenizer("uncased_L-12_H-768_A-12/vocab.txt")
+    token_ids, segment_ids = tokenizer.encode("Is it long?", "It is.", max_length=512)
+    ```
+    """
+
+    def __init__(self, path=None, lowercase=None, strip_accents=None, vocabulary=None):
+        self._rust = load(path, lowercase, strip_accents, vocabulary)
+        self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
+        self.vocab_size = max(self.vocabulary.values()) + 1
+        for role, names in ROLES.items():
+            found = [self.vocabulary[name] for name in names if name in self.vocabulary]
+            setattr(self, f"{role}_id", found[0] if found else None)
+        self._layouts = self._layout("a"), self._layout("a", "a")
+
+    def encode(self, first, second=None, max_length=None, truncate_from="right"):
+        """Encodes one text, or a pair: [CLS] first [SEP] second [SEP].
+
+        Args:
+            first: a str.
+            second: a str, or None.
+            max_length: the most tokens, special ones included; None keeps them all. From a pair
+                tokens are dropped from whichever text is longer at that moment.
+            truncate_from: "right" keeps the beginning of each text, "left" its end.
+
+        Returns:
+            `(token_ids, segment_ids)`, two lists of ints of one length.
+        """
+        pairs = None if second is None else [second]
+        return self.encode_batch([first], pairs, max_length, truncate_from)[0]
+
+    def encode_batch(self, texts, pairs=None, max_length=None, truncate_from="right"):
+        """Encodes many texts at once, on all cores.
+
+        Args:
+            texts: a list of str.
+            pairs: None, or a list of str: the second texts.
+            max_length: as in `encode`.
+            truncate_from: as in `encode`.
+
+        Returns:
+            A list of `(token_ids, segment_ids)`.
+        """
+        first = self.contents(texts)
+        if pairs is None:
+            second = itertools.repeat(None)
+        elif len(pairs) == len(texts):
+            second = self.contents(pairs)
+        else:
+            raise ValueError(f"{len(texts)} texts but {len(pairs)} pairs: give one to each.")
+        both = zip(first, second, strict=False)
+        return [self.assemble(a, b, max_length, truncate_from) for a, b in both]
+
+    def windows(self, text, length, stride=0):
+        """Cuts a long text into windows that each hold the special tokens.
+
+        Args:
+            text: a str.
+            length: the most tokens of a window, special ones included.
+            stride: how many tokens neighbouring windows share (the meaning `tokenizers` gives it).
+
+        Returns:
+            A list of `(token_ids, segment_ids)`; one window when the text fits.
+        """
+        room = self._room(length, pair=False)
+        if not 0 <= stride < room:
+            raise ValueError(
+                f"stride={stride}: windows of length={length} hold {room} tokens of the text, "
+                f"so they can share 0 to {room - 1}."
+            )
+        ids = self.contents([text])[0]
+        starts = range(0, max(len(ids) - stride, 1), room - stride)
+        return [self.assemble(ids[start : start + room]) for start in starts]
+
+    def tokenize(self, text):
+        """The tokens of a text as strings, without special ones."""
+        return self._rust.encode(text, add_special_tokens=False).tokens
+
+    def decode(self, ids):
+        """The text of token ids, special tokens dropped; spaces and case are not restored."""
+        return self._rust.decode([int(i) for i in ids], skip_special_tokens=True)
+
+    def contents(self, texts):
+        """The ids of each text without special tokens: what `assemble` puts together.
+
+        Args:
+            texts: a list of str.
+
+        Returns:
+            A list of lists of ints.
+
+        Raises:
+            TypeError: an element is not a str.
+        """
+        if isinstance(texts, str):
+            raise TypeError("Expected a list of texts, not one str; encode() takes one.")
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"Text {number} is a {type(text).__name__}, not a str: {text!r}.")
+        ids = []
+        for start in range(0, len(texts), CHUNK):
+            chunk = list(texts[start : start + CHUNK])
+            encodings = self._rust.encode_batch_fast(chunk, add_special_tokens=False)
+            ids.extend(encoding.ids for encoding in encodings)
+        return ids
+
+    def assemble(self, first, second=None, max_length=None, truncate_from="right"):
+        """Cuts ids from `contents` to a length and adds the special tokens.
+
+        Args:
+            first: a list of ids.
+            second: a list of ids, or None.
+            max_length: as in `encode`.
+            truncate_from: as in `encode`.
+
+        Returns:
+            `(token_ids, segment_ids)`.
+        """
+        parts = [first] if second is None else [first, second]
+        if max_length is not None:
+            parts = truncate(parts, self._room(max_length, second is not None), truncate_from)
+        token_ids, segment_ids = [], []
+        for which, ids, segment in self._layouts[len(parts) - 1]:
+            ids = ids if which is None else parts[which]
+            token_ids += ids
+            segment_ids += [segment] * len(ids)
+        return token_ids, segment_ids
+
+    def special_tokens(self, pair=False):
+        """How many special tokens surround a text, or a pair."""
+        return sum(len(ids) for which, ids, _ in self._layouts[pair] if which is None)
+
+    def save(self, directory):
+        """Writes tokenizer.json, which `Tokenizer(directory)` and `transformers` read.
+
+        Args:
+            directory: where; made if missing.
+        """
+        directory = pathlib.Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        part = directory / "tokenizer.json.part"
+        self._rust.save(str(part))
+        os.replace(part, directory / "tokenizer.json")
+
+    def _room(self, max_length, pair):
+        room = max_length - self.special_tokens(pair)
+        if room < 1:
+            raise ValueError(
+                f"max_length={max_length} leaves no room for text beside the "
+                f"{max_length - room} special tokens; give at least {max_length - room + 1}."
+            )
+        return room
+
+    def _layout(self, *texts):
+        """What the post-processor makes of texts, as runs (which text or None, ids, segment)."""
+        probe = self._rust.encode(*texts)
+        tokens = zip(probe.sequence_ids, probe.type_ids, probe.ids, strict=True)
+        runs = itertools.groupby(tokens, key=lambda token: token[:2])
+        return [(which, [ids for *_, ids in run], segment) for (which, segment), run in runs]
+
+
+def truncate(parts, room, truncate_from="right"):
+    """Drops tokens from the longer part (the first when equal) until `room` are left.
+
+    Args:
+        parts: one or two lists.
+        room: the most elements of both together.
+        truncate_from: "right" drops from the end of a part, "left" from its beginning.
+
+    Returns:
+        The shortened parts.
+    """
+    if truncate_from not in ("right", "left"):
+        raise ValueError(f'truncate_from={truncate_from!r}: give "right" or "left".')
+    lengths = [len(part) for part in parts]
+    if sum(lengths) <= room:
+        return parts
+    if len(parts) == 1:
+        keep = [room]
+    else:
+        half = room // 2
+        first = min(lengths[0], max(half, room - lengths[1]))
+        keep = [first, room - first]
+    if truncate_from == "left":
+        return [part[len(part) - n :] for part, n in zip(parts, keep, strict=True)]
+    return [part[:n] for part, n in zip(parts, keep, strict=True)]
