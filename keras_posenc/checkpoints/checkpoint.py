@@ -1,28 +1,18 @@
 """A checkpoint as a mapping from names to arrays, whatever file it lies in."""
 
 import collections.abc
-import dataclasses
 
 import numpy as np
 
 
-@dataclasses.dataclass(frozen=True)
-class Tensor:
-    """What a file says about one tensor before its numbers are read: `read()` gives the array."""
-
-    shape: tuple
-    dtype: np.dtype
-    read: collections.abc.Callable
-
-
 class Checkpoint(collections.abc.Mapping):
-    """A lazy, read-only mapping from tensor names to NumPy arrays.
+    """A read-only mapping from tensor names to NumPy arrays.
 
-    Arrays are views of the memory-mapped file wherever the format allows it: opening a checkpoint
-    reads names and shapes only, and a tensor costs memory when it is used. Copy what you keep.
+    The arrays of a file are views of it, memory-mapped: opening a checkpoint reads names and
+    shapes, and numbers come from the disk when they are used. Copy what must outlive the file.
 
     Args:
-        tensors: dict from names to `Tensor`.
+        arrays: dict from names to NumPy arrays.
         format: one of `"tensorflow"`, `"safetensors"`, `"torch"`, `"keras"`, `"mapping"`.
         path: where the checkpoint lies; None for a mapping.
 
@@ -34,22 +24,25 @@ class Checkpoint(collections.abc.Mapping):
     ```
     """
 
-    def __init__(self, tensors, format, path=None):
-        self._tensors = dict(tensors)
+    def __init__(self, arrays, format, path=None):
+        self._arrays = dict(arrays)
         self.format = format
         self.path = None if path is None else str(path)
 
     def __getitem__(self, name):
-        return self.tensor(name).read()
+        try:
+            return self._arrays[name]
+        except KeyError:
+            raise KeyError(f"{self} has no tensor {name!r} among its {len(self)}.") from None
 
     def __contains__(self, name):
-        return name in self._tensors
+        return name in self._arrays
 
     def __iter__(self):
-        return iter(self._tensors)
+        return iter(self._arrays)
 
     def __len__(self):
-        return len(self._tensors)
+        return len(self._arrays)
 
     def __repr__(self):
         return f"<Checkpoint {self}: {self.format}, {len(self)} tensors>"
@@ -58,33 +51,40 @@ class Checkpoint(collections.abc.Mapping):
         return self.path or "a dict of arrays"
 
     def shape(self, name):
-        """Shape of a tensor, a tuple, without reading it."""
-        return self.tensor(name).shape
+        """Shape of a tensor, a tuple, without reading its numbers."""
+        return self[name].shape
 
     def dtype(self, name):
-        """NumPy dtype of a tensor, without reading it."""
-        return self.tensor(name).dtype
-
-    def tensor(self, name):
-        """What the file says about a tensor, with the means to read it."""
-        try:
-            return self._tensors[name]
-        except KeyError:
-            raise KeyError(f"{self} has no tensor {name!r} among its {len(self)}.") from None
+        """NumPy dtype of a tensor, without reading its numbers."""
+        return self[name].dtype
 
 
 def numpy_dtype(name):
     """NumPy's dtype of a name, also of those that NumPy itself lacks (`"bfloat16"`, float8)."""
-    import ml_dtypes  # what Keras itself depends on; knowing it registers the names
+    import ml_dtypes  # Keras depends on it
 
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def mapped(path):
     """The bytes of a file, memory-mapped and read-only."""
-    return np.memmap(path, dtype="uint8", mode="r")
+    return np.memmap(path, dtype="uint8", mode="r").view(np.ndarray)
 
 
-def view(buffer, shape, dtype, offset, strides=None):
-    """An array over some bytes of a buffer; NumPy refuses what reaches outside of it."""
-    return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)
+def array_over(buffer, shape, dtype, offset=0, strides=None):
+    """An array over some bytes of a buffer.
+
+    Args:
+        buffer: array of bytes.
+        shape: tuple of int.
+        dtype: NumPy dtype.
+        offset: int, the byte the array begins at.
+        strides: tuple of int, in bytes; None for rows one after the other.
+
+    Raises:
+        ValueError: the array would reach outside of the buffer.
+    """
+    try:
+        return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"shape {shape} of {dtype} from byte {offset}: {error}") from None

@@ -46,7 +46,7 @@ def hints(account, checkpoint):
     heads = {"Pooler": "a pooler", "NSP": "an NSP head", "MLM": "an MLM head"}
     found += [
         f"The file has no {what.split(' ', 1)[1]}: build the model without it, or let "
-        "ignore_missing=True leave it at its initial values."
+        "ignore_invalid_weights=True leave it at its initial values."
         for head, what in heads.items()
         if any(name.startswith(head) for name in account.missing)
     ]
@@ -54,24 +54,29 @@ def hints(account, checkpoint):
 
 
 def _shape_hint(variable, ours, tensor, theirs):
-    ours, theirs = (text.strip("()").split(",")[0] for text in (ours, theirs))
-    if variable == "Embedding-Position/embeddings":
+    (rows, *size), (their_rows, *their_size) = _numbers(ours), _numbers(theirs)
+    if size == their_size and variable == "Embedding-Position/embeddings":
         return (
-            f"The file has {theirs} positions, the model {ours}: to go beyond the table, name "
+            f"The file has {their_rows} positions, the model {rows}: to go beyond the table, name "
             "max_position together with a stretching scheme (hierarchical_position=True)."
         )
-    if variable in ("Embedding-Token/embeddings", "MLM-Bias/bias"):
+    if size == their_size and variable in ("Embedding-Token/embeddings", "MLM-Bias/bias"):
         return (
-            f"The file has {theirs} tokens, the model {ours}: vocab_size must be {theirs}, less "
-            "what keep_tokens leaves out and more what compound_tokens adds."
+            f"The file has {their_rows} tokens, the model {rows}: vocab_size must be {their_rows}, "
+            "less what keep_tokens leaves out and more what compound_tokens adds."
         )
     return "Does the config belong to this checkpoint?"
 
 
-def _layers_hint(checkpoint, account):
-    beyond = [re.search(r"layer[_.](\d+)[/.]", name) for name in account.unexpected]
-    if not any(beyond):
-        return None
-    numbers = [re.search(r"layer[_.](\d+)[/.]", name) for name in checkpoint]
-    count = 1 + max(int(number[1]) for number in numbers if number)
-    return f"The file has {count} layers: is num_hidden_layers the model's?"
+def _numbers(shape):
+    return re.findall(r"\d+", shape) or [None]
+
+
+def _layers_hint(names, account):
+    ours = {name.split("-")[1] for name in account.missing if name.startswith("Transformer-")}
+    numbers = [re.search(r"layer[_.](\d+)[/.]", name) for name in names]
+    theirs = {number[1] for number in numbers if number}
+    beyond = [name for name in account.unexpected if re.search(r"layer[_.]\d+[/.]", name)]
+    if theirs and (beyond or ours - theirs):
+        return f"The file has {len(theirs)} layers: is num_hidden_layers of the model the same?"
+    return None

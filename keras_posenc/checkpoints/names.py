@@ -67,7 +67,12 @@ BERT_ROWS = {
 }
 
 # Variables of ours that no checkpoint of any family has: they keep their first values.
-LEFT_TO_CHANCE = ("Embedding-Position/fresh", "*/beta_dense/*", "*/gamma_dense/*")
+LEFT_TO_CHANCE = (
+    "Embedding-Position/fresh",
+    "*/beta_dense/*",
+    "*/gamma_dense/*",
+    "*/hidden_dense/*",
+)
 
 # Names no model of ours needs, and why: glob patterns over a checkpoint's names.
 NOT_WEIGHTS = {

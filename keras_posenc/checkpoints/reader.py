@@ -1,15 +1,18 @@
 """Opens a checkpoint of any format: what the file holds decides, not what it is called."""
 
 import collections.abc
-import functools
 import json
 import os
 import pathlib
+import re
+import zipfile
 
 import numpy as np
 
-from keras_posenc.checkpoints.checkpoint import Checkpoint, Tensor
+from keras_posenc.checkpoints.checkpoint import Checkpoint
 from keras_posenc.checkpoints.safetensors import read_safetensors
+from keras_posenc.checkpoints.tensorflow import read_tensorflow
+from keras_posenc.checkpoints.torch import LEGACY_MAGIC, read_torch
 
 # What is looked for in a directory, in this order; a pattern must match one file only.
 IN_A_DIRECTORY = (
@@ -24,6 +27,15 @@ IN_A_DIRECTORY = (
     "*.bin",
     "*.keras",
 )
+
+# How files begin that are often found in place of a checkpoint.
+STRANGERS = {
+    rb"version https://git-lfs": "a git-LFS pointer, not the file itself: run `git lfs pull`",
+    rb"(?i)\s*<(!doctype|html|\?xml)": "a web page, not a checkpoint: the download went wrong",
+    rb"\x89HDF\r\n": "an HDF5 file: save it as safetensors or .keras",
+    rb"\x1f\x8b": "gzip-compressed: unpack it first",
+    rb"(?s).{257}ustar": "a tar archive: unpack it first",
+}
 
 
 def open_checkpoint(path):
@@ -53,25 +65,22 @@ def open_checkpoint(path):
     if isinstance(path, Checkpoint):
         return path
     if isinstance(path, collections.abc.Mapping):
-        return _from_mapping(path)
+        return Checkpoint({name: np.asarray(path[name]) for name in path}, "mapping")
     path = pathlib.Path(path)
     if path.is_dir():
         path = _in_directory(path)
+    prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", str(path))
+    if os.path.exists(f"{prefix}.index"):
+        return Checkpoint(read_tensorflow(prefix), "tensorflow", prefix)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"There is no checkpoint at {path}: no such file, and no {prefix}.index of a "
+            "TensorFlow checkpoint either."
+        )
     if path.name.endswith(".index.json"):
         return _sharded(path)
-    if not path.exists():
-        raise FileNotFoundError(f"There is no checkpoint at {path}.")
     format, read = _format(path)
     return Checkpoint(read(path), format, path)
-
-
-def _from_mapping(mapping):
-    arrays = {name: np.asarray(array) for name, array in mapping.items()}
-    tensors = {
-        name: Tensor(array.shape, array.dtype, functools.partial(np.asarray, array))
-        for name, array in arrays.items()
-    }
-    return Checkpoint(tensors, "mapping")
 
 
 def _in_directory(path):
@@ -89,30 +98,65 @@ def _in_directory(path):
 
 
 def _sharded(path):
-    if not path.exists():
-        raise FileNotFoundError(f"There is no checkpoint at {path}.")
     try:
-        shards = json.loads(path.read_text("utf-8"))["weight_map"]
-        shards = {name: str(shard) for name, shard in shards.items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        places = dict(json.loads(path.read_text("utf-8"))["weight_map"])
+        files = {shard: path.parent / shard for shard in sorted(set(places.values()))}
+    except (ValueError, KeyError, TypeError):
         raise ValueError(
             f'{path} is damaged: it should be JSON with a "weight_map" from tensors to files.'
         ) from None
-    lost = [shard for shard in sorted(set(shards.values())) if not (path.parent / shard).exists()]
+    lost = [shard for shard, file in files.items() if not file.is_file()]
     if lost:
         raise FileNotFoundError(f"{path} names files that are not beside it: {', '.join(lost)}.")
-    opened = {shard: open_checkpoint(path.parent / shard) for shard in sorted(set(shards.values()))}
-    tensors = {}
-    for name, shard in shards.items():
-        if name not in opened[shard]:
+    shards = {shard: open_checkpoint(file) for shard, file in files.items()}
+    for name, shard in places.items():
+        if name not in shards[shard]:
             raise ValueError(f"{path} says that {shard} holds {name!r}, which it does not.")
-        tensors[name] = opened[shard].tensor(name)
-    return Checkpoint(tensors, next(iter(opened.values())).format, path)
+    formats = {shard.format for shard in shards.values()}
+    arrays = {name: shards[shard][name] for name, shard in places.items()}
+    return Checkpoint(arrays, min(formats, default="safetensors"), path)
 
 
 def _format(path):
+    """The format of a file and the function that reads it, from how the file begins."""
     with open(path, "rb") as file:
         start = file.read(512)
+    if not start:
+        raise ValueError(f"{path} is empty. Download it again.")
+    for pattern, what in STRANGERS.items():
+        if re.match(pattern, start):
+            raise ValueError(f"{path} is {what}.")
+    if start.startswith(b"PK"):
+        return _archive_format(path)
+    if start.startswith((LEGACY_MAGIC[:2], b"\x80")):
+        return "torch", read_torch
     if start[8:9] == b"{":
         return "safetensors", read_safetensors
-    raise ValueError(f"{path} is none of the checkpoints read here.")
+    raise ValueError(
+        f"{path} is no checkpoint of a kind read here (safetensors, torch, TensorFlow, .keras): "
+        f"it begins with {start[:12]!r}."
+    )
+
+
+def _archive_format(path):
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.rpartition("/")[2] for name in archive.namelist()]
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path} is damaged or truncated ({error}). Download it again.") from None
+    if "data.pkl" in names:
+        return "torch", read_torch
+    if "model.weights.h5" in names:
+        return "keras", _read_keras
+    raise ValueError(f"{path} is a zip archive, but neither torch nor Keras made it.")
+
+
+def _read_keras(path):
+    import keras
+
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except Exception as error:  # a damaged archive may fail in any way
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{path} cannot be loaded by Keras: {reason}") from error
+    return {each.path: keras.ops.convert_to_numpy(each) for each in model.weights}

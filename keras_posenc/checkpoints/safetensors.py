@@ -1,13 +1,11 @@
 """Safetensors files: eight bytes of length, a JSON header, then the numbers."""
 
-import functools
 import json
 import math
-import os
 
 import numpy as np
 
-from keras_posenc.checkpoints.checkpoint import Tensor, mapped, numpy_dtype, view
+from keras_posenc.checkpoints.checkpoint import array_over, mapped, numpy_dtype
 
 DTYPES = {
     "F64": "float64",
@@ -29,75 +27,61 @@ DTYPES = {
 
 
 def read_safetensors(path):
-    """Tensors of a safetensors file, memory-mapped.
+    """Arrays of a safetensors file, views of the memory-mapped file.
 
     Args:
-        path: str or path of the file.
+        path: path of the file.
 
     Returns:
-        dict from names to `Tensor`.
+        dict from names to NumPy arrays.
 
     Raises:
-        ValueError: the file is truncated or its header does not describe it.
+        ValueError: the file is truncated, or its header does not describe it.
     """
-    header, start = _read_header(path)
-    size = os.path.getsize(path)
     buffer = mapped(path)
-    tensors = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        try:
-            dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-            shape = tuple(int(n) for n in shape)
-        except (KeyError, TypeError, ValueError):
-            raise ValueError(f"{path} is damaged: its header says {entry!r} of {name!r}.") from None
-        if dtype not in DTYPES:
-            raise ValueError(
-                f"{path} holds {name!r} as {dtype}, which is not among the types read here: "
-                f"{', '.join(DTYPES)}."
-            )
-        dtype = numpy_dtype(DTYPES[dtype])
-        if start + end > size:
-            raise ValueError(
-                f"{path} is truncated: {name!r} ends at byte {start + end}, the file at byte "
-                f"{size}. Download it again."
-            )
-        needed = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or begin < 0 or end - begin != needed:
-            raise ValueError(
-                f"{path} is damaged: {name!r} of shape {shape} and type {dtype} cannot lie in "
-                f"bytes {begin} to {end}."
-            )
-        read = functools.partial(view, buffer, shape, dtype, start + begin)
-        tensors[name] = Tensor(shape, dtype, read)
-    return tensors
-
-
-def _read_header(path):
-    size = os.path.getsize(path)
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if 8 + length > size:
-            raise ValueError(
-                f"{path} is truncated: its header alone needs {8 + length} bytes, the file has "
-                f"{size}. Download it again."
-            )
-        text = file.read(length)
+    start = 8 + int.from_bytes(buffer[:8].tobytes(), "little")
+    if start > buffer.size:
+        raise ValueError(
+            f"{path} is truncated: its header should end at byte {start}, the file ends at "
+            f"{buffer.size}. Download it again."
+        )
     try:
-        header = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: its header is not JSON ({error}).") from None
-    if not isinstance(header, dict):
-        raise ValueError(f"{path} is damaged: its header is not a JSON object.")
-    return header, 8 + length
+        header = json.loads(buffer[8:start].tobytes())
+        entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: its header is not a JSON object ({error}).") from None
+    return {name: _array(path, buffer, start, name, entry) for name, entry in entries.items()}
+
+
+def _array(path, buffer, start, name, entry):
+    try:
+        code, shape = entry["dtype"], tuple(map(int, entry["shape"]))
+        begin, end = map(int, entry["data_offsets"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{path} is damaged: its header says {entry!r} of {name!r}.") from None
+    if code not in DTYPES:
+        raise ValueError(
+            f"{path} holds {name!r} as {code}; the types read here are {', '.join(DTYPES)}."
+        )
+    if start + end > buffer.size:
+        raise ValueError(
+            f"{path} is truncated: {name!r} should end at byte {start + end}, the file ends at "
+            f"{buffer.size}. Download it again."
+        )
+    dtype = numpy_dtype(DTYPES[code])
+    if min(shape, default=0) < 0 or begin < 0 or end - begin != math.prod(shape) * dtype.itemsize:
+        raise ValueError(
+            f"{path} is damaged: {name!r} has the shape {shape} and the type {dtype}, which is "
+            f"not what bytes {begin} to {end} can hold."
+        )
+    return array_over(buffer, shape, dtype, start + begin)
 
 
 def write_safetensors(path, arrays):
     """Writes a safetensors file, one array at a time.
 
     Args:
-        path: str or path of the file to write.
+        path: path of the file to write.
         arrays: dict from names to NumPy arrays.
     """
     codes = {numpy_dtype(dtype): code for code, dtype in DTYPES.items()}
@@ -114,4 +98,4 @@ def write_safetensors(path, arrays):
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
-            file.write(np.ascontiguousarray(array).view("uint8").data)
+            file.write(np.ascontiguousarray(array).reshape(-1).view("uint8"))
