@@ -1,0 +1,34 @@
+"""The frame of the report page: its HTML and its style, with places for a title and a body."""
+
+import string
+
+PAGE = string.Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+body { font: 15px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff;
+       max-width: 62rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+h1 { font-size: 1.6rem; margin: 0 0 1rem; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid #ddd; }
+section { overflow-x: auto; }
+img { max-width: 100%; height: auto; display: block; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .7rem .25rem 0; text-align: left; border-bottom: 1px solid #eee;
+         vertical-align: top; }
+thead th { border-bottom: 1px solid #999; }
+tbody th { font-weight: 600; }
+details { margin: .6rem 0; }
+summary { cursor: pointer; font-weight: 600; }
+.note { color: #555; font-size: .88rem; }
+</style>
+</head>
+<body>
+<h1>$title</h1>
+$body
+</body>
+</html>
+""")

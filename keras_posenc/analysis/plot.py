@@ -1,0 +1,273 @@
+"""Pictures of a training and of its results: plain numbers in, a Matplotlib figure out, no window.
+
+The only file that imports Matplotlib. Colours are Okabe and Ito's, which colour-blind readers tell
+apart; every series also has its own marker or hatch.
+"""
+
+import functools
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vP"
+HATCHES = ("", "//", "..", "xx", "--", "\\\\")
+_STYLE = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "hatch.linewidth": 0.6,
+    "svg.hashsalt": "keras_posenc",
+}
+
+
+def require_matplotlib():
+    """Imports Matplotlib, or says how to get it.
+
+    Raises:
+        ImportError: if Matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError(
+            "Pictures need Matplotlib: pip install keras_posenc[plots], or do without them "
+            "(on the command line: --no-report)."
+        ) from error
+    return matplotlib
+
+
+def styled(draw):
+    """Decorator: gives `draw(figure, ...)` a new figure in the style of this file."""
+
+    @functools.wraps(draw)
+    def drawn(*args, size=(6.4, 3.6), **kwargs):
+        matplotlib = require_matplotlib()
+        from matplotlib.figure import Figure
+
+        with matplotlib.rc_context(_STYLE):
+            figure = Figure(figsize=size, layout="constrained")
+            draw(figure, *args, **kwargs)
+            return figure
+
+    return drawn
+
+
+def to_svg(figure):
+    """The figure as SVG, letters as paths; the same text for the same figure."""
+    import io
+
+    matplotlib = require_matplotlib()
+    text = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": _STYLE["svg.hashsalt"], "svg.fonttype": "path"}):
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+@styled
+def learning_curves(figure, history, steps=()):
+    """Loss and accuracy over the epochs.
+
+    Args:
+        history: list of dict, one an epoch: `epoch`, `loss`, `accuracy`, and where a validation set
+            was given `val_loss`, `val_accuracy`; `max_length` tells the stages of a curriculum.
+        steps: list of dict with `epoch` (a fraction, e.g. 1.25) and `loss`: the running mean of the
+            loss since the epoch began.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    loss, accuracy = figure.subplots(1, 2)
+    epochs = [row["epoch"] for row in history]
+    for start in sorted({int(row["epoch"] - 1e-9) for row in steps}):
+        part = [row for row in steps if start < row["epoch"] <= start + 1]
+        loss.plot(
+            [row["epoch"] for row in part],
+            [row["loss"] for row in part],
+            color=COLOURS[0],
+            alpha=0.45,
+            linewidth=1,
+            label="training, within the epoch (running mean)" if start == 0 else None,
+        )
+    for axes, name in ((loss, "loss"), (accuracy, "accuracy")):
+        for index, (key, label) in enumerate(((name, "training"), (f"val_{name}", "validation"))):
+            if all(key in row for row in history):
+                values = [row[key] * (100 if name == "accuracy" else 1) for row in history]
+                axes.plot(epochs, values, marker=MARKERS[index], color=COLOURS[index], label=label)
+        axes.set_xlabel("epochs")
+        axes.set_xticks(_ticks(epochs[-1]))
+        axes.set_xlim(0, epochs[-1] * 1.04)
+        _mark_stages(axes, history)
+    loss.set(title="Loss", ylabel="cross-entropy (nats)", ylim=(0, None))
+    accuracy.set(title="Accuracy", ylabel="documents classified right (%)")
+    handles, labels = loss.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=3)
+
+
+def _ticks(last, most=8):
+    step = -(-int(last) // most)
+    return range(0, int(last) + 1, step)
+
+
+def _mark_stages(axes, history):
+    """A dotted line, with the new length, where a curriculum goes on to another."""
+    for before, after in zip(history, history[1:], strict=False):
+        if before.get("max_length") != after.get("max_length"):
+            axes.axvline(before["epoch"], color="#767676", linestyle=":", linewidth=1)
+            axes.annotate(
+                f"{after['max_length']:,} tokens",
+                (before["epoch"], 0.02),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, 0),
+                textcoords="offset points",
+                fontsize=8,
+                color="#595959",
+            )
+
+
+@styled
+def confusion_matrix(figure, matrix, names):
+    """A confusion matrix: colour = share of the true class, number = documents.
+
+    Args:
+        matrix: (C, C) counts, row = true class.
+        names: C strings.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    axes = figure.subplots()
+    shares = [[100 * count / max(sum(row), 1) for count in row] for row in matrix]
+    mesh = axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=100)
+    axes.invert_yaxis()
+    axes.set_aspect("equal")
+    axes.grid(False)
+    count = len(names)
+    if count <= 25:
+        fontsize = 10 if count <= 6 else 8 if count <= 12 else 6
+        for row, (numbers, parts) in enumerate(zip(matrix, shares, strict=True)):
+            for column, (number, part) in enumerate(zip(numbers, parts, strict=True)):
+                if number:
+                    axes.text(
+                        column + 0.5,
+                        row + 0.5,
+                        number,
+                        ha="center",
+                        va="center",
+                        fontsize=fontsize,
+                        color="black" if part < 55 else "white",
+                    )
+    centres = [index + 0.5 for index in range(count)]
+    if count <= 60:
+        size = 9 if count <= 12 else 7
+        axes.set_xticks(centres, names, rotation=45, ha="right", rotation_mode="anchor", size=size)
+        axes.set_yticks(centres, names, size=size)
+    axes.tick_params(length=0)
+    axes.set(xlabel="predicted class", ylabel="true class")
+    bar = figure.colorbar(mesh, ax=axes, shrink=0.8)
+    bar.set_label("share of the true class (%)")
+    bar.outline.set_visible(False)
+
+
+@styled
+def accuracy_by_length(figure, series):
+    """Accuracy of short and of long documents, with 95% intervals and the number of documents.
+
+    Args:
+        series: dict name -> list of dict, as `training.metrics.accuracy_by_length` gives.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    axes = figure.subplots()
+    bins = sorted({(group["more_than"], group["up_to"]) for groups in series.values()
+                   for group in groups}, key=lambda pair: pair[0])  # fmt: skip
+    width = 0.8 / len(series)
+    for index, (name, groups) in enumerate(series.items()):
+        for group in groups:
+            place = bins.index((group["more_than"], group["up_to"]))
+            x = place + (index - (len(series) - 1) / 2) * width
+            value, (low, high) = 100 * group["accuracy"], group["interval"]
+            axes.bar(
+                x,
+                value,
+                width * 0.92,
+                color=COLOURS[index % len(COLOURS)],
+                hatch=HATCHES[index % len(HATCHES)],
+                edgecolor="white",
+                label=name if group is groups[0] else None,
+            )
+            axes.errorbar(
+                x,
+                value,
+                [[max(value - 100 * low, 0)], [max(100 * high - value, 0)]],
+                color="#333333",
+                linewidth=1,
+                capsize=2,
+            )
+            axes.text(
+                x, 2, f"{group['documents']:,}", ha="center", fontsize=8, color="white",
+                bbox={"facecolor": "#333333", "edgecolor": "none", "pad": 1.5},
+            )  # fmt: skip
+    axes.set_xticks(range(len(bins)), [_range(*pair) for pair in bins], size=8)
+    axes.set_xlim(-0.6, max(len(bins), 4) - 0.4)
+    axes.grid(axis="x", visible=False)
+    axes.set(
+        xlabel="document length (tokens, before any truncation)",
+        ylabel="documents classified right (%)",
+        ylim=(0, 104),
+    )
+    if len(series) > 1:
+        figure.legend(loc="outside upper left", ncols=3)
+
+
+def _range(more_than, up_to):
+    return f"over {more_than:,}" if up_to is None else f"{more_than + 1:,}–{up_to:,}"
+
+
+@styled
+def length_histogram(figure, series, marks=()):
+    """How long the documents are, on a logarithmic scale.
+
+    Args:
+        series: dict name -> dict with `edges` and `counts`, as
+            `training.metrics.length_histogram` gives.
+        marks: lengths, in tokens, at which to draw a line: where texts are cut.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    axes = figure.subplots()
+    for index, (name, histogram) in enumerate(series.items()):
+        axes.stairs(
+            histogram["counts"],
+            histogram["edges"],
+            fill=index == 0,
+            color=COLOURS[index % len(COLOURS)],
+            alpha=0.55 if index == 0 else 1,
+            linewidth=1.6,
+            label=f"{name} ({sum(histogram['counts']):,} documents)",
+        )
+    for mark in marks:
+        axes.axvline(mark, color="#333333", linestyle="--", linewidth=1)
+        axes.annotate(
+            f"cut at {mark:,}",
+            (mark, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3, -2),
+            textcoords="offset points",
+            rotation=90,
+            ha="right",
+            va="top",
+            fontsize=8,
+        )
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set(xlabel="document length (tokens, logarithmic)", ylabel="documents", ylim=(0, None))
+    axes.grid(axis="x", visible=False)
+    figure.legend(loc="outside upper left", ncols=2)

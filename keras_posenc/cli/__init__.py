@@ -1,0 +1,78 @@
+"""The command `keras-posenc`. Each command is a small Python program, which is printed, then run.
+
+Nothing heavy is imported before a program runs, so that --help answers at once.
+"""
+
+import importlib.util
+import os
+import sys
+
+from keras_posenc.cli.arguments import parser
+from keras_posenc.cli.programs import PROGRAMS
+
+BACKENDS = ("jax", "tensorflow", "torch")
+
+
+def main(argv=None):
+    """Runs one command.
+
+    Args:
+        argv: list of str, the arguments; default those of the process.
+
+    Returns:
+        int, the exit status: 0; 2 for a mistake of the user's (one line on stderr); 130 for Ctrl-C.
+
+    Example:
+
+    >>> main(["predict", "out", "--text", "The launch was put off for the third time."])
+    0
+    """
+    arguments = vars(parser().parse_args(argv))
+    command, debug = arguments.pop("command"), arguments.pop("debug", False)
+    source = PROGRAMS[command](arguments)
+    # Results of `predict` are data for another program: nothing else goes to its output.
+    stream = sys.stderr if command == "predict" else sys.stdout
+    print(f"# In Python:\n{source}", file=stream, flush=True)
+    try:
+        _import_keras()
+        exec(compile(source, f"<keras-posenc {command}>", "exec"), {"__name__": "__main__"})
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        again = "; the same command continues after the last finished epoch"
+        return _fail(f"interrupted{again if command == 'finetune' else ''}.", 130)
+    except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        if debug:
+            raise
+        return _fail(f"error: {_one_line(error)}", 2)
+    return 0
+
+
+def _fail(message, status):
+    print(f"keras-posenc: {message}", file=sys.stderr)
+    return status
+
+
+def _one_line(error):
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _import_keras():
+    """Imports Keras, or says which backend is missing and which are there."""
+    # TensorFlow's notes on the processor would hide a one-line error.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        import keras  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name not in BACKENDS:
+            raise
+        installed = [name for name in BACKENDS if importlib.util.find_spec(name)]
+        remedy = f"Set KERAS_BACKEND to {' or '.join(installed)}, or " if installed else ""
+        action = f"pip install keras_posenc[{error.name}]"
+        raise ImportError(
+            f"Keras is to run on {error.name}, which is not installed. "
+            f"{remedy}{action if remedy else action[0].upper() + action[1:]}."
+        ) from error

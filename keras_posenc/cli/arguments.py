@@ -1,0 +1,203 @@
+"""The arguments of each command: an option is a keyword of the function that the command calls."""
+
+import argparse
+
+import keras_posenc
+
+STRETCHES = ("hierarchical", "tile", "interpolate", "fresh")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line, and which says nothing of options not given."""
+
+    def __init__(self, **options):
+        super().__init__(argument_default=argparse.SUPPRESS, allow_abbrev=False, **options)
+
+    def error(self, message):
+        self.exit(2, f"keras-posenc: error: {message} (see {self.prog} --help)\n")
+
+
+def _stages(text):
+    """512x3,1536x1 -> [(512, 3), (1536, 1)]."""
+    try:
+        return [tuple(int(number) for number in stage.split("x")) for stage in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give stages as LENGTHxEPOCHS, such as 512x3,1536x1, not {text!r}"
+        ) from None
+
+
+def _share_or_path(text):
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+# (command, what it does, positional arguments, options): a name, its help, and what argparse takes.
+COLUMNS = [
+    (
+        "--text-column",
+        "of a data file (default: an obvious one)",
+        {"dest": "text", "metavar": "NAME"},
+    ),
+    (
+        "--label-column",
+        "of a data file (default: an obvious one)",
+        {"dest": "label", "metavar": "NAME"},
+    ),
+]
+CUTTING = [
+    ("--max-length", "cut documents at so many tokens (default: as trained)", {"type": int}),
+    ("--token-budget", "most tokens of a batch (default: as trained)", {"type": int}),
+]
+MODEL = [
+    ("--config", "config file, if not in the directory of CHECKPOINT", {}),
+    ("--model", "family of the checkpoint (default: bert)", {"choices": ("bert", "roberta")}),
+]
+COMMANDS = [
+    (
+        "finetune",
+        "fine-tune a checkpoint to classify texts; the same command continues a killed run",
+        [
+            ("checkpoint", "weights, or a directory with weights, config and tokenizer", {}),
+            ("train", "documents: .tsv, .csv, .jsonl or .tab with texts and labels", {}),
+            ("output", "directory for the model, metrics.json and report.html", {}),
+        ],
+        [
+            (
+                "--validation",
+                "documents judged after each epoch: a file, or the share of TRAIN to hold out",
+                {"type": _share_or_path, "metavar": "FILE|SHARE"},
+            ),
+            ("--test", "documents judged at the end", {"metavar": "FILE"}),
+            ("--max-length", "cut documents at so many tokens (default: 512)", {"type": int}),
+            ("--epochs", "passes over the documents (default: 3)", {"type": int}),
+            (
+                "--lengths",
+                "a curriculum in place of those two, such as 512x3,1536x1",
+                {"type": _stages, "metavar": "LENGTHxEPOCHS,..."},
+            ),
+            (
+                "--stretch",
+                "how to serve lengths over the checkpoint's (default: hierarchical)",
+                {"choices": STRETCHES},
+            ),
+            ("--alpha", "of the hierarchical stretch (default: 0.4)", {"type": float}),
+            (
+                "--pooling",
+                "of a text's tokens (default: mean)",
+                {"choices": ("mean", "cls", "max")},
+            ),
+            ("--learning-rate", "the peak (default: 1e-4)", {"type": float}),
+            (
+                "--schedule",
+                "decay of the rate (default: cosine)",
+                {"choices": ("cosine", "linear")},
+            ),
+            (
+                "--warmup",
+                "share of the steps in which the rate rises (default: 0.1)",
+                {"type": float},
+            ),
+            ("--weight-decay", "of the matrices (default: 0.01)", {"type": float}),
+            ("--clip", "bound of the gradients' norm (default: 1)", {"type": float}),
+            ("--token-budget", "most tokens of a batch (default: 8192)", {"type": int}),
+            ("--dropout-rate", "of the features (default: the config's)", {"type": float}),
+            ("--attention-dropout-rate", "(default: the config's)", {"type": float}),
+            ("--head-dropout", "before the last layer (default: 0.1)", {"type": float}),
+            ("--seed", "of everything random (default: 0)", {"type": int}),
+            ("--tokenizer", "its file, if not in the directory of CHECKPOINT", {}),
+            *MODEL,
+            *COLUMNS,
+            (
+                "--overwrite",
+                "start anew in an OUTPUT that holds another run",
+                {"action": "store_true"},
+            ),
+            ("--no-report", "write no report.html (it needs Matplotlib)", {"action": "store_true"}),
+        ],
+    ),
+    (
+        "evaluate",
+        "accuracy of a fine-tuned model on labelled texts, also by document length",
+        [("directory", "the OUTPUT of finetune", {}), ("data", "documents with labels", {})],
+        [("--output", "also write the metrics here, as JSON", {}), *CUTTING, *COLUMNS],
+    ),
+    (
+        "predict",
+        "print label and probability of each text",
+        [("directory", "the OUTPUT of finetune", {})],
+        [
+            (
+                "--format",
+                "tsv: label and probability; jsonl: of all labels (default: tsv)",
+                {"choices": ("tsv", "jsonl")},
+            ),
+            *CUTTING,
+        ],
+    ),
+    (
+        "inspect",
+        "say what a checkpoint holds and what of it would load",
+        [("checkpoint", "weights, or a directory with weights and config", {})],
+        MODEL,
+    ),
+    (
+        "convert",
+        "write a checkpoint in another format, also stretched to more positions",
+        [
+            ("checkpoint", "weights, or a directory with weights and config", {}),
+            ("output", "directory to write; a .keras file for --format keras", {}),
+        ],
+        [
+            (
+                "--format",
+                "(default: huggingface)",
+                {"choices": ("huggingface", "google", "keras")},
+            ),
+            ("--positions", "stretch to so many positions, as plain rows", {"type": int}),
+            ("--stretch", "how (default: hierarchical)", {"choices": STRETCHES}),
+            ("--alpha", "of the hierarchical stretch (default: 0.4)", {"type": float}),
+            ("--dtype", "of the numbers written (default: float32)", {}),
+            *MODEL,
+        ],
+    ),
+]
+
+
+def parser():
+    """The parser of the whole command line; it tells of an option only if it was given."""
+    whole = _Parser(
+        prog="keras-posenc",
+        description="Pretrained BERTs, stretched past 512 tokens and fine-tuned on long text.",
+        epilog="Each command prints the Python that it runs. COMMAND --help says more.",
+    )
+    version = f"keras-posenc {keras_posenc.__version__}"
+    whole.add_argument("--version", action="version", version=version)
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, what, positional, options in COMMANDS:
+        command = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        for flag, words, more in [*positional, *options]:
+            command.add_argument(flag, help=words, **_metavar(flag, more))
+        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        if name == "predict":
+            source = command.add_mutually_exclusive_group(required=True)
+            source.add_argument(
+                "--text", dest="texts", action="append", help="a text; may be repeated"
+            )
+            source.add_argument(
+                "--file", help="a file of texts: .txt (one a line), .tsv, .jsonl, ..."
+            )
+            command.add_argument("--text-column", dest="text", metavar="NAME", help="of --file")
+    return whole
+
+
+def _metavar(flag, more):
+    """Options of argparse in which a value is shown by its type, and a place by its name."""
+    if {"choices", "action", "metavar"} & set(more):
+        return more
+    names = {int: "N", float: "X"}
+    if flag.startswith("--"):
+        return {**more, "metavar": names.get(more.get("type"), flag[2:].upper())}
+    return {**more, "metavar": flag.upper()}

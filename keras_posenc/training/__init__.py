@@ -1,0 +1,23 @@
+"""What `model.fit` lacks to fine-tune on long text: a resumable run, evaluation, schedules."""
+
+from keras_posenc.training.evaluate import Prediction, evaluate, predict
+from keras_posenc.training.finetune import finetune
+from keras_posenc.training.optimizer import adamw
+from keras_posenc.training.saved import FineTuned, load_finetuned
+from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
+from keras_posenc.training.summary import summary, to_jsonl, to_tsv
+
+__all__ = [
+    "FineTuned",
+    "LinearWarmup",
+    "Prediction",
+    "adamw",
+    "cosine_warmup",
+    "evaluate",
+    "finetune",
+    "load_finetuned",
+    "predict",
+    "summary",
+    "to_jsonl",
+    "to_tsv",
+]

@@ -1,0 +1,121 @@
+"""Labelled documents for a training: read, check, split."""
+
+import hashlib
+import os
+
+import numpy as np
+
+from keras_posenc.text import Texts, read_texts
+
+
+def read_labelled(source, role, text=None, label=None):
+    """Labelled documents from a file or from Python lists.
+
+    Args:
+        source: a path for `read_texts`, a `Texts`, or a pair (texts, labels) of lists.
+        role: what the documents are for, e.g. "train"; named in errors.
+        text: name of the column that holds the text, if it is not an obvious one.
+        label: name of the column that holds the label, likewise.
+
+    Returns:
+        A `Texts` whose labels are strings.
+
+    Raises:
+        ValueError: if there is no document, no labels, or not as many labels as texts.
+
+    Example:
+
+    >>> read_labelled((["good", "bad"], [1, 0]), "train").labels
+    ["1", "0"]
+    """
+    if isinstance(source, (str, os.PathLike)):
+        documents = read_texts(source, text=text, label=label)
+    elif isinstance(source, Texts):
+        documents = source
+    else:
+        documents = _from_lists(source, role)
+    if not documents.texts:
+        raise ValueError(f"{role} holds no document.")
+    if documents.labels is None:
+        raise ValueError(
+            f"{role}={str(source)!r} holds texts without labels. Name the column of the "
+            "labels with `label`, or give a file that has one."
+        )
+    return Texts(documents.texts, [str(name) for name in documents.labels], documents.lines)
+
+
+def _from_lists(source, role):
+    try:
+        texts, labels = source
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{role} must be a path, a Texts, or a pair (texts, labels). Received: {type(source)}"
+        ) from None
+    texts, labels = list(texts), list(labels)
+    if len(texts) != len(labels):
+        raise ValueError(f"{role} holds {len(texts)} texts but {len(labels)} labels.")
+    return Texts(texts, labels, list(range(1, len(texts) + 1)))
+
+
+def split(documents, share, seed):
+    """Holds out the same share of every class.
+
+    Args:
+        documents: a labelled `Texts`.
+        share: float in (0, 1). The part held out.
+        seed: int. The same seed holds out the same documents.
+
+    Returns:
+        Two `Texts`: what is left, and what is held out, each in the order of `documents`. A class
+        of one document stays in the first.
+
+    Raises:
+        ValueError: if `share` is not in (0, 1), or so small that nothing is held out.
+
+    Example:
+
+    >>> rest, held = split(read_texts("train.tsv"), 0.2, seed=0)
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"The share of documents to hold out must be in (0, 1). Received: {share}")
+    labels = np.array(documents.labels)
+    rng = np.random.default_rng(seed)
+    held = np.zeros(len(labels), bool)
+    for name in sorted(set(documents.labels)):
+        members = rng.permutation(np.flatnonzero(labels == name))
+        held[members[: min(round(share * len(members)), len(members) - 1)]] = True
+    if not held.any():
+        raise ValueError(
+            f"A share of {share} holds out none of {len(labels)} documents in {len(set(labels))} "
+            "classes. Raise the share or give a validation file."
+        )
+    return _take(documents, ~held), _take(documents, held)
+
+
+def _take(documents, chosen):
+    chosen = np.flatnonzero(chosen)
+    parts = (documents.texts, documents.labels, documents.lines)
+    return Texts(*([part[index] for index in chosen] for part in parts))
+
+
+def check_labels(documents, classes, role):
+    """Makes sure that every label is one of the classes.
+
+    Raises:
+        ValueError: names the first unknown label and its line.
+    """
+    for line, name in zip(documents.lines, documents.labels, strict=True):
+        if name not in classes:
+            shown = ", ".join(map(repr, classes[:10])) + (", ..." if len(classes) > 10 else "")
+            raise ValueError(
+                f"{role}, line {line}: the label {name!r} is none of the training's {len(classes)} "
+                f"labels: {shown}."
+            )
+
+
+def digest(documents):
+    """A short fingerprint of texts and labels in their order."""
+    sha = hashlib.sha256()
+    for pair in zip(documents.texts, documents.labels, strict=True):
+        sha.update(repr(pair).encode("utf-8", "surrogatepass"))
+    return sha.hexdigest()[:16]

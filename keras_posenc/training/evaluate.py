@@ -1,0 +1,96 @@
+"""What a saved classifier is worth on labelled texts, and what it says about new ones."""
+
+import os
+import typing
+
+from keras_posenc.text import read_texts
+from keras_posenc.training.data import check_labels, read_labelled
+from keras_posenc.training.metrics import classification, softmax
+from keras_posenc.training.saved import load_finetuned
+
+
+class Prediction(typing.NamedTuple):
+    """One document's label, its probability, and the probabilities of all labels."""
+
+    label: str
+    probability: float
+    probabilities: dict
+
+
+def evaluate(
+    directory,
+    data,
+    *,
+    text=None,
+    label=None,
+    max_length=None,
+    token_budget=None,
+    verbose="auto",
+):
+    """Accuracy, macro F1, confusion matrix and accuracy by document length of a fine-tuned model.
+
+    Args:
+        directory: str or path, the `output` of `finetune`.
+        data: a path for `read_texts`, a `Texts`, or a pair (texts, labels).
+        text: name of the column that holds the text, if it is not an obvious one.
+        label: name of the column that holds the label, likewise.
+        max_length: int or None. Where to cut documents, in tokens; default as in the training.
+        token_budget: int or None. The most tokens of a batch; default as in the training.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        dict `{"labels": [...], "test": metrics}`, with the metrics of `classification`.
+
+    Raises:
+        FileNotFoundError: if the directory or the file is missing.
+        ValueError: if a document is unusable or has a label that the model does not know.
+
+    Example:
+
+    >>> evaluate("out", "test.tsv")["test"]["accuracy"]
+    0.84
+    """
+    finetuned = load_finetuned(directory, max_length, token_budget)
+    documents = read_labelled(data, "data", text, label)
+    check_labels(documents, finetuned.labels, "data")
+    return {"labels": finetuned.labels, "test": measure(finetuned, documents, verbose)}
+
+
+def measure(finetuned, documents, verbose="auto"):
+    """The metrics of a `FineTuned` on labelled `Texts`, as a dict (see `classification`)."""
+    batches = finetuned.batches(documents.texts)
+    order = {name: index for index, name in enumerate(finetuned.labels)}
+    labels = [order[name] for name in documents.labels]
+    logits = finetuned.logits(batches, verbose)
+    return classification(logits, labels, batches.lengths, len(order))
+
+
+def predict(directory, texts, *, text=None, max_length=None, token_budget=None, verbose="auto"):
+    """Labels for raw texts.
+
+    Args:
+        directory: str or path, the `output` of `finetune`.
+        texts: list of str, or a path for `read_texts` (labels in the file are not looked at).
+        text: name of the column that holds the text, if it is not an obvious one.
+        max_length: int or None. Where to cut documents, in tokens; default as in the training.
+        token_budget: int or None. The most tokens of a batch; default as in the training.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        list of `Prediction`, in the order of the texts.
+
+    Raises:
+        FileNotFoundError: if the directory or the file is missing.
+        ValueError: if a text is empty.
+
+    Example:
+
+    >>> predict("out", ["The launch was put off for the third time."])[0].label
+    "sci.space"
+    """
+    finetuned = load_finetuned(directory, max_length, token_budget)
+    if isinstance(texts, (str, os.PathLike)):
+        texts = read_texts(texts, text=text, label=False).texts
+    logits = finetuned.logits(finetuned.batches(texts), verbose)
+    rows = [dict(zip(finetuned.labels, row, strict=True)) for row in softmax(logits).tolist()]
+    return [Prediction(best := max(row, key=row.get), row[best], row) for row in rows]

@@ -1,0 +1,157 @@
+"""Fine-tunes a pretrained encoder, stretched where needed, as a classifier of long texts."""
+
+import dataclasses
+import json
+
+import keras
+
+from keras_posenc.text import labels_of
+from keras_posenc.training.data import check_labels, digest, read_labelled, split
+from keras_posenc.training.recipe import Recipe, open_output, stages
+from keras_posenc.training.state import write_text
+from keras_posenc.training.trainer import Trainer
+
+
+def finetune(
+    checkpoint,
+    train,
+    output,
+    *,
+    validation=None,
+    test=None,
+    text=None,
+    label=None,
+    config=None,
+    tokenizer=None,
+    model="bert",
+    max_length=None,
+    epochs=None,
+    lengths=None,
+    stretch="hierarchical",
+    alpha=0.4,
+    pooling="mean",
+    learning_rate=1e-4,
+    schedule="cosine",
+    warmup=0.1,
+    weight_decay=0.01,
+    clip=1.0,
+    token_budget=8192,
+    dropout_rate=None,
+    attention_dropout_rate=None,
+    head_dropout=0.1,
+    seed=0,
+    overwrite=False,
+    verbose="auto",
+):
+    """Fine-tunes a pretrained encoder to classify long texts, and goes on where a killed run stood.
+
+    After each epoch the whole state (weights, optimizer, dropout's counters, history) replaces the
+    one before in a single file. The same call again continues from it and ends with the same
+    weights as a run that was never stopped; after the end it returns the metrics at once. Each
+    epoch starts from a random state that depends on `seed` and the epoch only: it sets the global
+    seeds.
+
+    Args:
+        checkpoint: path of the pretrained weights, or of a directory with weights, config and
+            tokenizer.
+        train: the documents: a path for `read_texts`, a `Texts`, or a pair (texts, labels).
+        output: directory for model.keras, tokenizer.json, labels.json, config.json, recipe.json,
+            metrics.json, history.csv and steps.csv; `load_finetuned` reads it.
+        validation: documents judged after every epoch; a float in (0, 1) holds out that share of
+            `train`.
+        test: documents judged once, at the end.
+        text: name of the column that holds the text, if it is not an obvious one.
+        label: name of the column that holds the label, likewise.
+        config: path of the config; default the directory of `checkpoint`.
+        tokenizer: path of the tokenizer; default the directory of `checkpoint`.
+        model: the family, "bert" or "roberta".
+        max_length: int. Where documents are cut, in tokens. Default 512.
+        epochs: int. Default 3.
+        lengths: list of (max_length, epochs), in place of those two: a curriculum of lengths, which
+            shares one learning-rate schedule.
+        stretch: how to serve positions beyond the checkpoint's, if a length needs them:
+            "hierarchical", "tile", "interpolate" or "fresh".
+        alpha: float. Of the hierarchical stretch.
+        pooling: "mean", "cls" or "max" over a text's tokens.
+        learning_rate: float. The peak.
+        schedule: "cosine" or "linear" decay to 0.
+        warmup: float in [0, 1). The share of the steps in which the rate rises.
+        weight_decay: float. Not on biases, norms and position embeddings.
+        clip: float or None. Bound of the norm of all gradients.
+        token_budget: int. The most tokens of one batch, padding included.
+        dropout_rate: float. Of the features; default the config's.
+        attention_dropout_rate: float. Of the attention weights; default the config's.
+        head_dropout: float. Before the last layer.
+        seed: int.
+        overwrite: bool. Start anew in an `output` that holds another run.
+        verbose: as in `keras.Model.fit`.
+
+    Returns:
+        dict, what metrics.json holds: `labels`, `train`, `validation`, `test` (None where not
+        given) and `versions`.
+
+    Raises:
+        FileNotFoundError: if a file is missing.
+        ValueError: if a setting, a document or the checkpoint is unusable, or `output` holds a run
+            with other settings.
+
+    Example:
+
+    >>> metrics = finetune(
+    ...     "all-MiniLM-L6-v2", "train.tsv", "out", validation=0.2, lengths=[(512, 3), (1536, 1)]
+    ... )
+    >>> metrics["validation"]["accuracy"]
+    0.9
+    """
+    recipe = Recipe(
+        checkpoint=str(checkpoint),
+        config=None if config is None else str(config),
+        tokenizer=None if tokenizer is None else str(tokenizer),
+        model=model,
+        lengths=stages(max_length, epochs, lengths),
+        stretch=stretch,
+        alpha=alpha,
+        pooling=pooling,
+        learning_rate=learning_rate,
+        schedule=schedule,
+        warmup=warmup,
+        weight_decay=weight_decay,
+        clip=clip,
+        token_budget=token_budget,
+        dropout_rate=dropout_rate,
+        attention_dropout_rate=attention_dropout_rate,
+        head_dropout=head_dropout,
+        seed=seed,
+    )
+    documents = _documents(train, validation, test, text, label, seed)
+    settings = {
+        **dataclasses.asdict(recipe),
+        "backend": keras.backend.backend(),
+        **{role: part and digest(part) for role, part in documents.items()},
+    }
+    output = open_output(output, settings, overwrite)
+    files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
+    if overwrite:
+        for path in files.values():
+            path.unlink(missing_ok=True)
+    if files["metrics.json"].exists():
+        return json.loads(files["metrics.json"].read_text("utf-8"))
+    trainer = Trainer(recipe, documents)
+    write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
+    trainer.run(files["state.zip"], verbose)
+    metrics = trainer.finish(output, verbose)
+    write_text(files["metrics.json"], json.dumps(metrics, indent=1, ensure_ascii=False))
+    files["state.zip"].unlink()
+    return metrics
+
+
+def _documents(train, validation, test, text, label, seed):
+    """dict role -> labelled `Texts` or None; every label one of the training's."""
+    documents = {"train": read_labelled(train, "train", text, label)}
+    if isinstance(validation, float):
+        documents["train"], validation = split(documents["train"], validation, seed)
+    for role, source in (("validation", validation), ("test", test)):
+        documents[role] = None if source is None else read_labelled(source, role, text, label)
+        if documents[role]:
+            check_labels(documents[role], labels_of(documents["train"]), role)
+    return documents

@@ -1,0 +1,160 @@
+"""What a classifier's logits say: numbers only, in NumPy."""
+
+import numpy as np
+
+# Borders of the groups of documents: a group is borders[k] < tokens <= borders[k + 1].
+LENGTH_BORDERS = (0, 128, 256, 512, 1024, 2048, 4096)
+
+
+def log_softmax(logits):
+    """(N, C) logits -> (N, C) log-probabilities, in float64."""
+    logits = np.asarray(logits, "float64")
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def softmax(logits):
+    """(N, C) logits -> (N, C) probabilities, in float64."""
+    return np.exp(log_softmax(logits))
+
+
+def confusion_matrix(labels, predicted, num_classes):
+    """(C, C) counts: row = true class, column = predicted class.
+
+    Example:
+
+    >>> confusion_matrix([0, 0, 1], [0, 1, 1], 2)
+    array([[1, 1], [0, 1]])
+    """
+    matrix = np.zeros((num_classes, num_classes), "int64")
+    np.add.at(matrix, (np.asarray(labels), np.asarray(predicted)), 1)
+    return matrix
+
+
+def precision_recall_f1(matrix):
+    """Three (C,) arrays from a confusion matrix; a ratio without a case counts as 0."""
+    matrix = np.asarray(matrix, "float64")
+    hit, true, said = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+    return tuple(
+        np.divide(top, bottom, out=np.zeros_like(hit), where=bottom > 0)
+        for top, bottom in ((hit, said), (hit, true), (2 * hit, said + true))
+    )
+
+
+def macro_f1(matrix):
+    """The mean F1 over the classes that occur, as true class or as prediction."""
+    matrix = np.asarray(matrix)
+    occurs = matrix.sum(axis=0) + matrix.sum(axis=1) > 0
+    return float(precision_recall_f1(matrix)[2][occurs].mean())
+
+
+def wilson(hits, count, z=1.96):
+    """The 95% interval of a share of `hits` in `count`, which behaves at 0%, 100% and small counts.
+
+    Example:
+
+    >>> [round(bound, 3) for bound in wilson(42, 42)]
+    [0.916, 1.0]
+    """
+    share, margin = hits / count, z * z / count
+    centre = (share + margin / 2) / (1 + margin)
+    spread = z * np.sqrt(share * (1 - share) / count + margin / (4 * count)) / (1 + margin)
+    return float(max(centre - spread, 0.0)), float(min(centre + spread, 1.0))
+
+
+def accuracy_by_length(correct, lengths, borders=LENGTH_BORDERS):
+    """Accuracy of the documents of each group of lengths.
+
+    Args:
+        correct: (N,) booleans.
+        lengths: (N,) tokens of each document, before any truncation.
+        borders: increasing ints; a last group takes everything longer than the last of them.
+
+    Returns:
+        list of dict with keys `more_than`, `up_to` (None for the last group), `documents`,
+        `accuracy` and `interval` (95%, Wilson). Groups without a document are left out.
+
+    Example:
+
+    >>> accuracy_by_length([True, False], [100, 700])[1]["accuracy"]
+    0.0
+    """
+    pairs = zip(borders, (*borders[1:], None), strict=True)
+    groups = [_group(correct, lengths, low, high) for low, high in pairs]
+    return [group for group in groups if group]
+
+
+def _group(correct, lengths, low, high=None):
+    """The accuracy of the documents of low < length <= high, or None if there is none."""
+    correct, lengths = np.asarray(correct, bool), np.asarray(lengths)
+    inside = (lengths > low) & (lengths <= (np.inf if high is None else high))
+    count, hits = int(inside.sum()), int(correct[inside].sum())
+    if count == 0:
+        return None
+    return {
+        "more_than": low,
+        "up_to": high,
+        "documents": count,
+        "accuracy": hits / count,
+        "interval": wilson(hits, count),
+    }
+
+
+def length_histogram(lengths):
+    """Counts of documents over lengths, four bins to each doubling.
+
+    Returns:
+        dict with `edges` (tokens, n + 1 of them) and `counts` (n of them).
+    """
+    lengths = np.asarray(lengths)
+    low, high = np.floor(np.log2(lengths.min())), np.ceil(np.log2(lengths.max() + 1))
+    edges = 2.0 ** np.arange(low, high + 0.25, 0.25)
+    counts, _ = np.histogram(lengths, edges)
+    return {"edges": [round(float(edge), 2) for edge in edges], "counts": counts.tolist()}
+
+
+def classification(logits, labels, lengths, num_classes):
+    """All that the metrics file says about one set of documents.
+
+    Args:
+        logits: (N, C) floats.
+        labels: (N,) ints, the true classes.
+        lengths: (N,) tokens of each document, before any truncation.
+        num_classes: int, C.
+
+    Returns:
+        dict of plain Python numbers and lists: `documents`, `loss`, `accuracy`, `interval`,
+        `macro_f1`, `precision`, `recall`, `f1`, `confusion`, `by_length`, `long` (documents over
+        512 tokens, in the form of `by_length`; None if there is none) and `lengths`.
+
+    Raises:
+        ValueError: if a logit is not a finite number, as after a diverged training.
+
+    Example:
+
+    >>> classification([[2.0, 0.0], [0.0, 2.0]], [0, 0], [10, 600], 2)["accuracy"]
+    0.5
+    """
+    logits, labels = np.asarray(logits), np.asarray(labels)
+    if not np.isfinite(logits).all():
+        raise ValueError(
+            "The model's logits are not finite numbers: the training has diverged. "
+            "Lower learning_rate or train with a longer warm-up."
+        )
+    correct = logits.argmax(axis=-1) == labels
+    matrix = confusion_matrix(labels, logits.argmax(axis=-1), num_classes)
+    precision, recall, f1 = precision_recall_f1(matrix)
+    return {
+        "documents": len(labels),
+        "loss": float(-log_softmax(logits)[np.arange(len(labels)), labels].mean()),
+        "accuracy": float(correct.mean()),
+        "interval": wilson(int(correct.sum()), len(labels)),
+        "macro_f1": macro_f1(matrix),
+        "precision": precision.tolist(),
+        "recall": recall.tolist(),
+        "f1": f1.tolist(),
+        "confusion": matrix.tolist(),
+        "by_length": accuracy_by_length(correct, lengths),
+        "long": _group(correct, lengths, 512),
+        "lengths": length_histogram(lengths),
+    }

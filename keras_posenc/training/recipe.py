@@ -1,0 +1,147 @@
+"""All settings of one fine-tuning, checked, and written beside its results."""
+
+import dataclasses
+import json
+import os
+import pathlib
+
+STRETCHES = ("hierarchical", "tile", "interpolate", "fresh")
+SCHEDULES = ("cosine", "linear")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What a fine-tuning depends on, besides its documents; see `finetune` for the fields."""
+
+    checkpoint: str
+    config: str | None
+    tokenizer: str | None
+    model: str
+    lengths: tuple
+    stretch: str
+    alpha: float
+    pooling: str
+    learning_rate: float
+    schedule: str
+    warmup: float
+    weight_decay: float
+    clip: float | None
+    token_budget: int
+    dropout_rate: float | None
+    attention_dropout_rate: float | None
+    head_dropout: float
+    seed: int
+
+    def __post_init__(self):
+        _one_of("stretch", self.stretch, STRETCHES)
+        _one_of("schedule", self.schedule, SCHEDULES)
+        _in_range("learning_rate", self.learning_rate, above=0)
+        _in_range("warmup", self.warmup, least=0, below=1)
+        _in_range("weight_decay", self.weight_decay, least=0)
+        _in_range("head_dropout", self.head_dropout, least=0, below=1)
+        _in_range("token_budget", self.token_budget, above=0)
+        if self.clip is not None:
+            _in_range("clip", self.clip, above=0)
+        for length, epochs in self.lengths:
+            _in_range("max_length", length, above=2)
+            _in_range("epochs", epochs, above=0)
+
+    @property
+    def epoch_lengths(self):
+        """The length of each epoch's documents: [(512, 2), (1536, 1)] -> [512, 512, 1536]."""
+        return [length for length, epochs in self.lengths for _ in range(epochs)]
+
+    @property
+    def longest(self):
+        return max(length for length, _ in self.lengths)
+
+    @property
+    def final_length(self):
+        """Where documents are cut in the last stage, and from then on."""
+        return self.lengths[-1][0]
+
+
+def stages(max_length, epochs, lengths):
+    """The curriculum as ((max_length, epochs), ...), from either way to give it.
+
+    Raises:
+        ValueError: if both ways are used, or a stage is not a pair of ints.
+    """
+    if lengths is None:
+        lengths = [(512 if max_length is None else max_length, 3 if epochs is None else epochs)]
+    elif max_length is not None or epochs is not None:
+        raise ValueError(
+            "lengths gives the lengths and the epochs of all stages: give it, or max_length and "
+            "epochs, not both."
+        )
+    try:
+        pairs = tuple((length, count) for length, count in lengths)
+    except (TypeError, ValueError):
+        pairs = ()
+    if not pairs or not all(type(number) is int for pair in pairs for number in pair):
+        raise ValueError(
+            "The stages of a training are pairs of whole numbers (max_length, epochs), such as "
+            f"[(512, 3), (1536, 1)]. Received: {lengths!r}"
+        )
+    return pairs
+
+
+def _one_of(name, value, values):
+    if value not in values:
+        raise ValueError(f"{name} must be one of {', '.join(values)}. Received: {value!r}")
+
+
+def _in_range(name, value, *, least=None, above=None, below=None):
+    bounds = [
+        (least, "at least", lambda: value >= least),
+        (above, "more than", lambda: value > above),
+        (below, "less than", lambda: value < below),
+    ]
+    wanted = [(f"{words} {bound}", holds) for bound, words, holds in bounds if bound is not None]
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not all(holds() for _, holds in wanted):
+        words = " and ".join(words for words, _ in wanted)
+        raise ValueError(f"{name} must be {words}. Received: {value!r}")
+
+
+def open_output(output, settings, overwrite):
+    """Makes the output directory, or finds in it a run with the same settings to go on with.
+
+    Args:
+        output: str or path.
+        settings: dict that JSON can hold: the recipe and fingerprints of the documents.
+        overwrite: bool. Forget a run that is already there.
+
+    Returns:
+        The directory as a `pathlib.Path`; its recipe.json holds `settings`.
+
+    Raises:
+        ValueError: if the directory holds a run with other settings, and `overwrite` is False.
+        NotADirectoryError: if `output` is a file.
+    """
+    output = pathlib.Path(output)
+    if output.exists() and not output.is_dir():
+        raise NotADirectoryError(f"output={os.fspath(output)!r} is a file; give a directory.")
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / "recipe.json"
+    if path.exists() and not overwrite:
+        try:
+            before = json.loads(path.read_text("utf-8"))
+        except ValueError:
+            before = {}
+        _refuse_other(output, before, settings)
+    return output
+
+
+def _refuse_other(output, before, settings):
+    settings = json.loads(json.dumps(settings))
+    other = [
+        f"{key} was {before.get(key)!r} and is now {settings.get(key)!r}"
+        for key in {**before, **settings}
+        if before.get(key) != settings.get(key)
+    ]
+    if other:
+        raise ValueError(
+            f"{output} holds a run with other settings: {'; '.join(other)}. Give those settings, "
+            "another output, or overwrite=True (--overwrite) to replace that run."
+        )

@@ -1,0 +1,118 @@
+"""A fine-tuned classifier in one folder: model, tokenizer, labels, and how long its inputs are."""
+
+import dataclasses
+import json
+import pathlib
+
+import keras
+
+# Keras finds our layers by name in a saved model once their modules are imported.
+from keras_posenc.models import heads, transformer  # noqa: F401
+from keras_posenc.text import TextBatches, Tokenizer
+from keras_posenc.training.state import replacing, write_text
+
+_FILES = ("model.keras", "labels.json")
+
+
+@dataclasses.dataclass
+class FineTuned:
+    """A classifier with all that turns raw text into its answer.
+
+    Attributes:
+        model: `keras.Model` from token ids and segment ids to logits (B, C).
+        tokenizer: `keras_posenc.text.Tokenizer`.
+        labels: list of C strings, in the order of the logits.
+        max_length: int. Where longer documents are cut, in tokens.
+        token_budget: int. The most tokens of one batch, padding included.
+    """
+
+    model: keras.Model
+    tokenizer: Tokenizer
+    labels: list
+    max_length: int
+    token_budget: int
+
+    def batches(self, texts, labels=None, **options):
+        """`TextBatches` of raw texts as this model was trained on them."""
+        options = {"shuffle": False, **options}
+        return TextBatches(
+            texts,
+            labels,
+            tokenizer=self.tokenizer,
+            max_length=self.max_length,
+            token_budget=self.token_budget,
+            classes=self.labels,
+            **options,
+        )
+
+    def logits(self, batches, verbose="auto"):
+        """(N, C) logits of unshuffled `batches`, in the order of their texts."""
+        return batches.restore_order(self.model.predict(batches, verbose=verbose))
+
+    def save(self, directory):
+        """Writes model.keras, labels.json and the tokenizer's files, each whole or not at all."""
+        directory = pathlib.Path(directory)
+        # The optimizer's two copies of the weights are of no use to a finished model.
+        with replacing(directory / "model.keras") as partial:
+            _without_optimizer(self.model).save(partial)
+        self.tokenizer.save(directory)
+        settings = {
+            "labels": self.labels,
+            "max_length": self.max_length,
+            "token_budget": self.token_budget,
+        }
+        write_text(directory / "labels.json", json.dumps(settings, indent=1, ensure_ascii=False))
+
+
+def _without_optimizer(model):
+    """The same layers in a model that was never compiled."""
+    return keras.Model(model.inputs, model.outputs, name=model.name)
+
+
+def load_finetuned(directory, max_length=None, token_budget=None):
+    """Loads what `finetune` saved.
+
+    Args:
+        directory: str or path, the `output` of `finetune`.
+        max_length: int or None. Where to cut documents, if not where the training did.
+        token_budget: int or None. The most tokens of a batch, if not the training's.
+
+    Returns:
+        A `FineTuned`.
+
+    Raises:
+        FileNotFoundError: if `directory` does not exist or lacks a file.
+        ValueError: if a file in it is damaged.
+
+    Example:
+
+    >>> finetuned = load_finetuned("out")
+    >>> finetuned.logits(finetuned.batches(["A long text ..."])).shape
+    (1, 2)
+    """
+    directory = pathlib.Path(directory)
+    if not directory.is_dir():
+        raise FileNotFoundError(f"There is no directory {directory} to load a model from.")
+    lacking = [name for name in _FILES if not (directory / name).is_file()]
+    if lacking:
+        raise FileNotFoundError(
+            f"{directory} is not the output of a finished fine-tuning: "
+            f"it lacks {' and '.join(lacking)}."
+        )
+    try:
+        settings = json.loads((directory / "labels.json").read_text("utf-8"))
+        labels = [str(name) for name in settings["labels"]]
+        saved_length, saved_budget = int(settings["max_length"]), int(settings["token_budget"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{directory / 'labels.json'} is damaged ({error!r}).") from error
+    try:
+        model = keras.saving.load_model(directory / "model.keras", compile=False)
+    except Exception as error:  # Keras raises what zip, JSON, HDF5 or a layer happens to raise.
+        raise ValueError(f"{directory / 'model.keras'} cannot be read ({error}).") from error
+    return FineTuned(
+        model,
+        Tokenizer(directory),
+        labels,
+        saved_length if max_length is None else max_length,
+        saved_budget if token_budget is None else token_budget,
+    )

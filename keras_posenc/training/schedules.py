@@ -1,0 +1,84 @@
+"""Learning-rate schedules: the one that Keras lacks, and the one that fine-tuning uses."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises linearly to the peak, then falls linearly to zero: BERT's own schedule.
+
+    rate(t) = peak * min((t + 1) / (w + 1), (T - t) / (T - w)), with w warm-up steps of T. No step
+    of the T has rate 0: the first has peak / (w + 1), the last peak / (T - w).
+
+    Args:
+        peak: float. The highest rate, reached at step `warmup_steps`.
+        total_steps: int. T, all steps of the training.
+        warmup_steps: int. w, less than `total_steps`.
+
+    Raises:
+        ValueError: if `warmup_steps` is not in [0, total_steps).
+
+    Example:
+
+    >>> [round(float(LinearWarmup(1.0, 6, 2)(step)), 2) for step in range(7)]
+    [0.33, 0.67, 1.0, 0.75, 0.5, 0.25, 0.0]
+    """
+
+    def __init__(self, peak, total_steps, warmup_steps=0):
+        super().__init__()
+        _check(total_steps, warmup_steps)
+        self.peak = peak
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        rise = (step + 1) / (self.warmup_steps + 1)
+        fall = (self.total_steps - step) / (self.total_steps - self.warmup_steps)
+        return self.peak * ops.maximum(ops.minimum(rise, fall), 0.0)
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+        }
+
+
+def cosine_warmup(peak, total_steps, warmup_steps=0):
+    """Keras' CosineDecay with a linear warm-up whose first step is not lost at rate 0.
+
+    Args:
+        peak: float. The highest rate, reached at step `warmup_steps`.
+        total_steps: int. All steps of the training; the rate reaches 0 after the last.
+        warmup_steps: int. Less than `total_steps`.
+
+    Returns:
+        A `keras.optimizers.schedules.CosineDecay`.
+
+    Raises:
+        ValueError: if `warmup_steps` is not in [0, total_steps).
+
+    Example:
+
+    >>> [round(float(cosine_warmup(1.0, 6, 2)(step)), 2) for step in range(7)]
+    [0.33, 0.67, 1.0, 0.85, 0.5, 0.15, 0.0]
+    """
+    _check(total_steps, warmup_steps)
+    if warmup_steps == 0:
+        return keras.optimizers.schedules.CosineDecay(peak, total_steps)
+    return keras.optimizers.schedules.CosineDecay(
+        peak / (warmup_steps + 1),
+        total_steps - warmup_steps,
+        warmup_target=peak,
+        warmup_steps=warmup_steps,
+    )
+
+
+def _check(total_steps, warmup_steps):
+    if not 0 <= warmup_steps < total_steps:
+        raise ValueError(
+            f"warmup_steps must be at least 0 and less than total_steps ({total_steps}); received "
+            f"{warmup_steps}. Train longer or warm up for fewer steps."
+        )

@@ -1,0 +1,121 @@
+"""Where a training stands, in one file that is the old one or the new one, never half of each.
+
+The file is a zip of `record.json` and one `.npy` a variable, in the order of the model's and then
+the optimizer's variables. Dropout's seed counters are variables of the model, so they are in it.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import zipfile
+
+import numpy as np
+from keras import ops
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Gives a path to write to, which takes the place of `path` once it is written whole.
+
+    A process killed before that leaves `path` as it was.
+
+    Args:
+        path: str or path of a file.
+
+    Yields:
+        A path in the same folder and with the same suffix.
+
+    Example:
+
+    >>> with replacing("metrics.json") as partial:
+    ...     partial.write_text("{}")
+    """
+    path = pathlib.Path(path)
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        yield partial
+        with open(partial, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(path, text):
+    """Writes `text` to `path` in UTF-8, whole or not at all."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+def save_state(path, model, record):
+    """Writes all variables of a compiled `model` and of its optimizer, and `record`.
+
+    Args:
+        path: str or path.
+        model: a compiled `keras.Model` whose optimizer is built.
+        record: dict that JSON can hold.
+    """
+    with replacing(path) as partial, zipfile.ZipFile(partial, "w") as archive:
+        archive.writestr("record.json", json.dumps(record))
+        for index, variable in enumerate(_variables(model)):
+            with archive.open(f"{index}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, ops.convert_to_numpy(variable))
+
+
+def read_record(path):
+    """Returns the `record` of `save_state`, without reading the variables.
+
+    Raises:
+        ValueError: if the file is not a state file or is damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return json.loads(archive.read("record.json"))
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{path} is not a state file of a training, or is damaged ({error}). "
+            "Delete it to train from the beginning."
+        ) from error
+
+
+def load_state(path, model):
+    """Puts every variable of `save_state` back, and returns the record.
+
+    Args:
+        path: str or path.
+        model: a compiled `keras.Model` whose optimizer is built, made as the saved one was made.
+
+    Returns:
+        The `record` given to `save_state`.
+
+    Raises:
+        ValueError: if the file is damaged, or is of another model. Nothing is assigned then.
+
+    Example:
+
+    >>> save_state("state.zip", model, {"epoch": 2})
+    >>> load_state("state.zip", model)
+    {"epoch": 2}
+    """
+    record, variables = read_record(path), _variables(model)
+    try:
+        with np.load(path) as archive:
+            arrays = [archive[f"{index}.npy"] for index in range(len(archive.files) - 1)]
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}). Delete it to train from the beginning."
+        ) from error
+    saved, wanted = [array.shape for array in arrays], [tuple(v.shape) for v in variables]
+    if saved != wanted:
+        raise ValueError(
+            f"{path} holds {len(saved)} variables of another model or optimizer: this one has "
+            f"{len(wanted)}, or other shapes. Delete the file to train from the beginning."
+        )
+    for variable, array in zip(variables, arrays, strict=True):
+        variable.assign(array)
+    return record
+
+
+def _variables(model):
+    return [*model.variables, *model.optimizer.variables]

@@ -1,0 +1,182 @@
+"""The training itself, epoch by epoch, between a recipe and a finished model."""
+
+import csv
+import dataclasses
+import io
+import json
+import pathlib
+import time
+
+import keras
+
+from keras_posenc.models.config import read_config
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads import classifier
+from keras_posenc.text import Tokenizer, labels_of
+from keras_posenc.training.evaluate import measure
+from keras_posenc.training.metrics import length_histogram
+from keras_posenc.training.optimizer import adamw
+from keras_posenc.training.saved import FineTuned
+from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
+from keras_posenc.training.state import load_state, save_state, write_text
+
+
+class Trainer:
+    """The model, batches and history of one fine-tuning, between its epochs.
+
+    Args:
+        recipe: `Recipe`.
+        documents: dict of labelled `Texts` or None under "train", "validation" and "test".
+    """
+
+    def __init__(self, recipe, documents):
+        self.recipe, self.documents = recipe, documents
+        self.history, self.steps = [], []
+        keras.utils.set_random_seed(recipe.seed)
+        labels = labels_of(documents["train"])
+        if len(labels) < 2:
+            raise ValueError(f"train has one label only, {labels[0]!r}: there is nothing to learn.")
+        beside = pathlib.Path(recipe.checkpoint)
+        beside = beside if beside.is_dir() else beside.parent
+        tokenizer = Tokenizer(recipe.tokenizer or beside)
+        encoder = _encoder(recipe, recipe.config or beside)
+        self.transformer = encoder.transformer
+        model = classifier(encoder, len(labels), recipe.pooling, recipe.head_dropout)
+        self.finetuned = FineTuned(
+            model, tokenizer, labels, recipe.final_length, recipe.token_budget
+        )
+        self.batches = {length: self._batches(length) for length in recipe.epoch_lengths}
+        self._compile()
+
+    def _batches(self, length):
+        at_length = dataclasses.replace(self.finetuned, max_length=length)
+        train = self.documents["train"]
+        return at_length.batches(train.texts, train.labels, shuffle=True, seed=self.recipe.seed)
+
+    def _compile(self):
+        model, recipe = self.finetuned.model, self.recipe
+        total = sum(len(self.batches[length]) for length in recipe.epoch_lengths)
+        decay = {"cosine": cosine_warmup, "linear": LinearWarmup}[recipe.schedule]
+        rate = decay(recipe.learning_rate, total, int(recipe.warmup * total))
+        model.compile(
+            adamw(model, rate, recipe.weight_decay, recipe.clip),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+        model.optimizer.build(model.trainable_variables)
+
+    def run(self, state, verbose="auto"):
+        """Trains what `state`, a path, does not yet hold; writes it after every epoch."""
+        model = self.finetuned.model
+        if state.exists():
+            record = load_state(state, model)
+            self.history, self.steps = record["history"], record["steps"]
+        for epoch in range(len(self.history), len(self.recipe.epoch_lengths)):
+            self._train_epoch(epoch, verbose)
+            save_state(state, model, {"history": self.history, "steps": self.steps})
+
+    def _train_epoch(self, epoch, verbose):
+        lengths = self.recipe.epoch_lengths
+        batches = self.batches[lengths[epoch]]
+        batches.set_epoch(epoch)
+        # torch draws dropout from its global state, which no variable holds.
+        keras.utils.set_random_seed(self.recipe.seed + 1 + epoch)
+        started, steps = time.perf_counter(), StepLosses(len(batches))
+        # One epoch a call, though all are announced: whatever happened before, it begins the same.
+        logs = self.finetuned.model.fit(
+            batches,
+            initial_epoch=epoch,
+            epochs=len(lengths),
+            shuffle=False,
+            callbacks=[steps],
+            verbose=verbose,
+        ).history
+        row = {
+            "epoch": epoch + 1,
+            "max_length": lengths[epoch],
+            "steps": len(batches),
+            "loss": logs["loss"][0],
+            "accuracy": logs["accuracy"][0],
+            "seconds": time.perf_counter() - started,
+        }
+        if self.documents["validation"]:
+            judged = measure(self.finetuned, self.documents["validation"], verbose)
+            row |= {"val_loss": judged["loss"], "val_accuracy": judged["accuracy"]}
+        self.history.append(row)
+        self.steps += steps.rows
+
+    def finish(self, output, verbose="auto"):
+        """Judges the model, saves it with all files but metrics.json, and returns the metrics."""
+        self.finetuned.save(output)
+        config = json.dumps(self.transformer.config.to_huggingface(), indent=1)
+        write_text(output / "config.json", config)
+        write_text(output / "history.csv", _csv(self.history))
+        write_text(output / "steps.csv", _csv(self.steps))
+        judged = {
+            role: part and measure(self.finetuned, part, verbose)
+            for role, part in self.documents.items()
+            if role != "train"
+        }
+        last = self.batches[self.recipe.final_length]
+        train = {
+            "documents": len(self.documents["train"]),
+            "epochs": len(self.history),
+            "steps": sum(row["steps"] for row in self.history),
+            "seconds": sum(row["seconds"] for row in self.history),
+            "max_length": self.recipe.final_length,
+            "padding_share": float(last.padding_share),
+            "lengths": length_histogram(last.lengths),
+        }
+        backend = keras.backend.backend()
+        versions = {"keras": keras.__version__, "backend": backend}
+        return {
+            "labels": self.finetuned.labels,
+            "train": train,
+            **judged,
+            "versions": versions,
+        }
+
+
+def _encoder(recipe, config):
+    """The pretrained encoder, stretched if a stage is longer than its positions."""
+    rates = {
+        "dropout_rate": recipe.dropout_rate,
+        "attention_dropout_rate": recipe.attention_dropout_rate,
+    }
+    options = {name: rate for name, rate in rates.items() if rate is not None}
+    if recipe.longest > read_config(config).max_position:
+        options |= {"stretch": recipe.stretch, "max_position": recipe.longest}
+        if recipe.stretch == "hierarchical":
+            options |= {"hierarchical_position": recipe.alpha}
+    return build_transformer_model(config, recipe.checkpoint, model=recipe.model, **options)
+
+
+class StepLosses(keras.callbacks.Callback):
+    """Notes the running loss of every step, and ends `fit` after one epoch.
+
+    Args:
+        count: int. Steps of the epoch.
+    """
+
+    def __init__(self, count):
+        super().__init__()
+        self.count, self.rows = count, []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.rows.append(
+            {"epoch": self.epoch + (batch + 1) / self.count, "loss": float(logs["loss"])}
+        )
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = True
+
+
+def _csv(rows):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

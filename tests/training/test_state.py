@@ -1,0 +1,116 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+from keras_posenc.training import state
+
+
+def compiled(units=3):
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dropout(0.5, seed=1), keras.layers.Dense(units)]
+    )
+    model.compile(keras.optimizers.AdamW(1e-2), "mse")
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def train(model, epochs):
+    rng = np.random.default_rng(0)
+    model.fit(
+        rng.normal(size=(8, 4)), rng.normal(size=(8, 3)), epochs=epochs, shuffle=False, verbose=0
+    )
+    return model
+
+
+def values(model):
+    variables = [*model.variables, *model.optimizer.variables]
+    return [keras.ops.convert_to_numpy(variable) for variable in variables]
+
+
+def test_a_state_continues_as_if_never_stopped(tmp_path):
+    straight = train(compiled(), 1)
+    state.save_state(tmp_path / "state.zip", straight, {"epoch": 1})
+    resumed = train(compiled(), 0)
+    assert state.load_state(tmp_path / "state.zip", resumed) == {"epoch": 1}
+    for one, other in zip(values(train(straight, 2)), values(train(resumed, 2)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_the_seed_counters_and_the_optimizer_are_in_the_state(tmp_path):
+    model = train(compiled(), 1)
+    state.save_state(tmp_path / "state.zip", model, {})
+    other = compiled()
+    assert any((a != b).any() for a, b in zip(values(model), values(other), strict=True))
+    state.load_state(tmp_path / "state.zip", other)
+    assert int(other.optimizer.iterations) == 1
+    assert all((a == b).all() for a, b in zip(values(model), values(other), strict=True))
+
+
+def test_a_state_of_another_model_assigns_nothing(tmp_path):
+    state.save_state(tmp_path / "state.zip", compiled(units=2), {})
+    model = compiled()
+    before = values(model)
+    with pytest.raises(ValueError, match="of another model or optimizer: this one has"):
+        state.load_state(tmp_path / "state.zip", model)
+    assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, -1])
+def test_a_truncated_state_is_named(tmp_path, keep):
+    path = tmp_path / "state.zip"
+    state.save_state(path, compiled(), {})
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match="state.zip is not a state file .* or is damaged"):
+        state.read_record(path)
+
+
+def test_a_damaged_variable_is_named(tmp_path):
+    path = tmp_path / "state.zip"
+    state.save_state(path, compiled(), {})
+    with zipfile.ZipFile(path) as archive:
+        value = archive.read("1.npy")[-20:]  # the end of the kernel
+    content = path.read_bytes()
+    assert content.count(value) == 1
+    path.write_bytes(content.replace(value, bytes(20)))
+    with pytest.raises(ValueError, match="state.zip is damaged"):
+        state.load_state(path, compiled())
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
+    (tmp_path / "old.json").write_text("old")
+    with pytest.raises(RuntimeError), state.replacing(tmp_path / "old.json") as partial:
+        partial.write_text("half")
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
+    assert (tmp_path / "old.json").read_text() == "old"
+
+
+@pytest.mark.once
+def test_a_reader_never_sees_half_a_file_though_the_writer_is_killed(tmp_path):
+    code = textwrap.dedent(
+        f"""
+        import json, itertools
+        from keras_posenc.training.state import write_text
+        for count in itertools.count():
+            write_text({str(tmp_path / "file.json")!r}, json.dumps([count] * 20000))
+        """
+    )
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", code], env=os.environ)
+        deadline = time.time() + 60
+        while not (tmp_path / "file.json").exists() and time.time() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        content = json.loads((tmp_path / "file.json").read_text())
+        assert len(content) == 20000 and len(set(content)) == 1
