@@ -2,6 +2,7 @@
 
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.checkpoints.checkpoint import Checkpoint
+from keras_posenc.checkpoints.export import save_checkpoint
 from keras_posenc.checkpoints.load import compare_checkpoint, load_checkpoint, variables_of
 from keras_posenc.checkpoints.names import BERT, ROBERTA, TABLES, Table
 from keras_posenc.checkpoints.reader import open_checkpoint
@@ -16,5 +17,6 @@ __all__ = [
     "compare_checkpoint",
     "load_checkpoint",
     "open_checkpoint",
+    "save_checkpoint",
     "variables_of",
 ]

@@ -110,6 +110,7 @@ class Table:
         copies: dict from our variable to other names under which a file may repeat it.
         heads: our layers that a checkpoint may have and a model need not.
         unused: dict from glob patterns to the reason why nothing is read from such names.
+        classes: dict from Hugging Face's model types to what their classes' names begin with.
     """
 
     family: str
@@ -120,6 +121,7 @@ class Table:
     copies: dict
     heads: tuple
     unused: dict
+    classes: dict
 
     def names(self, variable):
         """All names a variable may have in a file, as (name, whether the matrix is transposed).
@@ -136,13 +138,14 @@ class Table:
         google, huggingface = row
         return [_transposed(name) for name in [google, *huggingface]]
 
-    def google_name(self, variable):
-        """Name of a variable in Google's checkpoints, as (name, whether it is transposed)."""
-        return self.names(variable)[0]
+    def written_name(self, variable, format):
+        """Name under which a variable is written, as (name, whether the matrix is transposed).
 
-    def huggingface_name(self, variable):
-        """Name of a variable in Hugging Face's files, as (name, whether it is transposed)."""
-        return self.names(variable)[1]
+        Args:
+            variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
+            format: `"google"` or `"huggingface"`.
+        """
+        return self.names(variable)[("google", "huggingface").index(format)]
 
     def why_unused(self, tensor, layers):
         """Why a model of these layers takes nothing from a tensor, or None if nobody knows."""
@@ -197,6 +200,7 @@ BERT = Table(
     },
     heads=("Pooler-Dense", "NSP-Proba", "MLM-Dense", "MLM-Norm", "MLM-Bias", "Embedding-Segment"),
     unused=NOT_WEIGHTS | OTHER_HEADS,
+    classes={"bert": "Bert"},
 )
 
 # Also XLM-RoBERTa and CamemBERT; and, as in bert4keras, checkpoints named like BERT's.
@@ -213,6 +217,12 @@ ROBERTA = dataclasses.replace(
         "Embedding-Token/embeddings": ["lm_head.decoder.weight", "cls.predictions.decoder.weight"],
         "MLM-Bias/bias": ["lm_head.decoder.bias", "cls.predictions.decoder.bias"],
     },
+    classes={"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"},
 )
 
 TABLES = {table.family: table for table in (BERT, ROBERTA)}
+
+
+def table_of(model_type):
+    """The table that writes checkpoints of one of Hugging Face's model types."""
+    return next(table for table in TABLES.values() if model_type in table.classes)

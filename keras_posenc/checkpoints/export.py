@@ -1,0 +1,181 @@
+"""From a model back to files that transformers, bert4keras and Google's code read."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+
+import keras
+import numpy as np
+
+from keras_posenc.checkpoints.checkpoint import numpy_dtype
+from keras_posenc.checkpoints.load import variables_of
+from keras_posenc.checkpoints.names import table_of
+from keras_posenc.checkpoints.safetensors import write_safetensors
+
+POSITIONS = "Embedding-Position/embeddings"
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+# Hugging Face's class for the heads a model has; the first match counts.
+HEADS = (
+    ({"MLM-Bias", "NSP-Proba"}, "ForPreTraining"),
+    ({"MLM-Bias"}, "ForMaskedLM"),
+    ({"NSP-Proba"}, "ForNextSentencePrediction"),
+    (set(), "Model"),
+)
+
+
+def save_checkpoint(model, directory, format="huggingface", positions=None, dtype=None):
+    """Writes the weights and the config of a model for other libraries, and for this one.
+
+    The files are complete before they take their names: an interrupted save leaves the old ones.
+
+    Args:
+        model: a model of `build_transformer_model`, or its `Transformer`.
+        directory: where to write; made if need be. Other files in it stay.
+        format: `"huggingface"` writes model.safetensors and config.json, `"google"` writes
+            bert_model.ckpt.* and bert_config.json (and needs TensorFlow).
+        positions: int, how many positions the written model has, as plain rows that a library
+            without stretching can read. None writes the table itself; stretch it again on loading.
+        dtype: `"float32"`, `"float16"`, `"bfloat16"` or `"float64"`; None keeps the model's.
+
+    Returns:
+        list of the paths written.
+
+    Raises:
+        TypeError: `model` does not come from `build_transformer_model`.
+        ValueError: an argument is out of its range, or a weight has no place in the format.
+        ImportError: format `"google"` without TensorFlow.
+
+    Example:
+
+    ```python
+    model = build_transformer_model("bert-base-uncased", hierarchical_position=True)
+    save_checkpoint(model, "bert-long", positions=2048)
+    transformers.AutoModel.from_pretrained("bert-long")
+    ```
+    """
+    transformer = getattr(model, "transformer", model)
+    if not all(hasattr(transformer, each) for each in ("layers", "config", "family")):
+        raise TypeError(
+            "save_checkpoint needs a model of build_transformer_model, or its Transformer. A model "
+            "read from a .keras file has lost its config: build it again with the file as "
+            f"checkpoint_path. Received: {model!r}"
+        )
+    if format not in WRITERS:
+        raise ValueError(f"format must be one of {', '.join(WRITERS)}. Received: {format!r}")
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(f"dtype must be None or one of {', '.join(DTYPES)}. Received: {dtype!r}")
+    config, arrays = transformer.config, _arrays(transformer, positions)
+    if positions is not None:
+        config = dataclasses.replace(config, max_position=positions)
+    config = config.to_huggingface()
+    table = table_of(config["model_type"])
+    config["architectures"] = [_architecture(table, config, transformer.layers)]
+    named = _named(arrays, table, format, dtype)
+    return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
+
+
+def _arrays(transformer, positions):
+    """Our variables as arrays, with as many positions as asked for."""
+    arrays = {
+        name: keras.ops.convert_to_numpy(variable)
+        for name, variable in variables_of(transformer.layers).items()
+    }
+    table = arrays[POSITIONS]
+    fresh = arrays.pop("Embedding-Position/fresh", None)
+    if positions is None and fresh is not None:
+        raise ValueError(
+            f"The model has {len(fresh)} fresh positions behind its table of {len(table)}: give "
+            f"positions={len(table) + len(fresh)} to write them all."
+        )
+    if positions is not None:
+        layer = transformer.layers["Embedding-Position"]
+        bound = getattr(layer, "bound", len(table))
+        if not isinstance(positions, int) or not 0 < positions <= bound:
+            raise ValueError(f"positions must be between 1 and {bound}. Received: {positions!r}")
+        rows = layer.rows(keras.ops.arange(positions, dtype="int32"))
+        arrays[POSITIONS] = keras.ops.convert_to_numpy(rows).astype(table.dtype)
+    if transformer.config.position_offset:
+        # Rows for the padding id and below, which no real token reads.
+        unread = np.zeros((transformer.config.position_offset, table.shape[1]), table.dtype)
+        arrays[POSITIONS] = np.concatenate([unread, arrays[POSITIONS]])
+    return arrays
+
+
+def _named(arrays, table, format, dtype):
+    """The arrays under the names, and in the shapes, of a format."""
+    nameless = [name for name in arrays if not table.names(name)]
+    if nameless:
+        raise ValueError(
+            f"{len(nameless)} weights have no place in a {table.family} checkpoint, such as "
+            f"{nameless[0]}: save the model as .keras instead."
+        )
+    named = {}
+    for ours, array in arrays.items():
+        name, transposed = table.written_name(ours, format)
+        array = _flat(ours, array)
+        array = array.T if transposed else array
+        named[name] = array if dtype is None else array.astype(numpy_dtype(dtype))
+    return named
+
+
+def _flat(name, array):
+    """Heads and head size as one axis; attention's output has them first, its inputs last."""
+    if array.ndim == 3:
+        rows = -1 if "/attention_output/" in name else array.shape[0]
+        return array.reshape(rows, array.shape[-1] if rows == -1 else -1)
+    return array.reshape(-1) if name.endswith("/bias") else array
+
+
+def _architecture(table, config, layers):
+    ending = next(ending for heads, ending in HEADS if heads <= layers.keys())
+    return table.classes[config["model_type"]] + ending
+
+
+def _write_huggingface(folder, arrays, config):
+    write_safetensors(folder / "model.safetensors", arrays)
+    _write_json(folder / "config.json", config)
+
+
+def _write_google(folder, arrays, config):
+    try:
+        import tensorflow as tf
+    except ImportError:
+        raise ImportError(
+            "Writing Google's format needs TensorFlow: pip install keras_posenc[tensorflow]"
+        ) from None
+    tf.raw_ops.SaveV2(
+        prefix=str(folder / "bert_model.ckpt"),
+        tensor_names=list(arrays),
+        shape_and_slices=[""] * len(arrays),
+        tensors=[tf.constant(np.ascontiguousarray(array)) for array in arrays.values()],
+    )
+    _write_json(folder / "bert_config.json", config)
+
+
+WRITERS = {"huggingface": _write_huggingface, "google": _write_google}
+
+
+def _write_json(path, values):
+    path.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", "utf-8")
+
+
+def _replace_files(directory, write):
+    """Writes into a folder beside the files, then moves each over its predecessor."""
+    directory = pathlib.Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"{directory} is a file: give a directory to write into.")
+    directory.mkdir(parents=True, exist_ok=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=".saving-", dir=directory))
+    try:
+        write(folder)
+        # The index of a TensorFlow checkpoint and the config come last: they say what is valid.
+        written = sorted(folder.iterdir(), key=lambda path: path.suffix in (".index", ".json"))
+        for path in written:
+            os.replace(path, directory / path.name)
+        return [str(directory / path.name) for path in written]
+    finally:
+        shutil.rmtree(folder)
