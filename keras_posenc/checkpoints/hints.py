@@ -23,6 +23,8 @@ FAMILIES = {
     r"^bert[./]|^cls[./]": "BERT",
 }
 
+HEADS = {"Pooler": "pooler", "NSP": "NSP head", "MLM": "MLM head"}
+
 
 def family_of(names):
     """The family whose checkpoints have names like these, as people know it, or None."""
@@ -32,25 +34,39 @@ def family_of(names):
     return None
 
 
-def hints(account, checkpoint):
+def hints(account, checkpoint, table):
     """Sentences on what may be the matter with an account that does not balance."""
     if not account.problem():
         return []
     family = family_of(checkpoint)
-    other = family and family.lower() != account.family
-    found = [f"The names look like those of {family}."] if other else []
+    stranger = family and family.lower() != account.family
+    if stranger and any(name.startswith("Transformer-0-") for name in account.missing):
+        return [f"The names look like those of {family}."]
+    found = [_prefix_hint(checkpoint, table), _layers_hint(checkpoint, account)]
     found += [_shape_hint(*row) for row in account.wrong_shape]
-    if other and not account.loaded:
-        return found
-    found += [_layers_hint(checkpoint, account)]
-    heads = {"Pooler": "a pooler", "NSP": "an NSP head", "MLM": "an MLM head"}
     found += [
-        f"The file has no {what.split(' ', 1)[1]}: build the model without it, or let "
+        f"The file has no {what}: build the model without it, or let "
         "ignore_invalid_weights=True leave it at its initial values."
-        for head, what in heads.items()
+        for head, what in HEADS.items()
         if any(name.startswith(head) for name in account.missing)
     ]
+    if account.unexpected and not any(found):
+        found.append("If nothing is lost with what is unexpected, give a dict of the other arrays.")
     return list(dict.fromkeys(hint for hint in found if hint))
+
+
+def _prefix_hint(names, table):
+    """Wrappers put a prefix before all names."""
+    usual = [name for name, _ in table.names("Embedding-Token/embeddings")]
+    for name in names:
+        for ending in usual:
+            if name.endswith(ending) and name not in usual:
+                prefix = name.removesuffix(ending)
+                return (
+                    f"The names begin with {prefix!r}: give a dict without it, {{name.removeprefix("
+                    f"{prefix!r}): array for name, array in open_checkpoint(path).items()}}."
+                )
+    return None
 
 
 def _shape_hint(variable, ours, tensor, theirs):

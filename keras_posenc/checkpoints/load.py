@@ -1,12 +1,10 @@
 """From a checkpoint into the variables of a model, all of it or nothing."""
 
-import fnmatch
-
 import numpy as np
 
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.checkpoints.hints import hints
-from keras_posenc.checkpoints.names import LEFT_TO_CHANCE
+from keras_posenc.checkpoints.names import OwnNames, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.rows import Rows
 
@@ -92,6 +90,7 @@ def variables_of(layers):
 
 
 def _match(layers, checkpoint, table, keep_tokens, compound_tokens, position_offset):
+    """The account of a load, and its steps: pairs of a variable and what reads its array."""
     checkpoint = open_checkpoint(checkpoint)
     tokens, positions = Rows(keep=keep_tokens, compound=compound_tokens), Rows(position_offset)
     edits = {
@@ -99,31 +98,31 @@ def _match(layers, checkpoint, table, keep_tokens, compound_tokens, position_off
         "MLM-Bias/bias": tokens,
         "Embedding-Position/embeddings": positions,
     }
+    if checkpoint.format == "keras":  # saved after all that
+        table, edits = OwnNames(table), {}
     account, steps, seen = Account(str(checkpoint), table.family), [], set()
     for name, variable in variables_of(layers).items():
-        known = _known_names(checkpoint, table, name)
-        found = [each for each in known if each[0] in checkpoint]
-        seen.update(tensor for tensor, _ in found)
+        found = [each for each in table.names(name) if each[0] in checkpoint]
         if not found:
-            chance = any(fnmatch.fnmatchcase(name, each) for each in LEFT_TO_CHANCE)
-            (account.initialised if chance else account.missing).append(name)
+            (account.initialised if is_fresh(name) else account.missing).append(name)
             continue
+        seen.update(tensor for tensor, _ in found)
         (tensor, transposed), *copies = found
         _compare_copies(account, checkpoint, tensor, copies, "MLM-Bias" in layers)
-        rows = edits.get(name) if checkpoint.format != "keras" else None
-        step = _Step(checkpoint, tensor, transposed, rows, tuple(variable.shape))
+        step = _Step(checkpoint, tensor, transposed, edits.get(name), tuple(variable.shape))
         if step.fits:
             account.loaded.append((name, tensor, step.note))
             steps.append((variable, step.read))
         else:
             account.wrong_shape.append((name, str(step.target), tensor, step.holds))
-    _explain_rest(account, checkpoint, table, layers, seen)
-    account.hints = hints(account, checkpoint)
+    for tensor in checkpoint.keys() - seen:
+        reason = table.why_unused(tensor, layers)
+        account.unused += [(tensor, reason)] if reason else []
+        account.unexpected += [] if reason else [tensor]
+    account.unused.sort()
+    account.unexpected.sort()
+    account.hints = hints(account, checkpoint, table)
     return account, steps
-
-
-def _known_names(checkpoint, table, name):
-    return [(name, False)] if checkpoint.format == "keras" else table.names(name)
 
 
 def _compare_copies(account, checkpoint, tensor, copies, needed):
@@ -133,19 +132,6 @@ def _compare_copies(account, checkpoint, tensor, copies, needed):
             account.unexpected.append(f"{copy}, which differs from {tensor},")
         else:
             account.unused.append((copy, f"copy of {tensor}"))
-
-
-def _explain_rest(account, checkpoint, table, layers, seen):
-    for tensor in checkpoint:
-        if tensor in seen:
-            continue
-        reason = (
-            "not asked for" if checkpoint.format == "keras" else table.why_unused(tensor, layers)
-        )
-        if reason:
-            account.unused.append((tensor, reason))
-        else:
-            account.unexpected.append(tensor)
 
 
 class _Step:

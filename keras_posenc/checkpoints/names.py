@@ -67,7 +67,7 @@ BERT_ROWS = {
 }
 
 # Variables of ours that no checkpoint of any family has: they keep their first values.
-LEFT_TO_CHANCE = (
+FRESH = (
     "Embedding-Position/fresh",
     "*/beta_dense/*",
     "*/gamma_dense/*",
@@ -184,6 +184,28 @@ class Table:
         ]
 
 
+class OwnNames:
+    """Our own names for a family's variables, as in .keras files: a `Table` in all a load asks."""
+
+    def __init__(self, table):
+        self.family = table.family
+        self._table = table
+
+    def names(self, variable):
+        return [(variable, False)]
+
+    def why_unused(self, tensor, layers):
+        """Heads may be left out, of this library or the user's; a part of the encoder may not."""
+        head = tensor.rpartition("/")[0] in self._table.heads
+        encoder = self._table.names(tensor) or is_fresh(tensor)
+        return None if encoder and not head else "not asked for"
+
+
+def is_fresh(variable):
+    """Whether no checkpoint of any family has a variable, so that it keeps its first values."""
+    return any(fnmatchcase(variable, pattern) for pattern in FRESH)
+
+
 def _transposed(name):
     return name.removesuffix(".T"), name.endswith(".T")
 
@@ -224,5 +246,10 @@ TABLES = {table.family: table for table in (BERT, ROBERTA)}
 
 
 def table_of(model_type):
-    """The table that writes checkpoints of one of Hugging Face's model types."""
-    return next(table for table in TABLES.values() if model_type in table.classes)
+    """The table that names the weights of one of Hugging Face's model types."""
+    tables = {each: table for table in TABLES.values() for each in table.classes}
+    if model_type not in tables:
+        raise ValueError(
+            f"No weight table writes model_type {model_type!r}; there are {', '.join(tables)}."
+        )
+    return tables[model_type]

@@ -37,6 +37,8 @@ STRANGERS = {
     rb"(?s).{257}ustar": "a tar archive: unpack it first",
 }
 
+ANCHOR = "Embedding-Token/embeddings"
+
 
 def open_checkpoint(path):
     """Opens a checkpoint without reading its numbers.
@@ -159,4 +161,8 @@ def _read_keras(path):
     except Exception as error:  # a damaged archive may fail in any way
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"{path} cannot be loaded by Keras: {reason}") from error
-    return {each.path: keras.ops.convert_to_numpy(each) for each in model.weights}
+    token = next((each.path for each in model.weights if each.path.endswith(ANCHOR)), ANCHOR)
+    prefix = token.removesuffix(ANCHOR)  # of the layers, or of a model inside the model
+    return {
+        each.path.removeprefix(prefix): keras.ops.convert_to_numpy(each) for each in model.weights
+    }

@@ -48,9 +48,15 @@ def read_safetensors(path):
     try:
         header = json.loads(buffer[8:start].tobytes())
         entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: its header is not a JSON object ({error}).") from None
-    return {name: _array(path, buffer, start, name, entry) for name, entry in entries.items()}
+    arrays = {name: _array(path, buffer, start, name, entry) for name, entry in entries.items()}
+    end = start + sum(array.nbytes for array in arrays.values())
+    if end != buffer.size:
+        raise ValueError(
+            f"{path} is damaged: its tensors take {end} bytes, the file has {buffer.size}."
+        )
+    return arrays
 
 
 def _array(path, buffer, start, name, entry):
