@@ -2,7 +2,7 @@
 
 from keras_posenc.text.batches import TextBatches
 from keras_posenc.text.files import Texts, labels_of, read_texts
+from keras_posenc.text.simplified import simplified_vocabulary
 from keras_posenc.text.tokenizer import Tokenizer
-from keras_posenc.text.vocabulary import simplified_vocabulary
 
 __all__ = ["TextBatches", "Texts", "Tokenizer", "labels_of", "read_texts", "simplified_vocabulary"]

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
+from keras_posenc.text.documents import encode_documents, encode_labels
 
 
 class TextBatches(keras.utils.PyDataset):
@@ -18,7 +19,7 @@ class TextBatches(keras.utils.PyDataset):
             `(token_ids, segment_ids)` as `Tokenizer.encode_batch` and `windows` give them.
         labels: None, or a list as long: names, or ids (ints) when `classes` is None.
         tokenizer: a `Tokenizer`; may be None when the texts are ids already (padded with 0).
-        max_length: documents are cut to so many tokens, special ones included.
+        max_length: documents are cut to so many tokens, special ones included; None cuts none.
         token_budget: the most tokens of a batch, padding included. A longer document makes a
             batch of its own.
         classes: the label names in the order of their ids; None sorts those in `labels`.
@@ -27,7 +28,15 @@ class TextBatches(keras.utils.PyDataset):
         seed: the seed of the shuffling.
         max_shapes: the most lengths T; one more shape (B, T) may come from the last documents.
         pad_to: every T is a multiple of it.
-        **kwargs: `workers`, `use_multiprocessing`, `max_queue_size` of `keras.utils.PyDataset`.
+        **kwargs: of `keras.utils.PyDataset`; `workers` and `use_multiprocessing` are accepted
+            and not used, since a batch is ready in 0.1 ms.
+
+    Attributes:
+        classes: the label names in the order of their ids, or None.
+        lengths: token counts of the texts before the cut, an int array.
+        shapes: the distinct (B, T); each is compiled once.
+        padding_share: the share of all tokens that is padding, 0 to 1.
+        epoch: the current epoch, from 0.
 
     Raises:
         ValueError: no texts, an empty text, an unknown label, unequal numbers of both.
@@ -55,15 +64,17 @@ class TextBatches(keras.utils.PyDataset):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        # A batch is a copy of 0.1 ms. Keras' queue of workers would gain nothing, and it replays
+        # the batches it fetched before the first epoch: some documents twice, others never.
+        self.workers, self.use_multiprocessing = 1, False
         sizes = {"token_budget": token_budget, "max_shapes": max_shapes, "pad_to": pad_to}
+        sizes |= {} if max_length is None else {"max_length": max_length}
         for name, value in sizes.items():
             if value < 1:
                 raise ValueError(f"{name}={value}: give at least 1.")
-        if len(texts) == 0:
-            raise ValueError("No texts to batch: the list is empty.")
-        self.classes, self._labels = _label_ids(labels, classes, len(texts))
+        self.classes, self._labels = encode_labels(labels, classes, len(texts))
         self._pad_id = 0 if tokenizer is None else tokenizer.pad_id
-        documents, self.lengths = _encode(texts, tokenizer, max_length)
+        documents, self.lengths = encode_documents(texts, tokenizer, max_length)
         kept = np.array([len(ids) for ids, _ in documents])
         self._starts = np.concatenate([[0], np.cumsum(kept)])
         self._tokens = np.concatenate([np.asarray(ids, "int32") for ids, _ in documents])
@@ -94,7 +105,13 @@ class TextBatches(keras.utils.PyDataset):
         return inputs if self._labels is None else (inputs, self._labels[documents])
 
     def set_epoch(self, epoch):
-        """Goes to an epoch: with shuffling, its order and composition follow from (seed, epoch)."""
+        """Goes to an epoch, to resume there: its batches follow from (seed, epoch) alone.
+
+        Args:
+            epoch: from 0. `fit` goes on to the next one by itself. Where its number must be
+                exact for one or two batches in all, which `fit` draws before it begins, call
+                this from a callback's `on_epoch_begin`.
+        """
         self.epoch = epoch
         self._drawn = set()
         rng = np.random.default_rng((self.seed, epoch)) if self.shuffle else None
@@ -132,7 +149,7 @@ class TextBatches(keras.utils.PyDataset):
 
     @property
     def shapes(self):
-        """The distinct (B, T), each compiled once."""
+        """The distinct (B, T), smallest batch first."""
         return sorted({(len(documents), int(self._widths[k])) for k, documents in self._batches})
 
     @property
@@ -140,74 +157,3 @@ class TextBatches(keras.utils.PyDataset):
         """The share of all tokens that is padding, 0 to 1."""
         padded = sum(len(documents) * self._widths[k] for k, documents in self._batches)
         return float(1 - len(self._tokens) / padded)
-
-
-def _label_ids(labels, classes, count):
-    """(classes, int32 ids), either None."""
-    if labels is None:
-        return classes, None
-    if len(labels) != count:
-        raise ValueError(f"{count} texts but {len(labels)} labels: give one label to each text.")
-    if classes is None and all(isinstance(label, (int, np.integer)) for label in labels):
-        return None, np.asarray(labels, "int32")
-    classes = sorted(set(labels)) if classes is None else list(classes)
-    ids = {name: number for number, name in enumerate(classes)}
-    for number, label in enumerate(labels):
-        if label not in ids:
-            raise ValueError(
-                f"Text {number} has the label {label!r}, not one of the {len(classes)} classes: "
-                f"{', '.join(map(str, classes[:10]))}{', ...' if len(classes) > 10 else ''}."
-            )
-    return classes, np.array([ids[label] for label in labels], "int32")
-
-
-def _encode(texts, tokenizer, max_length):
-    """([(token ids, segment ids)] cut to max_length, token counts before cutting)."""
-    if isinstance(texts, str):
-        raise TypeError("Expected a list of texts, not one str.")
-    kinds = {_kind(number, text) for number, text in enumerate(texts)}
-    if len(kinds) > 1:
-        raise TypeError(f"Texts of several types: {' and '.join(sorted(kinds))}; give one type.")
-    kind = kinds.pop()
-    if kind == "ids":
-        return _cut_ids(texts, max_length)
-    if tokenizer is None:
-        raise ValueError("Texts need a tokenizer=; only lists of ids do without.")
-    if kind == "str":
-        first, second = tokenizer.contents(texts), [None] * len(texts)
-    else:
-        first, second = (tokenizer.contents(side) for side in zip(*texts, strict=True))
-    special = tokenizer.special_tokens(pair=kind == "pair")
-    lengths = [len(a) + len(b or ()) + special for a, b in zip(first, second, strict=True)]
-    both = zip(first, second, strict=True)
-    return [tokenizer.assemble(a, b, max_length) for a, b in both], np.array(lengths)
-
-
-def _kind(number, text):
-    if isinstance(text, str):
-        strings, kind = [text], "str"
-    elif isinstance(text, tuple) and len(text) == 2 and all(isinstance(t, str) for t in text):
-        strings, kind = text, "pair"
-    elif isinstance(text, (list, tuple, np.ndarray)):
-        strings, kind = ["ids" if len(text) else ""], "ids"
-    else:
-        raise TypeError(
-            f"Text {number} is a {type(text).__name__}; give a str, a pair of str or a list of ids."
-        )
-    if not all(string.strip() for string in strings):
-        raise ValueError(f"Text {number} is empty; leave it out.")
-    return kind
-
-
-def _cut_ids(texts, max_length):
-    """Texts that are ids already. A cut keeps the last id, which is [SEP]."""
-    documents, lengths = [], []
-    for text in texts:
-        two = isinstance(text, tuple) and len(text) == 2 and np.ndim(text[0]) == 1
-        ids, segments = text if two else (text, np.zeros(len(text), "int32"))
-        lengths.append(len(ids))
-        if max_length is not None and len(ids) > max_length:
-            keep = np.r_[0 : max_length - 1, len(ids) - 1]
-            ids, segments = np.asarray(ids)[keep], np.asarray(segments)[keep]
-        documents.append((ids, segments))
-    return documents, np.array(lengths)

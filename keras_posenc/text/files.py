@@ -40,7 +40,8 @@ def read_texts(path, text=None, label=None):
     Args:
         path: the file, in UTF-8.
         text: the column of the texts; None takes an obvious one (the one Orange includes, text,
-            content, ..., the only one beside the label).
+            content, ..., the only one beside the label). Two names, ("question", "answer"),
+            read pairs.
         label: the column of the labels; None takes an obvious one (the one Orange flags, label,
             class, category, ...) and does without if there is none; False reads no labels.
 
@@ -58,30 +59,24 @@ def read_texts(path, text=None, label=None):
     ```
     """
     path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"No file {path}.")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise ValueError(f"{path}: {path.suffix!r} is not one of {', '.join(READERS)}.")
-    if not path.is_file():
-        raise FileNotFoundError(f"No file {path}.")
     content = _decode(path)
     if not content.strip():
         raise ValueError(f"{path} is empty.")
     columns, rows, flagged = reader(path, content)
     if not rows:
         raise ValueError(f"{path} has column names but no rows.")
-    if label is False:
-        label = None
-    else:
-        label = _column(path, label, columns, [flagged.get("label"), *LABEL_NAMES])
-    rest = [name for name in columns if name != label]
-    text = _column(path, text, rest, [flagged.get("text"), *TEXT_NAMES])
-    if text is None and len(rest) == 1:
-        text = rest[0]
-    if text is None:
-        raise ValueError(f"{path}: which column has the texts? Give text= one of {columns}.")
-    texts = [_text(path, number, row, text) for number, row in rows]
-    labels = label and [_label(path, number, row, label) for number, row in rows]
-    return Texts(texts, labels, [number for number, _ in rows])
+    label = _label_column(path, label, columns, text, flagged)
+    names = _text_columns(path, text, [name for name in columns if name != label], flagged)
+    texts = [tuple(_text(path, n, row, name) for name in names) for n, row in rows]
+    if not isinstance(text, tuple):
+        texts = [only for (only,) in texts]
+    labels = label and [_label(path, n, row, label) for n, row in rows]
+    return Texts(texts, labels, [n for n, _ in rows])
 
 
 def _decode(path):
@@ -119,15 +114,38 @@ def _read_jsonl(path, content):
     return list(rows[0][1]), rows, {}
 
 
-def _column(path, wanted, columns, usual):
-    """The wanted column, or the first usual one that is there, or None."""
-    if wanted is None:
-        by_lower = {name.lower(): name for name in reversed(columns)}
-        there = [by_lower[name.lower()] for name in usual if name and name.lower() in by_lower]
-        return there[0] if there else None
-    if wanted not in columns:
-        raise ValueError(f"{path} has no column {wanted!r}; its columns are {columns}.")
-    return wanted
+def _label_column(path, label, columns, text, flagged):
+    if label is False:
+        return None
+    if label is None:
+        taken = text if isinstance(text, tuple) else (text,)
+        others = [name for name in columns if name not in taken]
+        return _usual(others, [flagged.get("label"), *LABEL_NAMES])
+    return _present(path, label, columns)
+
+
+def _text_columns(path, text, columns, flagged):
+    if isinstance(text, tuple):
+        return [_present(path, name, columns) for name in text]
+    if text is not None:
+        return [_present(path, text, columns)]
+    usual = _usual(columns, [flagged.get("text"), *TEXT_NAMES])
+    if usual is None and len(columns) != 1:
+        raise ValueError(f"{path}: which column has the texts? Give text=, one of {columns}.")
+    return [usual or columns[0]]
+
+
+def _usual(columns, names):
+    """The first of the names that is a column, in any case of letters, or None."""
+    by_lower = {column.lower(): column for column in reversed(columns)}
+    there = [by_lower[name.lower()] for name in names if name and name.lower() in by_lower]
+    return there[0] if there else None
+
+
+def _present(path, name, columns):
+    if name not in columns:
+        raise ValueError(f"{path} has no column {name!r}; there are {columns}.")
+    return name
 
 
 def _value(path, number, row, name):
@@ -143,7 +161,19 @@ def _text(path, number, row, name):
         raise ValueError(f"{path}, line {number}: {name!r} should be a text, not a {kind}.")
     if not text.strip():
         raise ValueError(f"{path}, line {number}: the text is empty; delete the line or fill it.")
+    if not _is_unicode(text):
+        raise ValueError(
+            f"{path}, line {number}: the text has half a surrogate pair (\\ud800 ...)."
+        )
     return text
+
+
+def _is_unicode(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _label(path, number, row, name):

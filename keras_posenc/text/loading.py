@@ -1,4 +1,4 @@
-"""From files to the Rust tokenizer: vocab.txt or tokenizer.json, and what their config says."""
+"""From files to the Rust tokenizer and back: vocab.txt, tokenizer.json, tokenizer_config.json."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabul
 
 
 def import_tokenizers():
-    """Imports `tokenizers`, once made safe to fork after its threads have run."""
+    """Imports `tokenizers`, or says how to get it."""
     try:
         import tokenizers
     except ImportError as error:
@@ -81,21 +81,22 @@ def _from_vocabulary(vocabulary, config, lowercase, strip_accents):
     if strip_accents is None:
         strip_accents = config.get("strip_accents")
     tokenizers = import_tokenizers()
-    tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100)
-    )
-    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
+    normalizer = tokenizers.normalizers.BertNormalizer(
         handle_chinese_chars=config.get("tokenize_chinese_chars", True),
         strip_accents=strip_accents,
         lowercase=lowercase,
     )
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    _finish(tokenizer, tokenizers, vocabulary)
-    return tokenizer
+    return _word_piece(vocabulary, normalizer, tokenizers.pre_tokenizers.BertPreTokenizer(), 100)
 
 
-def _finish(tokenizer, tokenizers, vocabulary):
-    """What surrounds BERT's WordPiece: special tokens, [CLS] a [SEP] b [SEP], the decoder."""
+def _word_piece(vocabulary, normalizer, pre_tokenizer, longest_word):
+    """BERT's tokenizer: [CLS] a [SEP] b [SEP], with segments 0 and 1."""
+    tokenizers = import_tokenizers()
+    model = tokenizers.models.WordPiece(
+        vocabulary, unk_token="[UNK]", max_input_chars_per_word=longest_word
+    )
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
     tokenizer.add_special_tokens([token for token in SPECIAL if token in vocabulary])
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
@@ -103,6 +104,7 @@ def _finish(tokenizer, tokenizers, vocabulary):
         special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
     )
     tokenizer.decoder = tokenizers.decoders.WordPiece(prefix="##")
+    return tokenizer
 
 
 def _looks_uncased(vocabulary):
@@ -129,21 +131,45 @@ def _from_json(file, lowercase, strip_accents, vocabulary):
         )
     for name, value in changes.items():
         setattr(tokenizer.normalizer, name, value)
-    if vocabulary is not None:
-        if not isinstance(tokenizer.model, tokenizers.models.WordPiece):
-            raise ValueError(
-                f"{file} is a {type(tokenizer.model).__name__} tokenizer: "
-                "vocabulary= needs a WordPiece one, as BERT's."
-            )
-        smaller = tokenizers.Tokenizer(
-            tokenizers.models.WordPiece(
-                vocabulary,
-                unk_token="[UNK]",
-                max_input_chars_per_word=tokenizer.model.max_input_chars_per_word,
-            )
+    if vocabulary is None:
+        return tokenizer
+    if not isinstance(tokenizer.model, tokenizers.models.WordPiece):
+        raise ValueError(
+            f"{file} is a {type(tokenizer.model).__name__} tokenizer: "
+            "vocabulary= needs a WordPiece one, as BERT's."
         )
-        smaller.normalizer = tokenizer.normalizer
-        smaller.pre_tokenizer = tokenizer.pre_tokenizer
-        _finish(smaller, tokenizers, vocabulary)
-        tokenizer = smaller
-    return tokenizer
+    longest = tokenizer.model.max_input_chars_per_word
+    return _word_piece(vocabulary, tokenizer.normalizer, tokenizer.pre_tokenizer, longest)
+
+
+def save(tokenizer, vocabulary, directory):
+    """Writes tokenizer.json and, for BERT's kind, vocab.txt and tokenizer_config.json.
+
+    Args:
+        tokenizer: what `load` returned.
+        vocabulary: its dict token -> id.
+        directory: where; made if missing.
+    """
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    _replace(directory / "tokenizer.json", tokenizer.to_str(pretty=True))
+    normalizer = tokenizer.normalizer
+    if not isinstance(normalizer, import_tokenizers().normalizers.BertNormalizer):
+        return
+    # transformers takes these from here, and its own defaults over what tokenizer.json says.
+    config = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": normalizer.lowercase,
+        "strip_accents": normalizer.strip_accents,
+        "tokenize_chinese_chars": normalizer.handle_chinese_chars,
+    }
+    _replace(directory / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
+    if len(vocabulary) == max(vocabulary.values()) + 1:  # else lines cannot stand for ids
+        tokens = sorted(vocabulary, key=vocabulary.get)
+        _replace(directory / "vocab.txt", "\n".join(tokens) + "\n")
+
+
+def _replace(path, content):
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(content.encode("utf-8"))
+    os.replace(part, path)

@@ -28,13 +28,13 @@ def read_csv(path, content):
     finally:
         csv.field_size_limit(limit)
     table = [(number, fields) for number, fields in table if fields]
-    return _names(path, table[0]), _rows(path, table[0], table[1:]), {}
+    return *_named(path, table[0], table[1:]), {}
 
 
 def read_tsv(path, content):
     """A line of names, then a row a line."""
     table = _tab_separated(content)
-    return _names(path, table[0]), _rows(path, table[0], table[1:]), {}
+    return *_named(path, table[0], table[1:]), {}
 
 
 def read_tab(path, content):
@@ -42,7 +42,6 @@ def read_tab(path, content):
 
     Of the flags, `class` marks the label and `include=True` the text.
     """
-    top, _, bottom = content.partition("\n")
     head = [line.split("\t") for _, line in lines_of(content)[:3]]
     flags = [cell.split() for cell in head[-1]]
     known = all(word in ORANGE_FLAGS or "=" in word for words in flags for word in words)
@@ -51,15 +50,15 @@ def read_tab(path, content):
             f"{path}, line {len(head)}: a .tab file has three lines above its rows, as Orange "
             "writes it: names, types, flags (class, meta, ...); with names alone it is a .tsv."
         )
-    names = _names(path, (1, head[0]))
-    rows = _tab_separated(content, after=3, columns=len(names))
+    table = _tab_separated(content, after=3, columns=len(head[0]))
+    names, rows = _named(path, (1, head[0]), table)
     flagged = {}
     for name, words in zip(names, flags, strict=False):
         if "class" in words or "c" in words:
             flagged.setdefault("label", name)
         elif "include=True" in words:
             flagged.setdefault("text", name)
-    return names, _rows(path, (1, names), rows), flagged
+    return names, rows, flagged
 
 
 def _tab_separated(content, after=0, columns=None):
@@ -84,21 +83,22 @@ def _fields(line, columns):
     return line.split("\t")
 
 
-def _names(path, header):
+def _named(path, header, table):
+    """(names, rows as dicts) from (line number, fields)."""
     number, fields = header
     names = [name.strip() for name in fields]
-    twice = sorted({name for name in names if name and names.count(name) > 1})
+    twice = [name for name in names if name and names.count(name) > 1]
     if twice:
         raise ValueError(f"{path}, line {number}: two columns are named {twice[0]!r}; rename one.")
-    return names
-
-
-def _rows(path, header, table):
-    names = _names(path, header)
+    if len(names) == 1 and any(mark in names[0] for mark in ",;|\t"):
+        raise ValueError(
+            f"{path}, line {number}: one column, {names[0]!r}; .csv is separated by commas, .tsv "
+            "and .tab by tabs."
+        )
     for number, fields in table:
         if len(fields) != len(names):
             raise ValueError(
-                f"{path}, line {number}: {len(fields)} fields where the columns are {len(names)} "
-                f"({', '.join(names)})."
+                f"{path}, line {number}: {len(fields)} fields where there are {len(names)} "
+                f"columns ({', '.join(names)})."
             )
-    return [(number, dict(zip(names, fields, strict=True))) for number, fields in table]
+    return names, [(number, dict(zip(names, fields, strict=True))) for number, fields in table]

@@ -1,10 +1,8 @@
 """One tokenizer for every checkpoint: the `tokenizers` library behind bert4keras's `encode`."""
 
 import itertools
-import os
-import pathlib
 
-from keras_posenc.text.loading import load
+from keras_posenc.text.loading import load, save
 
 ROLES = {
     "pad": ("[PAD]", "<pad>"),
@@ -30,6 +28,11 @@ class Tokenizer:
         strip_accents: True or False; None follows the files, and at last `lowercase`.
         vocabulary: a dict token -> id in place of the files' (see `simplified_vocabulary`).
 
+    Attributes:
+        vocabulary: the dict token -> id.
+        vocab_size: the rows a token table needs, the largest id + 1.
+        pad_id, cls_id, sep_id, mask_id, unk_id: ids of the special tokens; None where missing.
+
     Raises:
         FileNotFoundError: no such file, or neither file in the directory.
         ValueError: a damaged file, or an option that a tokenizer.json does not let change.
@@ -49,6 +52,8 @@ class Tokenizer:
         for role, names in ROLES.items():
             found = [self.vocabulary[name] for name in names if name in self.vocabulary]
             setattr(self, f"{role}_id", found[0] if found else None)
+        if self.pad_id is None:
+            raise ValueError(f"{path}: the tokenizer has no padding token, [PAD] or <pad>.")
         self._layouts = self._layout("a"), self._layout("a", "a")
 
     def encode(self, first, second=None, max_length=None, truncate_from="right"):
@@ -112,11 +117,17 @@ class Tokenizer:
 
     def tokenize(self, text):
         """The tokens of a text as strings, without special ones."""
-        return self._rust.encode(text, add_special_tokens=False).tokens
+        return [self._rust.id_to_token(i) for i in self.contents([text])[0]]
 
     def decode(self, ids):
         """The text of token ids, special tokens dropped; spaces and case are not restored."""
-        return self._rust.decode([int(i) for i in ids], skip_special_tokens=True)
+        ids = [int(i) for i in ids]
+        outside = [i for i in ids if not 0 <= i < self.vocab_size]
+        if outside:
+            raise ValueError(
+                f"{outside[0]} is no token id: they go from 0 to {self.vocab_size - 1}."
+            )
+        return self._rust.decode(ids, skip_special_tokens=True)
 
     def contents(self, texts):
         """The ids of each text without special tokens: what `assemble` puts together.
@@ -129,12 +140,20 @@ class Tokenizer:
 
         Raises:
             TypeError: an element is not a str.
+            ValueError: an element is not valid Unicode.
         """
         if isinstance(texts, str):
             raise TypeError("Expected a list of texts, not one str; encode() takes one.")
         for number, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"Text {number} is a {type(text).__name__}, not a str: {text!r}.")
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(
+                    f"Text {number} has half a surrogate pair, {text[error.start]!r}, at character "
+                    f"{error.start}: it was decoded wrongly; drop or replace it."
+                ) from None
         ids = []
         for start in range(0, len(texts), CHUNK):
             chunk = list(texts[start : start + CHUNK])
@@ -169,16 +188,13 @@ class Tokenizer:
         return sum(len(ids) for which, ids, _ in self._layouts[pair] if which is None)
 
     def save(self, directory):
-        """Writes tokenizer.json, which `Tokenizer(directory)` and `transformers` read.
+        """Writes the tokenizer, for `Tokenizer(directory)` and for `transformers`.
 
         Args:
-            directory: where; made if missing.
+            directory: where tokenizer.json and, for BERT's kind, vocab.txt and
+                tokenizer_config.json go; made if missing.
         """
-        directory = pathlib.Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        part = directory / "tokenizer.json.part"
-        self._rust.save(str(part))
-        os.replace(part, directory / "tokenizer.json")
+        save(self._rust, self.vocabulary, directory)
 
     def _room(self, max_length, pair):
         room = max_length - self.special_tokens(pair)
