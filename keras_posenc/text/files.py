@@ -33,8 +33,8 @@ def read_texts(path, text=None, label=None):
     """Reads texts, and labels where there are any, from a file.
 
     Known: .tsv and .csv with a line of names, .jsonl with an object a line, Orange's .tab (names,
-    types, flags) and .txt with a text a line. In .tab and .tsv a row is one line, and a quote is
-    an ordinary character unless it quotes a whole field as csv does. Blank lines between rows are
+    types, flags) and .txt with a text a line. In .tab and .tsv a row is one line, and quotes are
+    ordinary characters, except in a line just as csv writes it. Blank lines between rows are
     skipped; `lines` keeps the true numbers.
 
     Args:

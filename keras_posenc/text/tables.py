@@ -1,6 +1,7 @@
 """Rows of delimited files. A reader gives (columns, rows, flagged): the names, a list of
 (line number, dict name -> str), and what the file itself says is "text" and "label"."""
 
+import contextlib
 import csv
 import io
 import sys
@@ -17,16 +18,14 @@ def lines_of(content):
 def read_csv(path, content):
     """A line of names, then rows; a quoted field may run over lines."""
     table, start = [], 1
-    limit = csv.field_size_limit(sys.maxsize)  # a novel in a cell is fine; the limit is global
     try:
-        reader = csv.reader(io.StringIO(content, newline=""), strict=True)
-        for fields in reader:
-            table.append((start, fields))
-            start = reader.line_num + 1
+        with _long_fields():
+            reader = csv.reader(io.StringIO(content, newline=""), strict=True)
+            for fields in reader:
+                table.append((start, fields))
+                start = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path}, line {start}: not CSV ({error}).") from None
-    finally:
-        csv.field_size_limit(limit)
     table = [(number, fields) for number, fields in table if fields]
     return *_named(path, table[0], table[1:]), {}
 
@@ -69,18 +68,33 @@ def _tab_separated(content, after=0, columns=None):
 
 
 def _fields(line, columns):
-    """Cuts at tabs; takes a field for quoted only where the whole line then has its columns."""
+    """Cuts at tabs. A quote is an ordinary character, unless csv would have written this line."""
     if '"' in line:
-        limit = csv.field_size_limit(sys.maxsize)
         try:
-            quoted = next(csv.reader([line], delimiter="\t", strict=True))
+            with _long_fields():
+                quoted = next(csv.reader([line], delimiter="\t", strict=True))
         except csv.Error:
             quoted = []
-        finally:
-            csv.field_size_limit(limit)
-        if len(quoted) == columns:
+        styles = csv.QUOTE_MINIMAL, csv.QUOTE_ALL
+        if len(quoted) == columns and line in [_as_csv(quoted, style) for style in styles]:
             return quoted
     return line.split("\t")
+
+
+def _as_csv(fields, quoting):
+    line = io.StringIO()
+    csv.writer(line, delimiter="\t", quoting=quoting, lineterminator="").writerow(fields)
+    return line.getvalue()
+
+
+@contextlib.contextmanager
+def _long_fields():
+    """Lets a field hold a novel; csv's limit is global, so it is put back."""
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _named(path, header, table):

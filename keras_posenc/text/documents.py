@@ -1,0 +1,110 @@
+"""What TextBatches accepts, checked and encoded: documents to ids, labels to ids."""
+
+import numpy as np
+
+
+def encode_documents(texts, tokenizer, max_length):
+    """Encodes documents of any accepted kind.
+
+    Args:
+        texts: a list of str, of pairs of str, of lists of ids or of `(token_ids, segment_ids)`.
+        tokenizer: a `Tokenizer`; may be None for ids.
+        max_length: the most tokens kept, special ones included, or None.
+
+    Returns:
+        `(documents, lengths)`: a list of `(token_ids, segment_ids)`, and an int array of the
+        token counts before the cut.
+
+    Raises:
+        ValueError: there are no texts, one is empty, or a tokenizer is needed.
+        TypeError: a text is none of those, or they are of several kinds.
+    """
+    if isinstance(texts, str):
+        raise TypeError("Expected a list of texts, not one str.")
+    if len(texts) == 0:
+        raise ValueError("No texts to batch: the list is empty.")
+    kinds = {_kind(number, text) for number, text in enumerate(texts)}
+    if len(kinds) > 1:
+        raise TypeError(f"Texts of several kinds, {' and '.join(sorted(kinds))}: give one kind.")
+    if kinds == {"ids"}:
+        documents = [_cut(text, max_length) for text in texts]
+        return documents, np.array([len(ids) for ids, _ in map(_with_segments, texts)])
+    if tokenizer is None:
+        raise ValueError("Texts need a tokenizer=; only lists of ids do without.")
+    if kinds == {"str"}:
+        first, second = tokenizer.contents(texts), [None] * len(texts)
+    else:
+        first, second = (tokenizer.contents(side) for side in zip(*texts, strict=True))
+    special = tokenizer.special_tokens(pair=kinds == {"pair of str"})
+    both = list(zip(first, second, strict=True))
+    lengths = np.array([len(a) + len(b or ()) + special for a, b in both])
+    return [tokenizer.assemble(a, b, max_length) for a, b in both], lengths
+
+
+def encode_labels(labels, classes, count):
+    """Turns labels into ids.
+
+    Args:
+        labels: None, or a list of `count` names, or of ids (ints) when `classes` is None.
+        classes: the names in the order of their ids; None sorts those in `labels`.
+        count: how many there must be.
+
+    Returns:
+        `(classes, ids)`: a list, or None where the labels are ids, and an int32 array or None.
+
+    Raises:
+        ValueError: a label is unknown or negative, or the numbers differ.
+        TypeError: a label is neither a str nor an int.
+    """
+    if labels is None:
+        return classes, None
+    if len(labels) != count:
+        raise ValueError(f"{count} texts but {len(labels)} labels: give one label to each text.")
+    if classes is None:
+        if all(isinstance(label, (int, np.integer)) for label in labels):
+            if min(labels, default=0) < 0:
+                raise ValueError(f"A label id is {min(labels)}; ids go from 0 up.")
+            return None, np.asarray(labels, "int32")
+        for number, label in enumerate(labels):
+            if not isinstance(label, str):
+                raise TypeError(f"Text {number} has the label {label!r}: give names, or only ints.")
+        classes = sorted(set(labels))
+    ids = {name: number for number, name in enumerate(classes)}
+    for number, label in enumerate(labels):
+        if label not in ids:
+            known = ", ".join(map(repr, list(classes)[:10])) + (", ..." if len(ids) > 10 else "")
+            raise ValueError(
+                f"Text {number} has the label {label!r}, which is not one of the {len(ids)} "
+                f"classes: {known}."
+            )
+    return list(classes), np.array([ids[label] for label in labels], "int32")
+
+
+def _kind(number, text):
+    if isinstance(text, str):
+        kind, filled = "str", bool(text.strip())
+    elif isinstance(text, tuple) and len(text) == 2 and all(isinstance(t, str) for t in text):
+        kind, filled = "pair of str", all(t.strip() for t in text)
+    elif isinstance(text, (list, tuple, np.ndarray)):
+        kind, filled = "ids", len(text) and len(_with_segments(text)[0])
+    else:
+        raise TypeError(
+            f"Text {number} is a {type(text).__name__}; give a str, a pair of str or a list of ids."
+        )
+    if not filled:
+        raise ValueError(f"Text {number} is empty; leave it out.")
+    return kind
+
+
+def _with_segments(text):
+    if isinstance(text, tuple) and len(text) == 2 and np.ndim(text[0]) == 1:
+        return text
+    return text, [0] * len(text)
+
+
+def _cut(text, max_length):
+    """Ids cut to a length; the last one stays last, since it is [SEP]."""
+    ids, segments = _with_segments(text)
+    if max_length is None or len(ids) <= max_length:
+        return ids, segments
+    return tuple([*part[: max_length - 1], part[-1]] for part in (ids, segments))

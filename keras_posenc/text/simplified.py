@@ -1,0 +1,71 @@
+"""bert4keras's smaller vocabulary, without the tokens that no text can produce."""
+
+import os
+import unicodedata
+
+from keras_posenc.text.tokenizer import Tokenizer
+from keras_posenc.text.vocabulary import SPECIAL
+
+CJK_RANGES = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+
+
+def simplified_vocabulary(source, starts_with=SPECIAL):
+    """Drops the tokens that BERT's splitting can never produce, as bert4keras does.
+
+    A token of two or more characters is redundant when it holds, after a leading "##", a Chinese
+    character or a punctuation mark: text is split around those. A Chinese BERT loses a third of
+    its token table that way and gives the same output on every text.
+
+    Args:
+        source: a vocab.txt, a tokenizer.json, a directory with one of them, or a `Tokenizer`.
+        starts_with: the tokens that get the first ids, redundant or not.
+
+    Returns:
+        `(token_dict, keep_tokens)`: the new dict token -> id, for `Tokenizer(vocabulary=)`, and
+        for each new id the old one, for `build_transformer_model(keep_tokens=)`.
+
+    Raises:
+        ValueError: a token of `starts_with` is not in the vocabulary.
+
+    Example:
+    ```python
+    token_dict, keep_tokens = simplified_vocabulary("chinese_L-12_H-768_A-12/vocab.txt")
+    tokenizer = Tokenizer("chinese_L-12_H-768_A-12", vocabulary=token_dict)
+    ```
+    """
+    if isinstance(source, (str, os.PathLike)):
+        source = Tokenizer(source)
+    full = source.vocabulary
+    missing = [token for token in starts_with if token not in full]
+    if missing:
+        raise ValueError(
+            f"starts_with names {missing}, not among the vocabulary's {len(full)} tokens; "
+            f"leave out what this vocabulary has not."
+        )
+    kept = dict.fromkeys(starts_with)
+    kept.update((t, None) for t in sorted(full, key=full.get) if not _redundant(t))
+    return {token: new for new, token in enumerate(kept)}, [full[token] for token in kept]
+
+
+def _redundant(token):
+    stem = token[2:] if token.startswith("##") else token
+    return len(token) > 1 and any(_is_chinese(c) or _is_punctuation(c) for c in stem)
+
+
+def _is_chinese(character):
+    return any(low <= ord(character) <= high for low, high in CJK_RANGES)
+
+
+def _is_punctuation(character):
+    # ASCII symbols such as $ and ^ count as punctuation for BERT though Unicode says otherwise.
+    symbol = "!" <= character <= "~" and not character.isalnum()
+    return symbol or unicodedata.category(character).startswith("P")
