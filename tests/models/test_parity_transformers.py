@@ -45,8 +45,8 @@ def with_hidden_states(transformer):
     return keras.Model(transformer.model.inputs, [hidden, *transformer.model.outputs])
 
 
-def assert_close(ours, theirs, where=...):
-    np.testing.assert_allclose(ours[where], theirs.numpy()[where], rtol=0, atol=TOLERANCE)
+def assert_close(ours, theirs, where=..., tolerance=TOLERANCE):
+    np.testing.assert_allclose(ours[where], theirs.numpy()[where], rtol=0, atol=tolerance)
 
 
 # ---------------------------------------------------------------- the real MiniLM
@@ -94,15 +94,19 @@ def texts_of(path, count):
 def test_minilm_on_real_text(minilms, encode, newsgroups_test, book_excerpts, kind):
     texts = {
         "sentences": SENTENCES,
-        "newsgroups": texts_of(newsgroups_test, 6),
-        "books": texts_of(book_excerpts, 2) + SENTENCES[1:3],
+        "newsgroups": texts_of(newsgroups_test, 3),
+        "books": texts_of(book_excerpts, 1) + SENTENCES[1:3],
     }[kind]
     token_ids, segment_ids = encode(texts)
     theirs, ours = minilms
     expected = run_theirs(theirs, token_ids, segment_ids)
     hidden, pooled = run_ours(ours, token_ids, segment_ids)
-    assert_close(hidden, expected.last_hidden_state)
+    real = token_ids != 0
+    assert_close(hidden, expected.last_hidden_state, real)
     assert_close(pooled, expected.pooler_output)
+    # What stands on padding says nothing and is ill-conditioned: in float32 transformers itself is
+    # 2e-4 away there from what it says in float64.
+    assert_close(hidden, expected.last_hidden_state, ~real, tolerance=1e-3)
 
 
 # ---------------------------------------------------------------- tiny random models
@@ -261,7 +265,7 @@ def test_roberta_masked_lm(transformers, family, side):
 def test_a_directory_that_transformers_wrote(transformers, tmp_path, sharded):
     theirs, _, _ = tiny(transformers, "BertForPreTraining", hidden_act="gelu_new")
     theirs.save_pretrained(tmp_path, **({"max_shard_size": "10KB"} if sharded else {}))
-    assert len(list(tmp_path.glob("*.safetensors"))) > 1 if sharded else 1
+    assert (tmp_path / "model.safetensors.index.json").exists() == sharded
     ours = build_transformer_model(tmp_path, with_nsp="linear", with_mlm="linear")
     token_ids, segment_ids, _ = tiny_ids()
     expected = run_theirs(theirs, token_ids, segment_ids)

@@ -130,9 +130,9 @@ def tiny_weights(random, changes, base):
             for part in ("beta_dense", "gamma_dense"):
                 add(f"{name}/LayerNorm/{part}/kernel", hidden or c["condition"], width)
 
-    add("bert/embeddings/word_embeddings", c["vocab_size"], e, std=1.0)
-    add("bert/embeddings/token_type_embeddings", c["segment_vocab_size"], e, std=1.0)
-    add("bert/embeddings/position_embeddings", c["max_position"], e, std=1.0)
+    add("bert/embeddings/word_embeddings", c["vocab_size"], e, std=0.5)
+    add("bert/embeddings/token_type_embeddings", c["segment_vocab_size"], e, std=0.5)
+    add("bert/embeddings/position_embeddings", c["max_position"], e, std=0.5)
     norm("bert/embeddings", e)
     if e != d:
         dense("bert/encoder/embedding_hidden_mapping_in", e, d)
