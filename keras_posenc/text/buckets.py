@@ -25,20 +25,21 @@ def choose_lengths(lengths, most, multiple, price):
     """
     ends, counts = np.unique(-(-np.asarray(lengths) // multiple), return_counts=True)
     ends = ends * multiple
+    count, most = len(ends), min(most, len(ends))
     below = np.concatenate([[0], np.cumsum(counts)])
-    # cost[i, j]: the documents of ends[i] to ends[j], all padded to ends[j].
-    cost = ends[None, :] * (below[None, 1:] - below[:-1, None]) + float(price)
-    cost[np.tril_indices(len(ends), -1)] = np.inf
-    best, starts = [cost[0]], [np.zeros(len(ends), int)]
-    for _ in range(min(most, len(ends)) - 1):
-        # One more length, over ends[i..j], above the best cover of everything below ends[i].
-        total = np.concatenate([[np.inf], best[-1][:-1]])[:, None] + cost
-        starts.append(total.argmin(axis=0))
-        best.append(total.min(axis=0))
-    chosen, last = [], len(ends) - 1
-    for k in range(int(np.argmin([row[-1] for row in best])), -1, -1):
-        chosen.append(ends[last])
-        last = starts[k][last] - 1
+    # best[k, j]: the least cost of the documents of the j shortest ends with k lengths; the
+    # longest of the k is then ends[j - 1] and covers from ends[start[k, j]] on.
+    best = np.full((most + 1, count + 1), np.inf)
+    best[0, 0] = 0
+    start = np.zeros((most + 1, count + 1), int)
+    for j in range(1, count + 1):
+        total = best[:-1, :j] + ends[j - 1] * (below[j] - below[:j]) + price
+        start[1:, j] = total.argmin(axis=1)
+        best[1:, j] = total.min(axis=1)
+    chosen, j = [], count
+    for k in range(int(best[:, count].argmin()), 0, -1):
+        chosen.append(ends[j - 1])
+        j = start[k, j]
     return np.array(chosen[::-1])
 
 

@@ -126,8 +126,8 @@ def _from_json(file, lowercase, strip_accents, vocabulary):
     changes = {name: value for name, value in changes.items() if value is not None}
     if changes and not isinstance(tokenizer.normalizer, tokenizers.normalizers.BertNormalizer):
         raise ValueError(
-            f"{file} has a {type(tokenizer.normalizer).__name__}, not BERT's normalizer: "
-            f"{' and '.join(changes)} cannot be changed; leave them None."
+            f"{file}: the normalizer is {tokenizer.normalizer}, not BERT's: "
+            f"{' and '.join(changes)} cannot be changed; leave None."
         )
     for name, value in changes.items():
         setattr(tokenizer.normalizer, name, value)

@@ -1,0 +1,205 @@
+"""What TextBatches yields, on lists and on the real corpora; how fit uses it is in test_fit.py."""
+
+import numpy as np
+import pytest
+
+from keras_posenc.text import TextBatches, Tokenizer, read_texts
+
+pytestmark = pytest.mark.once
+
+
+def documents(count=200, longest=100, seed=0):
+    """Lists of ids; the first id tells the document."""
+    rng = np.random.default_rng(seed)
+    return [[i + 1000, *rng.integers(1, 50, rng.integers(1, longest))] for i in range(count)]
+
+
+def order_of(batches):
+    drawn = [batches[i] for i in range(len(batches))]
+    inputs = [batch[0] if isinstance(batch, tuple) else batch for batch in drawn]
+    return [(batch["token_ids"][:, 0] - 1000).tolist() for batch in inputs]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(minilm):
+    return Tokenizer(minilm)
+
+
+@pytest.fixture(scope="module")
+def books(book_excerpts):
+    return read_texts(book_excerpts)
+
+
+def test_a_batch_holds_the_texts_padded(tokenizer, books):
+    texts, names = books.texts[:40], books.labels[:40]
+    names[::3] = ["adult"] * 14
+    batches = TextBatches(texts, names, tokenizer, max_length=900, token_budget=4000)
+    encoded = tokenizer.encode_batch(texts, max_length=900)
+    assert batches.classes == ["adult", "children"]
+    seen = []
+    for inputs, labels in batches:
+        assert set(inputs) == {"token_ids", "segment_ids"}
+        token_ids, segment_ids = inputs["token_ids"], inputs["segment_ids"]
+        assert token_ids.dtype == segment_ids.dtype == labels.dtype == np.int32
+        assert token_ids.shape == segment_ids.shape == (len(labels), token_ids.shape[1])
+        assert token_ids.size <= 4000 and token_ids.shape[1] % 8 == 0
+        assert not segment_ids.any()
+        for row, label in zip(token_ids.tolist(), labels, strict=True):
+            length = len(row) - row[::-1].index(tokenizer.sep_id)
+            assert set(row[length:]) <= {tokenizer.pad_id}
+            seen.append(next(i for i, (ids, _) in enumerate(encoded) if ids == row[:length]))
+            assert batches.classes[label] == names[seen[-1]]
+    assert sorted(seen) == list(range(40))
+    assert batches.lengths.tolist() == [len(ids) for ids, _ in tokenizer.encode_batch(texts)]
+
+
+def test_pairs_and_encoded_texts_give_the_same_batches(tokenizer, books):
+    texts = [text[: 40 + 7 * i] for i, text in enumerate(books.texts[:30])]
+    pairs = list(zip(texts, reversed(texts), strict=True))
+    options = {"tokenizer": tokenizer, "max_length": 60, "shuffle": False}
+    one = TextBatches(pairs, **options)
+    two = TextBatches(tokenizer.encode_batch(*map(list, zip(*pairs, strict=True)), 60), **options)
+    assert one.shapes == two.shapes
+    for a, b in zip(one, two, strict=True):
+        assert (a["token_ids"] == b["token_ids"]).all()
+        assert (a["segment_ids"] == b["segment_ids"]).all()
+        assert a["segment_ids"].max() == 1
+    whole = tokenizer.encode_batch(*map(list, zip(*pairs, strict=True)))
+    assert one.lengths.tolist() == [len(ids) for ids, _ in whole]
+
+
+def test_windows_of_a_long_text(tokenizer, books):
+    windows = tokenizer.windows(" ".join(books.texts[:3]), 128, 16)
+    batches = TextBatches(windows, tokenizer=tokenizer, shuffle=False, token_budget=1024)
+    rows = np.concatenate([batch["token_ids"] for batch in batches])
+    assert batches.restore_order(rows).tolist()[0] == windows[0][0]
+
+
+def test_a_cut_of_ids_keeps_the_last():
+    batches = TextBatches([[1, 2, 3, 4, 102], np.array([5, 102])], max_length=3, pad_to=1)
+    rows = batches[0]["token_ids"].tolist()
+    assert sorted(rows) == [[1, 2, 102], [5, 102, 0]]
+    assert batches.lengths.tolist() == [5, 2]
+
+
+def test_every_epoch_has_every_document_once_and_its_own_order():
+    batches = TextBatches(documents(), token_budget=512, max_length=64, max_shapes=4)
+    epochs, lengths, shapes = [], set(), set()
+    for _ in range(4):
+        epochs.append(order_of(batches))
+        lengths.add(len(batches))
+        shapes.add(tuple(batches.shapes))
+        batches.on_epoch_end()
+    assert batches.epoch == 4
+    assert len(lengths) == len(shapes) == 1
+    for epoch in epochs:
+        assert sorted(sum(epoch, [])) == list(range(200))
+    composition = [{frozenset(batch) for batch in epoch} for epoch in epochs]
+    assert all(a != b for a, b in zip(composition, composition[1:], strict=False))
+
+
+def test_an_epoch_follows_from_the_seed_and_its_number():
+    make = lambda seed: TextBatches(documents(), token_budget=512, seed=seed)  # noqa: E731
+    one, two, other = make(7), make(7), make(8)
+    for _ in range(3):
+        order_of(one)
+        one.on_epoch_end()
+    two.set_epoch(3)
+    other.set_epoch(3)
+    assert order_of(one) == order_of(two)
+    assert order_of(one) != order_of(other)
+    two.set_epoch(0)
+    assert order_of(two) == order_of(make(7))
+
+
+def test_a_glance_at_the_data_is_no_epoch():
+    """`fit` draws a batch or two, then says that an epoch ended, before it begins."""
+    batches = TextBatches(documents(), token_budget=512)
+    batches.on_epoch_begin()
+    batches[0], batches[1]
+    batches.on_epoch_end()
+    assert batches.epoch == 0
+
+
+def test_restore_order():
+    batches = TextBatches(documents(), shuffle=False, token_budget=512)
+    rows = np.array(sum(order_of(batches), []))
+    assert rows.tolist() != list(range(200))
+    assert batches.restore_order(np.stack([rows, rows], 1)).tolist() == [[i, i] for i in range(200)]
+    batches.on_epoch_end()
+    assert sum(order_of(batches), []) == rows.tolist()
+    with pytest.raises(ValueError, match="199 rows of predictions for 200 texts"):
+        batches.restore_order(rows[1:])
+    with pytest.raises(ValueError, match="shuffle=True moves on to another order; predict with"):
+        TextBatches(documents()).restore_order(rows)
+
+
+def test_labels_are_names_or_ids():
+    texts = documents(4)
+    by_name = TextBatches(texts, ["b", "a", "b", "c"], shuffle=False)
+    assert by_name.classes == ["a", "b", "c"]
+    restored = by_name.restore_order(np.concatenate([labels for _, labels in by_name]))
+    assert restored.tolist() == [1, 0, 1, 2]
+    given = TextBatches(texts, ["b", "a", "b", "c"], classes=("c", "b", "a", "z"), shuffle=False)
+    restored = given.restore_order(np.concatenate([labels for _, labels in given]))
+    assert restored.tolist() == [1, 2, 1, 0]
+    by_id = TextBatches(texts, np.array([3, 0, 3, 1]), shuffle=False)
+    assert by_id.classes is None
+    assert by_id.restore_order(np.concatenate([y for _, y in by_id])).tolist() == [3, 0, 3, 1]
+    assert isinstance(TextBatches(texts)[0], dict)
+
+
+@pytest.fixture(scope="module")
+def newsgroups(tokenizer, newsgroups_test):
+    return tokenizer.encode_batch(read_texts(newsgroups_test).texts[::4])
+
+
+@pytest.mark.parametrize("max_length", [256, 512, 2048])
+def test_newsgroups_in_few_shapes_with_little_padding(newsgroups, max_length):
+    batches = TextBatches(newsgroups, max_length=max_length)
+    widths = {width for _, width in batches.shapes}
+    assert len(widths) <= 10
+    assert len(batches.shapes) <= len(widths) + 1
+    assert max(widths) == max_length
+    assert max(size * width for size, width in batches.shapes) <= 8192
+    padded = sum(inputs["token_ids"].size for inputs in batches)
+    real = np.minimum(batches.lengths, max_length).sum()
+    assert batches.padding_share == pytest.approx(1 - real / padded)
+    one_length = TextBatches(newsgroups, max_length=max_length, max_shapes=1)
+    assert len(one_length.shapes) <= 2
+    assert batches.padding_share < 0.4 * one_length.padding_share  # 31%, 56%, 87%
+
+
+def test_wrong_arguments(tokenizer):
+    texts = ["one", "two", "three"]
+    with pytest.raises(ValueError, match="No texts to batch"):
+        TextBatches([], [], tokenizer)
+    with pytest.raises(TypeError, match="Expected a list of texts, not one str"):
+        TextBatches("one", tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="Text 1 is empty; leave it out"):
+        TextBatches(["one", " \n"], tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="Text 0 is empty"):
+        TextBatches([("one", "")], tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="Text 1 is empty"):
+        TextBatches([[1, 2], []])
+    with pytest.raises(TypeError, match="Text 2 is a NoneType; give a str"):
+        TextBatches(["one", "two", None], tokenizer=tokenizer)
+    with pytest.raises(TypeError, match="Texts of several kinds, ids and str: give one kind"):
+        TextBatches(["one", [1]], tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="Texts need a tokenizer="):
+        TextBatches(texts)
+    with pytest.raises(ValueError, match="3 texts but 2 labels: give one label to each text"):
+        TextBatches(texts, ["a", "b"], tokenizer)
+    with pytest.raises(ValueError, match="Text 1 has the label 'b', .* the 2 classes: 'a', 'c'"):
+        TextBatches(texts, ["a", "b", "c"], tokenizer, classes=["a", "c"])
+    with pytest.raises(ValueError, match=r"Text 0 has the label 0, .* 11 classes: '0', .*, \.\.\."):
+        TextBatches(texts, [0, 1, 2], tokenizer, classes=[str(i) for i in range(11)])
+    with pytest.raises(TypeError, match="Text 1 has the label None: give names, or only ints"):
+        TextBatches(texts, ["a", None, "b"], tokenizer)
+    with pytest.raises(ValueError, match="A label id is -1; ids go from 0 up"):
+        TextBatches(texts, [0, -1, 2], tokenizer)
+    for name in ("token_budget", "max_shapes", "pad_to", "max_length"):
+        with pytest.raises(ValueError, match=f"{name}=0: give at least 1"):
+            TextBatches(texts, None, tokenizer, **{name: 0})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'batch_size'"):
+        TextBatches(texts, None, tokenizer, batch_size=8)

@@ -1,0 +1,89 @@
+"""TextBatches in fit, evaluate and predict, on every backend."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_posenc.text import TextBatches
+
+COUNT = 60
+
+
+def documents():
+    rng = np.random.default_rng(0)
+    return [[i + 1, *rng.integers(100, 200, rng.integers(1, 90))] for i in range(COUNT)]
+
+
+class Unevenness(keras.metrics.Metric):
+    """0 if each label from 0 to COUNT - 1 was seen exactly once in the epoch."""
+
+    def __init__(self, name="unevenness"):
+        super().__init__(name=name)
+        self.counts = self.add_variable((COUNT,), "zeros", name="counts")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        seen = ops.one_hot(ops.cast(ops.reshape(y_true, (-1,)), "int32"), COUNT)
+        self.counts.assign_add(ops.sum(ops.cast(seen, self.counts.dtype), axis=0))
+
+    def result(self):
+        return ops.sum(ops.square(self.counts - 1.0))
+
+
+def toy_model():
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    segment_ids = keras.Input((None,), dtype="int32", name="segment_ids")
+    x = keras.layers.Embedding(200, 4)(token_ids) + keras.layers.Embedding(2, 4)(segment_ids)
+    outputs = keras.layers.Dense(COUNT)(keras.layers.GlobalAveragePooling1D()(x))
+    model = keras.Model({"token_ids": token_ids, "segment_ids": segment_ids}, outputs)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=[Unevenness()])
+    return model
+
+
+def make(**options):
+    return TextBatches(
+        documents(), list(range(COUNT)), max_length=64, token_budget=256, max_shapes=2, **options
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_fit_sees_every_document_once_an_epoch(workers):
+    train, test = make(workers=workers), make(shuffle=False, workers=workers)
+    assert len({width for _, width in train.shapes}) > 1
+    epochs = []
+    record = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: epochs.append(train.epoch))
+    model = toy_model()
+    history = model.fit(
+        train, epochs=3, shuffle=False, validation_data=test, callbacks=[record], verbose=0
+    )
+    assert history.history["unevenness"] == [0.0] * 3
+    assert history.history["val_unevenness"] == [0.0] * 3
+    assert epochs == [0, 1, 2]
+    again = model.fit(train, epochs=1, shuffle=False, callbacks=[record], verbose=0)
+    assert again.history["unevenness"] == [0.0]
+    assert epochs == [0, 1, 2, 3]
+
+
+def test_predict_gives_the_rows_back_in_the_order_of_the_texts():
+    model, batches = toy_model(), make(shuffle=False)
+    assert batches.classes is None
+    predicted = batches.restore_order(model.predict(batches, verbose=0))
+    assert predicted.shape == (COUNT, COUNT)
+    for inputs, _ in batches:
+        rows = model.predict_on_batch(inputs)
+        np.testing.assert_allclose(predicted[inputs["token_ids"][:, 0] - 1], rows, atol=1e-6)
+
+
+def test_a_resumed_fit_equals_an_uninterrupted_one():
+    whole = toy_model()
+    start = whole.get_weights()
+    whole.fit(make(), epochs=3, shuffle=False, verbose=0)
+    resumed = toy_model()
+    resumed.set_weights(start)
+    resumed.fit(make(), epochs=1, shuffle=False, verbose=0)
+    batches = make()  # a new process would make it anew
+    batches.set_epoch(1)
+    resumed.fit(batches, initial_epoch=1, epochs=3, shuffle=False, verbose=0)
+    for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
