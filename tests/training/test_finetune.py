@@ -1,0 +1,191 @@
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from keras_posenc.text import read_texts
+from keras_posenc.training import evaluate, finetune, load_finetuned
+from keras_posenc.training.state import read_record
+
+SETTINGS = {
+    "validation": 0.25,
+    "lengths": [(16, 5), (48, 2)],
+    "learning_rate": 1e-2,
+    "token_budget": 1024,
+    "verbose": 0,
+}
+FILES = {
+    "config.json",
+    "history.csv",
+    "labels.json",
+    "metrics.json",
+    "model.keras",
+    "recipe.json",
+    "steps.csv",
+    "tokenizer.json",
+}
+
+
+def weights(directory):
+    model = load_finetuned(directory).model
+    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+
+
+def read_metrics(directory):
+    return json.loads((directory / "metrics.json").read_text("utf-8"))
+
+
+def assert_same_run(one, other):
+    for a, b in zip(weights(one), weights(other), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    for role in ("validation", "test"):
+        a, b = read_metrics(one)[role], read_metrics(other)[role]
+        assert a["confusion"] == b["confusion"]
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
+
+
+def assert_complete(output):
+    names = {path.name for path in output.iterdir()}
+    assert names >= FILES
+    assert not [name for name in names if "state" in name or "partial" in name]
+
+
+def test_a_run_leaves_its_files_and_no_scaffold(finetuned):
+    assert_complete(finetuned)
+
+
+def test_it_learns(finetuned):
+    metrics = read_metrics(finetuned)
+    assert metrics["validation"]["accuracy"] >= 0.75
+    assert metrics["test"]["accuracy"] >= 0.75
+    assert metrics["labels"] == ["a", "b", "c"]
+
+
+def test_the_history_has_a_row_an_epoch_and_one_schedule_over_all_stages(finetuned):
+    with open(finetuned / "history.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["max_length"] for row in rows] == ["16"] * 5 + ["48"] * 2
+    assert [row["epoch"] for row in rows] == list("1234567")
+    metrics = read_metrics(finetuned)
+    assert float(rows[-1]["val_loss"]) == pytest.approx(metrics["validation"]["loss"], rel=1e-6)
+    with open(finetuned / "steps.csv", newline="") as file:
+        steps = list(csv.DictReader(file))
+    assert len(steps) == metrics["train"]["steps"] == sum(int(row["steps"]) for row in rows)
+    assert float(steps[-1]["epoch"]) == 7
+    assert float(steps[-1]["loss"]) == pytest.approx(float(rows[-1]["loss"]), rel=1e-5)
+
+
+def test_a_saved_model_gives_the_metrics_of_the_trained_one(finetuned, corpus):
+    again = evaluate(finetuned, corpus / "test.tsv", verbose=0)
+    expected = read_metrics(finetuned)["test"]
+    assert again["labels"] == ["a", "b", "c"]
+    assert again["test"]["confusion"] == expected["confusion"]
+    assert again["test"]["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+
+
+def test_a_finished_run_is_not_run_again(finetuned, pretrained, corpus):
+    before = (finetuned / "model.keras").stat().st_mtime_ns
+    metrics = finetune(
+        pretrained, corpus / "train.tsv", finetuned, test=corpus / "test.tsv", **SETTINGS
+    )
+    assert metrics == read_metrics(finetuned)
+    assert (finetuned / "model.keras").stat().st_mtime_ns == before
+
+
+def test_a_killed_run_goes_on_to_the_same_end(tmp_path, finetuned, pretrained, corpus):
+    output, state = tmp_path / "run", tmp_path / "run" / "state.zip"
+    call = f"""
+        from keras_posenc.training import finetune
+        finetune(
+            {str(pretrained)!r}, {str(corpus / "train.tsv")!r}, {str(output)!r},
+            test={str(corpus / "test.tsv")!r}, **{SETTINGS!r},
+        )
+        """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(call)], env=os.environ)
+    deadline = time.time() + 240
+    while not state.exists() and process.poll() is None and time.time() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    done = len(read_record(state)["history"])
+    assert 1 <= done < 7 and not (output / "metrics.json").exists()
+    (output / ".partial-state.zip").write_bytes(b"what a kill while writing leaves")
+
+    metrics = finetune(
+        pretrained, corpus / "train.tsv", output, test=corpus / "test.tsv", **SETTINGS
+    )
+    assert metrics["train"]["epochs"] == 7
+    assert_same_run(output, finetuned)
+    assert_complete(output)
+
+
+def test_another_seed_is_another_run(tmp_path, finetuned, pretrained, corpus):
+    settings = {**SETTINGS, "lengths": [(16, 1)]}
+    for seed in (0, 1):
+        finetune(pretrained, corpus / "train.tsv", tmp_path / str(seed), seed=seed, **settings)
+    one, other = weights(tmp_path / "0"), weights(tmp_path / "1")
+    assert not np.allclose(one[-2], other[-2])
+
+
+def test_other_settings_in_the_same_directory_are_refused(finetuned, pretrained, corpus):
+    with pytest.raises(
+        ValueError,
+        match=r"run with other settings: learning_rate was 0.01 and is now 0.1. .*overwrite=True",
+    ):
+        finetune(
+            pretrained,
+            corpus / "train.tsv",
+            finetuned,
+            test=corpus / "test.tsv",
+            **{**SETTINGS, "learning_rate": 0.1},
+        )
+
+
+def test_other_documents_in_the_same_directory_are_refused(finetuned, pretrained, corpus):
+    with pytest.raises(ValueError, match="other settings: test was '[0-9a-f]{16}' and is now None"):
+        finetune(pretrained, corpus / "train.tsv", finetuned, **SETTINGS)
+
+
+def test_overwrite_starts_anew(tmp_path, pretrained, corpus):
+    data = read_texts(corpus / "train.tsv")
+    settings = {**SETTINGS, "lengths": [(16, 1)]}
+    first = finetune(pretrained, data, tmp_path, **settings)
+    settings["learning_rate"] = 1e-3
+    second = finetune(pretrained, data, tmp_path, overwrite=True, **settings)
+    assert first["validation"]["loss"] != second["validation"]["loss"]
+    assert read_metrics(tmp_path) == second
+
+
+def test_positions_that_a_stretch_adds_are_saved(tmp_path, pretrained, corpus):
+    settings = {**SETTINGS, "lengths": [(24, 1)], "stretch": "fresh"}
+    metrics = finetune(pretrained, corpus / "train.tsv", tmp_path, **settings)
+    again = evaluate(tmp_path, corpus / "train.tsv", verbose=0)
+    assert metrics["validation"]["documents"] + metrics["train"]["documents"] == 48
+    assert again["test"]["documents"] == 48
+    paths = [weight.path for weight in load_finetuned(tmp_path).model.weights]
+    assert any(path.endswith("Embedding-Position/fresh") for path in paths)
+
+
+def test_a_file_as_output_is_refused(tmp_path, pretrained, corpus):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(NotADirectoryError, match="out' is a file; give a directory"):
+        finetune(pretrained, corpus / "train.tsv", tmp_path / "out", **SETTINGS)
+
+
+def test_one_label_is_refused(tmp_path, pretrained):
+    with pytest.raises(ValueError, match="train has one label only, 'a'"):
+        finetune(pretrained, (["w1", "w2"], ["a", "a"]), tmp_path / "out")
+
+
+def test_a_label_that_the_training_lacks_is_named_with_its_line(tmp_path, pretrained, corpus):
+    (tmp_path / "test.tsv").write_text("text\tlabel\nw1 w2\ta\nw1 w2\tz\n")
+    with pytest.raises(ValueError, match="test, line 3: the label 'z' is none of the training's 3"):
+        finetune(pretrained, corpus / "train.tsv", tmp_path / "out", test=tmp_path / "test.tsv")
