@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from keras_posenc.text import Texts
+from keras_posenc.training.data import check_labels, digest, read_labelled, split
+
+pytestmark = pytest.mark.once
+
+
+def labelled(labels):
+    return read_labelled(([f"text {i}" for i in range(len(labels))], list(labels)), "train")
+
+
+def test_a_file_and_lists_give_the_same_documents(corpus):
+    from_file = read_labelled(corpus / "test.tsv", "train")
+    from_lists = read_labelled((from_file.texts, from_file.labels), "train")
+    assert digest(from_file) == digest(from_lists)
+    assert read_labelled(from_file, "train") == from_file
+
+
+def test_labels_become_strings():
+    assert read_labelled((["good", "bad"], [1, 0]), "train").labels == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "match"),
+    [
+        ((["a"], [1, 2]), ValueError, "train holds 1 texts but 2 labels"),
+        (([], []), ValueError, "train holds no document"),
+        (3, TypeError, "train must be a path, a Texts, or a pair"),
+        ((["a"], ["b"], ["c"]), TypeError, "train must be a path, a Texts, or a pair"),
+        (Texts(["a"], None, [1]), ValueError, "holds texts without labels. Name the column"),
+    ],
+)
+def test_unusable_documents_are_refused(source, error, match):
+    with pytest.raises(error, match=match):
+        read_labelled(source, "train")
+
+
+def test_a_file_without_labels_is_refused(tmp_path):
+    (tmp_path / "texts.txt").write_text("one text\nanother\n")
+    with pytest.raises(ValueError, match="texts.txt' holds texts without labels"):
+        read_labelled(tmp_path / "texts.txt", "train")
+
+
+def test_a_split_takes_the_same_share_of_every_class_and_loses_nothing():
+    documents = labelled("a" * 40 + "b" * 20 + "c")
+    rest, held = split(documents, 0.25, seed=3)
+    assert sorted(rest.texts + held.texts) == sorted(documents.texts)
+    assert [held.labels.count(name) for name in "abc"] == [10, 5, 0]
+    assert held.lines == sorted(held.lines)
+    for text, label, line in zip(held.texts, held.labels, held.lines, strict=True):
+        assert (text, label) == (documents.texts[line - 1], documents.labels[line - 1])
+
+
+def test_a_split_follows_from_the_seed():
+    documents = labelled("ab" * 50)
+    assert split(documents, 0.2, 1) == split(documents, 0.2, 1)
+    assert split(documents, 0.2, 1)[1] != split(documents, 0.2, 2)[1]
+    np.random.seed(5)
+    assert split(documents, 0.2, 1) == split(documents, 0.2, 1)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 2.5])
+def test_a_share_out_of_range_is_refused(share):
+    with pytest.raises(ValueError, match=rf"must be in \(0, 1\). Received: {share}"):
+        split(labelled("ab"), share, 0)
+
+
+def test_a_share_that_holds_out_nothing_is_refused():
+    with pytest.raises(ValueError, match="A share of 0.01 holds out none of 4 documents in 2"):
+        split(labelled("aabb"), 0.01, 0)
+
+
+def test_an_unknown_label_is_named_with_its_line():
+    with pytest.raises(ValueError, match="test, line 2: the label 'z' is none of the .* 'a', 'b'"):
+        check_labels(labelled("az"), ["a", "b"], "test")
+
+
+def test_the_digest_sees_texts_labels_and_order():
+    one = labelled("ab")
+    others = [
+        Texts(one.texts[::-1], one.labels[::-1], one.lines),
+        Texts(one.texts, ["a", "c"], one.lines),
+        Texts(["text 0", "text"], one.labels, one.lines),
+    ]
+    assert digest(one) not in {digest(other) for other in others}
+    assert digest(one) == digest(labelled("ab"))
