@@ -1,3 +1,49 @@
 """Position encodings and length extrapolation for Keras 3: train short, test long."""
 
+from keras_posenc.checkpoints.export import save_checkpoint
+from keras_posenc.checkpoints.load import load_checkpoint
+from keras_posenc.checkpoints.reader import open_checkpoint
+from keras_posenc.encodings.absolute import LearnedPositionEmbedding, SinusoidalPositionEmbedding
+from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.stretched import (
+    FreshPositionEmbedding,
+    HierarchicalPositionEmbedding,
+    InterpolatedPositionEmbedding,
+    TiledPositionEmbedding,
+    position_embedding,
+)
+from keras_posenc.grid import Grid
+from keras_posenc.layers.attention import PositionalAttention
+from keras_posenc.models.config import Config, read_config
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads import classifier
+from keras_posenc.models.transformer import Transformer
+from keras_posenc.positions import PaddedPositionIds
+from keras_posenc.text import TextBatches, Tokenizer, read_texts
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Config",
+    "Encoding",
+    "FreshPositionEmbedding",
+    "Grid",
+    "HierarchicalPositionEmbedding",
+    "InterpolatedPositionEmbedding",
+    "LearnedPositionEmbedding",
+    "PaddedPositionIds",
+    "PositionalAttention",
+    "SinusoidalPositionEmbedding",
+    "TextBatches",
+    "TiledPositionEmbedding",
+    "Tokenizer",
+    "Transformer",
+    "build_transformer_model",
+    "classifier",
+    "load_checkpoint",
+    "open_checkpoint",
+    "position_embedding",
+    "read_config",
+    "read_texts",
+    "save_checkpoint",
+]

@@ -12,7 +12,7 @@ import numpy as np
 from keras_posenc.checkpoints.checkpoint import Checkpoint
 from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.tensorflow import read_tensorflow
-from keras_posenc.checkpoints.torch import LEGACY_MAGIC, read_torch
+from keras_posenc.checkpoints.torch import read_torch
 
 # What is looked for in a directory, in this order; a pattern must match one file only.
 IN_A_DIRECTORY = (
@@ -125,15 +125,15 @@ def _format(path):
         start = file.read(512)
     if not start:
         raise ValueError(f"{path} is empty. Download it again.")
+    if start[4:9] == b"\0\0\0\0{":  # first: its length may begin like anything else
+        return "safetensors", read_safetensors
     for pattern, what in STRANGERS.items():
         if re.match(pattern, start):
             raise ValueError(f"{path} is {what}.")
     if start.startswith(b"PK"):
         return _archive_format(path)
-    if start.startswith((LEGACY_MAGIC[:2], b"\x80")):
+    if start.startswith(b"\x80"):  # any pickle, so that one that would run code is named as such
         return "torch", read_torch
-    if start[8:9] == b"{":
-        return "safetensors", read_safetensors
     raise ValueError(
         f"{path} is no checkpoint of a kind read here (safetensors, torch, TensorFlow, .keras): "
         f"it begins with {start[:12]!r}."

@@ -14,8 +14,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import array_over, mapped, numpy_dtype
 
-LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-LEGACY_PICKLES = 3  # before the tensors': magic number, protocol version, facts on the system
+LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
 STORAGES = {
     "DoubleStorage": "float64",
@@ -170,8 +169,10 @@ def _read_zip(path):
 def _read_legacy(path):
     buffer = mapped(path)
     with open(path, "rb") as file:
-        for _ in range(LEGACY_PICKLES):
-            _Unpickler(file, path).load()
+        if _Unpickler(file, path).load() != LEGACY_MAGIC:
+            raise NotTensorsError(f"{path} is a pickle, but torch did not make it.")
+        _Unpickler(file, path).load()  # version of the protocol
+        _Unpickler(file, path).load()  # facts on the system
         unpickler = _Unpickler(file, path)
         found = unpickler.load()
         names = _Unpickler(file, path).load()

@@ -180,7 +180,8 @@ def position_embedding(input_dim, output_dim, stretch=None, alpha=None, max_posi
         output_dim: int. Size of a row.
         stretch: None, "hierarchical", "tile", "interpolate" or "fresh".
         alpha: float. Of "hierarchical" only; default 0.4.
-        max_position: int. Positions to serve; "interpolate" and "fresh" need it.
+        max_position: int. Positions to serve; "interpolate" and "fresh" need it, "hierarchical" checks
+            that its n^2 positions are enough.
         **kwargs: as `LearnedPositionEmbedding`.
 
     Example:
@@ -198,4 +199,10 @@ def position_embedding(input_dim, output_dim, stretch=None, alpha=None, max_posi
         kwargs["max_position"] = max_position
     elif alpha is not None:
         kwargs["alpha"] = alpha
-    return layer(input_dim, output_dim, **kwargs)
+    layer = layer(input_dim, output_dim, **kwargs)
+    if max_position is not None and max_position > layer.bound:
+        raise ValueError(
+            f"max_position={max_position} is out of reach: stretch={stretch!r} makes "
+            f"{layer.bound} positions of the {input_dim} rows of the table."
+        )
+    return layer

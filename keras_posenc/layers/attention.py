@@ -140,6 +140,8 @@ class PositionalAttention(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
+        # This layer handles the mask; else Keras warns that the projection loses it.
+        dense.supports_masking = True
         dense.build(input_shape)
         return dense
 

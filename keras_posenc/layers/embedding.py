@@ -1,4 +1,4 @@
-"""The token table, which also scores tokens at the other end, and the bias of those scores."""
+"""The token table, which also scores tokens at the other end, and the small layers around it."""
 
 import keras
 from keras import ops
@@ -63,3 +63,11 @@ class BiasAdd(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return input_shape
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class AddTo(keras.layers.Add):
+    """The sum of a list of tensors, under the mask of the first: `keras.layers.Add` drops a lone mask."""
+
+    def compute_mask(self, inputs, mask=None):
+        return None if mask is None else mask[0]

@@ -5,7 +5,7 @@ import inspect
 import os
 
 from keras_posenc.checkpoints.load import load_checkpoint
-from keras_posenc.checkpoints.reader import find_checkpoint, open_checkpoint
+from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.models.config import ALIASES, FIELDS, REQUIRED_VALUES, nearest, read_config
 from keras_posenc.models.families import FAMILIES, weight_table
 from keras_posenc.models.transformer import Options, Transformer
@@ -33,10 +33,11 @@ def build_transformer_model(
     The arguments are those of bert4keras and mean the same; an argument that is not known is refused.
 
     Args:
-        config_path: bert_config.json or config.json, a directory that holds it (and the weights, if
-            `checkpoint_path` is not given), a dict, or None to give the sizes as keywords.
+        config_path: bert_config.json or config.json, a directory that holds it and the weights, a dict,
+            or None to give the sizes as keywords.
         checkpoint_path: TF checkpoint prefix, .safetensors, .bin, an index of shards, a directory, a
-            .keras file of ours, or a dict of arrays. None: random weights.
+            .keras file of ours, or a dict of arrays. None: the weights in the directory `config_path`,
+            else random weights.
         model: family of the checkpoint, "bert" or "roberta".
         application: "encoder"; "lm", causal, with the MLM head; "unilm", a prompt (segment 0) that sees
             itself and an answer (segment 1) that sees the prompt and its own past, with the MLM head.
@@ -85,7 +86,7 @@ def build_transformer_model(
         raise ValueError(f"Unknown model {model!r}: {hint}")
     if application not in APPLICATIONS:
         raise ValueError(f"`application` must be one of {APPLICATIONS}. Received: {application!r}")
-    if checkpoint_path is None and _holds_checkpoint(config_path):
+    if checkpoint_path is None and _is_directory(config_path):
         checkpoint_path = config_path
     options, sizes = _sort_arguments(kwargs)
     stretch, alpha = _stretching(stretch, hierarchical_position)
@@ -118,11 +119,8 @@ def build_transformer_model(
     return transformer.model if return_keras_model else transformer
 
 
-def _holds_checkpoint(path):
-    """Whether a config path is a directory with more than the config in it."""
-    if not isinstance(path, (str, os.PathLike)) or not os.path.isdir(path):
-        return False
-    return find_checkpoint(path) is not None
+def _is_directory(path):
+    return isinstance(path, (str, os.PathLike)) and os.path.isdir(path)
 
 
 def _sort_arguments(arguments):

@@ -8,7 +8,7 @@ from keras import ops
 from keras_posenc.encodings.stretched import position_embedding
 from keras_posenc.layers import activations
 from keras_posenc.layers.attention import PositionalAttention
-from keras_posenc.layers.embedding import BiasAdd, TokenEmbedding
+from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import ConditionalLayerNormalization
 from keras_posenc.positions import PaddedPositionIds
@@ -98,7 +98,7 @@ class Transformer:
         )
         x = tokens(self.token_ids)
         if self.segment_ids is not None:
-            x = self._layer(keras.layers.Add, "Embedding-Token-Segment")([x, self._segments(size)])
+            x = self._layer(AddTo, "Embedding-Token-Segment")([x, self._segments(size)])
         positions = self._layer(
             position_embedding,
             "Embedding-Position",
@@ -154,7 +154,7 @@ class Transformer:
         else:
             out = attention(x, keys, **arguments)
         out = self._drop(out, f"{name}-Dropout")
-        x = self._normalize(self._layer(keras.layers.Add, f"{name}-Add")([x, out]), f"{name}-Norm")
+        x = self._normalize(self._layer(AddTo, f"{name}-Add")([x, out]), f"{name}-Norm")
 
         name = f"Transformer-{i}-FeedForward"
         feed_forward = self._layer(
@@ -165,7 +165,7 @@ class Transformer:
             kernel_initializer=self._initializer(),
         )
         out = self._drop(feed_forward(x), f"{name}-Dropout")
-        x = self._normalize(self._layer(keras.layers.Add, f"{name}-Add")([x, out]), f"{name}-Norm")
+        x = self._normalize(self._layer(AddTo, f"{name}-Add")([x, out]), f"{name}-Norm")
         return x, scores
 
     def _who_attends(self, x):
