@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.load import variables_of
-from keras_posenc.checkpoints.names import table_of
+from keras_posenc.checkpoints.names import flat_shape, table_of
 from keras_posenc.checkpoints.safetensors import write_safetensors
 
 POSITIONS = "Embedding-Position/embeddings"
@@ -94,7 +94,7 @@ def _arrays(transformer, positions):
     if positions is not None:
         layer = transformer.layers["Embedding-Position"]
         bound = getattr(layer, "bound", len(table))
-        if not isinstance(positions, int) or not 0 < positions <= bound:
+        if type(positions) is not int or not 0 < positions <= bound:
             raise ValueError(f"positions must be between 1 and {bound}. Received: {positions!r}")
         rows = layer.rows(keras.ops.arange(positions, dtype="int32"))
         arrays[POSITIONS] = keras.ops.convert_to_numpy(rows).astype(table.dtype)
@@ -116,18 +116,10 @@ def _named(arrays, table, format, dtype):
     named = {}
     for ours, array in arrays.items():
         name, transposed = table.written_name(ours, format)
-        array = _flat(ours, array)
+        array = array.reshape(flat_shape(ours, array.shape))
         array = array.T if transposed else array
         named[name] = array if dtype is None else array.astype(numpy_dtype(dtype))
     return named
-
-
-def _flat(name, array):
-    """Heads and head size as one axis; attention's output has them first, its inputs last."""
-    if array.ndim == 3:
-        rows = -1 if "/attention_output/" in name else array.shape[0]
-        return array.reshape(rows, array.shape[-1] if rows == -1 else -1)
-    return array.reshape(-1) if name.endswith("/bias") else array
 
 
 def _architecture(table, config, layers):

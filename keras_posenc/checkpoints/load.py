@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.checkpoints.hints import hints
-from keras_posenc.checkpoints.names import OwnNames, is_fresh
+from keras_posenc.checkpoints.names import OwnNames, flat_shape, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.rows import Rows
 
@@ -109,7 +109,7 @@ def _match(layers, checkpoint, table, keep_tokens, compound_tokens, position_off
         seen.update(tensor for tensor, _ in found)
         (tensor, transposed), *copies = found
         _compare_copies(account, checkpoint, tensor, copies, "MLM-Bias" in layers)
-        step = _Step(checkpoint, tensor, transposed, edits.get(name), tuple(variable.shape))
+        step = _Step(checkpoint, tensor, transposed, edits.get(name), name, tuple(variable.shape))
         if step.fits:
             account.loaded.append((name, tensor, step.note))
             steps.append((variable, step.read))
@@ -137,7 +137,7 @@ def _compare_copies(account, checkpoint, tensor, copies, needed):
 class _Step:
     """One tensor on its way into one variable: what is done to it, and whether it fits then."""
 
-    def __init__(self, checkpoint, tensor, transposed, rows, target):
+    def __init__(self, checkpoint, tensor, transposed, rows, name, target):
         self.checkpoint, self.tensor, self.target = checkpoint, tensor, target
         self.transposed, self.rows = transposed, rows
         shape, dtype = checkpoint.shape(tensor), checkpoint.dtype(tensor)
@@ -147,7 +147,7 @@ class _Step:
             rows.check(shape[0])
             shape = (rows.count(shape[0]), *shape[1:])
         self.reshaped = shape != target
-        self.fits = dtype.name in READABLE and (not self.reshaped or _merges(target, shape))
+        self.fits = dtype.name in READABLE and shape in (target, flat_shape(name, target))
 
     @property
     def note(self):
@@ -160,11 +160,3 @@ class _Step:
         array = array.T if self.transposed else array
         array = array if self.rows is None else self.rows.apply(array)
         return np.array(array, "float32", order="C").reshape(self.target)
-
-
-def _merges(target, shape):
-    """Whether `shape` is `target` with two neighbouring axes (heads and head size) merged."""
-    return any(
-        shape == (*target[:axis], target[axis] * target[axis + 1], *target[axis + 2 :])
-        for axis in range(len(target) - 1)
-    )

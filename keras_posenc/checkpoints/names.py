@@ -201,6 +201,20 @@ class OwnNames:
         return None if encoder and not head else "not asked for"
 
 
+def flat_shape(variable, shape):
+    """Shape of a variable in files, which have heads and head size as one axis.
+
+    Args:
+        variable: str; attention's output has heads first, its inputs have them last.
+        shape: tuple of int, the variable's shape in the model.
+    """
+    if len(shape) == 3:
+        first, heads, last = shape
+        outputs = "/attention_output/" in variable
+        return (first * heads, last) if outputs else (first, heads * last)
+    return (shape[0] * shape[1],) if len(shape) == 2 and variable.endswith("/bias") else shape
+
+
 def is_fresh(variable):
     """Whether no checkpoint of any family has a variable, so that it keeps its first values."""
     return any(fnmatchcase(variable, pattern) for pattern in FRESH)

@@ -1,103 +1,135 @@
-"""Layers built by hand under the library's names, and checkpoints made by those who define them."""
+"""Small checkpoints made by the libraries that define their formats, and models to load into."""
 
 import keras
 import numpy as np
 import pytest
 
+from keras_posenc.checkpoints import variables_of
+from keras_posenc.models.factory import build_transformer_model
 
-class Table(keras.layers.Layer):
-    """Rows to look up: what the embeddings of a model have."""
-
-    def __init__(self, rows, size, fresh=0, **kwargs):
-        super().__init__(**kwargs)
-        self.embeddings = self.add_weight(shape=(rows, size), name="embeddings")
-        if fresh:
-            self.fresh = self.add_weight(shape=(fresh, size), name="fresh")
-
-    def rows(self, ids):
-        return keras.ops.take(self.embeddings, ids, axis=0)
-
-
-class Norm(keras.layers.Layer):
-    def __init__(self, size, **kwargs):
-        super().__init__(**kwargs)
-        self.gamma = self.add_weight(shape=(size,), name="gamma")
-        self.beta = self.add_weight(shape=(size,), name="beta")
-
-
-class Bias(keras.layers.Layer):
-    def __init__(self, size, **kwargs):
-        super().__init__(**kwargs)
-        self.bias = self.add_weight(shape=(size,), name="bias")
+# Hugging Face's own conversion to Google's names (convert_bert_pytorch_checkpoint_to_original_tf).
+HEADS_OF_GOOGLE = {
+    "cls.predictions.bias": "cls/predictions/output_bias",
+    "cls.seq_relationship.weight": "cls/seq_relationship/output_weights",
+    "cls.seq_relationship.bias": "cls/seq_relationship/output_bias",
+}
+TO_GOOGLE = (
+    ("layer.", "layer_"),
+    ("embeddings.weight", "embeddings"),
+    (".", "/"),
+    ("LayerNorm/weight", "LayerNorm/gamma"),
+    ("LayerNorm/bias", "LayerNorm/beta"),
+    ("weight", "kernel"),
+)
+TRANSPOSED = ("dense.weight", "query.weight", "key.weight", "value.weight")
 
 
-class FeedForward(keras.layers.Layer):
-    def __init__(self, inner, size, **kwargs):
-        super().__init__(**kwargs)
-        self.intermediate = keras.layers.Dense(inner, name="intermediate")
-        self.out = keras.layers.Dense(size, name="output")
-
-    def build(self, shape):
-        self.intermediate.build(shape)
-        self.out.build((*shape[:-1], self.intermediate.units))
+@pytest.fixture
+def make(tiny_config):
+    """Builds the tiny BERT with random weights; keywords are those of the factory."""
+    return lambda **arguments: build_transformer_model(
+        tiny_config, return_keras_model=False, **arguments
+    )
 
 
-def build_layers(config, pooler=False, nsp=False, mlm=False, prefix="", **changes):
-    """Layers of a BERT under the names that the library gives them, with random weights."""
-    config = config | changes
-    size, heads, rows = config["hidden_size"], config["num_attention_heads"], {}
-    tables = {
-        "Token": config["vocab_size"],
-        "Segment": config["type_vocab_size"],
-        "Position": config["max_position_embeddings"],
-    }
-    for name, count in tables.items():
-        if count:
-            rows[f"Embedding-{name}"] = Table(count, size, name=f"{prefix}Embedding-{name}")
-    rows["Embedding-Norm"] = Norm(size, name=f"{prefix}Embedding-Norm")
-    for i in range(config["num_hidden_layers"]):
-        name = f"Transformer-{i}-MultiHeadSelfAttention"
-        attention = keras.layers.MultiHeadAttention(heads, size // heads, name=prefix + name)
-        attention.build((None, None, size), (None, None, size))
-        feed_forward = FeedForward(
-            config["intermediate_size"], size, name=f"{prefix}Transformer-{i}-FeedForward"
-        )
-        feed_forward.build((None, None, size))
-        rows |= {
-            name: attention,
-            f"{name}-Norm": Norm(size, name=f"{prefix}{name}-Norm"),
-            f"Transformer-{i}-FeedForward": feed_forward,
-            f"Transformer-{i}-FeedForward-Norm": Norm(
-                size, name=f"{prefix}Transformer-{i}-FeedForward-Norm"
-            ),
-        }
-    denses = {"Pooler-Dense": pooler and size, "NSP-Proba": nsp and 2, "MLM-Dense": mlm and size}
-    for name, units in denses.items():
-        if units:
-            rows[name] = keras.layers.Dense(units, name=prefix + name)
-            rows[name].build((None, size))
-    if mlm:
-        rows["MLM-Norm"] = Norm(size, name=f"{prefix}MLM-Norm")
-        rows["MLM-Bias"] = Bias(config["vocab_size"], name=f"{prefix}MLM-Bias")
-    return rows
-
-
-def values(layers):
+@pytest.fixture
+def values():
     """Copies of all weights of some layers, under the library's names."""
-    from keras_posenc.checkpoints import variables_of
-
-    return {
+    return lambda layers: {
         name: np.array(keras.ops.convert_to_numpy(variable))
         for name, variable in variables_of(layers).items()
     }
 
 
 @pytest.fixture
-def make_layers(tiny_config):
-    """Builds the layers of the tiny BERT; keywords change its config or add heads."""
-    return lambda **changes: build_layers(tiny_config, **changes)
+def pretraining(tiny_config):
+    """The tiny BERT of transformers with both heads of pretraining."""
+    return huggingface("BertForPreTraining", "BertConfig", tiny_config)
 
 
 @pytest.fixture
-def values_of():
-    return values
+def roberta(tiny_config):
+    """The tiny RoBERTa of transformers with its MLM head; two rows before position 0."""
+    changes = {"model_type": "roberta", "type_vocab_size": 1, "pad_token_id": 1}
+    changes["max_position_embeddings"] = 2 + tiny_config["max_position_embeddings"]
+    return huggingface("RobertaForMaskedLM", "RobertaConfig", tiny_config | changes)
+
+
+def huggingface(model, config, values):
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = getattr(transformers, config)(**values, attn_implementation="eager")
+    model = getattr(transformers, model)(config).eval()
+    with torch.no_grad():  # so that no two weights are alike, biases and norms included
+        for weight in model.parameters():
+            weight.normal_(std=0.2)
+    return model
+
+
+@pytest.fixture
+def arrays(pretraining):
+    """All tensors of the tiny BERT under Hugging Face's names, tied copies included."""
+    return {name: tensor.numpy().copy() for name, tensor in pretraining.state_dict().items()}
+
+
+@pytest.fixture
+def google(arrays):
+    """The same under Google's names."""
+    named = {HEADS_OF_GOOGLE[name]: arrays[name] for name in HEADS_OF_GOOGLE}
+    for name, array in arrays.items():
+        if name not in HEADS_OF_GOOGLE and "decoder" not in name:
+            array = array.T if name.endswith(TRANSPOSED) else array
+            for theirs, googles in TO_GOOGLE:
+                name = name.replace(theirs, googles)
+            named[name] = np.ascontiguousarray(array)
+    return named
+
+
+@pytest.fixture
+def save_tensorflow():
+    """Writes a TensorFlow checkpoint with the Saver of TensorFlow 1, as Google's code did."""
+
+    def save(prefix, arrays, train=None):
+        import tensorflow as tf
+
+        tf1 = tf.compat.v1
+        with tf.Graph().as_default(), tf1.Session() as session:
+            variables = {
+                name: tf1.get_variable(name, initializer=tf.constant(array))
+                for name, array in arrays.items()
+            }
+            if train:
+                loss = tf.reduce_sum(variables[train] ** 2)
+                step = tf1.train.get_or_create_global_step()
+                tf1.train.AdamOptimizer().minimize(loss, step, [variables[train]])
+            session.run(tf1.global_variables_initializer())
+            tf1.train.Saver().save(session, str(prefix), write_meta_graph=False)
+        return prefix
+
+    return save
+
+
+def outputs(model, ids):
+    """NSP and MLM logits of one of our models, or of one of transformers."""
+    if isinstance(model, keras.Model):
+        found = model({"token_ids": ids, "segment_ids": np.zeros_like(ids)})
+        return [keras.ops.convert_to_numpy(each) for each in found]
+    import torch
+
+    with torch.no_grad():
+        found = model(torch.tensor(ids))
+    return [found.seq_relationship_logits.numpy(), found.prediction_logits.numpy()]
+
+
+@pytest.fixture
+def same_outputs():
+    """Holds that two models with both heads of pretraining give the same logits."""
+
+    def same(ours, theirs, tolerance=1e-5):
+        ids = np.random.default_rng(0).integers(5, 40, (2, 9))
+        for our, their in zip(outputs(ours, ids), outputs(theirs, ids), strict=True):
+            assert np.abs(our - their).max() <= tolerance
+
+    return same

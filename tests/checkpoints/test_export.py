@@ -1,0 +1,159 @@
+"""Writing checkpoints: other libraries read them, and reading them back gives the same bits."""
+
+import json
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
+from keras_posenc.models.factory import build_transformer_model
+
+HEADS = {"with_nsp": "linear", "with_mlm": "linear"}
+
+
+@pytest.mark.parametrize("format", ["huggingface", "google"])
+def test_round_trip_to_the_bit(make, values, tmp_path, format):
+    transformer = make(prefix="x-", **HEADS)
+    written = save_checkpoint(transformer, tmp_path, format=format)
+    assert sorted(written) == sorted(str(path) for path in tmp_path.iterdir())
+    again = build_transformer_model(tmp_path, return_keras_model=False, **HEADS)
+    assert again.account.unused == []
+    before, after = values(transformer.layers), values(again.layers)
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value)
+    assert again.config == transformer.config
+
+
+@pytest.mark.once
+def test_transformers_reads_it(tiny_config, arrays, pretraining, tmp_path, same_outputs):
+    import transformers
+
+    model = build_transformer_model(tiny_config, arrays, **HEADS)
+    save_checkpoint(model, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [
+        "BertForPreTraining"
+    ]
+    again, info = transformers.BertForPreTraining.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not info["unexpected_keys"] and not info["mismatched_keys"]
+    same_outputs(again.eval(), pretraining, tolerance=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("stretch", ["hierarchical", "tile", "interpolate", "fresh"])
+def test_stretched_positions_as_plain_rows(tiny_config, arrays, tmp_path, stretch):
+    import torch
+    import transformers
+
+    longer = {} if stretch in ("hierarchical", "tile") else {"max_position": 30}
+    model = build_transformer_model(tiny_config, arrays, stretch=stretch, **longer)
+    save_checkpoint(model, tmp_path, positions=30)
+    ids = np.random.default_rng(0).integers(5, 40, (2, 30))
+    ours = keras.ops.convert_to_numpy(model({"token_ids": ids, "segment_ids": 0 * ids}))
+    theirs = transformers.BertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
+    with torch.no_grad():
+        expected = theirs(torch.tensor(ids)).last_hidden_state.numpy()
+    assert np.abs(ours - expected).max() <= 1e-5
+    plain = build_transformer_model(tmp_path)
+    assert plain.transformer.config.max_position == 30
+
+
+@pytest.mark.once
+def test_roberta(roberta, tmp_path):
+    import torch
+    import transformers
+
+    roberta.save_pretrained(tmp_path / "old")
+    model = build_transformer_model(tmp_path / "old", model="roberta", with_mlm="linear")
+    save_checkpoint(model, tmp_path / "new")
+    again = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "new").eval()
+    ids = torch.tensor(np.random.default_rng(0).integers(5, 40, (2, 9)))
+    with torch.no_grad():
+        np.testing.assert_allclose(again(ids).logits, roberta(ids).logits, atol=1e-6)
+
+
+@pytest.mark.once
+def test_tensorflow_reads_it(make, google, tmp_path):
+    import tensorflow as tf
+
+    transformer = make(checkpoint_path=google, **HEADS)
+    save_checkpoint(transformer, tmp_path, format="google")
+    reader = tf.train.load_checkpoint(str(tmp_path / "bert_model.ckpt"))
+    assert reader.get_variable_to_shape_map().keys() == google.keys()
+    for name, array in google.items():
+        np.testing.assert_array_equal(reader.get_tensor(name), array)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_dtype(make, tmp_path, dtype):
+    for format in ("huggingface", "google"):
+        save_checkpoint(make(), tmp_path / format, format=format, dtype=dtype)
+        checkpoint = open_checkpoint(tmp_path / format)
+        assert {checkpoint.dtype(name).name for name in checkpoint} == {dtype}
+
+
+@pytest.mark.once
+def test_an_interrupted_save_leaves_the_old_files(make, tmp_path, monkeypatch):
+    (tmp_path / "vocab.txt").write_text("[PAD]")
+    save_checkpoint(make(), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    transformer = make()
+    with monkeypatch.context() as patch:
+
+        def fail(*args, **kwargs):
+            raise OSError("no space left on device")
+
+        patch.setattr(json, "dumps", fail)
+        with pytest.raises(OSError, match="no space left"):
+            save_checkpoint(transformer, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    save_checkpoint(transformer, tmp_path)
+    assert (tmp_path / "model.safetensors").read_bytes() != before["model.safetensors"]
+    assert (tmp_path / "vocab.txt").read_text() == "[PAD]"
+
+
+@pytest.mark.once
+def test_saving_over_the_file_it_was_loaded_from(tiny_config, arrays, tmp_path, values):
+    model = build_transformer_model(tiny_config, arrays)
+    save_checkpoint(model, tmp_path)
+    again = build_transformer_model(tmp_path)
+    before = values(again.transformer.layers)
+    save_checkpoint(again, tmp_path)
+    save_checkpoint(again, tmp_path, dtype="float16")
+    for name, value in values(again.transformer.layers).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+@pytest.mark.once
+def test_errors(make, tmp_path, monkeypatch):
+    transformer = make()
+    with pytest.raises(TypeError, match="needs a model of build_transformer_model"):
+        save_checkpoint(keras.Sequential([keras.layers.Dense(2)]), tmp_path)
+    with pytest.raises(
+        ValueError, match="format must be one of huggingface, google. Received: 'tf"
+    ):
+        save_checkpoint(transformer, tmp_path, format="tf")
+    with pytest.raises(ValueError, match="dtype must be None or one of float32.* Received: 'int8'"):
+        save_checkpoint(transformer, tmp_path, dtype="int8")
+    for positions in (0, 13, 2.5, True):
+        with pytest.raises(ValueError, match=f"between 1 and 12. Received: {positions}"):
+            save_checkpoint(transformer, tmp_path, positions=positions)
+    with pytest.raises(ValueError, match="between 1 and 144. Received: 145"):
+        save_checkpoint(make(stretch="hierarchical"), tmp_path, positions=145)
+    with pytest.raises(ValueError, match="8 fresh positions .* table of 12: give positions=20"):
+        save_checkpoint(make(stretch="fresh", max_position=20), tmp_path)
+    with pytest.raises(
+        ValueError, match="have no place in a bert checkpoint, such as Transformer-0"
+    ):
+        save_checkpoint(make(hidden_act=["gelu", "linear"]), tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file: give a directory"):
+        save_checkpoint(transformer, tmp_path / "file")
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(ImportError, match=r"pip install keras_posenc\[tensorflow\]"):
+        save_checkpoint(transformer, tmp_path, format="google")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,90 @@
+"""The weight tables: what each of our variables is called elsewhere."""
+
+import pytest
+
+from keras_posenc.checkpoints import BERT, ROBERTA, TABLES
+from keras_posenc.checkpoints.names import KINDS, table_of
+
+pytestmark = pytest.mark.once
+
+
+def test_names_of_a_kernel():
+    name = "Transformer-11-MultiHeadSelfAttention/query/kernel"
+    assert BERT.names(name) == [
+        ("bert/encoder/layer_11/attention/self/query/kernel", False),
+        ("bert.encoder.layer.11.attention.self.query.weight", True),
+        ("encoder.layer.11.attention.self.query.weight", True),
+    ]
+    assert ROBERTA.names(name)[1] == (
+        "roberta.encoder.layer.11.attention.self.query.weight",
+        True,
+    )
+
+
+def test_names_of_a_norm_are_old_and_new():
+    assert [name for name, _ in BERT.names("Embedding-Norm/gamma")] == [
+        "bert/embeddings/LayerNorm/gamma",
+        "bert.embeddings.LayerNorm.weight",
+        "bert.embeddings.LayerNorm.gamma",
+        "embeddings.LayerNorm.weight",
+        "embeddings.LayerNorm.gamma",
+    ]
+
+
+def test_heads():
+    assert BERT.names("NSP-Proba/kernel") == [
+        ("cls/seq_relationship/output_weights", True),
+        ("cls.seq_relationship.weight", True),
+    ]
+    assert BERT.written_name("MLM-Bias/bias", "google") == ("cls/predictions/output_bias", False)
+    assert BERT.written_name("MLM-Bias/bias", "huggingface") == ("cls.predictions.bias", False)
+    assert ROBERTA.written_name("MLM-Norm/gamma", "huggingface") == (
+        "lm_head.layer_norm.weight",
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Embedding-Position/fresh",
+        "Embedding-Norm/beta_dense/kernel",
+        "Transformer-0-FeedForward/intermediate_2/kernel",
+        "Transformer-FeedForward/output/kernel",
+        "Classifier/kernel",
+        "Embedding-Token/kernel",
+        "kernel",
+    ],
+)
+def test_variables_without_a_name(name):
+    assert BERT.names(name) == []
+
+
+@pytest.mark.parametrize("family", TABLES)
+def test_no_two_variables_share_a_name(family):
+    table = TABLES[family]
+    seen = {}
+    for layer, (_, kind) in table.rows.items():
+        for part in KINDS[kind]:
+            variable = f"{layer}/{part}".replace("{i}", "0")
+            for name, _ in table.names(variable):
+                assert seen.setdefault(name, variable) == variable
+
+
+def test_why_unused():
+    assert BERT.why_unused("cls.predictions.decoder.bias", {}) == "not asked for"
+    assert BERT.why_unused("bert.pooler.dense.weight", {}) == "not asked for"
+    assert BERT.why_unused("bert.pooler.dense.weight", {"Pooler-Dense": None}) is None
+    assert BERT.why_unused("bert/x/adam_v", {}) == "optimizer slot"
+    assert BERT.why_unused("embeddings.position_ids", {}) == "buffer"
+    assert BERT.why_unused("classifier.weight", {}) == "a task's head"
+    assert BERT.why_unused("encoder.layer.0.x", {}) is None
+
+
+def test_table_of_a_model_type():
+    assert table_of("bert") is BERT
+    assert table_of("xlm-roberta") is ROBERTA
+    with pytest.raises(
+        ValueError, match=r"No weight table writes model_type 'gpt2'; there are bert"
+    ):
+        table_of("gpt2")

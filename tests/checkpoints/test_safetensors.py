@@ -1,0 +1,112 @@
+"""Our safetensors against the library's own, and files that are damaged."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc.checkpoints.checkpoint import numpy_dtype
+from keras_posenc.checkpoints.safetensors import DTYPES, write_safetensors
+
+pytestmark = pytest.mark.once
+
+
+def every_dtype():
+    numbers = np.arange(-3, 9).reshape(3, 4) % 7
+    # The library's NumPy side does not read float8.
+    names = [name for name in DTYPES.values() if "float8" not in name]
+    arrays = {name: numbers.astype(numpy_dtype(name)) for name in names}
+    return arrays | {"scalar": np.array(3.5, "float32"), "empty": np.zeros((0, 5), "float32")}
+
+
+def same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert (found[name].shape, found[name].dtype) == (array.shape, array.dtype)
+        assert found[name].tobytes() == array.tobytes()
+
+
+def test_reads_what_the_library_writes(tmp_path):
+    import safetensors.numpy
+
+    safetensors.numpy.save_file(every_dtype(), tmp_path / "model.safetensors")
+    same(dict(open_checkpoint(tmp_path)), every_dtype())
+
+
+def test_the_library_reads_what_we_write(tmp_path):
+    import safetensors.numpy
+
+    arrays = every_dtype() | {"turned": np.arange(6.0).reshape(2, 3).T}
+    write_safetensors(tmp_path / "model.safetensors", arrays)
+    same(dict(open_checkpoint(tmp_path)), arrays)
+    same(safetensors.numpy.load_file(tmp_path / "model.safetensors"), arrays)
+
+
+def test_arrays_are_views_of_the_file(tmp_path):
+    write_safetensors(tmp_path / "model.safetensors", every_dtype())
+    array = open_checkpoint(tmp_path)["float32"]
+    assert not array.flags.writeable
+    while array.base is not None and not isinstance(array, np.memmap):
+        array = array.base
+    assert type(array).__name__ in ("memmap", "mmap")
+
+
+def written(path, header, data=b"", length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    length = len(text) if length is None else length
+    path.write_bytes(length.to_bytes(8, "little") + text + data)
+    return path
+
+
+def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
+    return {"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
+
+
+@pytest.mark.parametrize("length", [0x80, 0x4B50, 0x8B1F, 0x3C])
+def test_a_header_as_long_as_other_formats_begin(tmp_path, length):
+    """The file begins with the header's length, which may read as a pickle, a zip, a gzip."""
+    text = json.dumps(entry(), separators=(",", ":")).encode()
+    text += b" " * (length - len(text))
+    path = written(tmp_path / "x", text, np.ones(2, "float32").tobytes())
+    assert open_checkpoint(path)["a"].tolist() == [1.0, 1.0]
+
+
+DAMAGED = {
+    r"its header says \{'shape'": {"a": {"shape": [2]}},
+    "its header says 3 of 'a'": {"a": 3},
+    r"its header says .*'x'": entry(shape="x"),
+    r"shape \(3,\) and the type float32": entry(shape=(3,)),
+    r"shape \(-2,\)": entry(shape=(-2,), offsets=(0, 8)),
+    r"what bytes -8 to 0": entry(offsets=(-8, 0)),
+    r"holds 'a' as F4; the types read here are F64, F32": entry(dtype="F4"),
+    r"'a' should end at byte \d+, the file ends": entry(shape=(4,), offsets=(0, 16)),
+    "its tensors take": entry(shape=(1,), offsets=(0, 4)),
+    "is not a JSON object": b'{"a": ',
+    "not a JSON object": b"{\xff\xff}",
+}
+
+
+@pytest.mark.parametrize("message", DAMAGED)
+def test_damaged_header(tmp_path, message):
+    path = written(tmp_path / "model.safetensors", DAMAGED[message], b"\0" * 8)
+    with pytest.raises(ValueError, match=f"model.safetensors .*{message}"):
+        open_checkpoint(path)
+
+
+def test_header_longer_than_the_file(tmp_path):
+    path = written(tmp_path / "model.safetensors", entry(), length=2**31)
+    with pytest.raises(ValueError, match=r"truncated: its header should end at byte 2147483656"):
+        open_checkpoint(path)
+
+
+def test_truncated_anywhere(tmp_path, minilm):
+    with open(minilm / "model.safetensors", "rb") as file:
+        start = file.read(2_000_000)
+    whole = (minilm / "model.safetensors").stat().st_size
+    path = tmp_path / "model.safetensors"
+    for size in (9, 10, 100, 5_000, 12_000, 100_000, 2_000_000):
+        assert size < whole
+        path.write_bytes(start[:size])
+        with pytest.raises(ValueError, match=r"is truncated: .* Download it again"):
+            open_checkpoint(path)
