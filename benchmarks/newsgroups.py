@@ -63,7 +63,10 @@ def main():
         (train, LONG, rate, rate / 10),
         (longer_than(train, LONG, tokenizer), max(arguments.lengths), rate / 4, 0.0),
     ]
-    report = {"arguments": {k: v for k, v in vars(arguments).items() if k not in ("results", "models")}, "stages": []}
+    report = {
+        "arguments": {k: v for k, v in vars(arguments).items() if k not in ("results", "models")},
+        "stages": [],
+    }
     report["backend"] = keras.backend.backend()
     for number, (texts, length, start, end) in enumerate(stages):
         batches = TextBatches(*texts, max_length=length, seed=arguments.seed + number, **common)
@@ -89,14 +92,20 @@ def some_of(texts, share):
 
 def longer_than(texts, length, tokenizer):
     counts = TextBatches(texts[0], tokenizer=tokenizer).lengths
-    return tuple([item for item, n in zip(part, counts, strict=True) if n > length] for part in texts)
+    return tuple(
+        [item for item, n in zip(part, counts, strict=True) if n > length] for part in texts
+    )
 
 
 def fit(model, batches, start, end):
     """An epoch: warm-up over a twentieth of it, then a cosine from one rate to the other."""
     warm_up = max(1, len(batches) // 20)
     schedule = keras.optimizers.schedules.CosineDecay(
-        0.0, max(1, len(batches) - warm_up), alpha=end / start, warmup_target=start, warmup_steps=warm_up
+        0.0,
+        max(1, len(batches) - warm_up),
+        alpha=end / start,
+        warmup_target=start,
+        warmup_steps=warm_up,
     )
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.01, global_clipnorm=1.0)
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "Embedding-Position"])

@@ -148,9 +148,7 @@ class SinusoidalPositionEmbedding(AbsolutePositionEmbedding):
     Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.5.
     """
 
-    def __init__(
-        self, output_dim, merge_mode="add", base=10000.0, layout="interleaved", **kwargs
-    ):
+    def __init__(self, output_dim, merge_mode="add", base=10000.0, layout="interleaved", **kwargs):
         super().__init__(output_dim, merge_mode, **kwargs)
         if output_dim % 2:
             raise ValueError(

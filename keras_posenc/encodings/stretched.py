@@ -47,7 +47,9 @@ class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
     embeddings](https://www.spaces.ac.cn/archives/7947), 2020.
     """
 
-    remedy = "A hierarchical table of n rows serves n^2 positions: give shorter inputs or more rows."
+    remedy = (
+        "A hierarchical table of n rows serves n^2 positions: give shorter inputs or more rows."
+    )
 
     def __init__(self, input_dim, output_dim, alpha=0.4, **kwargs):
         if isinstance(alpha, bool) or not 0 < alpha < 1:
@@ -172,7 +174,9 @@ STRETCHES = {
 }
 
 
-def position_embedding(input_dim, output_dim, stretch=None, alpha=None, max_position=None, **kwargs):
+def position_embedding(
+    input_dim, output_dim, stretch=None, alpha=None, max_position=None, **kwargs
+):
     """The learned table of n rows, stretched by one of `STRETCHES`: one argument to compare them by.
 
     Args:
@@ -191,7 +195,9 @@ def position_embedding(input_dim, output_dim, stretch=None, alpha=None, max_posi
     if stretch not in STRETCHES:
         raise ValueError(f"`stretch` must be one of {tuple(STRETCHES)}. Received: {stretch!r}")
     if alpha is not None and stretch != "hierarchical":
-        raise ValueError(f'`alpha` belongs to stretch="hierarchical". Received: stretch={stretch!r}')
+        raise ValueError(
+            f'`alpha` belongs to stretch="hierarchical". Received: stretch={stretch!r}'
+        )
     layer = STRETCHES[stretch]
     if issubclass(layer, _LongPositionEmbedding):
         if max_position is None:

@@ -82,7 +82,11 @@ class PositionalAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        for name, size in (("num_heads", num_heads), ("key_dim", key_dim), ("value_dim", value_dim)):
+        for name, size in (
+            ("num_heads", num_heads),
+            ("key_dim", key_dim),
+            ("value_dim", value_dim),
+        ):
             if not (isinstance(size, int) and size > 0 or name == "value_dim" and size is None):
                 raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
         if not 0 <= dropout < 1:

@@ -37,7 +37,9 @@ class TokenEmbedding(keras.layers.Embedding):
         return None if self.pad_token_id is None else ops.not_equal(inputs, self.pad_token_id)
 
     def compute_output_spec(self, inputs, reverse=False):
-        shape = (*inputs.shape[:-1], self.input_dim) if reverse else (*inputs.shape, self.output_dim)
+        shape = (
+            (*inputs.shape[:-1], self.input_dim) if reverse else (*inputs.shape, self.output_dim)
+        )
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self):

@@ -57,7 +57,11 @@ class ConditionalLayerNormalization(keras.layers.Layer):
 
     def _dense(self, name, input_shape, units, initializer):
         dense = keras.layers.Dense(
-            units, use_bias=False, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
+            units,
+            use_bias=False,
+            kernel_initializer=initializer,
+            dtype=self.dtype_policy,
+            name=name,
         )
         dense.build(input_shape)
         return dense

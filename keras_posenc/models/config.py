@@ -131,7 +131,9 @@ def read_config(source=None, **overrides):
     >>> read_config("uncased_L-12_H-768_A-12/bert_config.json", hidden_dropout_prob=0.0)
     """
     values = {} if source is None else dict(source) if isinstance(source, dict) else _load(source)
-    where = "the keywords" if source is None else "the config" if isinstance(source, dict) else source
+    where = (
+        "the keywords" if source is None else "the config" if isinstance(source, dict) else source
+    )
     for key, allowed in REQUIRED_VALUES.items():
         value = overrides.pop(key, values.get(key))
         if value not in allowed:
@@ -183,7 +185,9 @@ def _load(path):
         with open(path, encoding="utf-8") as file:
             values = json.load(file)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not JSON ({error}): give the config, not the weights.") from None
+        raise ValueError(
+            f"{path} is not JSON ({error}): give the config, not the weights."
+        ) from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}, not the keys of a config.")
     return values
