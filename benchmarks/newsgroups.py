@@ -2,10 +2,10 @@
 
     KERAS_BACKEND=tensorflow python benchmarks/newsgroups.py
 
-A length curriculum over the whole training file: an epoch at 128 tokens, an epoch at 512, then the texts
-longer than 512 tokens alone at 2,048, under hierarchical positions. After each of the last two stages the
-whole test file is scored with its texts cut at 256, 512, 1,024 and 2,048 tokens. Results, with the seconds
-that each part took, go to benchmarks/results/newsgroups.json after every stage.
+A length curriculum over the whole training file: an epoch at 128 tokens, an epoch at 512, then the
+texts longer than 512 tokens alone at 2,048, under hierarchical positions. After each of the last
+two stages the whole test file is scored with its texts cut at 256, 512, 1,024 and 2,048 tokens.
+Results, with the seconds that each part took, go to benchmarks/results/newsgroups.json.
 """
 
 import argparse

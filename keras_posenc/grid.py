@@ -49,7 +49,7 @@ class Grid:
         return ops.expand_dims(self.rows, 2) - ops.expand_dims(self.columns, 1)
 
     def open(self):
-        """(B, H or 1, Tq or 1, Tk) bool, True where the row may attend; None if every cell is open."""
+        """(B, H or 1, Tq or 1, Tk) bool, True where the row may attend; None: everywhere."""
         parts = []
         if self.keep is not None:
             parts.append(ops.cast(self.keep, "bool")[:, None, None, :])

@@ -54,11 +54,11 @@ class PaddedPositionIds(keras.layers.Layer):
 
 
 def check_positions(ids, bound, remedy):
-    """Makes sure that 0 <= id < `bound`, with one message on every backend.
+    """Returns the ids, sure that 0 <= id < `bound`; else one message, the same on every backend.
 
     JAX turns an index out of range into NaN and clamps a negative one, TensorFlow and torch raise
-    words of their own; so the check is ours. Where ids are only known at run time (inside a compiled
-    step) the check runs there, except under XLA on TensorFlow, which drops assertions.
+    words of their own; so the check is ours. Ids that are only known inside a compiled step are
+    checked there, except under XLA on TensorFlow, which drops assertions.
 
     Args:
         ids: integer tensor of any shape, or KerasTensor (then nothing can be checked yet).
@@ -66,7 +66,7 @@ def check_positions(ids, bound, remedy):
         remedy: str. What the user can do, the end of the message.
     """
     if isinstance(ids, keras.KerasTensor) or 0 in ids.shape:
-        return
+        return ids
     if not _is_traced(ids):
         values = ops.convert_to_numpy(ids)
         _raise_unless_in_range(values.min(), values.max(), bound, remedy)
@@ -75,22 +75,21 @@ def check_positions(ids, bound, remedy):
 
         message = f"A position does not exist: positions run from 0 to {bound - 1}. {remedy}"
         in_range = tf.reduce_all(tf.logical_and(ids >= 0, ids < bound))
-        tf.debugging.Assert(in_range, [message, ids])
-    elif keras.backend.backend() == "jax":
+        with tf.control_dependencies([tf.debugging.Assert(in_range, [message, ids])]):
+            return tf.identity(ids)
+    elif keras.backend.backend() == "jax" and all(isinstance(n, int) for n in ids.shape):
         import jax
 
         def check(smallest, largest):
             _raise_unless_in_range(smallest, largest, bound, remedy)
 
         jax.debug.callback(check, ids.min(), ids.max())
+    return ids
 
 
 def check_length(length, bound, remedy):
-    """Makes sure that positions 0 .. length - 1 exist; `length` is an int or a scalar tensor."""
-    if isinstance(length, int):
-        _raise_unless_in_range(0, length - 1, bound, remedy)
-    elif keras.backend.backend() == "tensorflow":
-        check_positions(length - 1, bound, remedy)
+    """Makes sure that positions 0 .. length - 1 exist."""
+    _raise_unless_in_range(0, length - 1, bound, remedy)
 
 
 def _raise_unless_in_range(smallest, largest, bound, remedy):

@@ -1,4 +1,4 @@
-"""Position encodings by the place where position acts; `get` turns a name, a dict or an instance into one."""
+"""Position encodings by the place where position acts, and `get`, which finds one by its name."""
 
 import difflib
 
@@ -14,9 +14,9 @@ def get(spec):
     """The encoding that `spec` means, in the manner of `keras.activations.get`.
 
     Args:
-        spec: a name of `ENCODINGS`; a dict with that name under "name" and the arguments beside it; the
-            serialised form of an encoding; or an instance, which is cloned from its config, since two
-            layers that hold one trainable encoding cannot be saved.
+        spec: a name of `ENCODINGS`; a dict with that name under "name" and the arguments beside it;
+            the serialised form of an encoding; or an instance, which is cloned from its config,
+            since two layers that hold one trainable encoding cannot be saved.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Absolute position embeddings: ordinary layers, `layer(x, position_ids)`, merged into the features."""
+"""Absolute position embeddings: ordinary layers, `layer(x, position_ids)`, merged into x."""
 
 import keras
 from keras import ops
@@ -15,7 +15,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
 
     Args:
         output_dim: int. Size D of a row.
-        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (on the features).
+        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (on the
+            features).
 
     Call arguments:
         inputs: (B, T, D) features. With "zero" and "concat" their last size is free.
@@ -23,7 +24,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         offset: int or scalar integer tensor. Position of the first token when no ids are given.
 
     Returns:
-        (B, T, D); (B, T, D + features) for "concat"; for "zero" (1, T, D), or (B, T, D) with (B, T) ids.
+        (B, T, D); (B, T, D + features) for "concat"; for "zero" (1, T, D), or (B, T, D) with (B, T)
+        ids.
     """
 
     def __init__(self, output_dim, merge_mode="add", **kwargs):
@@ -39,13 +41,18 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         """The rows of any ids, float32, shape `ids.shape + (output_dim,)`."""
         raise NotImplementedError
 
-    def check(self, position_ids=None, length=None):
-        """Fails on a position that has no row; the rows of a formula have no end."""
+    def check_length(self, length):
+        """Fails if positions 0 .. length - 1 do not all have a row; those of a formula do."""
+
+    def check_ids(self, position_ids):
+        """The ids, once it is sure that all have a row."""
+        return position_ids
 
     def build(self, inputs_shape, position_ids_shape=None):
         if self.merge_mode in ("add", "mul") and inputs_shape[-1] != self.output_dim:
             raise ValueError(
-                f"merge_mode {self.merge_mode!r} needs features of size output_dim={self.output_dim}. "
+                f"merge_mode {self.merge_mode!r} needs features of size "
+                f"output_dim={self.output_dim}. "
                 f'Received: inputs of shape {tuple(inputs_shape)}; use "concat" for another size.'
             )
         self.built = True
@@ -53,13 +60,15 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
     def call(self, inputs, position_ids=None, offset=0):
         length = ops.shape(inputs)[1]
         if position_ids is None:
-            self.check(length=length + offset)
             position_ids = consecutive(length, offset)
+            if isinstance(length, int) and isinstance(offset, int):
+                self.check_length(length + offset)
+            else:
+                position_ids = self.check_ids(position_ids)
         else:
             position_ids = ops.convert_to_tensor(position_ids)
             self._check_ids_shape(position_ids.shape, inputs.shape)
-            position_ids = self._cast_ids(position_ids)
-            self.check(position_ids=position_ids)
+            position_ids = self.check_ids(self._cast_ids(position_ids))
         rows = ops.cast(self.rows(position_ids), self.compute_dtype)
         if len(rows.shape) == 2:
             rows = rows[None]
@@ -83,7 +92,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         )
         if not fits:
             raise ValueError(
-                f"`position_ids` must have shape (T,) or (B, T) with B, T = {batch}, {length} as the "
+                f"`position_ids` must have shape (T,) or (B, T) with B, T = {batch}, {length} as "
+                "the "
                 f"inputs. Received: {tuple(ids_shape)}"
             )
 
@@ -92,7 +102,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
             raise TypeError(
                 f"A table has a row for whole positions only, so `position_ids` must be integers. "
                 f"Received: {keras.backend.standardize_dtype(position_ids.dtype)}; give "
-                f'keras.Input(..., dtype="int32"), or use SinusoidalPositionEmbedding for float ids.'
+                'keras.Input(..., dtype="int32"), or use SinusoidalPositionEmbedding for float '
+                "ids."
             )
         return ops.cast(position_ids, "int32")
 
@@ -101,7 +112,7 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
             self._check_ids_shape(position_ids.shape, inputs.shape)
             self._cast_ids(position_ids)
         elif isinstance(inputs.shape[1], int) and isinstance(offset, int):
-            self.check(length=inputs.shape[1] + offset)
+            self.check_length(inputs.shape[1] + offset)
         batch, length, features = inputs.shape
         if self.merge_mode == "zero":
             own = position_ids is not None and len(position_ids.shape) == 2
@@ -134,8 +145,8 @@ class SinusoidalPositionEmbedding(AbsolutePositionEmbedding):
         output_dim: int, even. Size D of a row.
         merge_mode: "add", "mul", "zero" or "concat".
         base: float. Longest wavelength, in units of 2 pi positions.
-        layout: "interleaved" (sin, cos, sin, cos, ...; the paper, bert4keras) or "half" (all sines, then
-            all cosines; tensor2tensor, DeepMind).
+        layout: "interleaved" (sin, cos, sin, cos, ...; the paper, bert4keras) or "half" (all sines,
+            then all cosines; tensor2tensor, DeepMind).
 
     Call arguments: as `LearnedPositionEmbedding`; `position_ids` may be floats.
 
@@ -152,7 +163,8 @@ class SinusoidalPositionEmbedding(AbsolutePositionEmbedding):
         super().__init__(output_dim, merge_mode, **kwargs)
         if output_dim % 2:
             raise ValueError(
-                f"Sines and cosines come in pairs: `output_dim` must be even. Received: {output_dim}"
+                "Sines and cosines come in pairs: `output_dim` must be even. Received: "
+                f"{output_dim}"
             )
         if layout not in ("interleaved", "half"):
             raise ValueError(f'`layout` must be "interleaved" or "half". Received: {layout!r}')
@@ -186,7 +198,8 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
     Args:
         input_dim: int. Rows n of the table.
         output_dim: int. Size D of a row.
-        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (on the features).
+        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (on the
+            features).
         embeddings_initializer: initializer of the table.
 
     Call arguments:
@@ -249,11 +262,11 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
     def rows(self, position_ids):
         return ops.take(self.table, position_ids, axis=0)
 
-    def check(self, position_ids=None, length=None):
-        if position_ids is not None:
-            check_positions(position_ids, self.bound, self.remedy)
-        else:
-            check_length(length, self.bound, self.remedy)
+    def check_length(self, length):
+        check_length(length, self.bound, self.remedy)
+
+    def check_ids(self, position_ids):
+        return check_positions(position_ids, self.bound, self.remedy)
 
     def get_config(self):
         return {

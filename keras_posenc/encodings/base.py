@@ -6,11 +6,12 @@ import keras
 class Encoding(keras.layers.Layer):
     """Where am I, said to attention. A subclass overrides only the hooks it needs.
 
-    Shapes: q, k (B, T, H, D); logits and weights (B, H, Tq, Tk). Attention owns a list of encodings:
-    `heads` compose in order, `bias` and `value` add, `score` composes. `bias` and `score` receive the
-    content query, from before any `heads`. The grid tells where rows and columns stand and which cells
-    are open; all positions come from it. Attention may call the hooks on blocks of rows, so row i of
-    what a hook returns may depend on row i of the grid and on all columns, on no other row.
+    Shapes: q, k (B, T, H, D); logits and weights (B, H, Tq, Tk). Attention owns a list of
+    encodings: `heads` compose in order, `bias` and `value` add, `score` composes. `bias` and
+    `score` receive the content query, from before any `heads`. The grid tells where rows and
+    columns stand and which cells are open; all positions come from it. Attention may call the
+    hooks on blocks of rows, so row i of what a hook returns may depend on row i of the grid and on
+    all columns, on no other row.
 
     Weights are created in `build(heads_shape)`, heads_shape being that of q, (B, T, H, D).
     """

@@ -18,15 +18,16 @@ class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
 
         q[i n + j] = p[j] + alpha / (1 - alpha) (p[i] - p[0]),
 
-    where the second term is exactly zero for i = 0: the first n rows are bit-identical to the table.
-    There are no new weights; the gradient reaches the table through both terms.
+    where the second term is exactly zero for i = 0: the first n rows are bit-identical to the
+    table. There are no new weights; the gradient reaches the table through both terms.
 
     Args:
         input_dim: int. Rows n of the table, 512 for BERT.
         output_dim: int. Size D of a row.
-        alpha: float in (0, 1), not 0.5. Share of the coarse digit i. Below 0.5 the fine digit j prevails,
-            which keeps neighbours apart; 0.4 is the author's choice.
-        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (on the features).
+        alpha: float in (0, 1), not 0.5. Share of the coarse digit i. Below 0.5 the fine digit j
+            prevails, which keeps neighbours apart; 0.4 is the author's choice.
+        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (on the
+            features).
         embeddings_initializer: initializer of the table.
 
     Call arguments:
@@ -54,7 +55,8 @@ class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
     def __init__(self, input_dim, output_dim, alpha=0.4, **kwargs):
         if isinstance(alpha, bool) or not 0 < alpha < 1:
             raise ValueError(
-                f"`alpha` must lie between 0 and 1, both excluded: at 0 the coarse digit vanishes, at 1 "
+                "`alpha` must lie between 0 and 1, both excluded: at 0 the coarse digit vanishes, "
+                "at 1 "
                 f"the base u = (p - alpha p[0]) / (1 - alpha) divides by zero. Received: {alpha}; "
                 f"the usual value is 0.4."
             )
@@ -177,15 +179,16 @@ STRETCHES = {
 def position_embedding(
     input_dim, output_dim, stretch=None, alpha=None, max_position=None, **kwargs
 ):
-    """The learned table of n rows, stretched by one of `STRETCHES`: one argument to compare them by.
+    """The learned table of n rows, stretched by one of `STRETCHES`: one argument to compare them
+    by.
 
     Args:
         input_dim: int. Rows n of the table.
         output_dim: int. Size of a row.
         stretch: None, "hierarchical", "tile", "interpolate" or "fresh".
         alpha: float. Of "hierarchical" only; default 0.4.
-        max_position: int. Positions to serve; "interpolate" and "fresh" need it, "hierarchical" checks
-            that its n^2 positions are enough.
+        max_position: int. Positions to serve; "interpolate" and "fresh" need it, "hierarchical"
+            checks that its n^2 positions are enough.
         **kwargs: as `LearnedPositionEmbedding`.
 
     Example:

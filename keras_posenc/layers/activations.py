@@ -36,6 +36,7 @@ def get(name):
         return keras.activations.get(NAMES.get(name) or name)
     except (ValueError, TypeError):
         raise ValueError(
-            f"Unknown activation {name!r}: give a name Keras knows (relu, silu, tanh, ...) or one of "
+            f"Unknown activation {name!r}: give a name Keras knows (relu, silu, tanh, ...) or one "
+            "of "
             f"{sorted(NAMES)}."
         ) from None

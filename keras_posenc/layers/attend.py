@@ -34,14 +34,16 @@ def attend(
         content: q from before `heads`, for `bias` and `score`; None if that is q.
         bias: optional tensor for the logits, broadcastable to (B, H, Tq, Tk).
         dropout: float. Share of the weights dropped; 0 outside training.
-        drawn: the dropout's two seed integers, drawn outside so that a recomputed map drops the same.
+        drawn: the dropout's two seed integers, drawn outside so that a recomputed map drops the
+            same.
         flash: None (the backend decides), True or False, as in `keras.ops.dot_product_attention`.
         training: bool. Whether a backward pass will come.
     """
     needs_map = dropout or any(e.overrides("score") or e.overrides("value") for e in encodings)
     if flash and needs_map:
         raise ValueError(
-            "A fused kernel cannot drop attention weights, nor run an encoding that reads the attention "
+            "A fused kernel cannot drop attention weights, nor run an encoding that reads the "
+            "attention "
             "map. Set `dropout=0`, take such encodings out, or leave `flash_attention=None`."
         )
     if not needs_map and (flash or _has_fused_kernel()):
@@ -62,7 +64,8 @@ def attend(
 def attend_explicitly(
     q, k, v, grid, scale, encodings=(), content=None, bias=None, dropout=0.0, drawn=None
 ):
-    """Output (B, Tq, H, Dv), weights before dropout and logits before closing, both float32, in full."""
+    """Output (B, Tq, H, Dv), and in float32 the weights before dropout, the logits before "
+    "closing."""
     content = q if content is None else content
     logits = ops.einsum("bqhd,bkhd->bhqk", q * ops.cast(scale, q.dtype), k)
     logits = ops.cast(logits, "float32")
@@ -86,7 +89,7 @@ def _bias_terms(grid, encodings, content, bias):
 
 
 def _close(logits, cells):
-    """Closed cells get a finite -1e9: a row with no open cell is then uniform on every backend, not NaN."""
+    """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN."""
     if cells is None:
         return logits
     return logits + ops.cast(ops.logical_not(cells), "float32") * -1e9
@@ -120,10 +123,10 @@ def _fused(q, k, v, grid, scale, encodings, content, bias, flash):
 def drop_weights(weights, rate, drawn):
     """Drops a share of the weights (B, H, Tq, Tk), the same ones whenever `drawn` is the same.
 
-    Cell (i, j) is kept if the 32-bit product r_i c_j is at least rate 2^32, r_i and c_j being odd hashes
-    of the seed and of the row or column. Two cells of one row, or of one column, are independent, and
-    so, as far as tests can see, are any four; it costs two cheap passes over the map where counter-based
-    random bits cost as much as the attention itself.
+    Cell (i, j) is kept if the 32-bit product r_i c_j is at least rate 2^32, r_i and c_j being odd
+    hashes of the seed and of the row or column. Two cells of one row, or of one column, are
+    independent, and so, as far as tests can see, are any four; it costs two cheap passes over the
+    map where counter-based random bits cost as much as the attention itself.
 
     Args:
         weights: (B, H, Tq, Tk).
@@ -140,7 +143,7 @@ def drop_weights(weights, rate, drawn):
 
 
 def _odd_hash(length, seed, more):
-    """(length,) odd int32, hashed from the index and two seeds by two rounds of multiply and shift."""
+    """(length,) odd int32, hashed from the index and two seeds by multiplying and shifting."""
     x = ops.arange(0, length, dtype="int32") + seed
     for word in (more, 0x2C1B3C6D):
         x = ops.bitwise_xor(x, ops.right_shift(x, 16)) * 0x7FEB352D

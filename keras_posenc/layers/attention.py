@@ -16,8 +16,9 @@ class PositionalAttention(keras.layers.Layer):
     """`keras.layers.MultiHeadAttention` with a list of position encodings.
 
     Project, let the encodings act, attend, merge. Without encodings it computes what Keras' layer
-    computes, holds the same weights in the same order, and can take its place. Padded keys (Keras masks
-    of `key`, or else of `value`) are never attended to; padded queries are not treated specially.
+    computes, holds the same weights in the same order, and can take its place. Padded keys (Keras
+    masks of `key`, or else of `value`) are never attended to; padded queries are not treated
+    specially.
 
     Args:
         num_heads: int. Heads H.
@@ -29,7 +30,8 @@ class PositionalAttention(keras.layers.Layer):
         output_shape: int. Size of the output; default that of the query.
         attention_axes: None or 1: positions are counted along one axis.
         flash_attention: None (where it pays), True or False.
-        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
+        kernel_constraint,
             bias_constraint: of the four projections.
         seed: int or None. Of the dropout.
 
@@ -41,14 +43,14 @@ class PositionalAttention(keras.layers.Layer):
         return_attention_scores: bool. Return the weights (B, H, Tq, Tk) too.
         use_causal_mask: bool. No query attends to a later key.
         query_positions: (Tq,) or (B, Tq) ids of the queries. Default: consecutive, after the cache.
-        key_positions: (Tk,) or (B, Tk) ids of the keys (of the whole cache, when there is one). Default:
-            the query's for self-attention, else consecutive.
-        query_order, key_order: (B, T) integers: a query attends to keys of no later order. A causal map
-            whose order is not the index; UniLM passes running sums of segment ids.
+        key_positions: (Tk,) or (B, Tk) ids of the keys (of the whole cache, when there is one).
+            Default: the query's for self-attention, else consecutive.
+        query_order, key_order: (B, T) integers: a query attends to keys of no later order. A causal
+            map whose order is not the index; UniLM passes running sums of segment ids.
         bias: tensor broadcastable to (B, H, Tq, Tk), added to the logits.
         return_attention_logits: bool. Return the logits as they enter the softmax too (RealFormer).
-        cache: what `make_cache` or an earlier call returned. The keys and values are appended, the queries
-            attend to all of them, and the new cache is returned too.
+        cache: what `make_cache` or an earlier call returned. The keys and values are appended, the
+            queries attend to all of them, and the new cache is returned too.
 
     Returns:
         (B, Tq, output size); with scores, logits or a cache asked for, a tuple in that order.

@@ -69,7 +69,8 @@ class BiasAdd(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class AddTo(keras.layers.Add):
-    """The sum of a list of tensors, under the mask of the first: `keras.layers.Add` drops a lone mask."""
+    """The sum of a list of tensors, under the mask of the first: `keras.layers.Add` drops a lone
+    mask."""
 
     def compute_mask(self, inputs, mask=None):
         return None if mask is None else mask[0]

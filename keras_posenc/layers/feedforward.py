@@ -5,11 +5,13 @@ import keras
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class FeedForward(keras.layers.Layer):
-    """y = W_o (f_1(W_1 x) f_2(W_2 x) ...): the plain layer for one activation, a gated unit for several.
+    """y = W_o (f_1(W_1 x) f_2(W_2 x) ...): the plain layer for one activation, a gated unit for
+    several.
 
     Args:
         units: int. Inner size.
-        activation: an activation, or a list of them whose results are multiplied, e.g. ["gelu", "linear"].
+        activation: an activation, or a list of them whose results are multiplied, e.g. ["gelu",
+            "linear"].
         use_bias: bool.
         kernel_initializer: initializer of all kernels.
 

@@ -9,7 +9,8 @@ class ConditionalLayerNormalization(keras.layers.Layer):
     """Layer normalisation with a condition: gamma and beta move with a vector c of each sequence.
 
     y = (gamma + W_g h(c)) (x - mean) / sqrt(var + epsilon) + beta + W_b h(c), h a dense layer if
-    `hidden_size` is given, else the identity. W_g and W_b start at zero, so it starts as the plain norm.
+    `hidden_size` is given, else the identity. W_g and W_b start at zero, so it starts as the plain
+    norm.
 
     Args:
         epsilon: float. Added to the variance.

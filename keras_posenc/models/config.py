@@ -32,12 +32,14 @@ class Config:
 
     Attributes:
         vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size: int.
-        hidden_act: an activation's name ("gelu" is the exact one), or a list of them for a gated unit.
+        hidden_act: an activation's name ("gelu" is the exact one), or a list of them for a gated
+            unit.
         max_position: int. Rows of the position table.
         segment_vocab_size: int. Rows of the segment table; 0 for none.
         dropout_rate, attention_dropout_rate: float. Of features and of attention weights.
         embedding_size: int or None. Of the tables, if not `hidden_size`.
-        attention_head_size: int or None. Of a value head; default `hidden_size / num_attention_heads`.
+        attention_head_size: int or None. Of a value head; default `hidden_size /
+            num_attention_heads`.
         attention_key_size: int or None. Of a query and key head; default `attention_head_size`.
         layer_norm_eps: float.
         initializer_range: float. Standard deviation of new weights.
@@ -113,13 +115,16 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Config))
 
 
 def read_config(source=None, **overrides):
-    """Reads a `Config` from a JSON file, a directory that holds one, or a dict; keywords override it.
+    """Reads a `Config` from a JSON file, a directory that holds one, or a dict; keywords override
+    it.
 
-    Keys that say nothing about the computation (labels, versions, ...) are passed over. A key that is
-    almost one of ours is taken for a misspelling, and a value we would silently ignore is refused.
+    Keys that say nothing about the computation (labels, versions, ...) are passed over. A key that
+    is almost one of ours is taken for a misspelling, and a value we would silently ignore is
+    refused.
 
     Args:
-        source: path of bert_config.json or config.json, a directory with one of them, a dict, or None.
+        source: path of bert_config.json or config.json, a directory with one of them, a dict, or
+            None.
         **overrides: fields of `Config`, or their names in Google's and Hugging Face's files.
 
     Raises:
@@ -175,7 +180,8 @@ def _load(path):
         found = find_config(path)
         if found is None:
             raise FileNotFoundError(
-                f"No {' or '.join(CONFIG_NAMES)} in the directory {path}: give the path of the config, "
+                f"No {' or '.join(CONFIG_NAMES)} in the directory {path}: give the path of the "
+                "config, "
                 f"or put one there."
             )
         path = found
@@ -194,10 +200,14 @@ def _load(path):
 
 
 _REFUSALS = {
-    "position_embedding_type": "Only absolute positions are supported; relative ones would be lost.",
+    "position_embedding_type": (
+        "Only absolute positions are supported; relative ones would be lost."
+    ),
     "is_decoder": 'A decoder is asked for with application="lm".',
     "add_cross_attention": "Cross-attention is not supported.",
-    "tie_word_embeddings": "The MLM head is tied to the token table; an untied one is not supported.",
+    "tie_word_embeddings": (
+        "The MLM head is tied to the token table; an untied one is not supported."
+    ),
     "is_encoder_decoder": "Encoder-decoder models are not supported.",
     "pruned_heads": "Pruned heads are not supported.",
 }

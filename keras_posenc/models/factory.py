@@ -28,26 +28,31 @@ def build_transformer_model(
     ignore_invalid_weights=False,
     **kwargs,
 ):
-    """Builds a BERT, loads real weights into it, and stretches it past the length it was trained for.
+    """Builds a BERT, loads real weights into it, and stretches it past the length it was trained
+    for.
 
-    The arguments are those of bert4keras and mean the same; an argument that is not known is refused.
+    The arguments are those of bert4keras and mean the same; an argument that is not known is
+    refused.
 
     Args:
-        config_path: bert_config.json or config.json, a directory that holds it and the weights, a dict,
-            or None to give the sizes as keywords.
-        checkpoint_path: TF checkpoint prefix, .safetensors, .bin, an index of shards, a directory, a
-            .keras file of ours, or a dict of arrays. None: the weights in the directory `config_path`,
-            else random weights.
+        config_path: bert_config.json or config.json, a directory that holds it and the weights, a
+            dict, or None to give the sizes as keywords.
+        checkpoint_path: TF checkpoint prefix, .safetensors, .bin, an index of shards, a directory,
+            a .keras file of ours, or a dict of arrays. None: the weights in the directory
+            `config_path`, else random weights.
         model: family of the checkpoint, "bert" or "roberta".
-        application: "encoder"; "lm", causal, with the MLM head; "unilm", a prompt (segment 0) that sees
-            itself and an answer (segment 1) that sees the prompt and its own past, with the MLM head.
-        return_keras_model: bool. False returns the `Transformer`, which has .model, .layers, .account.
+        application: "encoder"; "lm", causal, with the MLM head; "unilm", a prompt (segment 0) that
+            sees itself and an answer (segment 1) that sees the prompt and its own past, with the
+            MLM head.
+        return_keras_model: bool. False returns the `Transformer`, which has .model, .layers,
+            .account.
         hierarchical_position: True (alpha 0.4) or alpha. The table of n rows serves n^2 positions.
         stretch: "hierarchical", or what others do: "tile", "interpolate", "fresh".
-        max_position: int. Positions to serve ("interpolate" and "fresh" need it); without stretching,
-            the rows of the table, which must be the checkpoint's.
+        max_position: int. Positions to serve ("interpolate" and "fresh" need it); without
+            stretching, the rows of the table, which must be the checkpoint's.
         keep_tokens: list of token ids to keep, of the token table and the MLM bias.
-        compound_tokens: tokens to append; each a list of ids (mean of their rows) or (ids, weights).
+        compound_tokens: tokens to append; each a list of ids (mean of their rows) or (ids,
+            weights).
         ignore_invalid_weights: bool. Variables that the checkpoint lacks keep their initial values.
         with_pool: True, or the activation of the pooler (tanh).
         with_nsp: True, or the activation of the next-sentence head (softmax).
@@ -56,24 +61,27 @@ def build_transformer_model(
         sequence_length: int. Fixed length of the inputs.
         segment_vocab_size: int. 0 removes the segments.
         shared_segment_embeddings: bool. Segments are looked up in the token table.
-        layer_norm_cond, layer_norm_cond_hidden_size, layer_norm_cond_hidden_act: condition tensor (B, C)
-            of every layer norm, and its hidden layer.
+        layer_norm_cond, layer_norm_cond_hidden_size, layer_norm_cond_hidden_act: condition tensor
+            (B, C) of every layer norm, and its hidden layer.
         additional_input_layers: further inputs of the model, such as the condition's.
-        residual_attention_scores: bool. Each layer's logits are added to the next one's (RealFormer).
+        residual_attention_scores: bool. Each layer's logits are added to the next one's
+            (RealFormer).
         attention_caches: dict, attention layer name -> features (B, S, D) put in front of its keys.
         layers: dict of layers to share, such as the `.layers` of another Transformer.
         prefix: str. Put before every layer's and input's name.
         name: str. Of the model.
-        **kwargs: fields of `Config` by our name or the config file's, such as dropout_rate or hidden_act.
+        **kwargs: fields of `Config` by our name or the config file's, such as dropout_rate or
+            hidden_act.
 
     Returns:
-        A functional `keras.Model` of the inputs `token_ids`, `segment_ids` (and `position_ids`), each
-        (B, T) int32. Its output is the features (B, T, D); with one head that head's output; with several
-        a list, pooler or next sentence first, MLM second.
+        A functional `keras.Model` of the inputs `token_ids`, `segment_ids` (and `position_ids`),
+        each (B, T) int32. Its output is the features (B, T, D); with one head that head's output;
+        with several a list, pooler or next sentence first, MLM second.
 
     Raises:
         TypeError: an unknown argument.
-        ValueError: a config, checkpoint or combination that cannot be built; nothing is half-loaded.
+        ValueError: a config, checkpoint or combination that cannot be built; nothing is
+            half-loaded.
 
     Example:
 
@@ -124,7 +132,8 @@ def _is_directory(path):
 
 
 def _sort_arguments(arguments):
-    """Keywords sorted into those of the graph and those of the config; an unknown one is refused."""
+    """Keywords sorted into those of the graph and those of the config; an unknown one is
+    refused."""
     for_graph = {f.name for f in dataclasses.fields(Options)} - _SET_HERE
     for_config = {*FIELDS, *ALIASES, *REQUIRED_VALUES} - {"max_position"}
     for name in arguments:
@@ -166,7 +175,8 @@ def _with_vocabulary(config, keep_tokens, compound_tokens):
         wrong = [token for token in keep_tokens if not 0 <= token < config.vocab_size]
         if wrong:
             raise ValueError(
-                f"`keep_tokens` has {wrong[0]}, but the ids of {config.vocab_size} tokens run from 0 "
+                f"`keep_tokens` has {wrong[0]}, but the ids of {config.vocab_size} tokens run from "
+                "0 "
                 f"to {config.vocab_size - 1}."
             )
         if config.pad_token_id not in keep_tokens:

@@ -15,7 +15,8 @@ def bert(config):
 
 
 def roberta(config):
-    """RoBERTa: BERT itself in Google's layout; with fairseq's positions if Hugging Face's config says so."""
+    """RoBERTa: BERT itself in Google's layout; with fairseq's positions if Hugging Face's config
+    says so."""
     if config.model_type not in FAIRSEQ_TYPES:
         return _refuse_types(config, "roberta", (None, "bert", *FAIRSEQ_TYPES))
     offset = config.pad_token_id + 1
@@ -33,7 +34,8 @@ def _refuse_types(config, family, types):
         belongs = "roberta" if config.model_type in FAIRSEQ_TYPES else belongs
         remedy = f"give model={belongs!r}" if belongs else f"there are {sorted(FAMILIES)}"
         raise ValueError(
-            f"model={family!r} cannot hold a checkpoint of model_type {config.model_type!r}: {remedy}."
+            f"model={family!r} cannot hold a checkpoint of model_type {config.model_type!r}: "
+            f"{remedy}."
         )
     return config
 

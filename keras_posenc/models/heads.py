@@ -59,8 +59,8 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     Args:
         encoder: a model from `build_transformer_model` that gives features (B, T, D).
         num_classes: int.
-        pooling: "mean", "cls" or "max". The mean uses the whole of a long text; [CLS] alone was trained
-            to look at 512 tokens.
+        pooling: "mean", "cls" or "max". The mean uses the whole of a long text; [CLS] alone was
+            trained to look at 512 tokens.
         dropout_rate: float. Before the last layer.
 
     Returns:
@@ -68,13 +68,15 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
 
     Example:
 
-    >>> model = classifier(build_transformer_model(directory, directory, hierarchical_position=True), 2)
+    >>> model = classifier(build_transformer_model(directory, directory,
+    hierarchical_position=True), 2)
     >>> model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     """
     features = encoder.output
     if isinstance(features, (list, tuple)) or len(features.shape) != 3:
         raise ValueError(
-            "A classifier needs the features (B, T, D) of an encoder without heads: build it without "
+            "A classifier needs the features (B, T, D) of an encoder without heads: build it "
+            "without "
             "with_pool, with_nsp and with_mlm."
         )
     if num_classes < 2:

@@ -47,7 +47,8 @@ class Transformer:
         family: str. Name of its model family.
         model: the `keras.Model`.
         inputs: list of its inputs. outputs: one tensor, or the list of the heads' tensors.
-        layers: dict, layer name (without the prefix) -> layer; `layers=` of another model shares them.
+        layers: dict, layer name (without the prefix) -> layer; `layers=` of another model shares
+            them.
         account: `Account` of the weights loaded, or None.
     """
 
@@ -169,7 +170,8 @@ class Transformer:
         return x, scores
 
     def _who_attends(self, x):
-        """Causal for a language model; for UniLM the prompt sees itself, the answer its past too."""
+        """Causal for a language model; for UniLM the prompt sees itself, the answer its past
+        too."""
         if self.options.application == "lm":
             return {"use_causal_mask": True}
         if self.options.application == "unilm":
@@ -178,7 +180,7 @@ class Transformer:
         return {}
 
     def _cached(self, x, name):
-        """The keys' features: the block's own input, behind whatever `attention_caches` puts there."""
+        """The keys' features: the block's input, behind what `attention_caches` puts there."""
         caches = self.options.attention_caches or {}
         if name not in caches:
             return x
