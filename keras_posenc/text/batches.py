@@ -43,10 +43,12 @@ class TextBatches(keras.utils.PyDataset):
         TypeError: a text of another type.
 
     Example:
-    ```python
-    train = TextBatches(data.texts, data.labels, tokenizer=tokenizer, max_length=1536)
-    model.fit(train, epochs=3, shuffle=False)
-    ```
+
+    >>> texts = [[101, 7592, 102], [101, 7592, 2088, 999, 102]]  # or str, with tokenizer=
+    >>> batches = TextBatches(texts, ["short", "long"], max_length=4, pad_to=4, shuffle=False)
+    >>> inputs, labels = batches[0]
+    >>> inputs["token_ids"].tolist(), labels.tolist()
+    ([[101, 7592, 102, 0], [101, 7592, 2088, 102]], [1, 0])
     """
 
     def __init__(

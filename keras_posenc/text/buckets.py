@@ -19,9 +19,9 @@ def choose_lengths(lengths, most, multiple, price):
         An increasing int array; its last element holds the longest document.
 
     Example:
-    ```python
-    choose_lengths(np.array([9, 10, 10, 60, 64]), most=2, multiple=8, price=0)  # [16, 64]
-    ```
+
+    >>> choose_lengths(np.array([9, 10, 10, 60, 64]), most=2, multiple=8, price=0).tolist()
+    [16, 64]
     """
     ends, counts = np.unique(-(-np.asarray(lengths) // multiple), return_counts=True)
     ends = ends * multiple

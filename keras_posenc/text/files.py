@@ -53,10 +53,11 @@ def read_texts(path, text=None, label=None):
         ValueError: names the file, the line and what is wrong with it.
 
     Example:
-    ```python
-    train = read_texts("train.tsv")
-    print(len(train), labels_of(train), train.texts[0])
-    ```
+
+    >>> path = pathlib.Path("train.tsv")
+    >>> _ = path.write_text("label\\ttext\\ngood\\tWell done.\\n")
+    >>> read_texts(path)
+    Texts(texts=['Well done.'], labels=['good'], lines=[2])
     """
     path = pathlib.Path(path)
     if not path.is_file():

@@ -37,10 +37,14 @@ def simplified_vocabulary(source, starts_with=SPECIAL):
         ValueError: a token of `starts_with` is not in the vocabulary.
 
     Example:
-    ```python
-    token_dict, keep_tokens = simplified_vocabulary("chinese_L-12_H-768_A-12/vocab.txt")
-    tokenizer = Tokenizer("chinese_L-12_H-768_A-12", vocabulary=token_dict)
-    ```
+
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]", "##!", "good"]
+    >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
+    >>> token_dict, keep_tokens = simplified_vocabulary(tokenizer)
+    >>> keep_tokens
+    [0, 1, 2, 3, 4, 7]
+    >>> Tokenizer(vocabulary=token_dict).encode("good")[0]
+    [2, 5, 3]
     """
     if isinstance(source, (str, os.PathLike)):
         source = Tokenizer(source)

@@ -39,10 +39,11 @@ class Tokenizer:
         ImportError: `tokenizers` is not installed.
 
     Example:
-    ```python
-    tokenizer = Tokenizer("uncased_L-12_H-768_A-12/vocab.txt")
-    token_ids, segment_ids = tokenizer.encode("Is it long?", "It is.", max_length=512)
-    ```
+
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "is", "it", "long", "?"]
+    >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
+    >>> tokenizer.encode("Is it long?", "It is", max_length=8)
+    ([2, 4, 5, 6, 3, 5, 4, 3], [0, 0, 0, 0, 0, 1, 1, 1])
     """
 
     def __init__(self, path=None, lowercase=None, strip_accents=None, vocabulary=None):
