@@ -9,8 +9,7 @@ from keras import ops
 class Grid:
     """Positions of queries and keys, and who may attend to whom.
 
-    Nothing of size `Tq x Tk` exists until `distance()` or `open()` is called, and a grid can be cut
-    into rows, so that attention may work on a block of queries at a time.
+    Nothing of size `Tq x Tk` exists until `distance()` or `open()` is called.
 
     A cell (i, j) is open when all of these hold:
 
@@ -64,21 +63,3 @@ class Grid:
         for part in parts[1:]:
             cells = ops.logical_and(cells, part)
         return cells
-
-    def cut(self, rows):
-        """The grid of some of the rows. `rows`: a slice, applied to every row-wise part."""
-
-        def take(x, axis):
-            if x is None or x.shape[axis] == 1:
-                return x
-            return x[(slice(None),) * axis + (rows,)]
-
-        mask = self.mask if self.mask is None else take(self.mask, len(self.mask.shape) - 2)
-        return Grid(
-            self.rows[:, rows],
-            self.columns,
-            self.keep,
-            None if self.row_order is None else self.row_order[:, rows],
-            self.column_order,
-            mask,
-        )

@@ -115,9 +115,23 @@ def _fused(q, k, v, grid, scale, encodings, content, bias, flash):
             half = keras.backend.standardize_dtype(q.dtype) == "float16"
             bias, cells = ops.where(cells, bias, -3e4 if half else -1e9), None
         bias = ops.cast(bias, q.dtype)
-    return ops.dot_product_attention(
+    q, k, v, size = _of_one_size(q, k, v)
+    output = ops.dot_product_attention(
         q, k, v, bias=bias, mask=cells, scale=scale, flash_attention=flash
     )
+    return output[..., :size]
+
+
+def _of_one_size(q, k, v):
+    """The heads, and the size of v; JAX wants v as wide as q and k, and zeros change nothing."""
+    size, widest = v.shape[-1], max(v.shape[-1], q.shape[-1])
+    if keras.backend.backend() != "jax" or size == q.shape[-1]:
+        return q, k, v, size
+
+    def widen(x):
+        return ops.pad(x, [(0, 0), (0, 0), (0, 0), (0, widest - x.shape[-1])])
+
+    return widen(q), widen(k), widen(v), size
 
 
 def drop_weights(weights, rate, drawn):

@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_posenc import Grid
+
+IDS = np.array([[0, 1, 2, 3], [5, 7, 7, 9]])
+KEEP = np.array([[1, 1, 1, 0], [0, 1, 1, 1]], bool)
+MASK = np.random.default_rng(0).random((2, 4, 4)) > 0.4
+
+
+def grid(**parts):
+    parts = {name: ops.convert_to_tensor(part) for name, part in parts.items()}
+    ids = ops.convert_to_tensor(IDS)
+    return Grid(ids, ids, **parts)
+
+
+def test_distance_is_row_minus_column():
+    expected = IDS[:, :, None] - IDS[:, None]
+    np.testing.assert_array_equal(ops.convert_to_numpy(grid().distance()), expected)
+
+
+def test_a_cell_is_open_when_every_part_agrees():
+    assert grid().open() is None
+    order = np.array([[0, 0, 1, 2], [0, 1, 2, 3]])
+    cells = grid(keep=KEEP, row_order=order, column_order=order, mask=MASK).open()
+    expected = KEEP[:, None] & (order[:, None] <= order[:, :, None]) & MASK
+    np.testing.assert_array_equal(ops.convert_to_numpy(cells)[:, 0], expected)
+
+
+def test_a_mask_may_differ_by_head():
+    mask = np.stack([MASK, ~MASK], 1)
+    np.testing.assert_array_equal(ops.convert_to_numpy(grid(mask=mask).open()), mask)
+
+
+def test_orders_come_in_pairs():
+    with pytest.raises(ValueError, match="needs both `row_order` and `column_order`, or neither"):
+        grid(row_order=IDS)
