@@ -149,7 +149,7 @@ def read_config(source=None, **overrides):
         values[key] = value
     known = {*FIELDS, *ALIASES, *REQUIRED_VALUES}
     for key in values:
-        near = [] if key in known or key in _HARMLESS else nearest(key, known, cutoff=0.88)
+        near = [] if key in known or key in _HARMLESS else nearest(key, known, cutoff=0.85)
         if near:
             raise ValueError(f"Unknown key {key!r} in {where}: did you mean {near[0]!r}?")
     fields = {ALIASES.get(k, k): v for k, v in values.items() if ALIASES.get(k, k) in FIELDS}
