@@ -29,16 +29,10 @@ def main(argv=None):
     """
     arguments = vars(parser().parse_args(argv))
     command, debug = arguments.pop("command"), arguments.pop("debug", False)
-    source = PROGRAMS[command](arguments)
-    # Results of `predict` are data for another program: nothing else goes to its output.
-    stream = sys.stderr if command == "predict" else sys.stdout
-    print(f"# In Python:\n{source}", file=stream, flush=True)
     try:
-        _import_keras()
-        exec(compile(source, f"<keras-posenc {command}>", "exec"), {"__name__": "__main__"})
-        sys.stdout.flush()
+        _run(command, arguments)
     except KeyboardInterrupt:
-        again = "; the same command continues after the last finished epoch"
+        again = "; the same command goes on after the last finished epoch"
         return _fail(f"interrupted{again if command == 'finetune' else ''}.", 130)
     except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -47,6 +41,16 @@ def main(argv=None):
             raise
         return _fail(f"error: {_one_line(error)}", 2)
     return 0
+
+
+def _run(command, arguments):
+    source = PROGRAMS[command](arguments)
+    # Results of `predict` are data for another program: nothing else goes to its output.
+    stream = sys.stderr if command == "predict" else sys.stdout
+    print(f"# In Python:\n{source}\n# Output:", file=stream, flush=True)
+    _import_keras()
+    exec(compile(source, f"<keras-posenc {command}>", "exec"), {"__name__": "__main__"})
+    sys.stdout.flush()
 
 
 def _fail(message, status):
@@ -70,9 +74,8 @@ def _import_keras():
         if error.name not in BACKENDS:
             raise
         installed = [name for name in BACKENDS if importlib.util.find_spec(name)]
-        remedy = f"Set KERAS_BACKEND to {' or '.join(installed)}, or " if installed else ""
-        action = f"pip install keras_posenc[{error.name}]"
+        choice = f"Set KERAS_BACKEND to {' or '.join(installed)}; or: " if installed else ""
         raise ImportError(
             f"Keras is to run on {error.name}, which is not installed. "
-            f"{remedy}{action if remedy else action[0].upper() + action[1:]}."
+            f"{choice}pip install keras_posenc[{error.name}]"
         ) from error

@@ -30,7 +30,7 @@ def _evaluate(arguments):
         "",
         f"metrics = {_call('evaluate', *positional, **arguments)}",
         "print(summary(metrics))",
-        output and f"pathlib.Path({output!r}).write_text(json.dumps(metrics, indent=1))",
+        output and f"pathlib.Path({_literal(output)}).write_text(json.dumps(metrics, indent=1))",
     )
 
 
@@ -56,37 +56,49 @@ def _inspect(arguments):
 
 def _convert(arguments):
     checkpoint, output = arguments.pop("checkpoint"), arguments.pop("output")
-    saving = {key: arguments.pop(key) for key in ("positions", "dtype") if key in arguments}
     form = arguments.pop("format", "huggingface")
-    stretched = {key: arguments.pop(key) for key in ("stretch", "alpha") if key in arguments}
+    saving = {name: arguments.pop(name) for name in ("positions", "dtype") if name in arguments}
+    if "positions" in saving:
+        arguments = {"stretch": "hierarchical", **arguments, "max_position": saving["positions"]}
     if form == "keras":
-        save = f"model.save({output!r})"
+        if "dtype" in saving:
+            raise ValueError("--dtype belongs to the formats huggingface and google.")
+        save = f"model.save({_literal(output)})"
     else:
         save = _call("save_checkpoint", _Name("model"), output, format=form, **saving)
     return _program(
         "from keras_posenc.analysis import open_model",
         form != "keras" and "from keras_posenc.checkpoints import save_checkpoint",
         "",
-        f"model = {_call('open_model', checkpoint, **arguments, **stretched)}",
+        f"model = {_call('open_model', checkpoint, **arguments)}",
         save,
-        f"print({output!r})",
+        f"print({_literal(output)})",
     )
 
 
 class _Name(str):
     """A name in a program, in contrast to a string."""
 
-    __repr__ = str.__str__
-
 
 def _call(function, *positional, **keywords):
     """The text of a call: on one line if it is short, else an argument a line."""
-    parts = [repr(value) for value in positional]
-    parts += [f"{name}={value!r}" for name, value in keywords.items()]
+    parts = [_literal(value) for value in positional]
+    parts += [f"{name}={_literal(value)}" for name, value in keywords.items()]
     short = f"{function}({', '.join(parts)})"
     if len(short) <= 80:
         return short
     return f"{function}(\n" + "".join(f"    {part},\n" for part in parts) + ")"
+
+
+def _literal(value):
+    """How a value is written in Python: as `repr` does, strings in double quotes where possible."""
+    if isinstance(value, _Name):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, str) and repr(value)[1:-1] == value and '"' not in value:
+        return f'"{value}"'
+    return repr(value)
 
 
 def _program(*lines):

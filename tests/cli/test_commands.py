@@ -1,0 +1,124 @@
+"""Every command: the Python that it prints does what it does, and says the same."""
+
+import contextlib
+import io
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc.cli import main
+from keras_posenc.training import load_finetuned
+
+
+def run(capsys, *arguments):
+    """Runs a command; returns (the program printed, the rest of its output)."""
+    assert main([str(argument) for argument in arguments]) == 0
+    captured = capsys.readouterr()
+    text = (captured.err + captured.out) if arguments[0] == "predict" else captured.out
+    before, _, rest = text.partition("# In Python:\n")
+    program, _, output = rest.partition("# Output:\n")
+    assert before == "" and program
+    return program, output
+
+
+def execute(program):
+    """Runs a printed program as a user would; returns its output."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(compile(program, "printed", "exec"), {})
+    return output.getvalue()
+
+
+def test_finetune(capsys, tmp_path, pretrained, corpus):
+    program, output = run(
+        capsys,
+        *("finetune", pretrained, corpus / "train.tsv", tmp_path / "one"),
+        *("--validation", "0.25", "--lengths", "16x1,48x1", "--learning-rate", "0.01"),
+        *("--token-budget", "1024", "--seed", "3"),
+    )
+    assert "lengths=[(16, 1), (48, 1)]" in program and "seed=3" in program
+    assert "validation " in output and output.endswith("report.html\n")
+    execute(program.replace(str(tmp_path / "one"), str(tmp_path / "two")))
+    one, other = (load_finetuned(tmp_path / name).model.weights for name in ("one", "two"))
+    for a, b in zip(one, other, strict=True):
+        a, b = keras.ops.convert_to_numpy(a), keras.ops.convert_to_numpy(b)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert "<h2>Confusion matrix</h2>" in (tmp_path / "two" / "report.html").read_text("utf-8")
+
+
+def test_evaluate(capsys, tmp_path, finetuned, corpus):
+    path = tmp_path / "metrics.json"
+    arguments = ("evaluate", finetuned, corpus / "test.tsv", "--output", path)
+    program, output = run(capsys, *arguments)
+    first = json.loads(path.read_text())
+    path.unlink()
+    assert execute(program) == output
+    assert json.loads(path.read_text()) == first
+    expected = json.loads((finetuned / "metrics.json").read_text("utf-8"))["test"]
+    assert first["test"]["confusion"] == expected["confusion"]
+    assert f"{expected['accuracy']:.1%}" in output
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+def test_predict(capsys, finetuned, form):
+    texts = ["w0 w3 w6 w9 w12 w0 w3", "w1 w4 w7 w10 w13 w1 w4"]
+    arguments = [part for text in texts for part in ("--text", text)]
+    program, output = run(capsys, "predict", finetuned, *arguments, "--format", form)
+    assert execute(program) == output
+    lines = output.splitlines()
+    if form == "tsv":
+        labels = [line.split("\t")[0] for line in lines]
+        assert all(1 / 3 < float(line.split("\t")[1]) <= 1 for line in lines)
+    else:
+        rows = [json.loads(line) for line in lines]
+        labels = [row["label"] for row in rows]
+        assert all(sum(row["probabilities"].values()) == pytest.approx(1) for row in rows)
+        assert all(row["probability"] == row["probabilities"][row["label"]] for row in rows)
+    assert labels == ["a", "b"]
+
+
+def test_predict_leaves_its_output_to_the_results(capsys, finetuned, tmp_path):
+    (tmp_path / "texts.txt").write_text("w1 w4 w7\nw2 w5\nw0\n")
+    assert main(["predict", str(finetuned), "--file", str(tmp_path / "texts.txt")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [len(line.split("\t")) for line in lines] == [2, 2, 2]
+
+
+def test_inspect(capsys, pretrained):
+    program, output = run(capsys, "inspect", pretrained)
+    assert execute(program) == output
+    assert "keras, 21 tensors" in output
+    assert "21 loaded" in output
+    assert "max_position = 16" in output
+
+
+@pytest.mark.parametrize("form", ["huggingface", "google", "keras"])
+def test_convert(capsys, tmp_path, pretrained, form):
+    target = tmp_path / ("model.keras" if form == "keras" else "out")
+    program, output = run(capsys, "convert", pretrained, target, "--format", form)
+    assert output == f"{target}\n"
+    first, before = open_checkpoint(target), open_checkpoint(pretrained)
+    total = sum(np.abs(before[name]).sum() for name in before)
+    assert sum(np.abs(first[name]).sum() for name in first) == pytest.approx(total, rel=1e-5)
+    if form == "keras":
+        target.unlink()
+    execute(program.replace(str(tmp_path / "out"), str(tmp_path / "again")))
+    again = open_checkpoint(target if form == "keras" else tmp_path / "again")
+    assert set(first) == set(again)
+    assert all((first[name] == again[name]).all() for name in first)
+
+
+def test_convert_writes_stretched_positions_as_plain_rows(capsys, tmp_path, pretrained):
+    arguments = ("convert", pretrained, tmp_path, "--positions", 40, "--alpha", 0.3)
+    program, _ = run(capsys, *arguments)
+    assert 'stretch="hierarchical"' in program
+    names = [name for name in open_checkpoint(tmp_path) if "position_embeddings" in name]
+    rows = open_checkpoint(tmp_path)[names[0]]
+    table = open_checkpoint(pretrained)["Embedding-Position/embeddings"].astype("float64")
+    u = (table - 0.3 * table[:1]) / 0.7
+    i, j = np.divmod(np.arange(40), 16)
+    np.testing.assert_allclose(rows, 0.3 * u[i] + 0.7 * u[j], atol=1e-6)
+    assert json.loads((tmp_path / "config.json").read_text())["max_position_embeddings"] == 40

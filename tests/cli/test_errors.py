@@ -1,0 +1,179 @@
+"""A mistake of the user's: one line, exit status 2, no traceback. And what happens around a run."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import keras_posenc
+from keras_posenc.cli import main
+
+pytestmark = pytest.mark.once
+
+
+def python(code, **environment):
+    """A new interpreter that runs `code`."""
+    env = {name: value for name, value in os.environ.items() if name not in environment}
+    env |= {name: value for name, value in environment.items() if value is not None}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+
+
+def fails(capsys, *arguments):
+    """Runs a command that must fail; returns its one line on stderr."""
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as exit:  # argparse's own way out
+        status = exit.code
+    error = capsys.readouterr().err
+    if arguments[0] == "predict":
+        error = error.rpartition("# Output:\n")[2]
+    assert status == 2
+    assert error.startswith("keras-posenc: error: ") and error.count("\n") == 1
+    return error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["train"], "invalid choice: 'train'"),
+        (["finetune", "a"], "the following arguments are required: TRAIN, OUTPUT"),
+        (["finetune", "a", "b", "c", "--epoch", "3"], "unrecognized arguments: --epoch 3"),
+        (["finetune", "a", "b", "c", "--epochs", "x"], "--epochs: invalid int value: 'x'"),
+        (["finetune", "a", "b", "c", "--lengths", "512"], "such as 512x3,1536x1, not '512'"),
+        (["finetune", "a", "b", "c", "--pooling", "sum"], "invalid choice: 'sum'"),
+        (["predict", "a"], "one of the arguments --text --file is required"),
+    ],
+)
+def test_bad_arguments(capsys, arguments, words):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    error = capsys.readouterr().err
+    assert error.startswith("keras-posenc: error: ") and error.count("\n") == 1
+    assert words in error and "--help)" in error
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"train": "none.tsv"}, "none.tsv"),
+        ({"checkpoint": "nowhere"}, "nowhere"),
+        ({"--learning-rate": "-1"}, "learning_rate must be more than 0. Received: -1.0"),
+        ({"--validation": "1.5"}, "must be in (0, 1). Received: 1.5"),
+        ({"--validation": "none.tsv"}, "none.tsv"),
+        ({"--epochs": "0"}, "epochs must be more than 0. Received: 0"),
+        ({"--alpha": "0.5", "--max-length": "40"}, "alpha"),
+        ({"--max-length": "400"}, "256"),
+        ({"--label-column": "topic"}, "topic"),
+        ({"--epochs": "2", "--lengths": "16x1"}, "give it, or max_length and epochs, not both"),
+    ],
+)
+def test_finetune_says_what_is_wrong(capsys, tmp_path, pretrained, corpus, changes, words):
+    checkpoint = changes.pop("checkpoint", pretrained)
+    train = changes.pop("train", corpus / "train.tsv")
+    options = [part for pair in changes.items() for part in pair]
+    assert words in fails(capsys, "finetune", checkpoint, train, tmp_path / "out", *options)
+
+
+def test_bad_data_is_named_with_its_line(capsys, tmp_path, pretrained):
+    (tmp_path / "train.tsv").write_text("text\tlabel\nw1\ta\n\tb\n")
+    error = fails(capsys, "finetune", pretrained, tmp_path / "train.tsv", tmp_path / "out")
+    assert "train.tsv" in error and "line 3" in error
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_directory_without_a_model(capsys, tmp_path, corpus, command):
+    rest = [corpus / "test.tsv"] if command == "evaluate" else ["--text", "w1"]
+    assert "There is no directory" in fails(capsys, command, tmp_path / "none", *rest)
+    error = fails(capsys, command, tmp_path, *rest)
+    assert "not the output of a finished fine-tuning: it lacks model.keras and" in error
+
+
+def test_a_damaged_model(capsys, tmp_path, finetuned):
+    for name in ("labels.json", "tokenizer.json"):
+        (tmp_path / name).write_bytes((finetuned / name).read_bytes())
+    content = (finetuned / "model.keras").read_bytes()
+    (tmp_path / "model.keras").write_bytes(content[: len(content) // 2])
+    error = fails(capsys, "predict", tmp_path, "--text", "w1")
+    assert "model.keras cannot be read" in error
+    (tmp_path / "labels.json").write_text("[]")
+    assert "labels.json is damaged" in fails(capsys, "predict", tmp_path, "--text", "w1")
+
+
+def test_a_length_that_the_model_cannot_take(capsys, finetuned, corpus):
+    fails(capsys, "evaluate", finetuned, corpus / "test.tsv", "--max-length", "2")
+
+
+def test_an_empty_text(capsys, finetuned):
+    assert "empty" in fails(capsys, "predict", finetuned, "--text", " ")
+
+
+def test_inspect_and_convert_without_a_checkpoint(capsys, tmp_path):
+    assert "none" in fails(capsys, "inspect", tmp_path / "none")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    assert "is empty" in fails(capsys, "inspect", tmp_path)
+    assert "There is no config.json or" in fails(capsys, "convert", tmp_path, tmp_path / "out")
+    assert "--dtype belongs to" in fails(
+        capsys, "convert", tmp_path, "out", "--format", "keras", "--dtype", "float16"
+    )
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none"):
+        main(["inspect", str(tmp_path / "none"), "--debug"])
+
+
+def test_help_and_version_come_at_once():
+    code = (
+        "import sys\nfrom keras_posenc.cli import main\n"
+        "try:\n    main(sys.argv[1:] or {argv!r})\n"
+        "except SystemExit as exit:\n    assert exit.code == 0\n"
+        "assert not {{'keras', 'numpy'}} & set(sys.modules)\n"
+    )
+    shown = python(code.format(argv=["--help"]))
+    assert shown.returncode == 0, shown.stderr
+    for command in ("finetune", "evaluate", "predict", "inspect", "convert"):
+        assert command in shown.stdout
+        assert python(code.format(argv=[command, "--help"])).returncode == 0
+    shown = python(code.format(argv=["--version"]))
+    assert shown.stdout == f"keras-posenc {keras_posenc.__version__}\n"
+
+
+def test_a_backend_that_is_not_there(tmp_path):
+    code = (
+        "import sys\nsys.modules['tensorflow'] = None\n"
+        "from keras_posenc.cli import main\nsys.exit(main(['inspect', 'x']))\n"
+    )
+    found = python(code, KERAS_BACKEND=None, KERAS_HOME=str(tmp_path))
+    assert found.returncode == 2
+    assert found.stderr == (
+        "keras-posenc: error: Keras is to run on tensorflow, which is not installed. Set "
+        "KERAS_BACKEND to jax or torch; or: pip install keras_posenc[tensorflow]\n"
+    )
+
+
+def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus):
+    command = [sys.executable, "-m", "keras_posenc", "finetune", str(pretrained)]
+    command += [str(corpus / "train.tsv"), str(tmp_path / "out"), "--max-length", "16"]
+    command += ["--epochs", "100000", "--no-report"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.time() + 240
+    while not (tmp_path / "out" / "state.zip").exists() and time.time() < deadline:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate()
+    assert process.returncode == 130
+    assert error.splitlines()[-1] == (
+        "keras-posenc: interrupted; the same command goes on after the last finished epoch."
+    )
+    assert "Traceback" not in error
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(pretrained):
+    command = f"{sys.executable} -m keras_posenc inspect {pretrained} | head -1"
+    found = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert found.stdout == "# In Python:\n" and "Traceback" not in found.stderr
