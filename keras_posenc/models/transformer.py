@@ -149,11 +149,13 @@ class Transformer:
             kernel_initializer=self._initializer(),
         )
         arguments = self._who_attends(x)
-        keys = self._cached(x, name)
+        keys, values = self._cached(x, name)
         if self.options.residual_attention_scores:
-            out, scores = attention(x, keys, bias=scores, return_attention_logits=True, **arguments)
+            out, scores = attention(
+                x, values, keys, bias=scores, return_attention_logits=True, **arguments
+            )
         else:
-            out = attention(x, keys, **arguments)
+            out = attention(x, values, keys, **arguments)
         out = self._drop(out, f"{name}-Dropout")
         x = self._normalize(self._layer(AddTo, f"{name}-Add")([x, out]), f"{name}-Norm")
 
@@ -180,11 +182,14 @@ class Transformer:
         return {}
 
     def _cached(self, x, name):
-        """The keys' features: the block's input, behind what `attention_caches` puts there."""
+        """What keys and values are made of: the block's input, behind its `attention_caches`."""
         caches = self.options.attention_caches or {}
         if name not in caches:
-            return x
-        return self._layer(keras.layers.Concatenate, f"{name}-Cache", axis=1)([caches[name], x])
+            return x, x
+        return [
+            self._layer(keras.layers.Concatenate, f"{name}-Cached-{part}", axis=1)([cache, x])
+            for part, cache in zip(("Key", "Value"), caches[name], strict=True)
+        ]
 
     # --- Heads ---
 

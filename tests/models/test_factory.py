@@ -210,7 +210,7 @@ def test_caches_are_attended_to_and_shared_layers_are_the_same(tiny_config):
     first = build_transformer_model(tiny_config, return_keras_model=False)
     shuffle_weights(first.model)
     prefix = keras.Input((None, 16), name="prefix")
-    caches = {"Transformer-0-MultiHeadSelfAttention": prefix}
+    caches = {"Transformer-0-MultiHeadSelfAttention": [prefix, prefix]}
     second = build_transformer_model(
         tiny_config,
         layers=first.layers,
@@ -340,6 +340,15 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
             build_transformer_model(*args, **kwargs)
 
     refused(ValueError, "Unknown model 'brt': did you mean 'bert'?", tiny_config, model="brt")
+    caches = {"Transformer-0-MultiHeadSelfAttention": [1, 2]}
+    refused(
+        ValueError, 'go with application="encoder"',
+        tiny_config, application="lm", attention_caches=caches,
+    )  # fmt: skip
+    wrong = {"Transformer-0-FeedForward": [1, 2]}
+    refused(ValueError, "did you mean 'Transformer-.-Mul", tiny_config, attention_caches=wrong)
+    alone = {"Transformer-0-MultiHeadSelfAttention": 1}
+    refused(ValueError, r"must be \[K, V\].*Received: 1", tiny_config, attention_caches=alone)
     refused(ValueError, "Unknown model 5: there are", tiny_config, model=5)
     refused(ValueError, "`application` must be one of", tiny_config, application="decoder")
     refused(
