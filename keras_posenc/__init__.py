@@ -1,27 +1,41 @@
 """Position encodings and length extrapolation for Keras 3: train short, test long."""
 
-from keras_posenc.checkpoints.export import save_checkpoint
-from keras_posenc.checkpoints.load import load_checkpoint
-from keras_posenc.checkpoints.reader import open_checkpoint
-from keras_posenc.encodings.absolute import LearnedPositionEmbedding, SinusoidalPositionEmbedding
-from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.stretched import (
-    FreshPositionEmbedding,
-    HierarchicalPositionEmbedding,
-    InterpolatedPositionEmbedding,
-    TiledPositionEmbedding,
-    position_embedding,
-)
-from keras_posenc.grid import Grid
-from keras_posenc.layers.attention import PositionalAttention
-from keras_posenc.models.config import Config, read_config
-from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.heads import classifier
-from keras_posenc.models.transformer import Transformer
-from keras_posenc.positions import PaddedPositionIds
-from keras_posenc.text import TextBatches, Tokenizer, read_texts
+import pathlib
+import sys
 
 __version__ = "0.1.0"
+
+
+def _is_command():
+    """Whether this process is `keras-posenc`, which answers --help before Keras is imported."""
+    return sys.argv[0] == "-m" or pathlib.PurePath(sys.argv[0]).stem == "keras-posenc"
+
+
+# Everything at once, for importing a module is what lets Keras load a saved model of its layers.
+if not _is_command():
+    from keras_posenc.checkpoints.export import save_checkpoint
+    from keras_posenc.checkpoints.load import load_checkpoint
+    from keras_posenc.checkpoints.reader import open_checkpoint
+    from keras_posenc.encodings.absolute import (
+        LearnedPositionEmbedding,
+        SinusoidalPositionEmbedding,
+    )
+    from keras_posenc.encodings.base import Encoding
+    from keras_posenc.encodings.stretched import (
+        FreshPositionEmbedding,
+        HierarchicalPositionEmbedding,
+        InterpolatedPositionEmbedding,
+        TiledPositionEmbedding,
+        position_embedding,
+    )
+    from keras_posenc.grid import Grid
+    from keras_posenc.layers.attention import PositionalAttention
+    from keras_posenc.models.config import Config, read_config
+    from keras_posenc.models.factory import build_transformer_model
+    from keras_posenc.models.heads import classifier
+    from keras_posenc.models.transformer import Transformer
+    from keras_posenc.positions import PaddedPositionIds
+    from keras_posenc.text import TextBatches, Tokenizer, read_texts
 
 __all__ = [
     "Config",

@@ -71,11 +71,12 @@ def _import_keras():
     try:
         import keras  # noqa: F401
     except ModuleNotFoundError as error:
-        if error.name not in BACKENDS:
+        backend = str(error.name).partition(".")[0]
+        if backend not in BACKENDS:
             raise
         installed = [name for name in BACKENDS if importlib.util.find_spec(name)]
         choice = f"Set KERAS_BACKEND to {' or '.join(installed)}; or: " if installed else ""
         raise ImportError(
-            f"Keras is to run on {error.name}, which is not installed. "
-            f"{choice}pip install keras_posenc[{error.name}]"
+            f"Keras is to run on {backend}, which is not installed. "
+            f"{choice}pip install keras_posenc[{backend}]"
         ) from error

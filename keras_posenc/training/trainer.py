@@ -9,6 +9,7 @@ import time
 
 import keras
 
+from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
@@ -38,8 +39,9 @@ class Trainer:
             raise ValueError(f"train has one label only, {labels[0]!r}: there is nothing to learn.")
         beside = pathlib.Path(recipe.checkpoint)
         beside = beside if beside.is_dir() else beside.parent
+        weights = open_checkpoint(recipe.checkpoint)
         tokenizer = Tokenizer(recipe.tokenizer or beside)
-        encoder = _encoder(recipe, recipe.config or beside)
+        encoder = _encoder(recipe, recipe.config or beside, weights)
         self.transformer = encoder.transformer
         model = classifier(encoder, len(labels), recipe.pooling, recipe.head_dropout)
         self.finetuned = FineTuned(
@@ -134,7 +136,7 @@ class Trainer:
         }
 
 
-def _encoder(recipe, config):
+def _encoder(recipe, config, weights):
     """The pretrained encoder, stretched if a stage is longer than its positions."""
     rates = {
         "dropout_rate": recipe.dropout_rate,
@@ -145,7 +147,7 @@ def _encoder(recipe, config):
         options |= {"stretch": recipe.stretch, "max_position": recipe.longest}
         if recipe.stretch == "hierarchical":
             options |= {"hierarchical_position": recipe.alpha}
-    return build_transformer_model(config, recipe.checkpoint, model=recipe.model, **options)
+    return build_transformer_model(config, weights, model=recipe.model, **options)
 
 
 class OneEpoch(keras.callbacks.Callback):

@@ -1,6 +1,7 @@
 """A mistake of the user's: one line, exit status 2, no traceback. And what happens around a run."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def test_bad_arguments(capsys, arguments, words):
     ("changes", "words"),
     [
         ({"train": "none.tsv"}, "none.tsv"),
-        ({"checkpoint": "nowhere"}, "nowhere"),
+        ({"checkpoint": "nowhere"}, "There is no checkpoint at nowhere"),
         ({"--learning-rate": "-1"}, "learning_rate must be more than 0. Received: -1.0"),
         ({"--validation": "1.5"}, "must be in (0, 1). Received: 1.5"),
         ({"--validation": "none.tsv"}, "none.tsv"),
@@ -126,28 +127,33 @@ def test_debug_shows_the_traceback(tmp_path):
         main(["inspect", str(tmp_path / "none"), "--debug"])
 
 
-def test_help_and_version_come_at_once():
-    code = (
-        "import sys\nfrom keras_posenc.cli import main\n"
-        "try:\n    main(sys.argv[1:] or {argv!r})\n"
-        "except SystemExit as exit:\n    assert exit.code == 0\n"
-        "assert not {{'keras', 'numpy'}} & set(sys.modules)\n"
-    )
-    shown = python(code.format(argv=["--help"]))
+def command(*arguments, before="", **environment):
+    """`python -m keras_posenc` in a new process, after some Python."""
+    code = f"import runpy, sys\n{before}\nsys.argv = ['-m', *{arguments!r}]\n"
+    return python(code + "runpy.run_module('keras_posenc', run_name='__main__')", **environment)
+
+
+def test_help_and_version_come_before_keras():
+    absent = "sys.modules['keras'] = sys.modules['numpy'] = None"
+    shown = command("--help", before=absent)
     assert shown.returncode == 0, shown.stderr
-    for command in ("finetune", "evaluate", "predict", "inspect", "convert"):
-        assert command in shown.stdout
-        assert python(code.format(argv=[command, "--help"])).returncode == 0
-    shown = python(code.format(argv=["--version"]))
+    for name in ("finetune", "evaluate", "predict", "inspect", "convert"):
+        assert name in shown.stdout
+    shown = command("finetune", "--help", before=absent)
+    assert shown.returncode == 0 and "--lengths LENGTHxEPOCHS" in shown.stdout
+    shown = command("--version", before=absent)
+    assert shown.stdout == f"keras-posenc {keras_posenc.__version__}\n"
+
+
+def test_the_command_is_installed():
+    script = pathlib.Path(sys.executable).parent / "keras-posenc"
+    shown = subprocess.run([script, "--version"], capture_output=True, text=True)
     assert shown.stdout == f"keras-posenc {keras_posenc.__version__}\n"
 
 
 def test_a_backend_that_is_not_there(tmp_path):
-    code = (
-        "import sys\nsys.modules['tensorflow'] = None\n"
-        "from keras_posenc.cli import main\nsys.exit(main(['inspect', 'x']))\n"
-    )
-    found = python(code, KERAS_BACKEND=None, KERAS_HOME=str(tmp_path))
+    absent = "sys.modules['tensorflow'] = None"
+    found = command("inspect", "x", before=absent, KERAS_BACKEND=None, KERAS_HOME=str(tmp_path))
     assert found.returncode == 2
     assert found.stderr == (
         "keras-posenc: error: Keras is to run on tensorflow, which is not installed. Set "
