@@ -175,6 +175,15 @@ def writing_google_names_needs_tensorflow(folder):
     assert not list(pathlib.Path(folder).iterdir())
 
 
+def keras_and_numpy(google_checkpoint, folder):
+    """What works where nothing but Keras, NumPy and one backend is installed."""
+    import_alone()
+    from_scratch(folder)
+    read_google_names(google_checkpoint)
+    if "tensorflow" not in sys.modules:
+        writing_google_names_needs_tensorflow(f"{folder}/written")
+
+
 if __name__ == "__main__":
     _, without, step, *arguments = sys.argv
     hide([package for package in without.split(",") if package])

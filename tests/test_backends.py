@@ -45,29 +45,16 @@ def google_checkpoint(tmp_path_factory):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_import_takes_only_keras_and_numpy(backend):
-    run(backend, "import_alone")
+def test_keras_and_numpy_are_enough(backend, google_checkpoint, tmp_path):
+    """The import is lean, a new model trains, and checkpoints are read."""
+    run(backend, "keras_and_numpy", google_checkpoint, tmp_path, without=EXTRAS)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_everything_works_with_one_backend(backend, minilm, torch_bin, tmp_path):
+def test_real_weights_and_real_text_with_one_backend(backend, minilm, torch_bin, tmp_path):
+    """safetensors and torch files are read without the packages that write them."""
     others = set(EXTRAS) - {"tokenizers"}
     run(backend, "whole_road", minilm, torch_bin, tmp_path, without=others)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_new_model_needs_no_extra(backend, tmp_path):
-    run(backend, "from_scratch", tmp_path, without=EXTRAS)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_google_checkpoints_are_read_on_every_backend(backend, google_checkpoint):
-    run(backend, "read_google_names", google_checkpoint, without=EXTRAS)
-
-
-@pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_google_checkpoints_are_not_written_without_tensorflow(backend, tmp_path):
-    run(backend, "writing_google_names_needs_tensorflow", tmp_path)
 
 
 def test_a_hidden_package_is_hidden():
