@@ -47,7 +47,7 @@ class Trainer:
         self.finetuned = FineTuned(
             model, tokenizer, labels, recipe.final_length, recipe.token_budget
         )
-        self.batches = {length: self._batches(length) for length in recipe.epoch_lengths}
+        self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
         self._compile()
 
     def _batches(self, length):

@@ -164,7 +164,7 @@ def test_a_backend_that_is_not_there(tmp_path):
 def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus):
     command = [sys.executable, "-m", "keras_posenc", "finetune", str(pretrained)]
     command += [str(corpus / "train.tsv"), str(tmp_path / "out"), "--max-length", "16"]
-    command += ["--epochs", "100000", "--no-report"]
+    command += ["--epochs", "1000", "--no-report"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.time() + 240
     while not (tmp_path / "out" / "state.zip").exists() and time.time() < deadline:
