@@ -113,6 +113,7 @@ def build_transformer_model(
         stretch=stretch,
         alpha=alpha,
         stretched_position=max_position if stretch else None,
+        to_be_loaded=checkpoint_path is not None and not ignore_invalid_weights,
         **options,
     )
     transformer = Transformer(config, options, family=model)
@@ -173,7 +174,7 @@ def _sort_arguments(arguments):
 
 
 # Fields of Options that the factory derives from its own arguments.
-_SET_HERE = {"application", "stretch", "alpha", "stretched_position"}
+_SET_HERE = {"application", "stretch", "alpha", "stretched_position", "to_be_loaded"}
 
 
 def _stretching(stretch, hierarchical_position):

@@ -10,6 +10,7 @@ from keras_posenc.layers import activations
 from keras_posenc.layers.attention import PositionalAttention
 from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
+from keras_posenc.layers.initializer import Unset
 from keras_posenc.layers.norm import ConditionalLayerNormalization
 from keras_posenc.positions import PaddedPositionIds
 
@@ -35,6 +36,7 @@ class Options:
     layer_norm_cond_hidden_act: str = "linear"
     additional_input_layers: object = None
     layers: dict | None = None
+    to_be_loaded: bool = False
     prefix: str = ""
     name: str | None = None
 
@@ -108,7 +110,7 @@ class Transformer:
             stretch=self.options.stretch,
             alpha=self.options.alpha,
             max_position=self.options.stretched_position,
-            embeddings_initializer=self._initializer(),
+            embeddings_initializer=self._initializer(loaded=False),
         )
         x = positions(x) if self._position_ids() is None else positions(x, self._position_ids())
         x = self._normalize(x, "Embedding-Norm")
@@ -247,12 +249,14 @@ class Transformer:
             epsilon=epsilon,
             hidden_size=options.layer_norm_cond_hidden_size,
             hidden_act=options.layer_norm_cond_hidden_act,
-            kernel_initializer=self._initializer(),
+            kernel_initializer=self._initializer(loaded=False),
         )
         return layer(x, options.layer_norm_cond)
 
-    def _initializer(self):
-        return keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
+    def _initializer(self, loaded=True):
+        """Of a weight that the checkpoint, if there is one, holds (`loaded`) or does not."""
+        kind = Unset if loaded and self.options.to_be_loaded else keras.initializers.TruncatedNormal
+        return kind(stddev=self.config.initializer_range)
 
 
 def _activation(choice):

@@ -6,7 +6,12 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_posenc import PositionalAttention, build_transformer_model, classifier
+from keras_posenc import (
+    PositionalAttention,
+    build_transformer_model,
+    classifier,
+    save_checkpoint,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -18,7 +23,11 @@ def batch(length=10, size=2, vocabulary=40):
 
 
 def predict(model, inputs):
-    return model.predict(inputs, verbose=0)
+    """The model's outputs, without the compilation that `predict` would pay for every model."""
+    outputs = model(inputs, training=False)
+    if isinstance(outputs, (list, tuple)):
+        return [ops.convert_to_numpy(x) for x in outputs]
+    return ops.convert_to_numpy(outputs)
 
 
 def shuffle_weights(model):
@@ -33,7 +42,9 @@ def test_inputs_go_by_name_or_by_order(tiny_config):
     tokens, segments = batch()
     ids = np.arange(10, dtype="int32")[None].repeat(2, 0)
     by_name = {"token_ids": tokens, "segment_ids": segments, "position_ids": ids}
-    np.testing.assert_array_equal(predict(model, [tokens, segments, ids]), predict(model, by_name))
+    by_order = model.predict([tokens, segments, ids], verbose=0)
+    np.testing.assert_array_equal(by_order, model.predict(by_name, verbose=0))
+    np.testing.assert_allclose(predict(model, by_name), by_order, atol=1e-5)
 
 
 def test_layer_names_are_bert4keras_names(tiny_config):
@@ -261,6 +272,29 @@ def test_weights_start_at_the_configs_range(tiny_config):
     model = build_transformer_model(tiny_config)
     table = ops.convert_to_numpy(model.get_layer("Embedding-Token").embeddings)
     assert 0.4 < table.std() < 0.5  # a normal cut at two deviations has 0.88 of them
+
+
+def test_what_is_loaded_is_not_drawn_first_and_a_clone_is_drawn(tiny_config, tmp_path):
+    source = build_transformer_model(tiny_config, with_mlm=True)
+    save_checkpoint(source, tmp_path)
+    loaded = build_transformer_model(tmp_path, with_mlm=True, stretch="fresh", max_position=20)
+    positions = loaded.get_layer("Embedding-Position")
+    assert ops.convert_to_numpy(positions.fresh).std() > 0.01
+    np.testing.assert_array_equal(predict(loaded, (x := batch())), predict(source, x))
+    clone = keras.models.clone_model(loaded)
+    for weight in clone.weights:
+        if weight.path.endswith(("kernel", "embeddings")):
+            assert ops.convert_to_numpy(weight).std() > 0.01, weight.path
+    with pytest.raises(ValueError, match="Pooler-Dense"):
+        keras.utils.set_random_seed(1)
+        headless = build_transformer_model(tiny_config, prefix="x-")
+        save_checkpoint(headless, tmp_path / "headless")
+        build_transformer_model(tmp_path / "headless", with_pool=True)
+    kept = build_transformer_model(
+        tmp_path / "headless", with_pool=True, ignore_invalid_weights=True
+    )
+    assert ops.convert_to_numpy(kept.get_layer("Pooler-Dense").kernel).std() > 0.01
+    assert "Pooler-Dense/kernel" in str(kept.transformer.account)
 
 
 def test_tokens_kept_and_compounded(tiny_config, minilm):
