@@ -120,7 +120,7 @@ def _mark_stages(axes, history):
         if before.get("max_length") != after.get("max_length"):
             axes.axvline(before["epoch"], color="#767676", linestyle=":", linewidth=1)
             axes.annotate(
-                f"{after['max_length']:,} tokens",
+                f"{after['max_length']:,.0f} tokens",
                 (before["epoch"], 0.02),
                 xycoords=("data", "axes fraction"),
                 xytext=(3, 0),

@@ -20,7 +20,8 @@ class _Parser(argparse.ArgumentParser):
 def _stages(text):
     """512x3,1536x1 -> [(512, 3), (1536, 1)]."""
     try:
-        return [tuple(int(number) for number in stage.split("x")) for stage in text.split(",")]
+        pairs = [stage.split("x") for stage in text.split(",")]
+        return [(int(length), int(epochs)) for length, epochs in pairs]
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"give stages as LENGTHxEPOCHS, such as 512x3,1536x1, not {text!r}"

@@ -171,7 +171,7 @@ def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate()
+    _, error = process.communicate(timeout=120)
     assert process.returncode == 130
     assert error.splitlines()[-1] == (
         "keras-posenc: interrupted; the same command goes on after the last finished epoch."

@@ -1,0 +1,148 @@
+import base64
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from keras_posenc.analysis import plot, write_report
+from keras_posenc.training import metrics
+
+pytestmark = pytest.mark.once
+
+JUDGED = metrics.classification(
+    [[2.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]],
+    [0, 1, 1, 2],
+    [90, 600, 700, 2000],
+    3,
+)
+
+
+def write_run(folder, validation=JUDGED, test=None, labels=("<a>", "b & b", "c"), **recipe):
+    """The files that a finished fine-tuning leaves for a report."""
+    folder.mkdir()
+    train = {
+        "documents": 8,
+        "epochs": 2,
+        "steps": 4,
+        "seconds": 90.0,
+        "max_length": 1536,
+        "padding_share": 0.1,
+        "lengths": metrics.length_histogram([40, 90, 600, 3000]),
+    }
+    content = {"labels": list(labels), "train": train, "validation": validation, "test": test}
+    content["versions"] = {"keras": "3", "backend": "jax"}
+    (folder / "metrics.json").write_text(json.dumps(content))
+    (folder / "recipe.json").write_text(json.dumps({"learning_rate": 1e-4, **recipe}))
+    lines = ["epoch,max_length,steps,loss,accuracy,seconds,val_loss,val_accuracy"]
+    lines += ["1,512,2,1.5,0.4,50,1.4,0.5", "2,1536,2,0.9,0.7,40,0.8,0.75"]
+    if validation is None:
+        lines = [line.rsplit(",", 2)[0] for line in lines]
+    (folder / "history.csv").write_text("\n".join(lines) + "\n")
+    (folder / "steps.csv").write_text("epoch,loss\n0.5,2.0\n1,1.5\n1.5,1\n2,0.9\n")
+    return folder
+
+
+def pictures(page):
+    return [
+        base64.b64decode(data).decode()
+        for data in re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
+    ]
+
+
+def test_a_page_holds_its_pictures_and_needs_nothing_else(tmp_path):
+    path = write_report(write_run(tmp_path / "run"))
+    page = path.read_text("utf-8")
+    assert path == tmp_path / "run" / "report.html"
+    assert len(pictures(page)) == 4
+    for picture in pictures(page):
+        assert ElementTree.fromstring(picture).tag.endswith("svg")
+    assert not re.findall(r'(?:src|href)="(?!data:)', page) and "<script" not in page
+    headings = re.findall("<h2>(.*?)</h2>", page)
+    assert headings == [
+        "Results",
+        "Learning curves",
+        "Accuracy by document length",
+        "Confusion matrix",
+        "Document lengths",
+        "Recipe",
+    ]
+
+
+def test_the_numbers_are_those_of_the_metrics(tmp_path):
+    page = write_report(write_run(tmp_path / "run")).read_text("utf-8")
+    low, high = JUDGED["interval"]
+    assert f"75.0% ({100 * low:.1f}–{100 * high:.1f})" in page
+    assert "<td>1,536 tokens</td><td>1.5 min</td>" in page
+    assert "<tr><th>b &amp; b</th><td>&lt;a&gt;</td><td>1</td></tr>" in page  # the one confusion
+    assert "<th>learning_rate</th><td>0.0001</td>" in page
+
+
+def test_runs_side_by_side(tmp_path):
+    one = write_run(tmp_path / "one", alpha=0.4)
+    two = write_run(tmp_path / "two", test=JUDGED)
+    path = write_report({"512 tokens": one, "1,536 tokens": two}, tmp_path / "both.html", "Both")
+    page = path.read_text("utf-8")
+    assert "<title>Both</title>" in page and len(pictures(page)) == 6
+    assert "<h2>Confusion matrix: 1,536 tokens</h2>" in page
+    assert "<th>alpha</th><td>0.4</td><td>null</td>" in page
+
+
+def test_a_run_that_nothing_judged(tmp_path):
+    page = write_report(write_run(tmp_path / "run", validation=None)).read_text("utf-8")
+    assert "No validation and no test documents were given" in page
+    assert len(pictures(page)) == 2
+
+
+def test_the_same_files_give_the_same_page(tmp_path):
+    run = write_run(tmp_path / "run")
+    one = write_report(run, tmp_path / "one.html").read_bytes()
+    assert one == write_report(run, tmp_path / "two.html").read_bytes()
+
+
+def test_a_directory_without_a_finished_run(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no finished fine-tuning: it has no metrics"):
+        write_report(tmp_path)
+
+
+def test_several_runs_need_a_path(tmp_path):
+    run = write_run(tmp_path / "run")
+    with pytest.raises(ValueError, match="needs a `path` to be written to"):
+        write_report({"one": run})
+
+
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install keras_posenc\[plots\].*--no-report"):
+        write_report(tmp_path)
+
+
+def test_no_picture_leaves_a_window_or_a_changed_style():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    plot.accuracy_by_length({"test": JUDGED["by_length"]})
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("count", [2, 20, 30, 80])
+def test_confusion_matrices_of_any_size(count):
+    matrix = [[5 if row == column else 0 for column in range(count)] for row in range(count)]
+    figure = plot.confusion_matrix(matrix, [f"class {index}" for index in range(count)])
+    (axes, _) = figure.axes
+    assert len(axes.texts) == (count if count <= 25 else 0)
+    assert axes.get_xlabel() == "predicted class" and axes.get_ylabel() == "true class"
+
+
+def test_learning_curves_mark_the_stages_and_draw_each_series():
+    history = [
+        {"epoch": 1.0, "loss": 1.0, "accuracy": 0.5, "max_length": 512.0},
+        {"epoch": 2.0, "loss": 0.5, "accuracy": 0.8, "max_length": 1536.0},
+    ]
+    steps = [{"epoch": 0.5, "loss": 1.2}, {"epoch": 1.0, "loss": 1.0}, {"epoch": 2.0, "loss": 0.5}]
+    loss, accuracy = plot.learning_curves(history, steps).axes
+    assert loss.texts[0].get_text() == "1,536 tokens"
+    labels = [text.get_label() for text in accuracy.lines]
+    assert "training" in labels and "validation" not in labels
+    assert accuracy.lines[0].get_ydata().tolist() == [50, 80]
+    assert loss.get_ylabel() == "cross-entropy (nats)" and loss.get_xlabel() == "epochs"
