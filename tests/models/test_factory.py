@@ -254,7 +254,7 @@ def test_sizes_of_every_kind(tiny_config):
     assert attention.query_dense.kernel.shape == (16, 2, 3)
     assert attention.value_dense.kernel.shape == (16, 2, 5)
     assert model.get_layer("Embedding-Mapping").kernel.shape == (6, 16)
-    assert predict(model, batch(7)[0]).shape == (2, 7, 40)
+    assert predict(model, [batch(7)[0]]).shape == (2, 7, 40)
 
 
 def test_shared_segments_are_looked_up_among_the_tokens(tiny_config):
