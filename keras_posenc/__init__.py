@@ -8,7 +8,8 @@ __version__ = "0.1.0"
 
 def _is_command():
     """Whether this process is `keras-posenc`, which answers --help before Keras is imported."""
-    return sys.argv[0] == "-m" or pathlib.PurePath(sys.argv[0]).stem == "keras-posenc"
+    as_module = sys.orig_argv[1:3] == ["-m", "keras_posenc"]
+    return as_module or pathlib.PurePath(sys.argv[0]).stem == "keras-posenc"
 
 
 # Everything at once, for importing a module is what lets Keras load a saved model of its layers.

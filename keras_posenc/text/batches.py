@@ -27,7 +27,7 @@ class TextBatches(keras.utils.PyDataset):
             `restore_order` then undoes it.
         seed: the seed of the shuffling.
         max_shapes: the most lengths T; one more shape (B, T) may come from the last documents.
-        pad_to: every T is a multiple of it.
+        pad_to: every T is a multiple of it, or `max_length`.
         **kwargs: of `keras.utils.PyDataset`; `workers` and `use_multiprocessing` are accepted
             and not used, since a batch is ready in 0.1 ms.
 
@@ -81,7 +81,9 @@ class TextBatches(keras.utils.PyDataset):
         self._starts = np.concatenate([[0], np.cumsum(kept)])
         self._tokens = np.concatenate([np.asarray(ids, "int32") for ids, _ in documents])
         self._segments = np.concatenate([np.asarray(ids, "int32") for _, ids in documents])
-        self._widths = choose_lengths(kept, max_shapes, pad_to, price=token_budget)
+        widths = choose_lengths(kept, max_shapes, pad_to, price=token_budget)
+        # Never past max_length: a model may have no position there.
+        self._widths = np.minimum(widths, max_length)
         bucket = np.searchsorted(self._widths, kept)
         by_length = np.argsort(kept, kind="stable")
         self._buckets = [by_length[bucket[by_length] == k] for k in range(len(self._widths))]

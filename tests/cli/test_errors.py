@@ -128,8 +128,8 @@ def test_debug_shows_the_traceback(tmp_path):
 
 
 def command(*arguments, before="", **environment):
-    """`python -m keras_posenc` in a new process, after some Python."""
-    code = f"import runpy, sys\n{before}\nsys.argv = ['-m', *{arguments!r}]\n"
+    """`keras-posenc` in a new process, after some Python."""
+    code = f"import runpy, sys\n{before}\nsys.argv = ['keras-posenc', *{arguments!r}]\n"
     return python(code + "runpy.run_module('keras_posenc', run_name='__main__')", **environment)
 
 

@@ -42,7 +42,7 @@ def test_a_batch_holds_the_texts_padded(tokenizer, books):
         token_ids, segment_ids = inputs["token_ids"], inputs["segment_ids"]
         assert token_ids.dtype == segment_ids.dtype == labels.dtype == np.int32
         assert token_ids.shape == segment_ids.shape == (len(labels), token_ids.shape[1])
-        assert token_ids.size <= 4000 and token_ids.shape[1] % 8 == 0
+        assert token_ids.size <= 4000 and (token_ids.shape[1] % 8 == 0 or token_ids.shape[1] == 900)
         assert not segment_ids.any()
         for row, label in zip(token_ids.tolist(), labels, strict=True):
             length = len(row) - row[::-1].index(tokenizer.sep_id)
@@ -203,3 +203,8 @@ def test_wrong_arguments(tokenizer):
             TextBatches(texts, None, tokenizer, **{name: 0})
     with pytest.raises(TypeError, match="unexpected keyword argument 'batch_size'"):
         TextBatches(texts, None, tokenizer, batch_size=8)
+
+
+def test_no_batch_is_longer_than_max_length():
+    batches = TextBatches([[1] * n for n in (5, 9, 12, 30)], max_length=12, pad_to=8)
+    assert max(length for _, length in batches.shapes) == 12
