@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import signal
 
 import keras
 import numpy as np
@@ -47,6 +48,13 @@ def data_path(package, *parts):
     if not path.exists():
         pytest.fail(f"{package} is installed without {'/'.join(parts)}: {remedy}", pytrace=False)
     return path
+
+
+def pytest_configure():
+    # A shell that runs pytest in the background (nohup, some CI) has it ignore SIGINT, and the
+    # commands that the tests start would inherit that.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header():
