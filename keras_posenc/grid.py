@@ -24,7 +24,7 @@ class Grid:
         keep: (B, Tk) bool, False where the key is padding, or None.
         row_order: (B, Tq) int32 or None.
         column_order: (B, Tk) int32 or None; given if and only if `row_order` is.
-        mask: (B, Tq, Tk) or (B, H, Tq, Tk) bool, or None.
+        mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk) bool, or None.
 
     Example:
 
@@ -56,10 +56,17 @@ class Grid:
             parts.append((self.column_order[:, None, :] <= self.row_order[:, :, None])[:, None])
         if self.mask is not None:
             mask = ops.cast(self.mask, "bool")
-            parts.append(mask if len(mask.shape) == 4 else mask[:, None])
+            parts.append(_by_batch_and_head(mask))
         if not parts:
             return None
         cells = parts[0]
         for part in parts[1:]:
             cells = ops.logical_and(cells, part)
         return cells
+
+
+def _by_batch_and_head(mask):
+    """A mask of two, three or four dimensions with all four."""
+    if len(mask.shape) == 2:
+        return mask[None, None]
+    return mask[:, None] if len(mask.shape) == 3 else mask

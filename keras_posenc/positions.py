@@ -87,9 +87,9 @@ def check_positions(ids, bound, remedy):
     return ids
 
 
-def check_length(length, bound, remedy):
-    """Makes sure that positions 0 .. length - 1 exist."""
-    _raise_unless_in_range(0, length - 1, bound, remedy)
+def check_length(offset, length, bound, remedy):
+    """Makes sure that positions offset .. offset + length - 1 exist."""
+    _raise_unless_in_range(offset, max(offset, offset + length - 1), bound, remedy)
 
 
 def _raise_unless_in_range(smallest, largest, bound, remedy):

@@ -33,6 +33,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         if merge_mode not in MERGE_MODES:
             raise ValueError(f"`merge_mode` must be one of {MERGE_MODES}. Received: {merge_mode!r}")
+        if not isinstance(output_dim, int) or output_dim < 1:
+            raise ValueError(f"`output_dim` must be a positive integer. Received: {output_dim!r}")
         self.output_dim = output_dim
         self.merge_mode = merge_mode
         self.supports_masking = True
@@ -41,14 +43,18 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         """The rows of any ids, float32, shape `ids.shape + (output_dim,)`."""
         raise NotImplementedError
 
-    def check_length(self, length):
-        """Fails if positions 0 .. length - 1 do not all have a row; those of a formula do."""
+    def check_length(self, offset, length):
+        """Fails if the positions from `offset` on do not all have a row; those of a formula do."""
 
     def check_ids(self, position_ids):
         """The ids, once it is sure that all have a row."""
         return position_ids
 
     def build(self, inputs_shape, position_ids_shape=None):
+        if len(inputs_shape) != 3:
+            raise ValueError(
+                f"A position embedding takes inputs (B, T, D). Received: {tuple(inputs_shape)}"
+            )
         if self.merge_mode in ("add", "mul") and inputs_shape[-1] != self.output_dim:
             raise ValueError(
                 f"merge_mode {self.merge_mode!r} needs features of size "
@@ -59,16 +65,18 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
 
     def call(self, inputs, position_ids=None, offset=0):
         length = ops.shape(inputs)[1]
+        if isinstance(offset, float):
+            raise TypeError(f"`offset` must be an integer. Received: {offset}")
         if position_ids is None:
             position_ids = consecutive(length, offset)
             if isinstance(length, int) and isinstance(offset, int):
-                self.check_length(length + offset)
+                self.check_length(offset, length)
             else:
                 position_ids = self.check_ids(position_ids)
         else:
             position_ids = ops.convert_to_tensor(position_ids)
             self._check_ids_shape(position_ids.shape, inputs.shape)
-            position_ids = self.check_ids(self._cast_ids(position_ids))
+            position_ids = self._cast_ids(self.check_ids(position_ids))
         rows = ops.cast(self.rows(position_ids), self.compute_dtype)
         if len(rows.shape) == 2:
             rows = rows[None]
@@ -98,21 +106,14 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
             )
 
     def _cast_ids(self, position_ids):
-        if not keras.backend.is_int_dtype(position_ids.dtype):
-            raise TypeError(
-                f"A table has a row for whole positions only, so `position_ids` must be integers. "
-                f"Received: {keras.backend.standardize_dtype(position_ids.dtype)}; give "
-                'keras.Input(..., dtype="int32"), or use SinusoidalPositionEmbedding for float '
-                "ids."
-            )
         return ops.cast(position_ids, "int32")
 
     def compute_output_spec(self, inputs, position_ids=None, offset=0):
         if position_ids is not None:
             self._check_ids_shape(position_ids.shape, inputs.shape)
-            self._cast_ids(position_ids)
+            self.check_ids(position_ids)
         elif isinstance(inputs.shape[1], int) and isinstance(offset, int):
-            self.check_length(inputs.shape[1] + offset)
+            self.check_length(offset, inputs.shape[1])
         batch, length, features = inputs.shape
         if self.merge_mode == "zero":
             own = position_ids is not None and len(position_ids.shape) == 2
@@ -122,6 +123,10 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         else:
             shape = inputs.shape
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def compute_output_shape(self, inputs_shape, position_ids_shape=None):
+        ids = position_ids_shape and keras.KerasTensor(position_ids_shape, dtype="int32")
+        return self.compute_output_spec(keras.KerasTensor(inputs_shape), ids).shape
 
     def compute_mask(self, inputs, mask=None):
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
@@ -262,10 +267,17 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
     def rows(self, position_ids):
         return ops.take(self.table, position_ids, axis=0)
 
-    def check_length(self, length):
-        check_length(length, self.bound, self.remedy)
+    def check_length(self, offset, length):
+        check_length(offset, length, self.bound, self.remedy)
 
     def check_ids(self, position_ids):
+        if not keras.backend.is_int_dtype(position_ids.dtype):
+            raise TypeError(
+                f"A table has a row for whole positions only, so `position_ids` must be integers. "
+                f"Received: {keras.backend.standardize_dtype(position_ids.dtype)}; give "
+                f'keras.Input(..., dtype="int32"), or use SinusoidalPositionEmbedding for floats.'
+            )
+        # Before the cast to int32, which would wrap a large int64 into range.
         return check_positions(position_ids, self.bound, self.remedy)
 
     def get_config(self):

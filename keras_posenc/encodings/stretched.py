@@ -1,5 +1,7 @@
 """A trained table of n rows, stretched to more positions than it was trained for."""
 
+import numbers
+
 import keras
 from keras import ops
 
@@ -53,13 +55,13 @@ class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
     )
 
     def __init__(self, input_dim, output_dim, alpha=0.4, **kwargs):
-        if isinstance(alpha, bool) or not 0 < alpha < 1:
+        if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
             raise ValueError(
                 "`alpha` must lie between 0 and 1, both excluded: at 0 the coarse digit vanishes, "
-                "at 1 "
-                f"the base u = (p - alpha p[0]) / (1 - alpha) divides by zero. Received: {alpha}; "
-                f"the usual value is 0.4."
+                "at 1 the base u = (p - alpha p[0]) / (1 - alpha) divides by zero. "
+                f"Received: {alpha!r}; the usual value is 0.4."
             )
+        alpha = float(alpha)
         if alpha == 0.5:
             raise ValueError(
                 "`alpha` must not be 0.5: positions i n + j and j n + i would share one row. "
@@ -70,7 +72,7 @@ class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
 
     @property
     def bound(self):
-        return self.input_dim**2
+        return min(self.input_dim**2, 2**31 - 1)
 
     def rows(self, position_ids):
         fine = ops.take(self.table, position_ids % self.input_dim, axis=0)
@@ -201,6 +203,8 @@ def position_embedding(
         raise ValueError(
             f'`alpha` belongs to stretch="hierarchical". Received: stretch={stretch!r}'
         )
+    if max_position is not None and (not isinstance(max_position, int) or max_position < 1):
+        raise ValueError(f"`max_position` must be a positive integer. Received: {max_position!r}")
     layer = STRETCHES[stretch]
     if issubclass(layer, _LongPositionEmbedding):
         if max_position is None:

@@ -73,7 +73,9 @@ def attend_explicitly(
         logits = logits + ops.cast(term, "float32")
     for encoding in encodings:
         logits = encoding.score(logits, content, grid)
-    weights = ops.softmax(_close(logits, grid.open()), axis=-1)
+    closed = _close(logits, grid.open())
+    # Of a single key the weight is 1, and Keras warns about a softmax over one number.
+    weights = ops.ones_like(closed) if closed.shape[-1] == 1 else ops.softmax(closed, axis=-1)
     kept = drop_weights(weights, dropout, drawn) if dropout else weights
     kept = ops.cast(kept, v.dtype)
     output = ops.einsum("bhqk,bkhd->bqhd", kept, v)

@@ -8,7 +8,7 @@ from keras import ops
 from keras_posenc import encodings as position_encodings
 from keras_posenc.grid import Grid
 from keras_posenc.layers.attend import attend, attend_explicitly
-from keras_posenc.positions import consecutive
+from keras_posenc.positions import check_positions, consecutive
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -104,7 +104,7 @@ class PositionalAttention(keras.layers.Layer):
         self.encodings = [position_encodings.get(spec) for spec in encodings]
         self.dropout = dropout
         self.use_bias = use_bias
-        self.output_size = output_shape
+        self.output_size = _one_size(output_shape)
         self.flash_attention = flash_attention
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
@@ -152,13 +152,21 @@ class PositionalAttention(keras.layers.Layer):
         return dense
 
     def make_cache(self, batch_size, length):
-        """An empty cache for `length` positions: keys, values, and how many of them are filled."""
+        """An empty cache of `length` positions: keys, values, which are real, how many so far."""
         shape = (batch_size, length, self.num_heads)
         return (
             ops.zeros((*shape, self.key_dim), self.compute_dtype),
             ops.zeros((*shape, self.value_dim), self.compute_dtype),
+            ops.zeros((batch_size, length), "bool"),
             ops.zeros((), "int32"),
         )
+
+    def __call__(self, query, value, *args, **kwargs):
+        # Decided here: in `call` Keras has made two tensors of one array, or of one cast twice.
+        alone = kwargs.get("key_positions") is None and kwargs.get("cache") is None
+        if query is value and alone and kwargs.get("query_positions") is not None:
+            kwargs["key_positions"] = kwargs["query_positions"]
+        return super().__call__(query, value, *args, **kwargs)
 
     def call(
         self,
@@ -183,23 +191,23 @@ class PositionalAttention(keras.layers.Layer):
         q = self.query_dense(query)
         k = self.key_dense(value if key is None else key)
         v = self.value_dense(value)
+        keep = _both(key_mask, value_mask)
         start = 0
         if cache is not None:
-            # The cache keeps keys as they were before `heads`: some encodings depend on the length.
-            keys, values, start = cache
-            k = ops.slice_update(keys, (0, start, 0, 0), ops.cast(k, keys.dtype))
-            v = ops.slice_update(values, (0, start, 0, 0), ops.cast(v, values.dtype))
-            cache = (k, v, start + ops.shape(q)[1])
+            k, v, keep, start, cache = self._extend(cache, k, v, keep)
         rows = consecutive(ops.shape(q)[1], start)[None]
         columns = consecutive(ops.shape(k)[1])[None]
+        if query_order is not None and use_causal_mask:
+            raise ValueError(
+                "`query_order` and `key_order` say who may attend in place of the causal order: "
+                "leave `use_causal_mask` off."
+            )
         if query_order is None and (use_causal_mask or cache is not None):
             query_order, key_order = rows, columns
-        if query_positions is not None and key_positions is None and query is value:
-            key_positions = query_positions
         grid = Grid(
-            rows=rows if query_positions is None else _batched(query_positions),
-            columns=columns if key_positions is None else _batched(key_positions),
-            keep=(value_mask if key_mask is None else key_mask) if cache is None else None,
+            rows=rows if query_positions is None else _ids(query_positions, q, "query_positions"),
+            columns=columns if key_positions is None else _ids(key_positions, k, "key_positions"),
+            keep=keep,
             row_order=query_order,
             column_order=key_order,
             mask=attention_mask,
@@ -233,6 +241,24 @@ class PositionalAttention(keras.layers.Layer):
         output = self.output_dense(output)
         return (output, *extras) if extras else output
 
+    def _extend(self, cache, k, v, keep):
+        """Writes new keys and values behind those of the cache.
+
+        The keys are kept as they were before `heads`: some encodings depend on the length.
+        """
+        keys, values, kept, start = cache
+        batch, new = ops.shape(k)[:2]
+        remedy = "The cache is full: make it longer, make_cache(batch_size, length)."
+        check_positions(start + new - 1, keys.shape[1], remedy)
+        keep = ops.ones((batch, new), "bool") if keep is None else ops.cast(keep, "bool")
+        k = ops.slice_update(keys, (0, start, 0, 0), ops.cast(k, keys.dtype))
+        v = ops.slice_update(values, (0, start, 0, 0), ops.cast(v, values.dtype))
+        kept = ops.slice_update(kept, (0, start), keep)
+        return k, v, kept, start, (k, v, kept, start + new)
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        return (*query_shape[:-1], self.output_size or query_shape[-1])
+
     def compute_output_spec(
         self,
         query,
@@ -243,7 +269,7 @@ class PositionalAttention(keras.layers.Layer):
         cache=None,
         **kwargs,
     ):
-        shape = (*query.shape[:-1], self.output_size or query.shape[-1])
+        shape = self.compute_output_shape(query.shape, value.shape)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         keys = value.shape[1] if cache is None else cache[0].shape[1]
         scores = keras.KerasTensor(
@@ -275,6 +301,29 @@ class PositionalAttention(keras.layers.Layer):
         }
 
 
-def _batched(ids):
+def _both(mask, other):
+    """Where both masks are True; None stands for True everywhere."""
+    if mask is None or other is None:
+        return other if mask is None else mask
+    return ops.logical_and(mask, other)
+
+
+def _ids(ids, tokens, name):
+    """Position ids with a batch dimension, as many as there are tokens."""
     ids = ops.convert_to_tensor(ids)
-    return ids if len(ids.shape) == 2 else ids[None]
+    ids = ids if len(ids.shape) == 2 else ids[None]
+    if None not in (ids.shape[1], tokens.shape[1]) and ids.shape[1] != tokens.shape[1]:
+        raise ValueError(
+            f"`{name}` must have shape (T,) or (B, T) with T = {tokens.shape[1]}, one id a token. "
+            f"Received: {ids.shape[1]} ids"
+        )
+    return ids
+
+
+def _one_size(output_shape):
+    """The output size, also from a tuple of one, as Keras' layer takes it."""
+    if isinstance(output_shape, (list, tuple)) and len(output_shape) == 1:
+        output_shape = output_shape[0]
+    if output_shape is not None and not isinstance(output_shape, int):
+        raise ValueError(f"`output_shape` must be one size. Received: {output_shape!r}")
+    return output_shape

@@ -43,7 +43,7 @@ class Config:
         attention_key_size: int or None. Of a query and key head; default `attention_head_size`.
         layer_norm_eps: float.
         initializer_range: float. Standard deviation of new weights.
-        pad_token_id: int.
+        pad_token_id: int, or None if no token stands for padding.
         position_offset: int. Rows of the checkpoint's position table that come before position 0.
         padded_positions: bool. Positions count the real tokens only.
         model_type: str or None. The family in Hugging Face's words.
@@ -64,7 +64,7 @@ class Config:
     attention_key_size: int | None = None
     layer_norm_eps: float = 1e-12
     initializer_range: float = 0.02
-    pad_token_id: int = 0
+    pad_token_id: int | None = 0
     position_offset: int = 0
     padded_positions: bool = False
     model_type: str | None = None
@@ -75,6 +75,17 @@ class Config:
         self._check("max_position", lambda x: x > 0, "a positive integer", int)
         self._check("num_hidden_layers", lambda x: x >= 0, "an integer, at least 0", int)
         self._check("segment_vocab_size", lambda x: x >= 0, "an integer, at least 0", int)
+        self._check("initializer_range", lambda x: x >= 0, "a number, at least 0", (int, float))
+        for name in ("embedding_size", "attention_head_size", "attention_key_size"):
+            if getattr(self, name) is not None:
+                self._check(name, lambda x: x > 0, "a positive integer", int)
+        if self.pad_token_id is not None:
+            known = f"a token id, from 0 to {self.vocab_size - 1}"
+            self._check("pad_token_id", lambda x: 0 <= x < self.vocab_size, known, int)
+        if not isinstance(self.hidden_act, (str, list, tuple)):
+            raise ValueError(
+                f"`hidden_act` must be a name or a list. Received: {self.hidden_act!r}"
+            )
         self._check("layer_norm_eps", lambda x: x > 0, "a number above 0", (int, float))
         for name in ("dropout_rate", "attention_dropout_rate"):
             if getattr(self, name) is None:
@@ -115,8 +126,8 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Config))
 
 
 def read_config(source=None, **overrides):
-    """Reads a `Config` from a JSON file, a directory that holds one, or a dict; keywords override
-    it.
+    """Reads a `Config` from a JSON file, a directory that holds one, or a dict; keywords
+    override it.
 
     Keys that say nothing about the computation (labels, versions, ...) are passed over. A key that
     is almost one of ours is taken for a misspelling, and a value we would silently ignore is
@@ -135,6 +146,8 @@ def read_config(source=None, **overrides):
 
     >>> read_config("uncased_L-12_H-768_A-12/bert_config.json", hidden_dropout_prob=0.0)
     """
+    if isinstance(source, Config):
+        source = dataclasses.asdict(source)
     values = {} if source is None else dict(source) if isinstance(source, dict) else _load(source)
     where = (
         "the keywords" if source is None else "the config" if isinstance(source, dict) else source
@@ -175,6 +188,8 @@ def find_config(directory):
 
 
 def _load(path):
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"A config is a path, a dict or a Config. Received: {path!r}")
     path = os.fspath(path)
     if os.path.isdir(path):
         found = find_config(path)
@@ -188,7 +203,7 @@ def _load(path):
     if not os.path.isfile(path):
         raise FileNotFoundError(f"No config at {path}: give a JSON file or a directory with one.")
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             values = json.load(file)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(

@@ -99,8 +99,10 @@ def build_transformer_model(
         checkpoint_path = config_path
     options, sizes = _sort_arguments(kwargs)
     stretch, alpha = _stretching(stretch, hierarchical_position)
-    if max_position is not None and (stretch is None or config_path is None):
-        sizes.setdefault("max_position", max_position)
+    if max_position is not None and (
+        stretch is None or config_path is None and "max_position_embeddings" not in sizes
+    ):
+        sizes["max_position"] = max_position
     config = FAMILIES[model].configure(read_config(config_path, **sizes))
     if application != "encoder":
         options["with_mlm"] = options.get("with_mlm") or True

@@ -19,6 +19,8 @@ def roberta(config):
     says so."""
     if config.model_type not in FAIRSEQ_TYPES:
         return _refuse_types(config, "roberta", (None, "bert", *FAIRSEQ_TYPES))
+    if config.pad_token_id is None:
+        raise ValueError("RoBERTa counts positions from its padding id: give `pad_token_id`.")
     offset = config.pad_token_id + 1
     return dataclasses.replace(
         config,

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_posenc.encodings.stretched import position_embedding
+from keras_posenc.encodings.stretched import STRETCHES, position_embedding
 from keras_posenc.layers import activations
 from keras_posenc.layers.attention import PositionalAttention
 from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
@@ -112,6 +112,11 @@ class Transformer:
             max_position=self.options.stretched_position,
             embeddings_initializer=self._initializer(loaded=False),
         )
+        if not isinstance(positions, STRETCHES[self.options.stretch]):
+            raise ValueError(
+                f"`layers` brings a {type(positions).__name__}, which is not what "
+                f"stretch={self.options.stretch!r} needs: leave Embedding-Position out of `layers`."
+            )
         x = positions(x) if self._position_ids() is None else positions(x, self._position_ids())
         x = self._normalize(x, "Embedding-Norm")
         x = self._drop(x, "Embedding-Dropout")
@@ -198,10 +203,12 @@ class Transformer:
     def _heads(self, x):
         options, outputs = self.options, []
         if options.with_pool or options.with_nsp:
-            activation = options.with_pool if isinstance(options.with_pool, str) else "tanh"
+            activation = _activation(options.with_pool, "tanh")
             pooled = self._dense("Pooler-Dense", self.config.hidden_size, activation)(x[:, 0])
             if options.with_nsp:
-                pooled = self._dense("NSP-Proba", 2, _activation(options.with_nsp))(pooled)
+                pooled = self._dense("NSP-Proba", 2, _activation(options.with_nsp, "softmax"))(
+                    pooled
+                )
             outputs.append(pooled)
         if options.with_mlm:
             size = self.config.embedding_size or self.config.hidden_size
@@ -210,7 +217,7 @@ class Transformer:
             x = self._normalize(x, "MLM-Norm")
             x = self.layers["Embedding-Token"](x, reverse=True)
             x = self._layer(BiasAdd, "MLM-Bias")(x)
-            activation = _activation(options.with_mlm)
+            activation = _activation(options.with_mlm, "softmax")
             x = self._layer(keras.layers.Activation, "MLM-Activation", activation=activation)(x)
             outputs.append(x)
         if not outputs:
@@ -259,5 +266,6 @@ class Transformer:
         return kind(stddev=self.config.initializer_range)
 
 
-def _activation(choice):
-    return choice if isinstance(choice, str) else "softmax"
+def _activation(choice, default):
+    """The activation of a head that was asked for by True, by a name or by a function."""
+    return choice if isinstance(choice, str) or callable(choice) else default

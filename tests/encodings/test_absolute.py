@@ -157,6 +157,14 @@ def test_errors_name_the_remedy():
         LearnedPositionEmbedding(16, 8)(X, np.arange(5))
     with pytest.raises(TypeError, match="must be integers.*Received: float32.*Sinusoidal"):
         LearnedPositionEmbedding(16, 8)(X, np.arange(6, dtype="float32"))
+    with pytest.raises(ValueError, match="Position -1 does not exist"):
+        LearnedPositionEmbedding(16, 8)(X, offset=-1)
+    with pytest.raises(TypeError, match="`offset` must be an integer. Received: 1.5"):
+        LearnedPositionEmbedding(16, 8)(X, offset=1.5)
+    with pytest.raises(ValueError, match="`output_dim` must be a positive integer. Received: '8'"):
+        LearnedPositionEmbedding(16, "8")
+    with pytest.raises(ValueError, match=r"takes inputs \(B, T, D\). Received: \(2, 6\)"):
+        LearnedPositionEmbedding(16, 8)(X[:, :, 0])
     with pytest.raises(ValueError, match="must be even. Received: 7"):
         SinusoidalPositionEmbedding(7)
     with pytest.raises(ValueError, match='must be "interleaved" or "half". Received: \'neox\''):

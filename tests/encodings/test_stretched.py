@@ -75,9 +75,9 @@ def test_hierarchical_reaches_n_squared_and_not_further():
         layer(np.zeros((1, 2, D), "float32"), np.array([0, 16]))
 
 
-@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, True, float("nan")])
+@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, True, float("nan"), "0.4", None])
 def test_alpha_outside_its_interval_is_refused(alpha):
-    with pytest.raises(ValueError, match=f"between 0 and 1, both excluded.*Received: {alpha}"):
+    with pytest.raises(ValueError, match=f"between 0 and 1, both excluded.*Received: {alpha!r}"):
         HierarchicalPositionEmbedding(N, D, alpha=alpha)
 
 
@@ -86,6 +86,14 @@ def test_alpha_one_half_is_refused():
         ValueError, match="must not be 0.5: positions i n .+ j and j n .+ i would share"
     ):
         HierarchicalPositionEmbedding(N, D, alpha=0.5)
+
+
+def test_a_table_whose_square_no_int32_holds():
+    layer = HierarchicalPositionEmbedding(50_000, 2)
+    x, ids = keras.Input((None, 2)), keras.Input((None,), dtype="int32")
+    model = keras.Model([x, ids], layer(x, ids))
+    far = np.full((1, 3), 2**31 - 2, "int32")
+    assert model.predict([np.zeros((1, 3, 2)), far], verbose=0).shape == (1, 3, 2)
 
 
 def test_low_precision_rounds_the_rows_once():
@@ -149,6 +157,8 @@ def test_errors_name_the_remedy():
         position_embedding(N, D, stretch="tile", alpha=0.3)
     with pytest.raises(ValueError, match="stretch='fresh' needs `max_position`"):
         position_embedding(N, D, stretch="fresh")
+    with pytest.raises(ValueError, match="`max_position` must be a positive integer. Received: -4"):
+        position_embedding(N, D, stretch="tile", max_position=-4)
     with pytest.raises(ValueError, match="at least the 16 rows of the table. Received: 8"):
         InterpolatedPositionEmbedding(N, D, max_position=8)
     with pytest.raises(

@@ -130,6 +130,11 @@ def test_masks_of_every_kind_match_the_oracle():
         ({"key_mask": KEEP}, keep),
         ({"value_mask": KEEP}, keep),
         ({"attention_mask": mask}, mask[:, None]),
+        ({"attention_mask": mask[0]}, mask[0]),
+        (
+            {"key_mask": KEEP, "value_mask": np.roll(KEEP, 1)},
+            keep & np.roll(KEEP, 1)[:, None, None],
+        ),
         ({"attention_mask": np.repeat(mask[:, None], H, 1)}, mask[:, None]),
     ]
     for arguments, allowed in cases:
@@ -187,6 +192,38 @@ def test_positions_given_are_the_positions_used():
     np.testing.assert_allclose(own, expected(layer, X, X, bias=bias), atol=2e-5)
 
 
+def test_self_attention_is_recognised_in_arrays_and_under_mixed_precision():
+    rows = np.array([3, 1, 4, 1, 5, 9, 2])
+    for policy in ("float32", "mixed_bfloat16"):
+        layer = make([Slope()], dtype=policy)
+        both = layer(X, X, query_positions=rows, key_positions=rows)
+        np.testing.assert_array_equal(numpy(layer(X, X, query_positions=rows)), numpy(both))
+
+
+def test_a_cache_keeps_track_of_padding_and_of_its_end():
+    layer = make([Slope()])
+    keep = ops.convert_to_tensor(KEEP[1:])  # padded on the left
+    x = X[1:]
+    full = numpy(layer(x, x, value_mask=keep, use_causal_mask=True))
+    cache = layer.make_cache(1, T)
+    first, cache = layer(x[:, :4], x[:, :4], value_mask=keep[:, :4], cache=cache)
+    second, cache = layer(x[:, 4:], x[:, 4:], cache=cache)
+    both = np.concatenate([numpy(first), numpy(second)], 1)
+    np.testing.assert_allclose(both[:, 2:], full[:, 2:], atol=2e-5)
+    with pytest.raises(ValueError, match="Position 7 does not exist: .* The cache is full"):
+        layer(x[:, :1], x[:, :1], cache=cache)
+
+
+def test_positions_may_be_given_with_a_cache():
+    layer = make([Slope()])
+    full = numpy(layer(X, X, use_causal_mask=True))
+    cache = layer.make_cache(B, T)
+    for i in range(T):
+        step = X[:, i : i + 1]
+        out, cache = layer(step, step, cache=cache, query_positions=np.array([i]))
+        np.testing.assert_allclose(numpy(out)[:, 0], full[:, i], atol=2e-5)
+
+
 def test_heads_compose_biases_add_and_read_the_content_query():
     layer = make([Double(), Slope(), ContentNorm()])
     plain = make([ContentNorm()])
@@ -227,7 +264,7 @@ def test_decoding_from_a_cache_is_the_full_causal_pass(encoding):
         out, cache = layer(part, part, cache=cache)
         steps.append(numpy(out))
     np.testing.assert_allclose(np.concatenate(steps, 1), full, atol=2e-5)
-    assert int(cache[2]) == T
+    assert int(cache[3]) == T
 
 
 @pytest.mark.parametrize("encoding", [None, Slope, Value])
@@ -337,5 +374,12 @@ def test_errors_name_the_value_and_the_remedy():
         PositionalAttention(H, D, encodings=["rotray"])
     with pytest.raises(ValueError, match="Unknown encoding 'rotray'"):
         PositionalAttention(H, D, encodings=[{"name": "rotray", "base": 5}])
+    with pytest.raises(ValueError, match=r"`output_shape` must be one size. Received: \(2, 3\)"):
+        PositionalAttention(H, D, output_shape=(2, 3))
+    with pytest.raises(ValueError, match="`query_positions` .*T = 7, one id a token. Received: 1"):
+        PositionalAttention(H, D)(X, X, query_positions=np.arange(1))
+    order = ops.ones((B, T), "int32")
+    with pytest.raises(ValueError, match="in place of the causal order: leave `use_causal_mask`"):
+        PositionalAttention(H, D)(X, X, query_order=order, key_order=order, use_causal_mask=True)
     with pytest.raises(ValueError, match="cannot drop attention weights.*`dropout=0`"):
         PositionalAttention(H, D, dropout=0.5, flash_attention=True)(X, X, training=True)

@@ -55,6 +55,11 @@ def test_the_real_minilm(minilm):
         ({"vocab_size": 0}, "`vocab_size` must be a positive integer. Received: 0"),
         ({"num_hidden_layers": -1}, "`num_hidden_layers` must be an integer, at least 0"),
         ({"hidden_dropout_prob": 1.0}, "`dropout_rate` must be at least 0 and below 1"),
+        ({"pad_token_id": 40}, "`pad_token_id` must be a token id, from 0 to 39. Received: 40"),
+        ({"initializer_range": -1}, "`initializer_range` must be a number, at least 0"),
+        ({"embedding_size": 0}, "`embedding_size` must be a positive integer"),
+        ({"attention_head_size": -3}, "`attention_head_size` must be a positive integer"),
+        ({"hidden_act": None}, "`hidden_act` must be a name or a list. Received: None"),
         ({"layer_norm_eps": 0}, "`layer_norm_eps` must be a number above 0"),
         ({"num_attention_heads": 3}, "hidden_size=16 does not divide into num_attention_heads=3"),
     ],
@@ -86,8 +91,17 @@ def test_paths_that_hold_no_config(tmp_path):
     with pytest.raises(ValueError, match="a.json is not JSON .*give the config, not the weights"):
         read_config(tmp_path / "a.json")
     (tmp_path / "b.json").write_text("[1, 2]")
+    with pytest.raises(TypeError, match="A config is a path, a dict or a Config. Received: 5"):
+        read_config(5)
     with pytest.raises(ValueError, match="b.json holds a list, not the keys of a config"):
         read_config(tmp_path / "b.json")
+
+
+def test_a_byte_order_mark_and_a_config_are_read(tiny_config, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(tiny_config), encoding="utf-8-sig")
+    config = read_config(tmp_path)
+    assert read_config(config) == config
+    assert read_config(config, pad_token_id=None).pad_token_id is None
 
 
 def test_a_config_cannot_be_changed(tiny_config):

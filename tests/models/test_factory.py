@@ -95,6 +95,15 @@ def test_activations_of_heads_can_be_named(tiny_config):
     model = build_transformer_model(tiny_config, with_pool="linear")
     shuffle_weights(model)
     assert np.abs(predict(model, batch())).max() > 1
+    function = build_transformer_model(tiny_config, with_mlm=keras.activations.sigmoid)
+    np.testing.assert_allclose(predict(function, batch()), 0.5, atol=0.1)
+
+
+def test_keywords_alone_may_say_rows_and_reach(tiny_config):
+    tiny_config.pop("model_type")
+    model = build_transformer_model(**tiny_config, max_position=20, stretch="fresh")
+    layer = model.get_layer("Embedding-Position")
+    assert (layer.embeddings.shape, layer.fresh.shape) == ((12, 16), (8, 16))
 
 
 @pytest.mark.parametrize("stretch", ["hierarchical", "tile", "interpolate", "fresh"])
@@ -383,6 +392,13 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
     refused(ValueError, "did you mean 'Transformer-.-Mul", tiny_config, attention_caches=wrong)
     alone = {"Transformer-0-MultiHeadSelfAttention": 1}
     refused(ValueError, r"must be \[K, V\].*Received: 1", tiny_config, attention_caches=alone)
+    shared = build_transformer_model(tiny_config, return_keras_model=False).layers
+    refused(
+        ValueError, "`layers` brings a LearnedPositionEmbedding.*leave Embedding-Position out",
+        tiny_config, layers=shared, hierarchical_position=True,
+    )  # fmt: skip
+    roberta = {**tiny_config, "model_type": "roberta", "pad_token_id": None}
+    refused(ValueError, "give `pad_token_id`", roberta, model="roberta")
     refused(ValueError, "Unknown model 5: there are", tiny_config, model=5)
     refused(ValueError, "`application` must be one of", tiny_config, application="decoder")
     refused(
