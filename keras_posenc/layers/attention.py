@@ -309,8 +309,9 @@ def _both(mask, other):
 
 
 def _ids(ids, tokens, name):
-    """Position ids with a batch dimension, as many as there are tokens."""
+    """Position ids with a batch dimension, as many as there are tokens, int32 or float32."""
     ids = ops.convert_to_tensor(ids)
+    ids = ops.cast(ids, "int32" if keras.backend.is_int_dtype(ids.dtype) else "float32")
     ids = ids if len(ids.shape) == 2 else ids[None]
     if None not in (ids.shape[1], tokens.shape[1]) and ids.shape[1] != tokens.shape[1]:
         raise ValueError(
