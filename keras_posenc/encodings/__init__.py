@@ -20,7 +20,10 @@ def get(spec):
 
     Example:
 
-    >>> get(MyEncoding(slope=0.5))
+    >>> class Backwards(Encoding):
+    ...     def bias(self, q, grid):
+    ...         return -1.0 * grid.distance()[:, None]
+    >>> get(Backwards())
     """
     if isinstance(spec, Encoding):
         return type(spec).from_config(spec.get_config())

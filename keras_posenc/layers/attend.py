@@ -64,8 +64,7 @@ def attend(
 def attend_explicitly(
     q, k, v, grid, scale, encodings=(), content=None, bias=None, dropout=0.0, drawn=None
 ):
-    """Output (B, Tq, H, Dv), and in float32 the weights before dropout, the logits before "
-    "closing."""
+    """The map in full: output (B, Tq, H, Dv), weights before dropout, logits before closing."""
     content = q if content is None else content
     logits = ops.einsum("bqhd,bkhd->bhqk", q * ops.cast(scale, q.dtype), k)
     logits = ops.cast(logits, "float32")

@@ -16,9 +16,9 @@ class PositionalAttention(keras.layers.Layer):
     """`keras.layers.MultiHeadAttention` with a list of position encodings.
 
     Project, let the encodings act, attend, merge. Without encodings it computes what Keras' layer
-    computes, holds the same weights in the same order, and can take its place. Padded keys (Keras
-    masks of `key`, or else of `value`) are never attended to; padded queries are not treated
-    specially.
+    computes, holds the same weights in the same order, and can take its place (but for its gate,
+    sliding window and activity regularizer). Padded keys, by the Keras masks of `key` and `value`,
+    are never attended to; padded queries are not treated specially.
 
     Args:
         num_heads: int. Heads H.
@@ -30,16 +30,16 @@ class PositionalAttention(keras.layers.Layer):
         output_shape: int. Size of the output; default that of the query.
         attention_axes: None or 1: positions are counted along one axis.
         flash_attention: None (where it pays), True or False.
-        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-        kernel_constraint,
-            bias_constraint: of the four projections.
+        kernel_initializer, bias_initializer: of the four projections.
+        kernel_regularizer, bias_regularizer: likewise.
+        kernel_constraint, bias_constraint: likewise.
         seed: int or None. Of the dropout.
 
     Call arguments:
         query: (B, Tq, E).
         value: (B, Tk, E).
         key: (B, Tk, E); default `value`.
-        attention_mask: (B, Tq, Tk) or (B, H, Tq, Tk), True where the query may attend.
+        attention_mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True where it may attend.
         return_attention_scores: bool. Return the weights (B, H, Tq, Tk) too.
         use_causal_mask: bool. No query attends to a later key.
         query_positions: (Tq,) or (B, Tq) ids of the queries. Default: consecutive, after the cache.

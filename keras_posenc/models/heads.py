@@ -68,8 +68,8 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
 
     Example:
 
-    >>> model = classifier(build_transformer_model(directory, directory,
-    hierarchical_position=True), 2)
+    >>> encoder = build_transformer_model("bert-base-uncased", hierarchical_position=True)
+    >>> model = classifier(encoder, num_classes=2)
     >>> model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     """
     features = encoder.output
