@@ -101,8 +101,7 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         if not fits:
             raise ValueError(
                 f"`position_ids` must have shape (T,) or (B, T) with B, T = {batch}, {length} as "
-                "the "
-                f"inputs. Received: {tuple(ids_shape)}"
+                f"the inputs. Received: {tuple(ids_shape)}"
             )
 
     def _cast_ids(self, position_ids):

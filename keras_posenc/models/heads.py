@@ -76,8 +76,7 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     if isinstance(features, (list, tuple)) or len(features.shape) != 3:
         raise ValueError(
             "A classifier needs the features (B, T, D) of an encoder without heads: build it "
-            "without "
-            "with_pool, with_nsp and with_mlm."
+            "without with_pool, with_nsp and with_mlm."
         )
     if num_classes < 2:
         raise ValueError(f"`num_classes` must be at least 2. Received: {num_classes}")
