@@ -1,0 +1,35 @@
+"""Runs every notebook at a small size, as a reader would from the notebooks' folder."""
+
+import os
+import pathlib
+
+import nbclient
+import nbformat
+import pytest
+
+pytestmark = pytest.mark.once
+
+FOLDER = pathlib.Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_notebook_runs(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_POSENC_SMALL", "1")
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=600, resources=resources).execute()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_notebook_is_committed_with_its_outputs(path):
+    cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    assert all(cell.execution_count for cell in cells), "run it in full before committing it"
+    assert any(cell.outputs for cell in cells)
+    assert not any(o.output_type == "error" for cell in cells for o in cell.outputs)
+    assert "KERAS_POSENC_SMALL" not in os.environ
