@@ -117,7 +117,7 @@ class Transformer:
                 f"`layers` brings a {type(positions).__name__}, which is not what "
                 f"stretch={self.options.stretch!r} needs: leave Embedding-Position out of `layers`."
             )
-        x = positions(x) if self._position_ids() is None else positions(x, self._position_ids())
+        x = positions(x, self._position_ids())
         x = self._normalize(x, "Embedding-Norm")
         x = self._drop(x, "Embedding-Dropout")
         if size != config.hidden_size:
@@ -137,11 +137,12 @@ class Transformer:
         return table(self.segment_ids)
 
     def _position_ids(self):
-        if self.position_ids is None and self.config.padded_positions:
-            pad = self.config.pad_token_id
-            layer = self._layer(PaddedPositionIds, "Embedding-Position-Ids", pad_token_id=pad)
-            self.position_ids = layer(self.token_ids)
-        return self.position_ids
+        """The ids given as an input, or counted over the real tokens; None for 0, 1, 2, ..."""
+        if self.position_ids is not None or not self.config.padded_positions:
+            return self.position_ids
+        pad = self.config.pad_token_id
+        layer = self._layer(PaddedPositionIds, "Embedding-Position-Ids", pad_token_id=pad)
+        return layer(self.token_ids)
 
     def _block(self, x, i, scores):
         config, name = self.config, f"Transformer-{i}-MultiHeadSelfAttention"
