@@ -3,28 +3,39 @@
 Shapes: B batch (or 1), H heads (or 1), Tq rows (queries), Tk columns (keys).
 """
 
+import copy
+
 from keras import ops
 
 
 class Grid:
-    """Positions of queries and keys, and who may attend to whom.
+    """Positions of queries and keys, who may attend to whom, and what rows and columns hold.
 
-    Nothing of size `Tq x Tk` exists until `distance()` or `open()` is called.
+    Nothing of size `Tq x Tk` exists until `distance()`, `open()` or `visible()` is called.
 
     A cell (i, j) is open when all of these hold:
 
     - `keep[j]`: the key is not padding;
     - `column_order[j] <= row_order[i]`: order is the index for a causal map, the running sum of the
       segment ids for UniLM (the prompt sees itself, the answer sees the prompt and its own past);
-    - `mask[i, j]`: whatever else the caller asks for.
+    - `mask[i, j]`: whatever else the caller asks for;
+    - `|distance[i, j]| < window`, or `columns[j] < sinks`.
 
     Args:
-        rows: (B, Tq) position ids of the queries, int32 or float32.
-        columns: (B, Tk) position ids of the keys, int32 or float32.
+        rows: (B, Tq) position ids of the queries, int32 or float32; (B, Tq, A) on several axes.
+        columns: (B, Tk) position ids of the keys, likewise.
         keep: (B, Tk) bool, False where the key is padding, or None.
         row_order: (B, Tq) int32 or None.
         column_order: (B, Tk) int32 or None; given if and only if `row_order` is.
+        order_is_index: bool. The orders are the indices of rows and columns in the map.
         mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk) bool, or None.
+        window: number or None. Distances from which on a cell is closed.
+        sinks: number. Keys at positions below it are seen from any distance.
+
+    Attributes:
+        queries, keys, values: what rows and columns hold, (B, T, H, D), from before any `heads`.
+        features: dict, encoding -> what its `features` said of the keys, (B, Tk, H, F).
+        encoded: (q, k) as the `heads` of all encodings left them.
 
     Example:
 
@@ -33,7 +44,18 @@ class Grid:
     2
     """
 
-    def __init__(self, rows, columns, keep=None, row_order=None, column_order=None, mask=None):
+    def __init__(
+        self,
+        rows,
+        columns,
+        keep=None,
+        row_order=None,
+        column_order=None,
+        order_is_index=False,
+        mask=None,
+        window=None,
+        sinks=0,
+    ):
         if (row_order is None) != (column_order is None):
             raise ValueError("A grid needs both `row_order` and `column_order`, or neither.")
         self.rows = rows
@@ -41,10 +63,23 @@ class Grid:
         self.keep = keep
         self.row_order = row_order
         self.column_order = column_order
+        self.order_is_index = order_is_index
         self.mask = mask
+        self.window = window
+        self.sinks = sinks
+        self.queries = self.keys = self.values = self.encoded = None
+        self.features = {}
+
+    def replace(self, **changes):
+        """The same grid with some attributes changed."""
+        other = copy.copy(self)
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
 
     def distance(self):
         """(B, Tq, Tk): position of the row minus position of the column."""
+        self._check_one_axis()
         return ops.expand_dims(self.rows, 2) - ops.expand_dims(self.columns, 1)
 
     def open(self):
@@ -57,12 +92,43 @@ class Grid:
         if self.mask is not None:
             mask = ops.cast(self.mask, "bool")
             parts.append(_by_batch_and_head(mask))
+        if self.window is not None:
+            near = ops.abs(self.distance()) < self.window
+            parts.append(ops.logical_or(near, (self.columns < self.sinks)[:, None, :])[:, None])
         if not parts:
             return None
         cells = parts[0]
         for part in parts[1:]:
             cells = ops.logical_and(cells, part)
         return cells
+
+    def visible(self):
+        """(B, H or 1, Tq or 1) float32: how many keys a row may attend to.
+
+        Counted without the map for padding, and for the causal order of a plain pass or a cache.
+        """
+        columns = ops.shape(self.columns)[1]
+        if self.mask is None and self.window is None:
+            if self.keep is not None:
+                kept = ops.cast(self.keep, "int32")
+            elif self.row_order is None:
+                return ops.cast(columns, "float32") * ops.ones((1, 1, 1))
+            else:
+                kept = ops.ones_like(self.column_order, "int32")
+            if self.row_order is None:
+                return ops.cast(ops.sum(kept, axis=1), "float32")[:, None, None]
+            if self.order_is_index:
+                seen = ops.take(ops.cumsum(kept, axis=1), self.row_order[0], axis=1)
+                return ops.cast(seen, "float32")[:, None]
+        return ops.sum(ops.cast(self.open(), "float32"), axis=-1)
+
+    def _check_one_axis(self):
+        if len(self.rows.shape) > 2:
+            raise ValueError(
+                f"Position ids on {self.rows.shape[-1]} axes have no single distance: give ids of "
+                "shape (B, T), or encodings that act on several axes, such as rotary with "
+                "`sections`."
+            )
 
 
 def _by_batch_and_head(mask):

@@ -1,23 +1,48 @@
 """The protocol between attention and everything that tells it about position."""
 
+import math
+
 import keras
+from keras import ops
 
 
 class Encoding(keras.layers.Layer):
     """Where am I, said to attention. A subclass overrides only the hooks it needs.
 
     Shapes: q, k (B, T, H, D); logits and weights (B, H, Tq, Tk). Attention owns a list of
-    encodings: `heads` compose in order, `bias` and `value` add, `score` composes. `bias` and
-    `score` receive the content query, from before any `heads`. The grid tells where rows and
-    columns stand and which cells are open; all positions come from it. Attention may call the
-    hooks on blocks of rows, so row i of what a hook returns may depend on row i of the grid and on
-    all columns, on no other row.
+    encodings: `restrict` and `heads` compose in order, `bias` and `value` add, `score` composes,
+    and one at most brings `normalize`. The q of `bias` and `score` is the content query, from
+    before any `heads`. The grid tells where rows and columns stand and which cells are open; all
+    positions come from it, and so do the content keys (`grid.keys`), the values (`grid.values`),
+    the heads as they met in the logits (`grid.encoded`) and what `features` said
+    (`grid.features[self]`). Attention may call the hooks on blocks of rows, so row i of what a hook
+    returns may depend on row i of the grid and on all columns, on no other row.
 
-    Weights are created in `build(heads_shape)`, heads_shape being that of q, (B, T, H, D).
+    Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` in
+    `build(heads_shape, states_shape)`, (B, T, E) being that of the hidden states behind the keys.
+
+    Attributes:
+        causal_only: bool. Attention refuses the encoding without a causal order or a mask.
+        paper: str. Address of the paper.
+        num_heads, head_size: H and D, after `build`; the logits are q.k / sqrt(head_size).
+        feature_size: int. Size F of what `features` returns, after `build`.
     """
 
+    causal_only = False
+    feature_size = 0
+    paper = None
+
     def build(self, heads_shape):
+        self.num_heads, self.head_size = heads_shape[-2:]
         self.built = True
+
+    def restrict(self, grid):
+        """The grid with fewer cells open."""
+        return grid
+
+    def features(self, states):
+        """(B, Tk, H, F): more about every key, from its hidden state; kept in the cache."""
+        return None
 
     def heads(self, q, k, grid):
         """q and k with position in them. They may be widened; the softmax scale stays that of D."""
@@ -31,10 +56,29 @@ class Encoding(keras.layers.Layer):
         """The logits, where a term depends on the logits themselves."""
         return logits
 
+    def normalize(self, logits, grid):
+        """The weights, in place of softmax(logits); closed cells have logits of about -1e9."""
+        return ops.softmax(logits, axis=-1)
+
     def value(self, weights, grid):
         """A term (B, Tq, H, Dv) for the output, computed from the weights, or None."""
         return None
 
     def overrides(self, hook):
-        """Whether this class brings its own `hook`."""
+        """Whether this encoding brings its own `hook`."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
+
+    def widen(self, q, k, rows, columns):
+        """q and k, so widened that the logits gain the inner product of `rows` and `columns`.
+
+        Args:
+            q, k: heads (B, T, H, D or more).
+            rows, columns: float32, broadcastable to (B, T, H, F) of the queries and of the keys.
+        """
+        rows = rows * math.sqrt(self.head_size)
+        return _appended(q, rows), _appended(k, columns)
+
+
+def _appended(heads, more):
+    more = ops.cast(more, heads.dtype)
+    return ops.concatenate([heads, more + ops.zeros_like(heads[..., :1])], axis=-1)

@@ -14,7 +14,6 @@ def attend(
     grid,
     scale,
     encodings=(),
-    content=None,
     bias=None,
     dropout=0.0,
     drawn=None,
@@ -28,10 +27,9 @@ def attend(
 
     Args:
         q, k, v: heads, as the encodings' `heads` left them.
-        grid: `Grid` of the map.
+        grid: `Grid` of the map; it holds the content where that is not q, k.
         scale: float. Factor of the logits.
         encodings: sequence of `Encoding`.
-        content: q from before `heads`, for `bias` and `score`; None if that is q.
         bias: optional tensor for the logits, broadcastable to (B, H, Tq, Tk).
         dropout: float. Share of the weights dropped; 0 outside training.
         drawn: the dropout's two seed integers, drawn outside so that a recomputed map drops the
@@ -39,42 +37,50 @@ def attend(
         flash: None (the backend decides), True or False, as in `keras.ops.dot_product_attention`.
         training: bool. Whether a backward pass will come.
     """
-    needs_map = dropout or any(e.overrides("score") or e.overrides("value") for e in encodings)
+    needs_map = dropout or _any_overrides(encodings, "score", "normalize", "value")
     if flash and needs_map:
         raise ValueError(
             "A fused kernel cannot drop attention weights, nor run an encoding that reads the "
-            "attention "
-            "map. Set `dropout=0`, take such encodings out, or leave `flash_attention=None`."
+            "attention map. Set `dropout=0`, take such encodings out, or leave "
+            "`flash_attention=None`."
         )
     if not needs_map and (flash or _has_fused_kernel()):
-        return _fused(q, k, v, grid, scale, encodings, content, bias, flash)
+        return _fused(q, k, v, grid, scale, encodings, bias, flash)
+
+    # TensorFlow's recomputation has no gradient for what a function reads from outside: whatever
+    # the hooks read is an argument.
+    reads_content = needs_map or _any_overrides(encodings, "bias")
+    content = _content(grid) if reads_content else {}
+    features = grid.features if reads_content else {}
 
     def output(q, k, v, *rest):
         rest = list(rest)
-        content_ = None if content is None else rest.pop(0)
         bias_ = None if bias is None else rest.pop(0)
-        return attend_explicitly(
-            q, k, v, grid, scale, encodings, content_, bias_, dropout, drawn
-        )[0]  # fmt: skip
+        held = {name: rest.pop(0) for name in content}
+        inner = grid.replace(**held, features=dict(zip(features, rest, strict=True)))
+        return attend_explicitly(q, k, v, inner, scale, encodings, bias_, dropout, drawn)[0]
 
-    arguments = [q, k, v, *(x for x in (content, bias) if x is not None)]
+    arguments = [q, k, v, *([] if bias is None else [bias])]
+    arguments += [*content.values(), *features.values()]
     return keras.remat(output)(*arguments) if training else output(*arguments)
 
 
-def attend_explicitly(
-    q, k, v, grid, scale, encodings=(), content=None, bias=None, dropout=0.0, drawn=None
-):
+def _content(grid):
+    held = {"queries": grid.queries, "keys": grid.keys}
+    return {name: tensor for name, tensor in held.items() if tensor is not None}
+
+
+def attend_explicitly(q, k, v, grid, scale, encodings=(), bias=None, dropout=0.0, drawn=None):
     """The map in full: output (B, Tq, H, Dv), weights before dropout, logits before closing."""
-    content = q if content is None else content
+    grid = _holding(grid, q, k, v)
     logits = ops.einsum("bqhd,bkhd->bhqk", q * ops.cast(scale, q.dtype), k)
     logits = ops.cast(logits, "float32")
-    for term in _bias_terms(grid, encodings, content, bias):
+    for term in _bias_terms(grid, encodings, bias):
         logits = logits + ops.cast(term, "float32")
     for encoding in encodings:
-        logits = encoding.score(logits, content, grid)
-    closed = _close(logits, grid.open())
-    # Of a single key the weight is 1, and Keras warns about a softmax over one number.
-    weights = ops.ones_like(closed) if closed.shape[-1] == 1 else ops.softmax(closed, axis=-1)
+        if encoding.overrides("score"):
+            logits = encoding.score(logits, grid.queries, grid)
+    weights = _weights(_close(logits, grid.open()), grid, encodings)
     kept = drop_weights(weights, dropout, drawn) if dropout else weights
     kept = ops.cast(kept, v.dtype)
     output = ops.einsum("bhqk,bkhd->bqhd", kept, v)
@@ -84,9 +90,28 @@ def attend_explicitly(
     return output, weights, logits
 
 
-def _bias_terms(grid, encodings, content, bias):
-    terms = [e.bias(content, grid) for e in encodings if e.overrides("bias")]
+def _any_overrides(encodings, *hooks):
+    return any(encoding.overrides(hook) for encoding in encodings for hook in hooks)
+
+
+def _holding(grid, q, k, v):
+    """The grid with what the hooks may read: the content is q and k unless it is there already."""
+    queries = q if grid.queries is None else grid.queries
+    keys = k if grid.keys is None else grid.keys
+    return grid.replace(queries=queries, keys=keys, values=v, encoded=(q, k))
+
+
+def _bias_terms(grid, encodings, bias):
+    terms = [e.bias(grid.queries, grid) for e in encodings if e.overrides("bias")]
     return [term for term in (bias, *terms) if term is not None]
+
+
+def _weights(closed, grid, encodings):
+    for encoding in encodings:
+        if encoding.overrides("normalize"):
+            return encoding.normalize(closed, grid)
+    # Of a single key the weight is 1, and Keras warns about a softmax over one number.
+    return ops.ones_like(closed) if closed.shape[-1] == 1 else ops.softmax(closed, axis=-1)
 
 
 def _close(logits, cells):
@@ -105,9 +130,9 @@ def _has_fused_kernel():
     return backend == "torch"
 
 
-def _fused(q, k, v, grid, scale, encodings, content, bias, flash):
+def _fused(q, k, v, grid, scale, encodings, bias, flash):
     cells = grid.open()
-    terms = _bias_terms(grid, encodings, q if content is None else content, bias)
+    terms = _bias_terms(_holding(grid, q, k, v), encodings, bias)
     bias = None
     if terms:
         # torch takes a bias or a mask, not both, and wants the bias in the dtype of the heads.

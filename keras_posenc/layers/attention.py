@@ -1,5 +1,6 @@
 """Multi-head attention that composes position encodings."""
 
+import itertools
 import math
 
 import keras
@@ -44,6 +45,7 @@ class PositionalAttention(keras.layers.Layer):
         use_causal_mask: bool. No query attends to a later key.
         query_positions: (Tq,) or (B, Tq) ids of the queries. Default: consecutive, after the cache.
         key_positions: (Tk,) or (B, Tk) ids of the keys (of the whole cache, when there is one).
+            Ids on A axes have shape (B, T, A).
             Default: the query's for self-attention, else consecutive.
         query_order, key_order: (B, T) integers: a query attends to keys of no later order. A causal
             map whose order is not the index; UniLM passes running sums of segment ids.
@@ -101,7 +103,7 @@ class PositionalAttention(keras.layers.Layer):
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim or key_dim
-        self.encodings = [position_encodings.get(spec) for spec in encodings]
+        self.encodings = _checked([position_encodings.get(spec) for spec in encodings])
         self.dropout = dropout
         self.use_bias = use_bias
         self.output_size = _one_size(output_shape)
@@ -127,7 +129,8 @@ class PositionalAttention(keras.layers.Layer):
         self.output_dense = self._projection("attention_output", merged_shape, (None, output_size))
         for encoding in self.encodings:
             if not encoding.built:
-                encoding.build((*query_shape[:-1], self.num_heads, self.key_dim))
+                shapes = [(*query_shape[:-1], self.num_heads, self.key_dim)]
+                encoding.build(*shapes, *([key_shape] if encoding.overrides("features") else []))
         self.built = True
 
     def _projection(self, name, input_shape, output_shape):
@@ -154,8 +157,9 @@ class PositionalAttention(keras.layers.Layer):
     def make_cache(self, batch_size, length):
         """An empty cache of `length` positions: keys, values, which are real, how many so far."""
         shape = (batch_size, length, self.num_heads)
+        key_size = self.key_dim + sum(encoding.feature_size for encoding in self.encodings)
         return (
-            ops.zeros((*shape, self.key_dim), self.compute_dtype),
+            ops.zeros((*shape, key_size), self.compute_dtype),
             ops.zeros((*shape, self.value_dim), self.compute_dtype),
             ops.zeros((batch_size, length), "bool"),
             ops.zeros((), "int32"),
@@ -188,13 +192,19 @@ class PositionalAttention(keras.layers.Layer):
         return_attention_logits=False,
         cache=None,
     ):
-        q = self.query_dense(query)
-        k = self.key_dense(value if key is None else key)
-        v = self.value_dense(value)
+        key = value if key is None else key
+        q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
+        featured = [encoding for encoding in self.encodings if encoding.overrides("features")]
+        features = [ops.cast(encoding.features(key), k.dtype) for encoding in featured]
         keep = _both(key_mask, value_mask)
         start = 0
         if cache is not None:
+            # The cache holds a key and its features side by side.
+            sizes = [self.key_dim, *(encoding.feature_size for encoding in featured)]
+            k = ops.concatenate([k, *features], axis=-1) if features else k
             k, v, keep, start, cache = self._extend(cache, k, v, keep)
+            if features:
+                k, *features = ops.split(k, list(itertools.accumulate(sizes))[:-1], axis=-1)
         rows = consecutive(ops.shape(q)[1], start)[None]
         columns = consecutive(ops.shape(k)[1])[None]
         if query_order is not None and use_causal_mask:
@@ -202,35 +212,38 @@ class PositionalAttention(keras.layers.Layer):
                 "`query_order` and `key_order` say who may attend in place of the causal order: "
                 "leave `use_causal_mask` off."
             )
-        if query_order is None and (use_causal_mask or cache is not None):
+        causal = query_order is None and (use_causal_mask or cache is not None)
+        if causal:
             query_order, key_order = rows, columns
+        self._check_order(query_order is not None, attention_mask is not None)
         grid = Grid(
             rows=rows if query_positions is None else _ids(query_positions, q, "query_positions"),
             columns=columns if key_positions is None else _ids(key_positions, k, "key_positions"),
             keep=keep,
             row_order=query_order,
             column_order=key_order,
+            order_is_index=causal,
             mask=attention_mask,
         )
-        encoded_q, k = q, k
+        features = dict(zip(featured, features, strict=True))
+        grid = grid.replace(queries=q, keys=k, values=v, features=features)
         for encoding in self.encodings:
-            encoded_q, k = encoding.heads(encoded_q, k, grid)
+            grid = encoding.restrict(grid)
+        for encoding in self.encodings:
+            q, k = encoding.heads(q, k, grid)
         dropout = self.dropout if training else 0.0
         arguments = dict(
             grid=grid,
             scale=1 / math.sqrt(self.key_dim),
             encodings=self.encodings,
-            content=None if encoded_q is q else q,
             bias=bias,
             dropout=dropout,
             drawn=self.seed_generator.next() if dropout else None,
         )
         if return_attention_scores or return_attention_logits:
-            output, scores, logits = attend_explicitly(encoded_q, k, v, **arguments)
+            output, scores, logits = attend_explicitly(q, k, v, **arguments)
         else:
-            output = attend(
-                encoded_q, k, v, flash=self.flash_attention, training=training, **arguments
-            )
+            output = attend(q, k, v, flash=self.flash_attention, training=training, **arguments)
             scores = logits = None
         extras = (
             scores if return_attention_scores else None,
@@ -240,6 +253,15 @@ class PositionalAttention(keras.layers.Layer):
         extras = tuple(x for x in extras if x is not None)
         output = self.output_dense(output)
         return (output, *extras) if extras else output
+
+    def _check_order(self, ordered, masked):
+        for encoding in self.encodings:
+            if encoding.causal_only and not ordered and not masked:
+                raise ValueError(
+                    f"{type(encoding).__name__} is for causal attention: call the layer with "
+                    "`use_causal_mask=True`, with a cache, or with an `attention_mask` that closes "
+                    "the future."
+                )
 
     def _extend(self, cache, k, v, keep):
         """Writes new keys and values behind those of the cache.
@@ -269,6 +291,8 @@ class PositionalAttention(keras.layers.Layer):
         cache=None,
         **kwargs,
     ):
+        ordered = kwargs.get("use_causal_mask") or kwargs.get("query_order") is not None
+        self._check_order(ordered or cache is not None, kwargs.get("attention_mask") is not None)
         shape = self.compute_output_shape(query.shape, value.shape)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         keys = value.shape[1] if cache is None else cache[0].shape[1]
@@ -301,6 +325,16 @@ class PositionalAttention(keras.layers.Layer):
         }
 
 
+def _checked(encodings):
+    """The encodings, of which one at most may replace the softmax."""
+    names = [type(e).__name__ for e in encodings if e.overrides("normalize")]
+    if len(names) > 1:
+        raise ValueError(
+            f"Only one encoding can turn logits into weights. Received: {', '.join(names)}"
+        )
+    return encodings
+
+
 def _both(mask, other):
     """Where both masks are True; None stands for True everywhere."""
     if mask is None or other is None:
@@ -312,10 +346,11 @@ def _ids(ids, tokens, name):
     """Position ids with a batch dimension, as many as there are tokens, int32 or float32."""
     ids = ops.convert_to_tensor(ids)
     ids = ops.cast(ids, "int32" if keras.backend.is_int_dtype(ids.dtype) else "float32")
-    ids = ids if len(ids.shape) == 2 else ids[None]
+    ids = ids[None] if len(ids.shape) == 1 else ids
     if None not in (ids.shape[1], tokens.shape[1]) and ids.shape[1] != tokens.shape[1]:
         raise ValueError(
-            f"`{name}` must have shape (T,) or (B, T) with T = {tokens.shape[1]}, one id a token. "
+            f"`{name}` must have shape (T,), (B, T) or (B, T, axes) with T = {tokens.shape[1]}, "
+            "one id a token. "
             f"Received: {ids.shape[1]} ids"
         )
     return ids

@@ -321,10 +321,10 @@ def test_paths_agree_inside_attend():
     encodings[0].build(None)
     bias = ops.convert_to_tensor(RNG.normal(size=(1, H, T, T)).astype("float32"))
     explicit = numpy(attend_explicitly(q, k, v, grid, 0.3, encodings, bias=bias)[0])
-    fused = numpy(_fused(q, k, v, grid, 0.3, encodings, None, bias, None))
+    fused = numpy(_fused(q, k, v, grid, 0.3, encodings, bias, None))
     chosen = numpy(attend(q, k, v, grid, 0.3, encodings, bias=bias))
     real = KEEP[:, :, None, None]
-    narrow = _fused(q, k, v[..., :2], grid, 0.3, encodings, None, bias, None)
+    narrow = _fused(q, k, v[..., :2], grid, 0.3, encodings, bias, None)
     np.testing.assert_allclose(numpy(narrow) * real, explicit[..., :2] * real, atol=1e-5)
     np.testing.assert_allclose(fused * real, explicit * real, atol=1e-5)
     np.testing.assert_allclose(chosen * real, explicit * real, atol=1e-5)
