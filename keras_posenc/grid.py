@@ -79,7 +79,7 @@ class Grid:
 
     def distance(self):
         """(B, Tq, Tk): position of the row minus position of the column."""
-        self._check_one_axis()
+        self.check_one_axis()
         return ops.expand_dims(self.rows, 2) - ops.expand_dims(self.columns, 1)
 
     def open(self):
@@ -122,7 +122,8 @@ class Grid:
                 return ops.cast(seen, "float32")[:, None]
         return ops.sum(ops.cast(self.open(), "float32"), axis=-1)
 
-    def _check_one_axis(self):
+    def check_one_axis(self):
+        """Refuses ids on several axes; for encodings that read `rows` and `columns` themselves."""
         if len(self.rows.shape) > 2:
             raise ValueError(
                 f"Position ids on {self.rows.shape[-1]} axes have no single distance: give ids of "
