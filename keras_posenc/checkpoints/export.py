@@ -84,6 +84,13 @@ def _arrays(transformer, positions):
         name: keras.ops.convert_to_numpy(variable)
         for name, variable in variables_of(transformer.layers).items()
     }
+    encoded = [n for n, layer in transformer.layers.items() if getattr(layer, "encodings", None)]
+    if encoded or POSITIONS not in arrays:
+        raise ValueError(
+            f"A {transformer.family} checkpoint has a table of positions and no other encodings. "
+            f"This model has {f'encodings in {encoded[0]}' if encoded else 'no table'}: save it as "
+            ".keras instead."
+        )
     table = arrays[POSITIONS]
     fresh = arrays.pop("Embedding-Position/fresh", None)
     if positions is None and fresh is not None:

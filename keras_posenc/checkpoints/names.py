@@ -72,6 +72,7 @@ FRESH = (
     "*/beta_dense/*",
     "*/gamma_dense/*",
     "*/hidden_dense/*",
+    "*/encoding_*",
 )
 
 # Names no model of ours needs, and why: glob patterns over a checkpoint's names.
@@ -234,7 +235,15 @@ BERT = Table(
         "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
         "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
     },
-    heads=("Pooler-Dense", "NSP-Proba", "MLM-Dense", "MLM-Norm", "MLM-Bias", "Embedding-Segment"),
+    heads=(
+        "Pooler-Dense",
+        "NSP-Proba",
+        "MLM-Dense",
+        "MLM-Norm",
+        "MLM-Bias",
+        "Embedding-Segment",
+        "Embedding-Position",
+    ),
     unused=NOT_WEIGHTS | OTHER_HEADS,
     classes={"bert": "Bert"},
 )

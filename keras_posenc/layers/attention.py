@@ -326,7 +326,9 @@ class PositionalAttention(keras.layers.Layer):
 
 
 def _checked(encodings):
-    """The encodings, of which one at most may replace the softmax."""
+    """The encodings, of which one at most may replace the softmax, under names that last."""
+    for i, encoding in enumerate(encodings):
+        encoding.name = f"encoding_{i}"
     names = [type(e).__name__ for e in encodings if e.overrides("normalize")]
     if len(names) > 1:
         raise ValueError(

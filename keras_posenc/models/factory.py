@@ -4,8 +4,11 @@ import dataclasses
 import inspect
 import os
 
+import keras
+
 from keras_posenc.checkpoints.load import load_checkpoint
 from keras_posenc.checkpoints.reader import open_checkpoint
+from keras_posenc.encodings import get as get_encoding
 from keras_posenc.models.config import ALIASES, FIELDS, REQUIRED_VALUES, nearest, read_config
 from keras_posenc.models.families import FAMILIES, weight_table
 from keras_posenc.models.transformer import Options, Transformer
@@ -23,6 +26,9 @@ def build_transformer_model(
     hierarchical_position=None,
     stretch=None,
     max_position=None,
+    encodings=None,
+    absolute_positions=True,
+    position_ids=None,
     keep_tokens=None,
     compound_tokens=None,
     ignore_invalid_weights=False,
@@ -50,6 +56,11 @@ def build_transformer_model(
         stretch: "hierarchical", or what others do: "tile", "interpolate", "fresh".
         max_position: int. Positions to serve ("interpolate" and "fresh" need it); without
             stretching, the rows of the table, which must be the checkpoint's.
+        encodings: position encodings of the attention: a list of names, dicts or instances for
+            every layer (`["rotary", "log_n"]`), or a list of such lists, one a layer. See
+            `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions.
+        absolute_positions: bool. False leaves the table of positions out, also of a checkpoint.
+        position_ids: layer that makes the ids from `token_ids`, such as `RandomPositionIds`.
         keep_tokens: list of token ids to keep, of the token table and the MLM bias.
         compound_tokens: tokens to append; each a list of ids (mean of their rows) or (ids,
             weights).
@@ -108,6 +119,20 @@ def build_transformer_model(
         options["with_mlm"] = options.get("with_mlm") or True
     if application == "unilm" and not config.segment_vocab_size:
         raise ValueError('application="unilm" tells prompt from answer by segments: it needs them.')
+    encodings = _by_layer(encodings, config.num_hidden_layers)
+    _check_encodings(encodings, application, options)
+    if not absolute_positions and stretch:
+        raise ValueError(
+            "`absolute_positions=False` leaves out the table of positions, so there is nothing to "
+            f"stretch. Received: stretch={stretch!r}"
+        )
+    if position_ids is not None and (
+        options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer)
+    ):
+        raise ValueError(
+            "`position_ids` is a layer that makes ids from the tokens, and goes without "
+            f"`custom_position_ids`, which asks the caller for them. Received: {position_ids!r}"
+        )
     _check_caches(options.get("attention_caches"), application, config)
     config = _with_vocabulary(config, keep_tokens, compound_tokens)
     options = Options(
@@ -115,6 +140,9 @@ def build_transformer_model(
         stretch=stretch,
         alpha=alpha,
         stretched_position=max_position if stretch else None,
+        encodings=encodings,
+        absolute_positions=absolute_positions,
+        position_ids=position_ids,
         to_be_loaded=checkpoint_path is not None and not ignore_invalid_weights,
         **options,
     )
@@ -150,6 +178,41 @@ def _check_caches(caches, application, config):
             )
 
 
+def _by_layer(encodings, count):
+    """A list of specs for each of the `count` layers, or nothing; each spec is tried here."""
+    if not encodings:
+        return ()
+    if not isinstance(encodings, (list, tuple)):
+        raise TypeError(
+            "`encodings` is a list of names, dicts or encodings, or a list of such lists, one a "
+            f"layer. Received: {encodings!r}"
+        )
+    lists = [isinstance(spec, (list, tuple)) for spec in encodings]
+    if not any(lists):
+        encodings = [encodings] * count
+    elif not all(lists) or len(encodings) != count:
+        raise ValueError(
+            f"`encodings` layer by layer needs {count} lists, one for each layer. "
+            f"Received: {encodings!r}"
+        )
+    return tuple([get_encoding(spec) for spec in layer] for layer in encodings)
+
+
+def _check_encodings(encodings, application, options):
+    every = [encoding for layer in encodings for encoding in layer]
+    causal = [type(encoding).__name__ for encoding in every if encoding.causal_only]
+    if causal and application != "lm":
+        raise ValueError(
+            f"{causal[0]} is for causal attention, which is application='lm'. "
+            f"Received: application={application!r}"
+        )
+    if every and options.get("attention_caches"):
+        raise ValueError(
+            "`attention_caches` come before every token, where encodings have no position for "
+            "them: give one or the other."
+        )
+
+
 def _is_directory(path):
     return isinstance(path, (str, os.PathLike)) and os.path.isdir(path)
 
@@ -176,7 +239,16 @@ def _sort_arguments(arguments):
 
 
 # Fields of Options that the factory derives from its own arguments.
-_SET_HERE = {"application", "stretch", "alpha", "stretched_position", "to_be_loaded"}
+_SET_HERE = {
+    "application",
+    "stretch",
+    "alpha",
+    "stretched_position",
+    "encodings",
+    "absolute_positions",
+    "position_ids",
+    "to_be_loaded",
+}
 
 
 def _stretching(stretch, hierarchical_position):

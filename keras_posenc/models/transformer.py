@@ -1,6 +1,7 @@
 """From a `Config` to a functional graph, layer by layer, under bert4keras's layer names."""
 
 import dataclasses
+import functools
 
 import keras
 from keras import ops
@@ -23,6 +24,9 @@ class Options:
     stretch: str | None = None
     alpha: float | None = None
     stretched_position: int | None = None
+    encodings: tuple = ()  # a list of specs for every layer
+    absolute_positions: bool = True
+    position_ids: object = None
     with_pool: bool | str = False
     with_nsp: bool | str = False
     with_mlm: bool | str = False
@@ -66,6 +70,7 @@ class Transformer:
 
     def _built(self):
         self.inputs = self._make_inputs()
+        self.ids = self._position_ids()
         x = self._embed()
         scores = None
         for i in range(self.config.num_hidden_layers):
@@ -102,10 +107,19 @@ class Transformer:
         x = tokens(self.token_ids)
         if self.segment_ids is not None:
             x = self._layer(AddTo, "Embedding-Token-Segment")([x, self._segments(size)])
+        if self.options.absolute_positions:
+            x = self._absolute_positions(x, size)
+        x = self._normalize(x, "Embedding-Norm")
+        x = self._drop(x, "Embedding-Dropout")
+        if size != config.hidden_size:
+            x = self._dense("Embedding-Mapping", config.hidden_size)(x)
+        return x
+
+    def _absolute_positions(self, x, size):
         positions = self._layer(
             position_embedding,
             "Embedding-Position",
-            input_dim=config.max_position,
+            input_dim=self.config.max_position,
             output_dim=size,
             stretch=self.options.stretch,
             alpha=self.options.alpha,
@@ -117,12 +131,7 @@ class Transformer:
                 f"`layers` brings a {type(positions).__name__}, which is not what "
                 f"stretch={self.options.stretch!r} needs: leave Embedding-Position out of `layers`."
             )
-        x = positions(x, self._position_ids())
-        x = self._normalize(x, "Embedding-Norm")
-        x = self._drop(x, "Embedding-Dropout")
-        if size != config.hidden_size:
-            x = self._dense("Embedding-Mapping", config.hidden_size)(x)
-        return x
+        return positions(x, self.ids)
 
     def _segments(self, size):
         if self.options.shared_segment_embeddings:
@@ -137,9 +146,16 @@ class Transformer:
         return table(self.segment_ids)
 
     def _position_ids(self):
-        """The ids given as an input, or counted over the real tokens; None for 0, 1, 2, ..."""
-        if self.position_ids is not None or not self.config.padded_positions:
+        """The ids given as an input, or made of the tokens; None for 0, 1, 2, ..."""
+        if self.position_ids is not None:
             return self.position_ids
+        if self.options.position_ids is not None:
+            given = self.options.position_ids
+            make = functools.partial(_copied, given)
+            layer = self._layer(make, "Embedding-Position-Ids")
+            return layer(self.token_ids)
+        if not self.config.padded_positions:
+            return None
         pad = self.config.pad_token_id
         layer = self._layer(PaddedPositionIds, "Embedding-Position-Ids", pad_token_id=pad)
         return layer(self.token_ids)
@@ -153,10 +169,13 @@ class Transformer:
             key_dim=config.key_size,
             value_dim=config.value_size,
             output_shape=config.hidden_size,
+            encodings=self.options.encodings[i] if self.options.encodings else (),
             dropout=config.attention_dropout_rate,
             kernel_initializer=self._initializer(),
         )
         arguments = self._who_attends(x)
+        if attention.encodings and self.ids is not None:
+            arguments.update(query_positions=self.ids, key_positions=self.ids)
         keys, values = self._cached(x, name)
         if self.options.residual_attention_scores:
             out, scores = attention(
@@ -265,6 +284,11 @@ class Transformer:
         """Of a weight that the checkpoint, if there is one, holds (`loaded`) or does not."""
         kind = Unset if loaded and self.options.to_be_loaded else keras.initializers.TruncatedNormal
         return kind(stddev=self.config.initializer_range)
+
+
+def _copied(layer, name):
+    """A layer of the same config under another name."""
+    return type(layer).from_config({**layer.get_config(), "name": name})
 
 
 def _activation(choice, default):
