@@ -33,7 +33,7 @@ FLOORS = [
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # Where a function may import what the package does not depend on; at module level nothing may.
-QUIRKS = ("positions.py", "layers/attend.py")
+QUIRKS = ("positions/guard.py", "layers/attend.py")
 LAZY = {
     "tensorflow": (*QUIRKS, "checkpoints/export.py"),
     "torch": QUIRKS,
@@ -174,7 +174,11 @@ def test_the_check_of_the_import_order_can_fail(source, where, found):
     ("source", "where", "found"),
     [
         ("import torch", "checkpoints/reader.py", True),
-        ("try:\n    import jax.numpy as jnp\nexcept ImportError:\n    pass", "positions.py", True),
+        (
+            "try:\n    import jax.numpy as jnp\nexcept ImportError:\n    pass",
+            "positions/guard.py",
+            True,
+        ),
         ("class A:\n    import tokenizers", "text/tokenizer.py", True),
         ("def f():\n    import matplotlib.pyplot", "analysis/report.py", True),
         ("def f():\n    importlib.import_module('transformers')", "text/tokenizer.py", True),
