@@ -203,8 +203,8 @@ def _check_encodings(encodings, application, options):
     causal = [type(encoding).__name__ for encoding in every if encoding.causal_only]
     if causal and application != "lm":
         raise ValueError(
-            f"{causal[0]} is for causal attention, which is application='lm'. "
-            f"Received: application={application!r}"
+            f"{causal[0]} is for causal attention, which is application='lm'; its arguments may "
+            f"offer a form that looks both ways. Received: application={application!r}"
         )
     if every and options.get("attention_caches"):
         raise ValueError(
