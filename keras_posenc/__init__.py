@@ -22,6 +22,12 @@ if not _is_command():
         SinusoidalPositionEmbedding,
     )
     from keras_posenc.encodings.base import Encoding
+    from keras_posenc.encodings.contextual import ContextualPositionEmbedding
+    from keras_posenc.encodings.deberta import DeBERTaRelative
+    from keras_posenc.encodings.masks import Window
+    from keras_posenc.encodings.patterns import alternate
+    from keras_posenc.encodings.relative import NEZHA, ShawRelative
+    from keras_posenc.encodings.separable import ALiBi
     from keras_posenc.encodings.stretched import (
         FreshPositionEmbedding,
         HierarchicalPositionEmbedding,
@@ -29,6 +35,7 @@ if not _is_command():
         TiledPositionEmbedding,
         position_embedding,
     )
+    from keras_posenc.encodings.transformer_xl import TransformerXLRelative
     from keras_posenc.grid import Grid
     from keras_posenc.layers.attention import PositionalAttention
     from keras_posenc.models.config import Config, read_config
@@ -39,7 +46,11 @@ if not _is_command():
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
 
 __all__ = [
+    "ALiBi",
+    "NEZHA",
     "Config",
+    "ContextualPositionEmbedding",
+    "DeBERTaRelative",
     "Encoding",
     "FreshPositionEmbedding",
     "Grid",
@@ -48,11 +59,15 @@ __all__ = [
     "LearnedPositionEmbedding",
     "PaddedPositionIds",
     "PositionalAttention",
+    "ShawRelative",
     "SinusoidalPositionEmbedding",
     "TextBatches",
     "TiledPositionEmbedding",
     "Tokenizer",
     "Transformer",
+    "TransformerXLRelative",
+    "Window",
+    "alternate",
     "build_transformer_model",
     "classifier",
     "load_checkpoint",

@@ -5,9 +5,23 @@ import difflib
 import keras
 
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.contextual import ContextualPositionEmbedding
+from keras_posenc.encodings.deberta import DeBERTaRelative
+from keras_posenc.encodings.masks import Window
+from keras_posenc.encodings.relative import NEZHA, ShawRelative
+from keras_posenc.encodings.separable import ALiBi
+from keras_posenc.encodings.transformer_xl import TransformerXLRelative
 
 # name -> class, every encoding that attention can be given.
-ENCODINGS = {}
+ENCODINGS = {
+    "alibi": ALiBi,
+    "cope": ContextualPositionEmbedding,
+    "deberta": DeBERTaRelative,
+    "nezha": NEZHA,
+    "shaw": ShawRelative,
+    "transformer_xl": TransformerXLRelative,
+    "window": Window,
+}
 
 
 def get(spec):

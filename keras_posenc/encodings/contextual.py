@@ -1,0 +1,158 @@
+"""Position counted by content: which of the tokens on the way to a key count as a step."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_posenc.encodings.base import Encoding
+
+GATES = ("query_key", "separate_keys", "values")
+SCALINGS = ("after", "before")
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class ContextualPositionEmbedding(Encoding):
+    """CoPE: every query counts the tokens it chooses to count, words or sentences as well as tokens.
+
+    A gate g_ij in (0, 1) says whether query i counts key j; the position of a key is the sum of the
+    gates from it to the query, both included, and its embedding lies between those of the two
+    nearest integers:
+
+        g_ij = sigmoid(l_ij) where i may attend to j, else 0
+        p_ij = min(g_ij + g_i,j+1 + ... + g_ii, P - 1)
+        l_ij + q_i . ((1 - w) e[floor p_ij] + w e[floor p_ij + 1]),    w = p_ij - floor p_ij
+
+    With all gates 1, p_ij = i - j + 1. The table e is zero at first, and shared by the heads. l are
+    the logits as they come, q.k / sqrt(D) with all that `heads`, `bias` and earlier encodings of
+    the list put into them; q is the content query. Position ids are not read, but for the side a
+    key is on in the bidirectional form.
+
+    Args:
+        npos_max: int, at least 2. Positions P: 0 .. P - 1; farther keys share the last.
+        gate: "query_key" takes the gates from the logits, at no cost; "separate_keys" from q.k' of
+            keys of their own, so that a token can count without being attended to; "values" from
+            q.v. The latter two are scaled by 1 / sqrt(D) and see no other encoding.
+        scaling: "after", as in the paper's listing: q.k / sqrt(D) + q.e; "before", as in its
+            experiments' code: (q.k + q.e) / sqrt(D).
+        bidirectional: bool. An extension that is not in the paper: keys after the query, told by
+            their position ids, have negative positions, -(g_ii + ... + g_ij), and a table of
+            2P - 1 rows holds both sides. Under a causal mask it is the causal form.
+
+    Raises:
+        ValueError: on an unknown `gate` or `scaling`; if `npos_max` is below 2; if gates from
+            values meet value heads of another size than the query's.
+
+    Example:
+
+    >>> cope = ContextualPositionEmbedding(npos_max=16, gate="separate_keys")
+    >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=[cope])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 32)
+
+    Reference: [Contextual Position Encoding](https://arxiv.org/abs/2405.18719).
+    """
+
+    causal_only = True
+    paper = "https://arxiv.org/abs/2405.18719"
+
+    def __init__(
+        self, npos_max=64, gate="query_key", scaling="after", bidirectional=False, **kwargs
+    ):
+        super().__init__(**kwargs)
+        if not isinstance(npos_max, int) or npos_max < 2:
+            raise ValueError(
+                "`npos_max` must be an integer, at least 2: positions are interpolated between two "
+                f"embeddings. Received: {npos_max!r}"
+            )
+        for name, value, known in (("gate", gate, GATES), ("scaling", scaling, SCALINGS)):
+            if value not in known:
+                raise ValueError(f"`{name}` must be one of {known}. Received: {value!r}")
+        self.npos_max = npos_max
+        self.gate = gate
+        self.scaling = scaling
+        self.bidirectional = bool(bidirectional)
+        self.causal_only = not self.bidirectional
+
+    def build(self, heads_shape, states_shape=None):
+        super().build(heads_shape)
+        rows = 2 * self.npos_max - 1 if self.bidirectional else self.npos_max
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.head_size, rows),
+            initializer="zeros",
+            autocast=False,  # read in float32 under a mixed policy
+        )
+        if self.gate == "separate_keys":
+            self.feature_size = self.head_size
+            self.gate_dense = keras.layers.EinsumDense(
+                "bte,ehd->bthd",
+                output_shape=(None, self.num_heads, self.head_size),
+                dtype=self.dtype_policy,
+                name="gate_key",
+            )
+            self.gate_dense.build(states_shape)
+
+    def overrides(self, hook):
+        return self.gate == "separate_keys" if hook == "features" else super().overrides(hook)
+
+    def features(self, states):
+        return self.gate_dense(states)
+
+    def score(self, logits, q, grid):
+        position = self.positions(self.gates(logits, q, grid), grid)
+        bias = self._interpolated(q, position)
+        return logits + (bias if self.scaling == "after" else bias / math.sqrt(self.head_size))
+
+    def gates(self, logits, q, grid):
+        """(B, H, Tq, Tk) float32: how much of a step every key counts, 0 where it is closed."""
+        if self.gate != "query_key":
+            keys = grid.values if self.gate == "values" else grid.features[self]
+            if keys.shape[-1] != self.head_size:
+                raise ValueError(
+                    "`gate='values'` multiplies queries and values: `value_dim` must be `key_dim`, "
+                    f"{self.head_size}. Received: {keys.shape[-1]}"
+                )
+            logits = ops.cast(ops.einsum("bqhd,bkhd->bhqk", q, keys), "float32")
+            logits = logits / math.sqrt(self.head_size)
+        gates, cells = ops.sigmoid(ops.cast(logits, "float32")), grid.open()
+        # Closed before the sum, else keys that may not be seen would be counted.
+        return gates if cells is None else gates * ops.cast(cells, "float32")
+
+    def positions(self, gates, grid):
+        """(B, H, Tq, Tk) float32: the positions before the cap, negative after the query."""
+        if not self.bidirectional:
+            return sum_from_right(gates)
+        distance = ops.expand_dims(grid.distance(), 1)
+        before = sum_from_right(gates * ops.cast(distance >= 0, "float32"))
+        after = ops.cumsum(gates * ops.cast(distance <= 0, "float32"), axis=-1)
+        return ops.where(distance >= 0, before, -after)
+
+    def _interpolated(self, q, position):
+        """q.e at a fractional position, from q.e at all integers: T x P products, not T x T."""
+        last = self.npos_max - 1
+        first = -last if self.bidirectional else 0
+        position = ops.clip(position, first, last) - first
+        table = ops.cast(self.embeddings, "float32")
+        at_integers = ops.einsum("bqhd,dp->bhqp", ops.cast(q, "float32"), table)
+        steps = at_integers[..., 1:] - at_integers[..., :-1]
+        # The last position is one step past the last but one, so that its gate has a gradient.
+        lower = ops.floor(ops.minimum(position, table.shape[1] - 2))
+        index = ops.cast(lower, "int32")
+        step = ops.take_along_axis(steps, index, axis=-1)
+        return ops.take_along_axis(at_integers, index, axis=-1) + (position - lower) * step
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "npos_max": self.npos_max,
+            "gate": self.gate,
+            "scaling": self.scaling,
+            "bidirectional": self.bidirectional,
+        }
+
+
+def sum_from_right(x):
+    """out[..., j] = x[..., j] + x[..., j + 1] + ...; a difference of two sums would round more."""
+    return ops.flip(ops.cumsum(ops.flip(x, axis=-1), axis=-1), axis=-1)

@@ -1,0 +1,217 @@
+import keras
+import numpy as np
+import oracles_contextual as oracles
+import pytest
+from keras import ops
+
+from keras_posenc import ContextualPositionEmbedding, Encoding, Grid, PositionalAttention
+
+B, T, H, D, E = 2, 9, 3, 5, 8
+X = np.random.default_rng(0).normal(size=(B, T, E)).astype("float32")
+LEFT = np.array([[0, 0, 0, 1, 1, 1, 1, 1, 1], [1] * 9], bool)
+CAUSAL = np.tril(np.ones((T, T), bool))
+
+
+def numpy(x):
+    return ops.convert_to_numpy(ops.cast(x, "float32"))
+
+
+def make(spec, seed=1, **arguments):
+    """Attention over `spec`, all weights of it random, those of the encoding too."""
+    layer = PositionalAttention(H, D, encodings=[spec], **arguments)
+    layer.build(X.shape, X.shape)
+    rng = np.random.default_rng(seed)
+    layer.set_weights([rng.normal(size=w.shape) * 0.7 for w in layer.weights])
+    return layer
+
+
+def copy_projections(source, target):
+    for name in ("query_dense", "key_dense", "value_dense", "output_dense"):
+        getattr(target, name).set_weights(getattr(source, name).get_weights())
+
+
+def heads_of(layer, x=X):
+    """(q, k, v), each (B, T, H, D), in float64."""
+    kernels = (layer.query_dense, layer.key_dense, layer.value_dense)
+    pairs = [[np.asarray(numpy(w), "float64") for w in dense.weights] for dense in kernels]
+    return [np.einsum("btd,dhe->bthe", x, kernel) + bias for kernel, bias in pairs]
+
+
+def products(q, k):
+    return np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(D)
+
+
+def expected_gates(layer, gate):
+    q, k, v = heads_of(layer)
+    if gate == "separate_keys":
+        kernel = np.asarray(numpy(layer.encodings[0].gate_dense.kernel), "float64")
+        k = np.einsum("bte,ehd->bthd", X, kernel)
+    return oracles.sigmoid(products(q, v if gate == "values" else k))
+
+
+def logits_of(layer, x=X, **arguments):
+    _, logits = layer(x, x, return_attention_logits=True, **arguments)
+    return numpy(logits)
+
+
+@pytest.mark.parametrize("scaling", ["after", "before"])
+@pytest.mark.parametrize("gate", ["query_key", "separate_keys", "values"])
+def test_cope_is_the_papers_with_left_padding(gate, scaling):
+    layer = make({"name": "cope", "npos_max": 3, "gate": gate, "scaling": scaling})
+    q, k, _ = heads_of(layer)
+    cells = (CAUSAL & LEFT[:, None, None]) | np.zeros((B, H, T, T), bool)
+    positions = oracles.cope_positions(expected_gates(layer, gate) * cells)
+    assert (positions > 2).mean() > 0.1  # the cap is reached
+    table = numpy(layer.encodings[0].embeddings)
+    bias = oracles.cope_bias(q, table, positions)
+    expected = products(q, k) + (bias if scaling == "after" else bias / np.sqrt(D))
+    found = logits_of(layer, use_causal_mask=True, key_mask=LEFT)
+    np.testing.assert_allclose(found[cells], expected[cells], atol=1e-5)
+
+
+def test_cope_both_ways_sums_between_query_and_key():
+    spec = {"name": "cope", "npos_max": 4, "bidirectional": True}
+    layer = make(spec)
+    q, k, _ = heads_of(layer)
+    cells = np.broadcast_to(LEFT[:, None, None], (B, H, T, T))
+    positions = oracles.two_sided_positions(expected_gates(layer, "query_key") * cells)
+    table = numpy(layer.encodings[0].embeddings)
+    assert table.shape == (D, 7)
+    expected = products(q, k) + oracles.cope_bias(q, table, positions, first=-3)
+    np.testing.assert_allclose(logits_of(layer, key_mask=LEFT)[cells], expected[cells], atol=1e-5)
+    # Under a causal mask it is the causal form, with the right half of the table.
+    causal = make({"name": "cope", "npos_max": 4})
+    copy_projections(layer, causal)
+    causal.encodings[0].embeddings.assign(table[:, 3:])
+    arguments = {"use_causal_mask": True, "key_mask": LEFT}
+    one, other = (logits_of(each, **arguments) for each in (layer, causal))
+    cells = cells & CAUSAL
+    np.testing.assert_allclose(one[cells], other[cells], atol=1e-5)
+
+
+def test_cope_with_all_gates_open_counts_tokens():
+    cope = ContextualPositionEmbedding(npos_max=T + 1)
+    cope.build((B, T, H, D))
+    ids = ops.arange(T)[None]
+    grid = Grid(rows=ids, columns=ids, row_order=ids, column_order=ids)
+    gates = cope.gates(ops.ones((B, H, T, T)) * 1e3, None, grid)
+    i, j = np.indices((T, T))
+    expected = np.where(j <= i, i - j + 1, 0)
+    np.testing.assert_array_equal(numpy(cope.positions(gates, grid))[0, 0], expected)
+    both = ContextualPositionEmbedding(npos_max=T + 1, bidirectional=True)
+    open_grid = Grid(rows=ids, columns=ids)
+    gates = both.gates(ops.ones((B, H, T, T)) * 1e3, None, open_grid)
+    expected = np.where(j <= i, i - j + 1, -(j - i + 1))
+    np.testing.assert_array_equal(numpy(both.positions(gates, open_grid))[0, 0], expected)
+
+
+def test_cope_with_its_first_table_changes_nothing():
+    plain = PositionalAttention(H, D)
+    cope = PositionalAttention(H, D, encodings=["cope"])
+    arguments = {"use_causal_mask": True, "key_mask": LEFT}
+    plain(X, X), cope(X, X, **arguments)
+    copy_projections(plain, cope)
+    np.testing.assert_array_equal(logits_of(plain, **arguments), logits_of(cope, **arguments))
+
+
+@pytest.mark.parametrize("gate", ["query_key", "separate_keys", "values"])
+def test_cope_counts_no_future_and_no_padding(gate):
+    """Gates closed after the sum count keys that the query may not see (DAPE's first version)."""
+    layer = make({"name": "cope", "npos_max": 16, "gate": gate})
+    before = numpy(layer(X, X, use_causal_mask=True, key_mask=LEFT))
+    other = X.copy()
+    other[:, 6:] += 3.0
+    other[0, :3] += 3.0
+    after = numpy(layer(other, other, use_causal_mask=True, key_mask=LEFT))
+    np.testing.assert_allclose(after[0, 3:6], before[0, 3:6], atol=1e-5)
+    np.testing.assert_allclose(after[1, :6], before[1, :6], atol=1e-5)
+    assert np.abs(after[1, 6:] - before[1, 6:]).max() > 1e-2
+
+
+@pytest.mark.parametrize("gate", ["query_key", "separate_keys", "values"])
+def test_cope_decodes_from_a_cache(gate):
+    layer = make({"name": "cope", "npos_max": 4, "gate": gate})
+    full = numpy(layer(X, X, use_causal_mask=True, key_mask=LEFT))
+    cache, parts = layer.make_cache(B, T + 2), []
+    for part in (slice(0, 4), slice(4, 5), slice(5, T)):
+        x = X[:, part]
+        output, cache = layer(x, x, cache=cache, key_mask=LEFT[:, part])
+        parts.append(numpy(output))
+    np.testing.assert_allclose(np.concatenate(parts, 1), full, atol=1e-5)
+
+
+def test_cope_after_rotation_sees_the_content_query():
+    """The table meets the query as it was before other encodings turned it."""
+
+    @keras.saving.register_keras_serializable(package="keras_posenc_tests")
+    class Doubled(Encoding):
+        def heads(self, q, k, grid):
+            return 2 * q, k
+
+    layer = PositionalAttention(H, D, encodings=[Doubled(), "cope"])
+    plain = make("cope")
+    layer.build(X.shape, X.shape)
+    copy_projections(plain, layer)
+    layer.encodings[1].embeddings.assign(plain.encodings[0].embeddings)
+    q, k, _ = heads_of(layer)
+    positions = oracles.cope_positions(oracles.sigmoid(2 * products(q, k)) * CAUSAL)
+    bias = oracles.cope_bias(q, numpy(layer.encodings[1].embeddings), positions)
+    found = logits_of(layer, use_causal_mask=True)
+    cells = np.broadcast_to(CAUSAL, found.shape)
+    np.testing.assert_allclose(found[cells], (2 * products(q, k) + bias)[cells], atol=1e-5)
+
+
+def test_cope_counts_past_256_in_bfloat16():
+    spec = {"name": "cope", "npos_max": 400}
+    layer = PositionalAttention(1, 2, encodings=[spec], dtype="mixed_bfloat16")
+    x = np.zeros((1, 300, 2), "float32")
+    layer.build(x.shape, x.shape)
+    # Queries and keys of 10: all gates are 1. The embedding of a position is the position.
+    cope = layer.encodings[0]
+    for dense in (layer.query_dense, layer.key_dense):
+        dense.bias.assign(np.full((1, 2), 10.0))
+    cope.embeddings.assign(np.arange(400.0) * np.ones((2, 1)) / 20)
+    logits = logits_of(layer, x, use_causal_mask=True)[0, 0, -1]
+    np.testing.assert_allclose(logits - logits[-1], np.arange(299.0, -1, -1), atol=1e-3)
+
+
+def test_cope_gates_learn_through_the_positions():
+    layer = make({"name": "cope", "npos_max": 4, "gate": "separate_keys"})
+    x = keras.Input((None, E))
+    model = keras.Model(x, layer(x, x, use_causal_mask=True))
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+    before = layer.get_weights()
+    model.fit(X, np.zeros_like(X), epochs=2, verbose=0)
+    names = [w.path for w in layer.weights]
+    for name, old, new in zip(names, before, layer.get_weights(), strict=True):
+        assert "key/bias" in name or np.abs(new - old).max() > 1e-5, name
+
+
+def test_cope_of_a_row_with_nothing_open_is_finite():
+    layer = make("cope")
+    mask = np.broadcast_to(CAUSAL, (B, T, T)) & (np.arange(T) > 2)
+    assert np.isfinite(numpy(layer(X, X, attention_mask=mask))).all()
+    assert np.isfinite(numpy(layer(X[:, :1], X[:, :1], use_causal_mask=True))).all()
+
+
+def test_cope_config_comes_back():
+    cope = ContextualPositionEmbedding(5, "values", "before", bidirectional=True, name="c")
+    clone = ContextualPositionEmbedding.from_config(cope.get_config())
+    assert clone.get_config() == cope.get_config()
+    assert (clone.npos_max, clone.gate, clone.scaling) == (5, "values", "before")
+    assert clone.bidirectional and not clone.causal_only
+    assert ContextualPositionEmbedding().causal_only
+
+
+def test_cope_says_what_it_cannot_do():
+    with pytest.raises(ValueError, match="an integer, at least 2: .* Received: 1"):
+        ContextualPositionEmbedding(1)
+    with pytest.raises(ValueError, match="`gate` must be one of .'query_key', .* Received: 'key'"):
+        ContextualPositionEmbedding(gate="key")
+    with pytest.raises(ValueError, match="`scaling` must be one of .* Received: 'none'"):
+        ContextualPositionEmbedding(scaling="none")
+    layer = PositionalAttention(H, D, value_dim=4, encodings=[{"name": "cope", "gate": "values"}])
+    with pytest.raises(ValueError, match="`value_dim` must be `key_dim`, 5. Received: 4"):
+        layer(X, X, use_causal_mask=True)
+    with pytest.raises(ValueError, match="ContextualPositionEmbedding is for causal attention"):
+        PositionalAttention(H, D, encodings=["cope"])(X, X)
