@@ -77,6 +77,12 @@ class Grid:
             setattr(other, name, value)
         return other
 
+    def within(self, mask):
+        """The grid with only those of its cells open that the mask (B, H, Tq, Tk) has True."""
+        if self.mask is not None:
+            mask = ops.logical_and(_by_batch_and_head(ops.cast(self.mask, "bool")), mask)
+        return self.replace(mask=mask)
+
     def distance(self):
         """(B, Tq, Tk): position of the row minus position of the column."""
         self.check_one_axis()
