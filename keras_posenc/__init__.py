@@ -24,9 +24,14 @@ if not _is_command():
     from keras_posenc.encodings.base import Encoding
     from keras_posenc.encodings.contextual import ContextualPositionEmbedding
     from keras_posenc.encodings.deberta import DeBERTaRelative
+    from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
     from keras_posenc.encodings.masks import Window
+    from keras_posenc.encodings.normalizers import SquaredReLU, StickBreaking
     from keras_posenc.encodings.patterns import alternate
     from keras_posenc.encodings.relative import NEZHA, ShawRelative
+    from keras_posenc.encodings.rerope import ReRoPE
+    from keras_posenc.encodings.rotary import RotaryEmbedding
+    from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
     from keras_posenc.encodings.separable import ALiBi
     from keras_posenc.encodings.stretched import (
         FreshPositionEmbedding,
@@ -36,37 +41,53 @@ if not _is_command():
         position_embedding,
     )
     from keras_posenc.encodings.transformer_xl import TransformerXLRelative
+    from keras_posenc.encodings.xpos import XPos
     from keras_posenc.grid import Grid
     from keras_posenc.layers.attention import PositionalAttention
+    from keras_posenc.layers.gau import GatedAttentionUnit
+    from keras_posenc.layers.log_n_attention import LogNAttention
     from keras_posenc.models.config import Config, read_config
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.heads import classifier
     from keras_posenc.models.transformer import Transformer
-    from keras_posenc.positions import PaddedPositionIds
+    from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
 
 __all__ = [
     "ALiBi",
-    "NEZHA",
     "Config",
     "ContextualPositionEmbedding",
     "DeBERTaRelative",
     "Encoding",
+    "ForgetGate",
     "FreshPositionEmbedding",
+    "GatedAttentionUnit",
     "Grid",
     "HierarchicalPositionEmbedding",
     "InterpolatedPositionEmbedding",
     "LearnedPositionEmbedding",
+    "LogN",
+    "LogNAttention",
+    "NEZHA",
     "PaddedPositionIds",
     "PositionalAttention",
+    "RandomPositionIds",
+    "ReRoPE",
+    "RotaryEmbedding",
+    "ScalableSoftmax",
+    "SelectiveAttention",
     "ShawRelative",
     "SinusoidalPositionEmbedding",
+    "SquaredReLU",
+    "StickBreaking",
+    "Temperature",
     "TextBatches",
     "TiledPositionEmbedding",
     "Tokenizer",
     "Transformer",
     "TransformerXLRelative",
     "Window",
+    "XPos",
     "alternate",
     "build_transformer_model",
     "classifier",

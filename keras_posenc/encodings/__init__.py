@@ -7,20 +7,36 @@ import keras
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.encodings.contextual import ContextualPositionEmbedding
 from keras_posenc.encodings.deberta import DeBERTaRelative
+from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
 from keras_posenc.encodings.masks import Window
+from keras_posenc.encodings.normalizers import SquaredReLU, StickBreaking
 from keras_posenc.encodings.relative import NEZHA, ShawRelative
+from keras_posenc.encodings.rerope import ReRoPE
+from keras_posenc.encodings.rotary import RotaryEmbedding
+from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
 from keras_posenc.encodings.separable import ALiBi
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
+from keras_posenc.encodings.xpos import XPos
 
 # name -> class, every encoding that attention can be given.
 ENCODINGS = {
     "alibi": ALiBi,
     "cope": ContextualPositionEmbedding,
     "deberta": DeBERTaRelative,
+    "forget_gate": ForgetGate,
+    "log_n": LogN,
     "nezha": NEZHA,
+    "rerope": ReRoPE,
+    "rotary": RotaryEmbedding,
+    "selective": SelectiveAttention,
     "shaw": ShawRelative,
+    "squared_relu": SquaredReLU,
+    "ssmax": ScalableSoftmax,
+    "stick_breaking": StickBreaking,
+    "temperature": Temperature,
     "transformer_xl": TransformerXLRelative,
     "window": Window,
+    "xpos": XPos,
 }
 
 

@@ -1,0 +1,224 @@
+"""Factors of the queries, and so of the logits: how sharp the softmax is."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_posenc.encodings.base import Encoding
+
+LOG_N_VARIANTS = ("log_n", "softmax_plus", "yarn")
+TEMPERATURES = ("constant", "learned", "yarn", "llama4")
+
+
+class _QueryFactor(Encoding):
+    """A factor of the queries; a subclass says which.
+
+    It multiplies all that the query holds at its turn in the list. The terms of a separable bias
+    that comes before it are scaled too, those of one that comes after are not.
+    """
+
+    def factor(self, grid):
+        """float32, broadcastable to (B, H, Tq)."""
+        raise NotImplementedError
+
+    def heads(self, q, k, grid):
+        factor = ops.transpose(self.factor(grid), (0, 2, 1))[..., None]
+        return ops.cast(ops.cast(q, "float32") * factor, q.dtype), k
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class LogN(_QueryFactor):
+    """Log-n attention: the more keys there are, the sharper the softmax, so its entropy stays.
+
+    The factor of the logits is, with n the number of keys that a query may attend to and m the
+    length of training:
+
+    - "log_n": ln n / ln m;
+    - "softmax_plus": ln max(n, 16) / ln m, which bert4keras has with m = 512;
+    - "yarn": (1 + 0.1 ln max(n / m, 1))^2, the temperature of YaRN at scale n / m.
+
+    Padding does not count. In an encoder n is the length of the sequence; in a causal map it is
+    that of the past, so the factor grows from row to row, and is 0 for the first row, which has no
+    choice anyway. It is exactly 1 at n = m.
+
+    It is a factor of the query, all of it, at its turn in the list of encodings: a separable bias
+    before it in the list is scaled too, one after it is not, and other biases never are.
+
+    Args:
+        train_length: int, at least 2. Length m of training.
+        clipped: bool. No factor below 1: nothing changes up to length m. For weights trained
+            without log-n.
+        variant: "log_n", "softmax_plus" or "yarn".
+
+    Example:
+
+    >>> LogN(train_length=64, clipped=True)
+    >>> PositionalAttention(2, 16, encodings=["rotary", {"name": "log_n", "train_length": 64}])
+
+    Reference: [Overcoming a Theoretical Limitation of Self-Attention](
+    https://arxiv.org/abs/2202.12172) for ln n; [Transformer upgrade 8](
+    https://spaces.ac.cn/archives/9444) for ln n / ln m; [YaRN](https://arxiv.org/abs/2309.00071).
+    """
+
+    paper = "https://arxiv.org/abs/2202.12172"
+
+    def __init__(self, train_length=512, clipped=False, variant="log_n", **kwargs):
+        super().__init__(**kwargs)
+        self.train_length = _checked_length(train_length)
+        if variant not in LOG_N_VARIANTS:
+            raise ValueError(f"`variant` must be one of {LOG_N_VARIANTS}. Received: {variant!r}")
+        self.clipped = bool(clipped)
+        self.variant = variant
+
+    def factor(self, grid):
+        smallest = {"log_n": 1, "softmax_plus": 16, "yarn": self.train_length}[self.variant]
+        # Of n / m rather than n, so that the factor is 1 at n = m to the bit.
+        log = ops.log(ops.maximum(grid.visible(), smallest) / self.train_length)
+        if self.variant == "yarn":
+            return ops.square(1 + 0.1 * log)
+        factor = 1 + log / math.log(self.train_length)
+        return ops.maximum(factor, 1) if self.clipped else factor
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "train_length": self.train_length,
+            "clipped": self.clipped,
+            "variant": self.variant,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class ScalableSoftmax(_QueryFactor):
+    """SSMax: log-n attention whose strength every head learns.
+
+    The factor of the logits is s_h ln n + b_h, n the number of keys that a query may attend to; the
+    softmax is then n^(s z_i) / sum_j n^(s z_j). Like `LogN` it scales all that the query holds at
+    its turn in the list of encodings.
+
+    Args:
+        train_length: int, at least 2. Where the heads start: s is the reciprocal of the mean of
+            ln n over n = 1 .. train_length, as in causal training; 0.168 at the paper's 1024.
+        use_bias: bool. Learn b too, from 0.
+
+    Example:
+
+    >>> PositionalAttention(2, 16, encodings=["rotary", "ssmax"])
+
+    Reference: [Scalable-Softmax](https://arxiv.org/abs/2501.19399).
+    """
+
+    paper = "https://arxiv.org/abs/2501.19399"
+
+    def __init__(self, train_length=512, use_bias=False, **kwargs):
+        super().__init__(**kwargs)
+        self.train_length = _checked_length(train_length)
+        self.use_bias = bool(use_bias)
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        mean = math.lgamma(self.train_length + 1) / self.train_length
+        self.scale = self._by_head("scale", 1 / mean)
+        self.bias_by_head = self._by_head("bias", 0.0) if self.use_bias else None
+
+    def _by_head(self, name, value):
+        start = keras.initializers.Constant(value)
+        # Read in float32 under any policy: a mixed one would round it to the compute dtype.
+        return self.add_weight(
+            name=name, shape=(self.num_heads,), initializer=start, autocast=False
+        )
+
+    def factor(self, grid):
+        factor = _per_head(self.scale) * ops.log(ops.maximum(grid.visible(), 1))
+        return factor + _per_head(self.bias_by_head) if self.use_bias else factor
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "train_length": self.train_length,
+            "use_bias": self.use_bias,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class Temperature(_QueryFactor):
+    """A temperature of the logits that no count of keys decides.
+
+    The factor of the logits is, with c the `value`:
+
+    - "constant": c. Attention without positions extrapolates further with some c > 1;
+    - "learned": one positive number a head, c at the start;
+    - "yarn": (1 + 0.1 ln c)^2, and 1 for c <= 1, c being by how much the context is stretched;
+    - "llama4": 1 + 0.1 ln(floor((p + 1) / c) + 1), p the position of the query; Llama 4 has it in
+      its layers without rotation.
+
+    Rotary frequencies of type "yarn" bring YaRN's temperature along; do not give it twice. Like
+    `LogN` it scales all that the query holds at its turn in the list of encodings.
+
+    Args:
+        kind: "constant", "learned", "yarn" or "llama4".
+        value: positive number c; default 8192 for "llama4", and 1, no change, for the others.
+
+    Example:
+
+    >>> PositionalAttention(2, 16, encodings=[Temperature(value=1.2)])
+
+    Reference: [Length Generalization of Causal Transformers without Position Encoding](
+    https://arxiv.org/abs/2404.12224); [YaRN](https://arxiv.org/abs/2309.00071).
+    """
+
+    paper = "https://arxiv.org/abs/2404.12224"
+
+    def __init__(self, kind="constant", value=None, **kwargs):
+        super().__init__(**kwargs)
+        if kind not in TEMPERATURES:
+            raise ValueError(f"`kind` must be one of {TEMPERATURES}. Received: {kind!r}")
+        value = (8192 if kind == "llama4" else 1.0) if value is None else value
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not 0 < value < math.inf
+        ):
+            raise ValueError(f"`value` must be a positive number. Received: {value!r}")
+        self.kind = kind
+        self.value = value
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        if self.kind == "learned":
+            # The weight w means the temperature softplus(w), which cannot turn negative.
+            start = self.value + math.log(-math.expm1(-self.value))
+            self.softplus_temperature = self.add_weight(
+                name="softplus_temperature",
+                shape=(self.num_heads,),
+                initializer=keras.initializers.Constant(start),
+                autocast=False,
+            )
+
+    def factor(self, grid):
+        if self.kind == "constant":
+            return ops.full((1, 1, 1), self.value, "float32")
+        if self.kind == "learned":
+            return ops.softplus(_per_head(self.softplus_temperature))
+        if self.kind == "yarn":
+            factor = (1 + 0.1 * math.log(max(self.value, 1))) ** 2
+            return ops.full((1, 1, 1), factor, "float32")
+        grid.check_one_axis()
+        position = ops.cast(grid.rows, "float32")[:, None]
+        return 1 + 0.1 * ops.log(ops.floor((position + 1) / self.value) + 1)
+
+    def get_config(self):
+        return {**super().get_config(), "kind": self.kind, "value": self.value}
+
+
+def _per_head(weight):
+    return ops.cast(weight, "float32")[None, :, None]
+
+
+def _checked_length(length):
+    if isinstance(length, bool) or not isinstance(length, int) or length < 2:
+        raise ValueError(
+            f"`train_length` must be an integer of at least 2, for ln 1 is 0. Received: {length!r}"
+        )
+    return length

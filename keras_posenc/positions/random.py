@@ -1,0 +1,255 @@
+"""Random position ids for training, so that the positions of longer texts have been seen."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_posenc.positions.consecutive import consecutive
+from keras_posenc.positions.guard import check_length, check_positions
+
+METHODS = ("sorted", "exponential", "beta", "pose", "offset")
+FLOAT_METHODS = ("exponential", "beta")
+INFERENCE = ("consecutive", "spread", "sampled")
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class RandomPositionIds(keras.layers.Layer):
+    """Position ids that are random in training, so that a longer test meets no unknown position.
+
+    With t = 0 .. n - 1 counting the n real tokens of a sequence and L = `max_position`, the id of
+    token t is, by `method`:
+
+    - "sorted": the t-th smallest of n different integers out of 0 .. L - 1, any set as likely as
+      any other. The mean spacing is (L + 1) / (n + 1).
+    - "exponential": t u, one u ~ Exp(1) a sequence. The mean spacing is 1, that of consecutive ids
+      at inference. The ids are float32 and have no bound: for rotary, sinusoidal and other
+      functions of the position, not for tables.
+    - "beta": t u, u = (L / N) Beta(alpha, alpha (L - N) / N), N = `train_length`. The mean spacing
+      is 1 and the ids of a sequence of N tokens stay below L; float32. The smaller `alpha`, the
+      more often they come near L.
+    - "pose": two runs: t for t < c, v + t from there on; c uniform in 1 .. ceil(n / 2), v uniform
+      in 0 .. L - n.
+    - "offset": t + v, v uniform in 0 .. L - n.
+
+    Padding, on either side, draws no id: it repeats that of the real token before it, or has the
+    id of the first. One layer for a whole model: all attention layers, and queries and keys, must
+    have the same ids.
+
+    Args:
+        method: "sorted", "exponential", "beta", "pose" or "offset".
+        max_position: int L. Take it longer than any test, which uses other ids below L.
+        per: "sequence" or "batch": for whom one draw is made. A batch that shares one draw has
+            noisier gradients, more so with the floats of "exponential" and "beta".
+        inference: what happens outside training: "consecutive" (t); "spread" (evenly over
+            0 .. L - 1: t L / n, rounded down where ids are integers); or "sampled" (as in
+            training).
+        pad_token_id: int or None. The token id that stands for padding; None leaves it to the
+            Keras mask of the input, where it has one.
+        train_length: int N, for "beta" alone.
+        alpha: positive float, for "beta" alone; default 1.
+        seed: int or None.
+
+    Call arguments:
+        inputs: (B, T) token ids, or (B, T, ...) features; only `pad_token_id` reads their values.
+        mask: (B, T) bool, False on padding. Set by Keras.
+        training: bool. Set by Keras.
+
+    Returns:
+        (B, T) ids, int32, or float32 with "exponential" and "beta".
+
+    Raises:
+        ValueError: T > L, where no T integers below L are different; T > N in a draw of "beta".
+
+    Example:
+
+    >>> ids = RandomPositionIds("sorted", max_position=10, seed=0)
+    >>> ids(np.zeros((1, 4), "int32"), training=True)  # for example
+    [[1, 2, 6, 9]]
+    >>> ids(np.zeros((1, 4), "int32"))
+    [[0, 1, 2, 3]]
+    >>> tokens = keras.Input((None,), dtype="int32")
+    >>> x = keras.layers.Embedding(100, 32)(tokens)
+    >>> attention = PositionalAttention(num_heads=2, key_dim=16, encodings=["rotary"])
+    >>> x = attention(x, x, query_positions=ids(tokens))
+
+    References: "sorted": [Randomized positional encodings](https://arxiv.org/abs/2305.16843);
+    "exponential", "beta": [Transformer upgrade 8](https://spaces.ac.cn/archives/9444); "pose":
+    [PoSE](https://arxiv.org/abs/2309.10400); "offset": [SHAPE](https://arxiv.org/abs/2109.05644).
+    """
+
+    def __init__(
+        self,
+        method="sorted",
+        max_position=2048,
+        per="sequence",
+        inference="consecutive",
+        pad_token_id=None,
+        train_length=None,
+        alpha=None,
+        seed=None,
+        **kwargs,
+    ):
+        # No policy may round ids: bfloat16 cannot tell 257 from 256.
+        kwargs["dtype"] = "float32" if method in FLOAT_METHODS else "int32"
+        super().__init__(autocast=False, **kwargs)
+        for name, value, choices in (
+            ("method", method, METHODS),
+            ("per", per, ("sequence", "batch")),
+            ("inference", inference, INFERENCE),
+        ):
+            if value not in choices:
+                raise ValueError(f"`{name}` must be one of {choices}. Received: {value!r}")
+        if not _is_positive_integer(max_position):
+            raise ValueError(
+                f"`max_position` must be a positive integer. Received: {max_position!r}"
+            )
+        if method == "beta":
+            alpha = 1.0 if alpha is None else alpha
+            _check_beta(alpha, train_length, max_position)
+        elif not (train_length is None and alpha is None):
+            raise ValueError(
+                f'`train_length` and `alpha` shape method="beta" and no other. Received: '
+                f"method={method!r}, train_length={train_length!r}, alpha={alpha!r}"
+            )
+        self.method = method
+        self.max_position = max_position
+        self.per = per
+        self.inference = inference
+        self.pad_token_id = pad_token_id
+        self.train_length = train_length
+        self.alpha = alpha
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs, mask=None, training=None):
+        index, count = self._count(inputs, mask)
+        length = ops.shape(inputs)[1]
+        if training or self.inference == "sampled":
+            self._check_length(length)
+            ids = self._draw(index, count)
+        elif self.inference == "spread":
+            ids = self._spread(index, count, length)
+        else:
+            ids = index
+        return ops.cast(ids, self.compute_dtype)
+
+    def _count(self, inputs, mask):
+        """(B, T) index of each token among the real ones, and (B, 1) how many these are."""
+        batch, length = ops.shape(inputs)[:2]
+        real = ops.ones((batch, length), "int32")
+        if self.pad_token_id is not None:
+            if len(inputs.shape) != 2:
+                raise ValueError(
+                    "`pad_token_id` is looked for among token ids (B, T): give those, or leave "
+                    f"it out and give a mask. Received: inputs of shape {tuple(inputs.shape)}"
+                )
+            real = real * ops.cast(ops.not_equal(inputs, self.pad_token_id), "int32")
+        if mask is not None:
+            real = real * ops.cast(mask, "int32")
+        count = ops.sum(real, axis=1, keepdims=True)
+        return ops.maximum(ops.cumsum(real, axis=1) - 1, 0), ops.maximum(count, 1)
+
+    def _draw(self, index, count):
+        rows = 1 if self.per == "batch" else ops.shape(index)[0]
+
+        def uniform(size):
+            return keras.random.uniform((rows, size), dtype="float32", seed=self.seed_generator)
+
+        if self.method == "sorted":
+            return _sorted_sample(uniform(self.max_position), index, count)
+        if self.method == "exponential":
+            return ops.cast(index, "float32") * -ops.log1p(-uniform(1))
+        if self.method == "beta":
+            stretch = self.max_position / self.train_length
+            beta = keras.random.beta(
+                (rows, 1),
+                self.alpha,
+                self.alpha * (stretch - 1),
+                dtype="float32",
+                seed=self.seed_generator,
+            )
+            return ops.cast(index, "float32") * (stretch * beta)
+        skip = _uniform_integer(uniform(1), self.max_position - count + 1)
+        if self.method == "offset":
+            return index + skip
+        cut = 1 + _uniform_integer(uniform(1), (count + 1) // 2)
+        return index + ops.where(index >= cut, skip, 0)
+
+    def _spread(self, index, count, length):
+        if self.method in FLOAT_METHODS:
+            count = ops.cast(count, "float32")
+            return ops.cast(index, "float32") * (self.max_position / count)
+        self._check_length(length)
+        return _share(index, self.max_position, count)
+
+    def _check_length(self, length):
+        if self.method == "exponential":
+            return
+        bound, remedy = self.max_position, "Raise `max_position`: every token needs its own id."
+        if self.method == "beta":
+            bound, remedy = self.train_length, "`train_length` is that of the longest sequence."
+        if isinstance(length, int):
+            check_length(0, length, bound, remedy)
+        else:
+            check_positions(ops.convert_to_tensor(length) - 1, bound, remedy)
+
+    def compute_output_spec(self, inputs, mask=None, training=None):
+        return keras.KerasTensor(inputs.shape[:2], dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "method": self.method,
+            "max_position": self.max_position,
+            "per": self.per,
+            "inference": self.inference,
+            "pad_token_id": self.pad_token_id,
+            "train_length": self.train_length,
+            "alpha": self.alpha,
+            "seed": self.seed,
+        }
+
+
+def _sorted_sample(uniform, index, count):
+    """Out of 0 .. L - 1 `count` different integers in order, read at `index`.
+
+    The first columns of a random permutation are a sample without replacement of any size, so a
+    sequence with padding has as many of them as it has tokens; the rest is sorted out of the way.
+    """
+    length = ops.shape(index)[1]
+    order = ops.cast(ops.argsort(uniform, axis=-1), "int32")[:, :length]
+    drawn = ops.where(consecutive(length)[None] < count, order, uniform.shape[-1])
+    return ops.take_along_axis(ops.sort(drawn, axis=-1), index, axis=1)
+
+
+def _uniform_integer(uniform, count):
+    """An integer of 0 .. count - 1; the product of floats could round up to `count`."""
+    drawn = ops.cast(ops.floor(uniform * ops.cast(count, "float32")), "int32")
+    return ops.minimum(drawn, count - 1)
+
+
+def _share(index, total, count):
+    """floor(index total / count), in two halves of the index for the product to fit into int32."""
+    whole, rest = total // count, total % count
+    high, low = index // 256, index % 256
+    carried = high * rest
+    return (
+        index * whole + 256 * (carried // count) + (256 * (carried % count) + low * rest) // count
+    )
+
+
+def _check_beta(alpha, train_length, max_position):
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < math.inf:
+        raise ValueError(f"`alpha` must be a positive number. Received: {alpha!r}")
+    if not _is_positive_integer(train_length) or train_length >= max_position:
+        raise ValueError(
+            'method="beta" needs `train_length`, a positive integer below '
+            f"max_position={max_position}. Received: {train_length!r}"
+        )
+
+
+def _is_positive_integer(x):
+    return isinstance(x, int) and not isinstance(x, bool) and x > 0
