@@ -127,11 +127,14 @@ class PositionalAttention(keras.layers.Layer):
         merged_shape = (*query_shape[:-1], self.num_heads, self.value_dim)
         output_size = self.output_size or query_shape[-1]
         self.output_dense = self._projection("attention_output", merged_shape, (None, output_size))
+        self._build_encodings(query_shape, key_shape)
+        self.built = True
+
+    def _build_encodings(self, query_shape, key_shape):
         for encoding in self.encodings:
             if not encoding.built:
                 shapes = [(*query_shape[:-1], self.num_heads, self.key_dim)]
                 encoding.build(*shapes, *([key_shape] if encoding.overrides("features") else []))
-        self.built = True
 
     def _projection(self, name, input_shape, output_shape):
         merging = len(output_shape) == 2
@@ -193,7 +196,7 @@ class PositionalAttention(keras.layers.Layer):
         cache=None,
     ):
         key = value if key is None else key
-        q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
+        q, k, v, merge = self._project(query, key, value)
         featured = [encoding for encoding in self.encodings if encoding.overrides("features")]
         features = [ops.cast(encoding.features(key), k.dtype) for encoding in featured]
         keep = _both(key_mask, value_mask)
@@ -251,8 +254,13 @@ class PositionalAttention(keras.layers.Layer):
             cache,
         )
         extras = tuple(x for x in extras if x is not None)
-        output = self.output_dense(output)
+        output = merge(output)
         return (output, *extras) if extras else output
+
+    def _project(self, query, key, value):
+        """The heads q, k, v, and what makes the attention output (B, Tq, H, Dv) the layer's."""
+        q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
+        return q, k, v, self.output_dense
 
     def _check_order(self, ordered, masked):
         for encoding in self.encodings:
