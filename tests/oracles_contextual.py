@@ -43,3 +43,42 @@ def cope_bias(q, table, positions, first=0):
         row = [np.interp(at, integers, table[d]) for d in range(len(table))]
         bias[b, h, i, j] = q[b, i, h] @ row
     return bias
+
+
+def forgotten(gates, keep):
+    """ln f_j+1 + ... + ln f_i (B, H, T, T) for gates f (B, T, H); padding forgets nothing."""
+    logs = np.where(keep[:, :, None], np.log(np.asarray(gates, "float64")), 0).transpose(0, 2, 1)
+    length = logs.shape[-1]
+    total = np.zeros((*logs.shape[:2], length, length))
+    for i in range(length):
+        for j in range(i + 1):
+            total[:, :, i, j] = logs[:, :, j + 1 : i + 1].sum(-1)
+    return total
+
+
+def selected(logits, cells):
+    """F_ij: what queries k < i said in head 0 against key j, but for their own and first keys."""
+    masked = np.zeros((len(logits), *logits.shape[2:]))
+    for b, i, j in np.ndindex(*masked.shape):
+        for k in range(i):
+            first = np.argmax(cells[b, 0, k])
+            if cells[b, 0, k, j] and cells[b, 0, k, k] and j not in (k, first):
+                masked[b, i, j] += max(logits[b, 0, k, j], 0)
+    return masked
+
+
+def broken_stick(logits, cells):
+    """Going back from the query, every open key takes its share of what is left of 1."""
+    weights = np.zeros(logits.shape)
+    for b, h, i in np.ndindex(*logits.shape[:3]):
+        left = 1.0
+        for j in reversed(range(i)):
+            if cells[b, h, i, j]:
+                weights[b, h, i, j] = left * sigmoid(logits[b, h, i, j])
+                left *= 1 - sigmoid(logits[b, h, i, j])
+    return weights
+
+
+def squared_relu(logits, cells):
+    squares = np.where(cells, np.maximum(logits, 0) ** 2, 0)
+    return squares / np.maximum(cells.sum(-1, keepdims=True), 1)

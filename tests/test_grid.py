@@ -36,3 +36,13 @@ def test_a_mask_may_differ_by_head():
 def test_orders_come_in_pairs():
     with pytest.raises(ValueError, match="needs both `row_order` and `column_order`, or neither"):
         grid(row_order=IDS)
+
+
+def test_a_query_meets_its_own_key_by_index_or_by_position():
+    by_position = np.array([np.eye(4), np.eye(4)], bool)
+    by_position[1, 1:3, 1:3] = True  # two tokens at 7
+    np.testing.assert_array_equal(ops.convert_to_numpy(grid().own()), by_position)
+    # Two rows of a cache, at 1 and 3 of its columns.
+    orders = {"row_order": np.array([[1, 3]]), "column_order": np.arange(4)[None]}
+    by_index = grid(**orders).replace(order_is_index=True).own()
+    np.testing.assert_array_equal(ops.convert_to_numpy(by_index), [np.eye(4)[[1, 3]]])

@@ -13,7 +13,7 @@ SCALINGS = ("after", "before")
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ContextualPositionEmbedding(Encoding):
-    """CoPE: every query counts the tokens it chooses to count, words or sentences as well as tokens.
+    """CoPE: every query counts the tokens it chooses to count, be it words, sentences or all.
 
     A gate g_ij in (0, 1) says whether query i counts key j; the position of a key is the sum of the
     gates from it to the query, both included, and its embedding lies between those of the two

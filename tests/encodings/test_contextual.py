@@ -4,11 +4,19 @@ import oracles_contextual as oracles
 import pytest
 from keras import ops
 
-from keras_posenc import ContextualPositionEmbedding, Encoding, Grid, PositionalAttention
+from keras_posenc import (
+    ContextualPositionEmbedding,
+    Encoding,
+    ForgetGate,
+    Grid,
+    PositionalAttention,
+    StickBreaking,
+)
 
 B, T, H, D, E = 2, 9, 3, 5, 8
 X = np.random.default_rng(0).normal(size=(B, T, E)).astype("float32")
 LEFT = np.array([[0, 0, 0, 1, 1, 1, 1, 1, 1], [1] * 9], bool)
+GAPS = np.array([[1, 1, 0, 1, 1, 0, 0, 1, 1], [0, 1, 1, 1, 1, 1, 1, 1, 0]], bool)
 CAUSAL = np.tril(np.ones((T, T), bool))
 
 
@@ -137,7 +145,8 @@ def test_cope_decodes_from_a_cache(gate):
         x = X[:, part]
         output, cache = layer(x, x, cache=cache, key_mask=LEFT[:, part])
         parts.append(numpy(output))
-    np.testing.assert_allclose(np.concatenate(parts, 1), full, atol=1e-5)
+    # A query of the padding sees nothing, and nothing is more in a longer cache.
+    np.testing.assert_allclose(np.concatenate(parts, 1)[LEFT], full[LEFT], atol=1e-5)
 
 
 def test_cope_after_rotation_sees_the_content_query():
@@ -215,3 +224,144 @@ def test_cope_says_what_it_cannot_do():
         layer(X, X, use_causal_mask=True)
     with pytest.raises(ValueError, match="ContextualPositionEmbedding is for causal attention"):
         PositionalAttention(H, D, encodings=["cope"])(X, X)
+
+
+def cells_of(keep):
+    return np.broadcast_to(CAUSAL & keep[:, None, None], (B, H, T, T))
+
+
+@pytest.mark.parametrize("keep", [LEFT, GAPS], ids=["left", "gaps"])
+def test_forget_gate_is_the_papers_and_padding_forgets_nothing(keep):
+    layer = make("forget_gate")
+    q, k, _ = heads_of(layer)
+    kernel, bias = (np.asarray(numpy(w), "float64") for w in layer.encodings[0].weights)
+    expected = products(q, k) + oracles.forgotten(oracles.sigmoid(X @ kernel + bias), keep)
+    found = logits_of(layer, use_causal_mask=True, key_mask=keep)
+    cells = cells_of(keep)
+    np.testing.assert_allclose(found[cells], expected[cells], atol=2e-5)
+    # The same without `use_causal_mask`: the queries are the keys, one by one.
+    found = logits_of(layer, attention_mask=CAUSAL, key_mask=keep)
+    np.testing.assert_allclose(found[cells], expected[cells], atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_forget_gate_tells_far_neighbours_apart_in_low_precision(dtype):
+    """c runs to -1400 here, where bfloat16 has steps of 8."""
+    gate = ForgetGate()
+    gate.build((1, 2800, 1, 8), (1, 2800, 4))
+    gate.gate_bias.assign([0.4328])  # ln f = -0.5
+    ids = ops.arange(2800)[None]
+    grid = Grid(rows=ids, columns=ids, row_order=ids, column_order=ids, order_is_index=True)
+    grid = grid.replace(features={gate: ops.zeros((1, 2800, 1, 1), dtype)})
+    q, k = gate.heads(*[ops.zeros((1, 2800, 1, 8), dtype)] * 2, grid)
+    q, k = (np.asarray(numpy(x), "float64")[0, :, 0] for x in (q, k))
+    # The constants of q are rounded, by one factor for the whole row.
+    factor = q[0, -1] / np.sqrt(8)
+    steps = np.diff(q[2000] @ k.T) / np.sqrt(8) / factor
+    np.testing.assert_allclose(steps, 0.5, atol=4e-3)
+    assert abs(q[2000] @ k[2000]) / np.sqrt(8) < 8
+
+
+def test_forget_gate_needs_its_queries_among_the_keys():
+    layer = make("forget_gate")
+    with pytest.raises(ValueError, match="queries among the keys: .* Received: 4 queries and 9"):
+        layer(X[:, :4], X, attention_mask=np.ones((4, T), bool))
+
+
+@pytest.mark.parametrize("keep", [LEFT, GAPS], ids=["left", "gaps"])
+def test_selective_attention_is_the_papers(keep):
+    layer = make("selective")
+    q, k, _ = heads_of(layer)
+    logits, cells = products(q, k), cells_of(keep)
+    masked = oracles.selected(logits, cells)
+    assert masked.max() > 1
+    found = logits_of(layer, use_causal_mask=True, key_mask=keep)
+    np.testing.assert_allclose(found[cells], (logits - masked[:, None])[cells], atol=2e-5)
+
+
+def test_selective_attention_cannot_decode_and_says_so():
+    layer = make("selective")
+    match = "needs the whole sequence in one call, without a cache. Received: 4 queries and 9 keys"
+    with pytest.raises(ValueError, match=match):
+        layer(X[:, :4], X[:, :4], cache=layer.make_cache(B, T))
+    with pytest.raises(ValueError, match="SelectiveAttention is for causal attention"):
+        layer(X, X)
+
+
+def weights_of(layer, **arguments):
+    _, weights = layer(X, X, return_attention_scores=True, **arguments)
+    return numpy(weights)
+
+
+@pytest.mark.parametrize("keep", [LEFT, GAPS], ids=["left", "gaps"])
+def test_stick_breaking_is_the_papers(keep):
+    layer = make("stick_breaking")
+    q, k, _ = heads_of(layer)
+    expected = oracles.broken_stick(products(q, k), cells_of(keep))
+    found = weights_of(layer, use_causal_mask=True, key_mask=keep)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert (found[..., 0, :] == 0).all() and found.sum(-1).max() < 1 + 1e-6
+    # Without an order, a query's own key is the one at its position.
+    ids = {"query_positions": np.arange(T) * 0.3, "attention_mask": CAUSAL, "key_mask": keep}
+    np.testing.assert_allclose(weights_of(layer, **ids), expected, atol=1e-5)
+
+
+def test_stick_breaking_with_sure_keys_takes_the_nearest():
+    stick = StickBreaking()
+    ids = ops.arange(5)[None]
+    grid = Grid(rows=ids, columns=ids, row_order=ids, column_order=ids, order_is_index=True)
+    sure = np.where(np.tril(np.ones((5, 5), bool)), 60.0, -1e9).astype("float32")[None, None]
+    weights = numpy(stick.normalize(ops.convert_to_tensor(sure), grid))
+    np.testing.assert_allclose(weights[0, 0], np.eye(5, k=-1), atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_squared_relu_is_divided_by_the_keys_seen(causal):
+    layer = make("squared_relu")
+    q, k, _ = heads_of(layer)
+    cells = cells_of(LEFT) if causal else np.broadcast_to(LEFT[:, None, None], (B, H, T, T))
+    found = weights_of(layer, use_causal_mask=causal, key_mask=LEFT)
+    np.testing.assert_allclose(found, oracles.squared_relu(products(q, k), cells), atol=1e-5)
+
+
+def test_the_biases_of_others_reach_the_weights_whole():
+    """A constant of the row cancels in a softmax only: the forget gate must not leave it out."""
+    layer = PositionalAttention(H, D, encodings=["forget_gate", "stick_breaking"])
+    layer.build(X.shape, X.shape)
+    layer.encodings[0].gate_bias.assign([0.0, 1.0, 2.0])
+    q, k, _ = heads_of(layer)
+    kernel, bias = (np.asarray(numpy(w), "float64") for w in layer.encodings[0].weights)
+    everything = np.ones((B, T), bool)
+    logits = products(q, k) + oracles.forgotten(oracles.sigmoid(X @ kernel + bias), everything)
+    expected = oracles.broken_stick(logits, cells_of(everything))
+    np.testing.assert_allclose(weights_of(layer, use_causal_mask=True), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["forget_gate", "stick_breaking", "squared_relu"])
+def test_the_last_rows_decode_from_a_cache(name):
+    layer = make(name)
+    full = numpy(layer(X, X, use_causal_mask=True, key_mask=GAPS))
+    cache, parts = layer.make_cache(B, T + 2), []
+    for part in (slice(0, 4), slice(4, 5), slice(5, T)):
+        x = X[:, part]
+        output, cache = layer(x, x, cache=cache, key_mask=GAPS[:, part])
+        parts.append(numpy(output))
+    np.testing.assert_allclose(np.concatenate(parts, 1)[GAPS], full[GAPS], 2e-6, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["forget_gate", "selective", "stick_breaking", "squared_relu"])
+def test_a_row_with_nothing_open_is_finite(name):
+    layer = make(name)
+    mask = CAUSAL & (np.arange(T) > 2)
+    assert np.isfinite(numpy(layer(X, X, attention_mask=mask))).all()
+    assert np.isfinite(numpy(layer(X[:, :1], X[:, :1], use_causal_mask=True))).all()
+
+
+def test_forget_gate_config_comes_back():
+    gate = ForgetGate(2, kernel_initializer="zeros", name="f")
+    clone = ForgetGate.from_config(gate.get_config())
+    assert clone.get_config() == gate.get_config()
+    assert clone.initial_bias == 2.0
+    clone.build((B, T, H, D), (B, T, E))
+    np.testing.assert_array_equal(numpy(clone.gate_bias), [2.0, 2.0, 2.0])
+    np.testing.assert_array_equal(numpy(clone.kernel), np.zeros((E, H)))

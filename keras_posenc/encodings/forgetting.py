@@ -1,0 +1,161 @@
+"""Keys that fade by content: what a later token no longer needs is attended to less."""
+
+import keras
+from keras import ops
+
+from keras_posenc.encodings.base import Encoding
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class ForgetGate(Encoding):
+    """Forgetting Transformer (FoX): every token says how much of what came before it is kept.
+
+        f_t = sigmoid(w_h . x_t + b_h)
+        l_ij + ln f_j+1 + ... + ln f_i = l_ij + c_i - c_j,    c_t = ln f_0 + ... + ln f_t
+
+    x_t is the hidden state behind key t, w_h and b_h belong to head h. The term is separable: q and
+    k are widened by 6 dimensions, and no map is formed. With all f equal it is causal ALiBi of
+    slope -ln f. Padding forgets nothing.
+
+    Args:
+        initial_bias: float. b at first. sigmoid(5) = 0.993 halves a logit's weight in 103 tokens;
+            0 would halve it at every token.
+        kernel_initializer: initializer of w.
+
+    Raises:
+        ValueError: if the queries are not among the keys.
+
+    Example:
+
+    >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=["forget_gate"])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 32)
+
+    Reference: [Forgetting Transformer](https://arxiv.org/abs/2503.02130).
+    """
+
+    causal_only = True
+    paper = "https://arxiv.org/abs/2503.02130"
+    feature_size = 1
+
+    def __init__(self, initial_bias=5.0, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.initial_bias = float(initial_bias)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, heads_shape, states_shape):
+        super().build(heads_shape)
+        # autocast=False: read in float32 under a mixed policy.
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(states_shape[-1], self.num_heads),
+            initializer=self.kernel_initializer,
+            autocast=False,
+        )
+        self.gate_bias = self.add_weight(
+            name="bias",
+            shape=(self.num_heads,),
+            initializer=keras.initializers.Constant(self.initial_bias),
+            autocast=False,
+        )
+
+    def features(self, states):
+        # Without b, which is large: a cache in bfloat16 would round w.x away.
+        product = ops.einsum("bte,eh->bth", ops.cast(states, "float32"), self.kernel)
+        return product[..., None]
+
+    def heads(self, q, k, grid):
+        columns = self.log_kept(grid)
+        rows = _at_queries(columns, q, grid)
+        # The term of the row cancels in a softmax, but it keeps the logits small enough to round.
+        rows = _stacked([*_digits(rows), 256.0, 1.0, 1.0])
+        return self.widen(q, k, rows, _stacked([256.0, 1.0, 1.0, *_digits(-columns)]))
+
+    def log_kept(self, grid):
+        """c, (B, Tk, H) float32: the running sum of ln f over the real tokens."""
+        gate = ops.cast(grid.features[self][..., 0], "float32") + self.gate_bias
+        logs = -ops.softplus(-gate)
+        if grid.keep is not None:
+            logs = logs * ops.cast(grid.keep, "float32")[..., None]
+        return ops.cumsum(logs, axis=1)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "initial_bias": self.initial_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class SelectiveAttention(Encoding):
+    """Selective attention: what one token found to be of no more use is masked for later ones.
+
+    The logits of head 0, where they are positive, tell how much query k masks key j for all queries
+    after it, in all heads:
+
+        l_ij - F_ij,    F_ij = sum_{k<i} max(l0_kj, 0)
+
+    No query masks its own key, nor the first key it sees (the start of the text). There are no
+    weights. Since row i sums over earlier rows, which a cache does not keep, it cannot decode from
+    a cache.
+
+    Raises:
+        ValueError: if there are not as many queries as keys.
+
+    Example:
+
+    >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=["selective"])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 32)
+
+    Reference: [Selective Attention Improves Transformer](https://arxiv.org/abs/2410.02703).
+    """
+
+    causal_only = True
+    paper = "https://arxiv.org/abs/2410.02703"
+
+    def score(self, logits, q, grid):
+        rows, columns = logits.shape[-2:]
+        if None not in (rows, columns) and rows != columns:
+            raise ValueError(
+                "SelectiveAttention sums over all earlier queries, so it needs the whole sequence "
+                f"in one call, without a cache. Received: {rows} queries and {columns} keys"
+            )
+        cells = grid.open()[:, 0]
+        first = ops.cumsum(ops.cast(cells, "int32"), axis=-1) == 1
+        spared = ops.logical_or(first, grid.own())
+        masking = ops.logical_and(cells, ops.logical_not(spared))
+        if grid.keep is not None:  # a query that is padding masks nothing
+            masking = ops.logical_and(masking, ops.cast(grid.keep, "bool")[:, :, None])
+        masked = ops.relu(logits[:, 0]) * ops.cast(masking, "float32")
+        of_earlier = ops.pad(masked[:, :-1], ((0, 0), (1, 0), (0, 0)))
+        return logits - ops.cumsum(of_earlier, axis=1)[:, None]
+
+
+def _at_queries(x, q, grid):
+    """x (B, Tk, H) of the keys, at the queries' own keys, (B, Tq, H)."""
+    if grid.order_is_index:
+        return ops.take(x, grid.row_order[0], axis=1)
+    rows, columns = q.shape[1], x.shape[1]
+    if None not in (rows, columns) and rows != columns:
+        raise ValueError(
+            "ForgetGate needs the queries among the keys: call the layer on one sequence, with "
+            f"`use_causal_mask=True` or a cache. Received: {rows} queries and {columns} keys"
+        )
+    return x
+
+
+def _digits(x):
+    """x = 256 a + b + c. bfloat16, and float32 products on some GPUs, keep all three to 1e-3."""
+    high = ops.round(x / 256)
+    middle = ops.round(x - 256 * high)
+    return [high, middle, x - 256 * high - middle]
+
+
+def _stacked(parts):
+    """(B, T, H, len(parts)); numbers among the parts are constants."""
+    like = next(part for part in parts if not isinstance(part, float))
+    return ops.stack([part + ops.zeros_like(like) for part in parts], axis=-1)
