@@ -1,0 +1,164 @@
+"""The gated attention unit: attention and feed-forward layer in one."""
+
+import keras
+from keras import ops
+
+from keras_posenc.layers.attention import PositionalAttention
+
+# normalization -> the encodings that make it, behind those of the user.
+NORMALIZATIONS = {
+    "softmax": [],
+    "softmax_plus": [{"name": "log_n", "train_length": 512, "variant": "softmax_plus"}],
+    "squared_relu": ["squared_relu"],
+}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class GatedAttentionUnit(PositionalAttention):
+    """Attention of one head whose output is gated, in place of attention and feed-forward layer.
+
+        u, v, z = split(f(x W)),   q = a z + b,   k = c z + d,
+        y = (u * (A v)) W_o,       A = normalize(q.k / sqrt(s))
+
+    u and v have `units` features, z has s = `key_size`; a and c are learned scales, b and d learned
+    offsets. Position encodings act on q, k and the map as in `PositionalAttention`, with one head.
+    The layer leaves out the additive bias of the paper: name it in `encodings`, "rotary_bias".
+
+    Args:
+        units: int. Size of u and v, usually twice that of the input.
+        key_size: int. Size s of q and k.
+        activation: activation f.
+        normalization: "softmax", "softmax_plus" (logits times ln max(n, 16) / ln 512, n the number
+            of keys seen) or "squared_relu" (max(logit, 0)^2 / n).
+        encodings: list of names, dicts or `Encoding` instances.
+        **kwargs: `dropout`, `use_bias`, `output_shape`, `flash_attention`, initializers,
+            regularizers, constraints and `seed` of `PositionalAttention`. Without `use_bias` there
+            are no offsets either.
+
+    Call arguments:
+        inputs: (B, T, E).
+        mask: (B, T) bool, False on padding; Keras fills it in.
+        positions: (T,) or (B, T) ids. Default: consecutive, after the cache.
+        key_positions: ids of the whole cache, when there is one.
+        attention_mask, use_causal_mask, bias, cache, return_attention_scores,
+        return_attention_logits: as in `PositionalAttention`.
+
+    Returns:
+        (B, T, E); with scores, logits or a cache asked for, a tuple in that order.
+
+    Raises:
+        ValueError: on an unknown `normalization`.
+
+    Example:
+
+    >>> layer = GatedAttentionUnit(128, key_size=32, normalization="squared_relu")
+    >>> layer(np.random.normal(size=(1, 10, 64))).shape
+    (1, 10, 64)
+
+    Reference: [Transformer Quality in Linear Time](https://arxiv.org/abs/2202.10447).
+    """
+
+    def __init__(
+        self,
+        units,
+        key_size=128,
+        activation="silu",
+        normalization="softmax",
+        encodings=(),
+        **kwargs,
+    ):
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(
+                f"`normalization` must be one of {tuple(NORMALIZATIONS)}. "
+                f"Received: {normalization!r}"
+            )
+        for name, size in (("units", units), ("key_size", key_size)):
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
+        encodings = [*encodings, *NORMALIZATIONS[normalization]]
+        super().__init__(1, key_size, value_dim=units, encodings=encodings, **kwargs)
+        self.units = units
+        self.key_size = key_size
+        self.activation = keras.activations.get(activation)
+        self.normalization = normalization
+
+    def build(self, inputs_shape):
+        size = 2 * self.units + self.key_size
+        self.input_dense = self._projection("input", inputs_shape, (None, 1, size))
+        merged_shape = (*inputs_shape[:-1], 1, self.units)
+        output_size = self.output_size or inputs_shape[-1]
+        self.output_dense = self._projection("attention_output", merged_shape, (None, output_size))
+        for head in ("query", "key"):
+            self._add_scale_and_offset(head)
+        self._build_encodings(inputs_shape, inputs_shape)
+        self.built = True
+
+    def _add_scale_and_offset(self, head):
+        shape = (self.key_size,)
+        scale = self.add_weight(name=f"{head}_scale", shape=shape, initializer="ones")
+        setattr(self, f"{head}_scale", scale)
+        if self.use_bias:
+            offset = self.add_weight(name=f"{head}_offset", shape=shape, initializer="zeros")
+            setattr(self, f"{head}_offset", offset)
+
+    def __call__(self, inputs, *args, **kwargs):
+        # Past PositionalAttention's own, which takes a query and a value.
+        return keras.layers.Layer.__call__(self, inputs, *args, **kwargs)
+
+    def call(
+        self,
+        inputs,
+        mask=None,
+        inputs_mask=None,  # what Keras calls the mask once a second tensor is given
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        positions=None,
+        key_positions=None,
+        bias=None,
+        return_attention_logits=False,
+        cache=None,
+    ):
+        return super().call(
+            inputs,
+            inputs,
+            key_mask=inputs_mask if mask is None else mask,
+            attention_mask=attention_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            use_causal_mask=use_causal_mask,
+            query_positions=positions,
+            key_positions=positions if key_positions is None and cache is None else key_positions,
+            bias=bias,
+            return_attention_logits=return_attention_logits,
+            cache=cache,
+        )
+
+    def _project(self, query, key, value):
+        projected = self.activation(self.input_dense(query))
+        u, v, z = ops.split(projected, [self.units, 2 * self.units], axis=-1)
+        q, k = z * self.query_scale, z * self.key_scale
+        if self.use_bias:
+            q, k = q + self.query_offset, k + self.key_offset
+        return q, k, v, lambda attended: self.output_dense(u * attended)
+
+    def compute_output_shape(self, inputs_shape, *others):
+        return super().compute_output_shape(inputs_shape, inputs_shape)
+
+    def compute_output_spec(self, inputs, *args, **kwargs):
+        return super().compute_output_spec(inputs, inputs, **kwargs)
+
+    def get_config(self):
+        config = super().get_config()
+        for name in ("num_heads", "key_dim", "value_dim"):
+            del config[name]
+        added = len(NORMALIZATIONS[self.normalization])
+        return {
+            **config,
+            "units": self.units,
+            "key_size": self.key_size,
+            "activation": keras.activations.serialize(self.activation),
+            "normalization": self.normalization,
+            "encodings": config["encodings"][: len(config["encodings"]) - added],
+        }
