@@ -1,0 +1,157 @@
+"""DeBERTa's disentangled attention: content meets position in both directions."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.relative import (
+    NORMAL,
+    check_positive_integers,
+    looked_up,
+    whole_distance,
+)
+
+TERMS = ("c2p", "p2c")
+
+
+def log_bucket(distance, buckets, max_distance):
+    """The bucket of integer distances, as in DeBERTa-v2: exact up to buckets / 2, then logarithmic.
+
+    Beyond m = buckets / 2 the bucket is m + ceil((m - 1) ln(|r| / m) / ln((max_distance - 1) / m)),
+    with the sign of r.
+
+    Args:
+        distance: NumPy array of integers.
+        buckets: int. Buckets of one direction.
+        max_distance: int. max_distance - 1 falls into the last bucket, buckets - 1.
+
+    Example:
+
+    >>> log_bucket(np.array([-3, 4, 5, 11]), buckets=8, max_distance=12)
+    array([-3,  4,  5,  7])
+    """
+    middle = buckets // 2
+    size = np.abs(distance)
+    fraction = np.log(np.maximum(size, middle) / middle) / math.log((max_distance - 1) / middle)
+    far = middle + np.ceil(fraction * (middle - 1)).astype("int64")
+    return np.where(size <= middle, distance, np.sign(distance) * far)
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class DeBERTaRelative(Encoding):
+    """Disentangled attention: the query meets the distance, and so does the key.
+
+        logits[i, j] = (q_i k_j + q_i K[d(i, j)] + k_j Q[d(j, i)]) / sqrt(3 D),
+        d(i, j) = clip(b(i - j) + n, 0, 2n - 1).
+
+    K and Q have 2n learned rows for every head. A DeBERTa holds one table of 2n rows for all
+    layers and projects it in each; here a layer holds what its projections (and, where they are
+    shared with the content, v2) make of that table. b is the distance itself and
+    n = `max_distance` (v1), or b puts it into n = `buckets` buckets of growing width (v2). The root
+    counts the terms: 3 with both, 2 with one. Distances of float ids go to the nearest integer.
+
+    Args:
+        max_distance: int. Distance from which on all distances share a row.
+        buckets: None (v1) or an even int, at least 4 and below 2 (max_distance - 1): buckets of one
+            direction (v2: 256).
+        terms: "c2p" (the query meets K), "p2c" (the key meets Q) or both.
+        released: bool. Read Q at d(i, j), as the released code and its checkpoints do, rather than
+            at d(j, i), as the paper writes. Set it for their weights.
+        embeddings_initializer: initializer of K and Q.
+
+    Raises:
+        ValueError: on a bad size, bucket count or term.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=[DeBERTaRelative(buckets=256)])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x).shape
+    (1, 10, 32)
+
+    Reference: [DeBERTa: Decoding-enhanced BERT with Disentangled
+    Attention](https://arxiv.org/abs/2006.03654), section 3.1; buckets from the released v2.
+    """
+
+    paper = "https://arxiv.org/abs/2006.03654"
+
+    def __init__(
+        self,
+        max_distance=512,
+        buckets=None,
+        terms=TERMS,
+        released=False,
+        embeddings_initializer=NORMAL,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive_integers(max_distance=max_distance)
+        if buckets is not None:
+            check_positive_integers(buckets=buckets)
+            if buckets % 2 or not 4 <= buckets < 2 * (max_distance - 1):
+                raise ValueError(
+                    "`buckets` must be even, at least 4 and below 2 (max_distance - 1) = "
+                    f"{2 * (max_distance - 1)}, so that half of them are exact. "
+                    f"Received: {buckets}; DeBERTa-v2 has 256 for a distance of 512."
+                )
+        terms = (terms,) if isinstance(terms, str) else tuple(terms)
+        if not terms or len(set(terms)) < len(terms) or not set(terms) <= set(TERMS):
+            raise ValueError(f"`terms` must be one or both of {TERMS}. Received: {terms!r}")
+        self.max_distance = max_distance
+        self.buckets = buckets
+        self.terms = terms
+        self.released = bool(released)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.span = buckets or max_distance
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        shape = (2 * self.span, self.num_heads, self.head_size)
+        names = {"c2p": "key_table", "p2c": "query_table"}
+        for term in self.terms:
+            # A fresh initializer each: an unseeded instance draws the same values every time.
+            initializer = self.embeddings_initializer.clone()
+            table = self.add_weight(name=names[term], shape=shape, initializer=initializer)
+            setattr(self, names[term], table)
+
+    def index(self, distance):
+        """The row d of the table of integer distances."""
+        far = self.max_distance
+        distance = ops.clip(distance, -far, far)
+        if self.buckets is not None:
+            # A table, since a float32 logarithm could round a bound of a bucket across it.
+            buckets = log_bucket(np.arange(-far, far + 1), self.buckets, far)
+            distance = ops.take(buckets.astype("int32"), distance + far, axis=0)
+        return ops.clip(distance + self.span, 0, 2 * self.span - 1)
+
+    def heads(self, q, k, grid):
+        return q * ops.cast(1 / math.sqrt(1 + len(self.terms)), q.dtype), k
+
+    def bias(self, q, grid):
+        scale = 1 / math.sqrt((1 + len(self.terms)) * self.head_size)
+        distance = whole_distance(grid)
+        total = 0.0
+        if "c2p" in self.terms:
+            table = ops.cast(self.key_table, q.dtype) * scale
+            met = ops.einsum("bqhd,chd->bhqc", q, table)
+            total += looked_up(met, self.index(distance))
+        if "p2c" in self.terms:
+            table = ops.cast(self.query_table, q.dtype) * scale
+            met = ops.einsum("bkhd,chd->bhkc", grid.keys, table)
+            by_key = self.index(distance if self.released else -distance)
+            by_key = looked_up(met, ops.transpose(by_key, (0, 2, 1)))
+            total += ops.transpose(by_key, (0, 1, 3, 2))
+        return total
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_distance": self.max_distance,
+            "buckets": self.buckets,
+            "terms": list(self.terms),
+            "released": self.released,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+        }

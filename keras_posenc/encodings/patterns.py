@@ -1,0 +1,48 @@
+"""Which encodings each layer gets, where they do not all get the same."""
+
+
+def alternate(number_of_layers, every, full, local):
+    """The encodings of each layer, where every `every`-th layer gets others than the rest.
+
+    Layers `every`, 2 `every`, ... (counted from 1) get `full`, the others `local`. Two patterns of
+    the literature:
+
+    - RNoPE-SWA: every fourth layer has no positions and sees everything, the others have rotary
+      positions and a window.
+    - HWFA: the last of L layers sees everything, without positions and with log-n scaling; the
+      others have rotary positions and a window w with (w - 1) (L - 1) + 1 about 3/4 of the training
+      length.
+
+    Args:
+        number_of_layers: int. Layers L.
+        every: int between 1 and `number_of_layers`, which stands for the last layer alone.
+        full, local: lists of names, dicts or `Encoding` instances; see `encodings.get`.
+
+    Returns:
+        list of `number_of_layers` lists.
+
+    Raises:
+        ValueError: on a bad number of layers or `every`.
+        TypeError: if `full` or `local` is not a list.
+
+    Example:
+
+    >>> window = {"name": "window", "window": 512}
+    >>> alternate(4, 4, full=["log_n"], local=["rotary", window])[2:]
+    [['rotary', {'name': 'window', 'window': 512}], ['log_n']]
+
+    Reference: [Rope to Nope and Back Again](https://arxiv.org/abs/2501.18795); Su Jianlin,
+    [HWFA](https://www.spaces.ac.cn/archives/9603), 2023.
+    """
+    for name, number in (("number_of_layers", number_of_layers), ("every", every)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ValueError(f"`{name}` must be a positive integer. Received: {number!r}")
+    if every > number_of_layers:
+        raise ValueError(
+            f"`every` must be at most the {number_of_layers} layers, or no layer would see "
+            f"everything. Received: {every}"
+        )
+    for name, specs in (("full", full), ("local", local)):
+        if not isinstance(specs, (list, tuple)):
+            raise TypeError(f"`{name}` must be a list of encodings. Received: {specs!r}")
+    return [list(full if layer % every == 0 else local) for layer in range(1, number_of_layers + 1)]

@@ -1,0 +1,224 @@
+"""Rows of a table by clipped distance, met by the queries and added to the values (Shaw, NEZHA).
+
+Nothing of size (T, T, D) is formed: the query meets the few rows of the table first, and every
+cell then looks its number up; the weights are first summed by the row they call for.
+"""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc.encodings.base import Encoding
+
+# As BERT and its kin initialise tables.
+NORMAL = {"class_name": "RandomNormal", "config": {"stddev": 0.02}}
+
+
+def whole_distance(grid):
+    """(B, Tq, Tk) int32: row minus column; distances of float ids go to the nearest integer."""
+    distance = grid.distance()
+    if not keras.backend.is_int_dtype(distance.dtype):
+        distance = ops.round(distance)
+    return ops.cast(distance, "int32")
+
+
+def looked_up(scores, index):
+    """(B, H, Tq, Tk): cell (i, j) gets entry index[i, j] of row i of the scores (B, H, Tq, C)."""
+    return ops.take_along_axis(scores, index[:, None], axis=-1)
+
+
+def summed_by_class(weights, index, classes):
+    """(B, Tq, H, C) float32: the weights (B, H, Tq, Tk) of a row, summed by index (B, Tq, Tk)."""
+    batch, heads, rows, columns = ops.shape(weights)
+    weights = ops.transpose(ops.cast(weights, "float32"), (0, 2, 3, 1))
+    first = ops.reshape(ops.arange(batch * rows, dtype="int32") * classes, (batch, rows, 1))
+    segments = first + index
+    sums = ops.segment_sum(
+        ops.reshape(weights, (-1, heads)),
+        ops.reshape(segments, (-1,)),
+        num_segments=batch * rows * classes,
+    )
+    return ops.transpose(ops.reshape(sums, (batch, rows, classes, heads)), (0, 1, 3, 2))
+
+
+def check_positive_integers(**sizes):
+    """Refuses what is not a positive integer."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
+
+
+class _ClippedTable(Encoding):
+    """A table of rows a for the distances -k .. k; a subclass says where the rows come from."""
+
+    def __init__(self, max_distance, values, **kwargs):
+        super().__init__(**kwargs)
+        check_positive_integers(max_distance=max_distance)
+        self.max_distance = max_distance
+        self.values = bool(values)
+
+    def rows_for_keys(self):
+        """(2k + 1, D)."""
+        raise NotImplementedError
+
+    def rows_for_values(self, size):
+        """(2k + 1, size)."""
+        raise NotImplementedError
+
+    def index(self, grid):
+        """(B, Tq, Tk): the row of the table of each cell, clip(j - i, -k, k) + k."""
+        return ops.clip(-whole_distance(grid), -self.max_distance, self.max_distance) + (
+            self.max_distance
+        )
+
+    def overrides(self, hook):
+        return super().overrides(hook) and (hook != "value" or self.values)
+
+    def bias(self, q, grid):
+        rows = ops.cast(self.rows_for_keys(), q.dtype) / math.sqrt(self.head_size)
+        return looked_up(ops.einsum("bqhd,cd->bhqc", q, rows), self.index(grid))
+
+    def value(self, weights, grid):
+        rows = ops.cast(self.rows_for_values(grid.values.shape[-1]), "float32")
+        sums = summed_by_class(weights, self.index(grid), 2 * self.max_distance + 1)
+        return ops.einsum("bqhc,cd->bqhd", sums, rows)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_distance": self.max_distance,
+            "values": self.values,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class ShawRelative(_ClippedTable):
+    """A learned vector for each clipped distance, added to the keys and to the values.
+
+        logits[i, j] = q_i (k_j + a_c) / sqrt(D),    output[i] = sum_j A[i, j] (v_j + b_c),
+        c = clip(j - i, -k, k).
+
+    a and b have 2k + 1 rows, shared by the heads of a layer. Distances of float ids go to the
+    nearest integer.
+
+    Args:
+        max_distance: int. The distance k from which on all distances share a row.
+        values: bool. Add b to the values; without it a fused kernel may be used.
+        value_dim: int or None. Size of a row of b; default the size of the query heads.
+        embeddings_initializer: initializer of a and b.
+
+    Raises:
+        ValueError: if a size is not a positive integer, or `value_dim` is not that of the values.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=[ShawRelative(max_distance=8)])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x).shape
+    (1, 10, 32)
+
+    Reference: [Self-Attention with Relative Position
+    Representations](https://arxiv.org/abs/1803.02155).
+    """
+
+    paper = "https://arxiv.org/abs/1803.02155"
+
+    def __init__(
+        self,
+        max_distance=16,
+        values=True,
+        value_dim=None,
+        embeddings_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(max_distance, values, **kwargs)
+        if value_dim is not None:
+            check_positive_integers(value_dim=value_dim)
+        self.value_dim = value_dim
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        self.key_table = self._add_table("key_table", self.head_size)
+        if self.values:
+            self.value_table = self._add_table("value_table", self.value_dim or self.head_size)
+
+    def _add_table(self, name, size):
+        return self.add_weight(
+            name=name,
+            shape=(2 * self.max_distance + 1, size),
+            # A fresh initializer each: an unseeded instance draws the same values every time.
+            initializer=self.embeddings_initializer.clone(),
+        )
+
+    def rows_for_keys(self):
+        return self.key_table
+
+    def rows_for_values(self, size):
+        have = self.value_table.shape[-1]
+        if have != size:
+            raise ValueError(
+                f"The table for the values has rows of {have} numbers, the values have {size}: "
+                f"give ShawRelative `value_dim={size}`, or `values=False`."
+            )
+        return self.value_table
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "value_dim": self.value_dim,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class NEZHA(_ClippedTable):
+    """Shaw's encoding with fixed sinusoids in place of learned vectors: it has no weights.
+
+        logits[i, j] = q_i (k_j + s(c)) / sqrt(D),    output[i] = sum_j A[i, j] (v_j + s(c)),
+        s(c)[2m] = sin(c w_m),  s(c)[2m + 1] = cos(c w_m),  w_m = 10000^(-2m / D),
+        c = clip(j - i, -k, k).
+
+    Distances of float ids go to the nearest integer.
+
+    Args:
+        max_distance: int. The distance k from which on all distances look the same.
+        values: bool. Add s to the values too; without it a fused kernel may be used.
+        released: bool. Read s at c + k, as the released code and its checkpoints (and bert4keras)
+            do, rather than at c, as the paper writes. Set it for their weights.
+
+    Raises:
+        ValueError: if `max_distance` is not a positive integer.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=[NEZHA()])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x).shape
+    (1, 10, 32)
+
+    Reference: [NEZHA: Neural Contextualized Representation for Chinese Language
+    Understanding](https://arxiv.org/abs/1909.00204), section 2.2.
+    """
+
+    paper = "https://arxiv.org/abs/1909.00204"
+
+    def __init__(self, max_distance=64, values=True, released=False, **kwargs):
+        super().__init__(max_distance, values, **kwargs)
+        self.released = bool(released)
+
+    def rows_for_keys(self):
+        return self.rows_for_values(self.head_size)
+
+    def rows_for_values(self, size):
+        k = self.max_distance
+        positions = np.arange(2 * k + 1) - (0 if self.released else k)
+        angles = positions[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
+        pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+        # An odd size ends with a sine.
+        return pairs.reshape(len(positions), -1)[:, :size].astype("float32")
+
+    def get_config(self):
+        return {**super().get_config(), "released": self.released}

@@ -1,0 +1,119 @@
+"""Transformer-XL's relative positions: an inner product of sinusoids, so it rides in the heads."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.relative import NORMAL
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class TransformerXLRelative(Encoding):
+    """Content and position each meet the query with a learned bias of their own.
+
+        logits[i, j] = ((q_i + u) k_j + (q_i + v) W s(i - j)) / sqrt(D),
+        s(r) = [sin(r w_0), ..., sin(r w_F), cos(r w_0), ..., cos(r w_F)],  w_m = 10000^(-2m / S).
+
+    u, v (H, D) and W (S, H, D) are learned. With (alpha, beta) = W'(q_i + v), the parts that meet
+    sines and cosines, the position term is
+
+        (alpha sin(i w) + beta cos(i w)) cos(j w) + (beta sin(i w) - alpha cos(i w)) sin(j w),
+
+    an inner product of S numbers of the query with S numbers of the key: q and k are widened by
+    them, and no T x T tensor is formed. Positions may be fractional; both directions are told
+    apart. It comes before encodings that rotate or scale the heads.
+
+    Args:
+        size: int, even, or None. Numbers S of the sinusoid; default H D, the model's, as in the
+            paper. Fewer make the widened heads cheaper.
+        bias_initializer: initializer of u and v.
+        kernel_initializer: initializer of W.
+
+    Raises:
+        ValueError: if `size` is not a positive even integer.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=[TransformerXLRelative()])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 32)
+
+    Reference: [Transformer-XL: Attentive Language Models Beyond a Fixed-Length
+    Context](https://arxiv.org/abs/1901.02860), section 3.3.
+    """
+
+    paper = "https://arxiv.org/abs/1901.02860"
+
+    def __init__(
+        self,
+        size=None,
+        bias_initializer=NORMAL,
+        kernel_initializer=NORMAL,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if size is not None:
+            whole = isinstance(size, int) and not isinstance(size, bool)
+            if not whole or size < 2 or size % 2:
+                raise ValueError(
+                    "Sines and cosines come in pairs: `size` must be a positive even integer. "
+                    f"Received: {size!r}"
+                )
+        self.size = size
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        heads = (self.num_heads, self.head_size)
+        # Of an odd H D the next even number.
+        size = self.size or (self.num_heads * self.head_size + 1) // 2 * 2
+        self.frequencies = (10000.0 ** (-np.arange(0, size, 2) / size)).astype("float32")
+        # A fresh initializer each: an unseeded instance draws the same values every time.
+        self.content_bias = self.add_weight(
+            name="content_bias", shape=heads, initializer=self.bias_initializer.clone()
+        )
+        self.position_bias = self.add_weight(
+            name="position_bias", shape=heads, initializer=self.bias_initializer.clone()
+        )
+        self.kernel = self.add_weight(
+            name="kernel", shape=(size, *heads), initializer=self.kernel_initializer.clone()
+        )
+
+    def heads(self, q, k, grid):
+        grid.check_one_axis()
+        content = q if grid.queries is None else grid.queries
+        met = ops.einsum(
+            "bqhd,shd->bqhs",
+            content + ops.cast(self.position_bias, content.dtype),
+            ops.cast(self.kernel, content.dtype),
+        )
+        met = ops.cast(met, "float32") / math.sqrt(self.head_size)
+        alpha, beta = ops.split(met, 2, axis=-1)
+        sin_i, cos_i = self._waves(grid.rows)
+        sin_j, cos_j = self._waves(grid.columns)
+        rows = [alpha * sin_i + beta * cos_i, beta * sin_i - alpha * cos_i]
+        # The softmax meets u k_j as a part of q k: only the head proper takes u.
+        head = q[..., : self.head_size] + ops.cast(self.content_bias, q.dtype)
+        q = ops.concatenate([head, q[..., self.head_size :]], axis=-1)
+        return self.widen(
+            q, k, ops.concatenate(rows, axis=-1), ops.concatenate([cos_j, sin_j], axis=-1)
+        )
+
+    def _waves(self, positions):
+        """(B, T, 1, S / 2) float32, twice: sines and cosines of the positions."""
+        positions = ops.cast(positions, "float32")[..., None, None]
+        angles = positions * ops.convert_to_tensor(self.frequencies)
+        return ops.sin(angles), ops.cos(angles)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "size": self.size,
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,104 @@
+"""Windows with sinks, and the layers that get them."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_posenc import Grid, PositionalAttention
+from keras_posenc.encodings.masks import Window
+from keras_posenc.encodings.patterns import alternate
+from keras_posenc.layers.attend import attend, attend_explicitly
+
+B, T, H, D = 2, 8, 2, 4
+Q, K, V = np.random.default_rng(0).normal(size=(3, B, T, H, D)).astype("float32")
+
+
+def numpy(x):
+    return ops.convert_to_numpy(ops.cast(x, "float32"))
+
+
+def open_cells(rows, columns, window, sinks):
+    """The definition, cell by cell."""
+    return np.array([[abs(i - j) < window or j < sinks for j in columns] for i in rows])
+
+
+@pytest.mark.parametrize(("window", "sinks"), [(1, 0), (3, 0), (3, 2), (2.5, 1), (100, 0)])
+@pytest.mark.parametrize("ids", [range(T), [0, 1, 2, 7, 8, 9, 20, 21], np.linspace(0, 9, T)])
+def test_who_is_seen(window, sinks, ids):
+    ids = np.asarray(ids)
+    dtype = "int32" if ids.dtype.kind == "i" else "float32"
+    rows = ops.convert_to_tensor(ids[None].astype(dtype))
+    grid = Window(window, sinks).restrict(Grid(rows, rows))
+    ids = ids.astype(dtype)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(grid.open())[0, 0], open_cells(ids, ids, window, sinks)
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_in_a_window(causal):
+    allowed = open_cells(range(T), range(T), 3, 1)
+    allowed = np.tril(allowed) if causal else allowed
+    rows = ops.arange(T)[None]
+    order = {"row_order": rows, "column_order": rows} if causal else {}
+    grid = Window(3, sinks=1).restrict(Grid(rows, rows, **order))
+    wanted = oracles.attention(Q, K, V, 1 / math.sqrt(D), allowed=allowed)
+    q, k, v = (ops.convert_to_tensor(x) for x in (Q, K, V))
+    window = Window(3)
+    fused = attend(q, k, v, grid, 1 / math.sqrt(D), [window])
+    explicit = attend_explicitly(q, k, v, grid, 1 / math.sqrt(D), [window])[0]
+    np.testing.assert_allclose(numpy(fused), wanted, atol=1e-5)
+    np.testing.assert_allclose(numpy(explicit), wanted, atol=1e-5)
+
+
+def test_a_window_in_the_layer_decodes_from_a_cache():
+    layer = PositionalAttention(H, D, encodings=[{"name": "window", "window": 2, "sinks": 1}])
+    x = np.random.default_rng(0).normal(size=(B, T, 6)).astype("float32")
+    full, weights = layer(x, x, use_causal_mask=True, return_attention_scores=True)
+    seen = numpy(weights)[0, 0] > 0
+    np.testing.assert_array_equal(seen, np.tril(open_cells(range(T), range(T), 2, 1)))
+    cache = layer.make_cache(B, T)
+    for t in range(T):
+        step, cache = layer(x[:, t : t + 1], x[:, t : t + 1], cache=cache)
+        np.testing.assert_allclose(numpy(step)[:, 0], numpy(full)[:, t], atol=1e-5)
+
+
+@pytest.mark.once
+def test_bad_windows_are_refused():
+    for window in (0, -1, True, "3", math.inf, math.nan):
+        with pytest.raises(ValueError, match="`window` must be a positive number: .*Received"):
+            Window(window)
+    for sinks in (-1, 1.5, True):
+        with pytest.raises(ValueError, match="`sinks` must be an integer, at least 0. Received"):
+            Window(4, sinks=sinks)
+    with pytest.raises(ValueError, match="Two windows over one attention map: keep the one"):
+        layer = PositionalAttention(H, D, encodings=[Window(4), Window(8)])
+        layer(np.zeros((1, 3, 4)), np.zeros((1, 3, 4)))
+
+
+@pytest.mark.once
+def test_every_fourth_layer_is_another():
+    window = {"name": "window", "window": 4}
+    layers = alternate(9, 4, full=[], local=["rotary", window])
+    assert [number for number, specs in enumerate(layers, 1) if specs == []] == [4, 8]
+    assert layers[8] == ["rotary", window]
+    assert alternate(3, 3, full=["log_n"], local=[window]) == [[window], [window], ["log_n"]]
+    assert alternate(2, 1, full=["log_n"], local=[]) == [["log_n"], ["log_n"]]
+    layers[0].append("more")
+    assert layers[1] == ["rotary", window]
+
+
+@pytest.mark.once
+def test_bad_patterns_are_refused():
+    with pytest.raises(ValueError, match="`every` must be at most the 3 layers, .*Received: 4"):
+        alternate(3, 4, full=[], local=[])
+    for number in (0, 1.5, True):
+        with pytest.raises(ValueError, match="`number_of_layers` must be a positive integer"):
+            alternate(number, 1, full=[], local=[])
+        with pytest.raises(ValueError, match="`every` must be a positive integer"):
+            alternate(3, number, full=[], local=[])
+    with pytest.raises(TypeError, match="`local` must be a list of encodings. Received: 'rotary'"):
+        alternate(3, 3, full=[], local="rotary")
