@@ -22,6 +22,7 @@ if not _is_command():
         SinusoidalPositionEmbedding,
     )
     from keras_posenc.encodings.base import Encoding
+    from keras_posenc.encodings.bias import FIRE, KERPLE, T5Bias
     from keras_posenc.encodings.contextual import ContextualPositionEmbedding
     from keras_posenc.encodings.deberta import DeBERTaRelative
     from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
@@ -32,7 +33,7 @@ if not _is_command():
     from keras_posenc.encodings.rerope import ReRoPE
     from keras_posenc.encodings.rotary import RotaryEmbedding
     from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
-    from keras_posenc.encodings.separable import ALiBi
+    from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich
     from keras_posenc.encodings.stretched import (
         FreshPositionEmbedding,
         HierarchicalPositionEmbedding,
@@ -59,12 +60,14 @@ __all__ = [
     "ContextualPositionEmbedding",
     "DeBERTaRelative",
     "Encoding",
+    "FIRE",
     "ForgetGate",
     "FreshPositionEmbedding",
     "GatedAttentionUnit",
     "Grid",
     "HierarchicalPositionEmbedding",
     "InterpolatedPositionEmbedding",
+    "KERPLE",
     "LearnedPositionEmbedding",
     "LogN",
     "LogNAttention",
@@ -73,13 +76,16 @@ __all__ = [
     "PositionalAttention",
     "RandomPositionIds",
     "ReRoPE",
+    "RotaryBias",
     "RotaryEmbedding",
+    "Sandwich",
     "ScalableSoftmax",
     "SelectiveAttention",
     "ShawRelative",
     "SinusoidalPositionEmbedding",
     "SquaredReLU",
     "StickBreaking",
+    "T5Bias",
     "Temperature",
     "TextBatches",
     "TiledPositionEmbedding",

@@ -5,6 +5,7 @@ import difflib
 import keras
 
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.bias import FIRE, KERPLE, T5Bias
 from keras_posenc.encodings.contextual import ContextualPositionEmbedding
 from keras_posenc.encodings.deberta import DeBERTaRelative
 from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
@@ -14,7 +15,7 @@ from keras_posenc.encodings.relative import NEZHA, ShawRelative
 from keras_posenc.encodings.rerope import ReRoPE
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
-from keras_posenc.encodings.separable import ALiBi
+from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
 from keras_posenc.encodings.xpos import XPos
 
@@ -23,16 +24,21 @@ ENCODINGS = {
     "alibi": ALiBi,
     "cope": ContextualPositionEmbedding,
     "deberta": DeBERTaRelative,
+    "fire": FIRE,
     "forget_gate": ForgetGate,
+    "kerple": KERPLE,
     "log_n": LogN,
     "nezha": NEZHA,
     "rerope": ReRoPE,
     "rotary": RotaryEmbedding,
+    "rotary_bias": RotaryBias,
+    "sandwich": Sandwich,
     "selective": SelectiveAttention,
     "shaw": ShawRelative,
     "squared_relu": SquaredReLU,
     "ssmax": ScalableSoftmax,
     "stick_breaking": StickBreaking,
+    "t5": T5Bias,
     "temperature": Temperature,
     "transformer_xl": TransformerXLRelative,
     "window": Window,

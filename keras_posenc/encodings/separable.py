@@ -72,13 +72,13 @@ class ALiBi(Encoding):
                     f'heads must be even. Received: {self.num_heads}; use "symmetric".'
                 )
             slopes, sides = np.tile(alibi_slopes(half), 2), np.repeat([1, -1], half)
-        self.sides = sides.astype("float32")
+        self.sides = sides
         if self.learned:
             # autocast=False: a mixed policy would round the slopes.
             self.slopes = self.add_weight(
                 name="slopes",
                 shape=(self.num_heads,),
-                initializer=keras.initializers.Constant(inverse_softplus(slopes)),
+                initializer=before_softplus(keras.initializers.Constant(slopes)),
                 autocast=False,
             )
         else:
@@ -100,7 +100,8 @@ class ALiBi(Encoding):
         if not self.overrides("heads"):
             return q, k
         rows, columns = (_digits(positions) for positions in from_first_key(grid))
-        steps = (self._slopes() * self.sides)[:, None] * np.float32([256, 1, 1])[: rows.shape[-1]]
+        units = (self.sides[:, None] * [256, 1, 1])[:, : rows.shape[-1]]
+        steps = self._slopes()[:, None] * ops.cast(units, "float32")
         # `widen` multiplies its rows by the root, and then rounds. As the root stands here, both
         # products hold the same rounded steps, and their difference is steps times the distance.
         root = math.sqrt(self.head_size)
@@ -109,6 +110,8 @@ class ALiBi(Encoding):
         )
 
     def bias(self, q, grid):
+        if not self.overrides("bias"):
+            return None
         left, right = (1, 1) if self.direction == "symmetric" else self.direction
         distance = ops.cast(grid.distance(), "float32")[:, None]
         length = left * ops.relu(distance) + right * ops.relu(-distance)
@@ -118,6 +121,128 @@ class ALiBi(Encoding):
         return {**super().get_config(), "direction": self.direction, "learned": self.learned}
 
 
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class Sandwich(Encoding):
+    """Inner products of sinusoidal embeddings: a fixed bias that fades with the distance.
+
+        b[h, i, j] = (sum_k cos((i - j) w_k) - S / 2) H / (8h),
+        w_k = base^(-2k / S), k = 0 .. S / 2 - 1, h = 1 .. H.
+
+    The same on both sides of the query. It widens the heads by S + 1 dimensions.
+
+    Args:
+        size: int, even. Numbers S of the sinusoid; free of the head size.
+        base: float. Longest wavelength, in units of 2 pi positions.
+
+    Raises:
+        ValueError: if `size` is not a positive even integer, or `base` not above 1.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=[Sandwich()])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 32)
+
+    Reference: [Dissecting Transformer Length Extrapolation via the Lens of Receptive Field
+    Analysis](https://arxiv.org/abs/2212.10356), section 5.
+    """
+
+    paper = "https://arxiv.org/abs/2212.10356"
+
+    def __init__(self, size=128, base=10000.0, **kwargs):
+        super().__init__(**kwargs)
+        _check_pairs(size)
+        _check_base(base)
+        self.size = size
+        self.base = base
+
+    def heads(self, q, k, grid):
+        rows, columns = _waves(grid, self.size, self.base)
+        ratios = ops.cast(sandwich_ratios(self.num_heads)[:, None], "float32")
+        rows, columns = (ops.concatenate(waves, axis=-1) for waves in (rows, columns))
+        # S / 2 less is the same in all columns; near logits that are small survive bfloat16.
+        rows = _side_by_side(ratios * rows, -self.size / 2 * ratios)
+        return self.widen(q, k, rows, _side_by_side(columns, ops.ones((1, 1))))
+
+    def get_config(self):
+        return {**super().get_config(), "size": self.size, "base": self.base}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class RotaryBias(Encoding):
+    """The bias of GAU: two learned vectors, rotated by the positions of the query and the key.
+
+        b[h, i, j] = a_h' R_i' R_j b_h,
+
+    where R_p turns the pair (2k, 2k + 1) by p base^(-2k / S). It widens the heads by S dimensions.
+
+    Args:
+        size: int, even, or None. Numbers S of a vector; default the head size D.
+        base: float. Longest wavelength, in units of 2 pi positions.
+        initializer: initializer of a and b; or "sandwich", a = b = [c, 0, c, 0, ...] with
+            c^2 = H / (8h), which begins as `Sandwich` of that size. Zeros would never train:
+            each vector's gradient is a product with the other.
+
+    Raises:
+        ValueError: if `size` is not a positive even integer, if it is None and D is odd, or if
+            `base` is not above 1.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=[RotaryBias()])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x).shape
+    (1, 10, 32)
+
+    Reference: [Transformer Quality in Linear Time](https://arxiv.org/abs/2202.10447), appendix.
+    """
+
+    paper = "https://arxiv.org/abs/2202.10447"
+
+    def __init__(self, size=None, base=10000.0, initializer="random_normal", **kwargs):
+        super().__init__(**kwargs)
+        if size is not None:
+            _check_pairs(size)
+        _check_base(base)
+        self.size = size
+        self.base = base
+        sandwich = isinstance(initializer, str) and initializer == "sandwich"
+        self.initializer = initializer if sandwich else keras.initializers.get(initializer)
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        size = self.size or self.head_size
+        _check_pairs(size)
+        if self.initializer == "sandwich":
+            vectors = np.sqrt(sandwich_ratios(self.num_heads))[:, None] * (np.arange(size) % 2 == 0)
+            initializers = [keras.initializers.Constant(vectors)] * 2
+        else:
+            # A fresh initializer each: an unseeded instance draws the same values every time.
+            initializers = [self.initializer.clone() for _ in "ab"]
+        self.a, self.b = (
+            self.add_weight(
+                name=name, shape=(self.num_heads, size), initializer=initializer, autocast=False
+            )
+            for name, initializer in zip("ab", initializers, strict=True)
+        )
+
+    def heads(self, q, k, grid):
+        rows, columns = _waves(grid, self.a.shape[-1], self.base)
+        return self.widen(q, k, _turned(self.a, rows), _turned(self.b, columns))
+
+    def get_config(self):
+        initializer = self.initializer
+        if initializer != "sandwich":
+            initializer = keras.initializers.serialize(initializer)
+        return {
+            **super().get_config(),
+            "size": self.size,
+            "base": self.base,
+            "initializer": initializer,
+        }
+
+
 def alibi_slopes(num_heads):
     """(H,) float64: 2^(-8h / H), h = 1 .. H, and the paper's filling for H not a power of two."""
     power = 2 ** int(math.log2(num_heads))
@@ -125,10 +250,19 @@ def alibi_slopes(num_heads):
     return np.concatenate([exact, doubled[::2][: num_heads - power]])
 
 
-def inverse_softplus(x):
-    """The float64 y with softplus(y) = x, for positive x."""
-    x = np.asarray(x, "float64")
-    return x + np.log(-np.expm1(-x))
+def sandwich_ratios(num_heads):
+    """(H,) float64: H / (8h), h = 1 .. H."""
+    return num_heads / (8 * np.arange(1, num_heads + 1))
+
+
+def before_softplus(initializer):
+    """The initializer of a weight whose softplus begins at what `initializer` gives."""
+
+    def drawn(shape, dtype=None):
+        x = ops.cast(initializer(shape, "float32"), "float32")
+        return ops.cast(x + ops.log(-ops.expm1(-x)), dtype)
+
+    return drawn
 
 
 def from_first_key(grid):
@@ -165,3 +299,31 @@ def _two_factors(direction):
         and len(direction) == 2
         and all(isinstance(x, (int, float)) and 0 <= x < math.inf for x in direction)
     )
+
+
+def _waves(grid, size, base):
+    """(cosines, sines) of the rows and of the columns, each (B, T, 1, S / 2) float32."""
+    frequencies = ops.cast(float(base) ** (-np.arange(0, size, 2) / size), "float32")
+    angles = [ops.cast(p, "float32")[..., None, None] * frequencies for p in from_first_key(grid)]
+    return [(ops.cos(angle), ops.sin(angle)) for angle in angles]
+
+
+def _turned(vectors, waves):
+    """The vectors (H, S) turned in the pairs (2k, 2k + 1): firsts, then seconds, (B, T, H, S)."""
+    vectors = ops.cast(vectors, "float32")
+    first, second = vectors[:, 0::2], vectors[:, 1::2]
+    cos, sin = waves
+    return ops.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1)
+
+
+def _check_pairs(size):
+    if not isinstance(size, int) or isinstance(size, bool) or size < 2 or size % 2:
+        raise ValueError(
+            "Sines and cosines come in pairs: `size`, by default the head size, must be a positive "
+            f"even integer. Received: {size!r}"
+        )
+
+
+def _check_base(base):
+    if not base > 1:
+        raise ValueError(f"`base` must be above 1. Received: {base}")

@@ -1,0 +1,286 @@
+"""Logit biases that depend on the distance in a way no inner product follows: they need the map."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.separable import before_softplus
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class KERPLE(Encoding):
+    """A penalty on the distance from a family of kernels, learned in each head.
+
+        b[h, i, j] = -p_h ln(1 + a_h |i - j|)        kind "log",
+        b[h, i, j] = -a_h |i - j|^p_h, 0 < p_h <= 2  kind "power".
+
+    a_h and, for the logarithm, p_h are positive by a softplus; for the power 0 < p_h < 2 by a
+    sigmoid. Power 2 is an inner product in exact arithmetic, but one of numbers of size a T^2 that
+    cancel: in float32 the nearest keys are lost from a thousand tokens on, so it too uses the map.
+
+    Args:
+        kind: "log", the best of the family in the paper, or "power".
+        power: float in (0, 2], or None. With "power", the exponent of all heads, not learned.
+
+    Raises:
+        ValueError: on another kind, on a power outside (0, 2], or on a power for "log".
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=[KERPLE()])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 32)
+
+    Reference: [KERPLE: Kernelized Relative Positional Embedding for Length
+    Extrapolation](https://arxiv.org/abs/2205.09921), section 4.
+    """
+
+    paper = "https://arxiv.org/abs/2205.09921"
+
+    def __init__(self, kind="log", power=None, **kwargs):
+        super().__init__(**kwargs)
+        if kind not in ("log", "power"):
+            raise ValueError(f'`kind` must be "log" or "power". Received: {kind!r}')
+        if power is not None and (kind == "log" or not 0 < power <= 2):
+            raise ValueError(
+                '`power` fixes the exponent of kind="power", above 0 and at most 2; leave it None '
+                f"to learn it. Received: power={power!r}, kind={kind!r}"
+            )
+        self.kind = kind
+        self.power = power
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        # The paper draws p from U(0, 2) and a from U(0, 1), and clamps both at 0.01.
+        self.a = self._add("a", before_softplus(keras.initializers.RandomUniform(0.01, 1.0)))
+        if self.kind == "log":
+            self.p = self._add("p", before_softplus(keras.initializers.RandomUniform(0.01, 2.0)))
+        elif self.power is None:
+            self.p = self._add("p", _before_sigmoid(keras.initializers.RandomUniform(0.01, 1.99)))
+
+    def _add(self, name, initializer):
+        return self.add_weight(
+            name=name, shape=(self.num_heads,), initializer=initializer, autocast=False
+        )
+
+    def bias(self, q, grid):
+        distance = ops.abs(ops.cast(grid.distance(), "float32"))[:, None]
+        a = ops.softplus(ops.cast(self.a, "float32"))[:, None, None]
+        if self.kind == "log":
+            p = ops.softplus(ops.cast(self.p, "float32"))[:, None, None]
+            return -p * ops.log1p(a * distance)
+        if self.power is None:
+            p = 2 * ops.sigmoid(ops.cast(self.p, "float32"))[:, None, None]
+        else:
+            p = ops.cast(self.power, "float32")
+        # The gradient of 0^p is ln 0.
+        apart = distance > 0
+        return -a * ops.where(apart, ops.power(ops.where(apart, distance, 1.0), p), 0.0)
+
+    def get_config(self):
+        return {**super().get_config(), "kind": self.kind, "power": self.power}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class T5Bias(Encoding):
+    """A learned number for each bucket of distances, exact nearby and logarithmic further off.
+
+        b[h, i, j] = table[bucket(i - j), h];  with N buckets on a side, E = N // 2 and M the
+        longest distance: bucket(n) = n for n < E, else
+        min(N - 1, E + floor((N - E) ln(n / E) / ln(M / E))).
+
+    Keys after the query have buckets of their own if bidirectional. Of a fractional distance the
+    whole part counts. T5 itself does not divide q k by sqrt(D), and shares one table between its
+    layers; here q k is divided before the bias is added, and each layer has its own table.
+
+    Args:
+        num_buckets: int. Buckets in all, an even number if bidirectional.
+        max_distance: int. Distance M from which on all share the last bucket.
+        bidirectional: bool. False for causal attention, which it then needs.
+        embeddings_initializer: initializer of the table.
+
+    Raises:
+        ValueError: if there are too few buckets or an odd number of them for two sides, or if
+            `max_distance` lies within the exact buckets.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=[T5Bias()])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x).shape
+    (1, 10, 32)
+
+    Reference: [Exploring the Limits of Transfer Learning](https://arxiv.org/abs/1910.10683),
+    section 2.1.
+    """
+
+    paper = "https://arxiv.org/abs/1910.10683"
+
+    def __init__(
+        self,
+        num_buckets=32,
+        max_distance=128,
+        bidirectional=True,
+        embeddings_initializer="random_normal",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        sides = 2 if bidirectional else 1
+        if not isinstance(num_buckets, int) or num_buckets < 2 * sides or num_buckets % sides:
+            raise ValueError(
+                f"`num_buckets` must be an integer of at least 2, or an even one of at least 4 for "
+                f"both directions. Received: {num_buckets!r}, bidirectional={bidirectional}"
+            )
+        exact = num_buckets // sides // 2
+        if not isinstance(max_distance, int) or max_distance <= exact:
+            raise ValueError(
+                f"`max_distance` must be an integer above the {exact} distances that have a bucket "
+                f"each. Received: {max_distance!r}; make it longer, or give fewer buckets."
+            )
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.causal_only = not bidirectional
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        self.table = self.add_weight(
+            name="table",
+            shape=(self.num_buckets, self.num_heads),
+            initializer=self.embeddings_initializer,
+            autocast=False,
+        )
+        size = self.num_buckets // 2 if self.bidirectional else self.num_buckets
+        before = t5_buckets(size, self.max_distance)
+        after = size + before[:0:-1] if self.bidirectional else np.zeros_like(before[1:])
+        # The bucket of each distance from -max_distance to max_distance.
+        self.buckets = np.concatenate([after, before])
+
+    def bias(self, q, grid):
+        by_distance = ops.take(ops.cast(self.table, "float32"), self.buckets, axis=0)
+        distance = grid.distance()
+        if not keras.backend.is_int_dtype(distance.dtype):
+            distance = ops.sign(distance) * ops.floor(ops.abs(distance))
+        near = ops.clip(distance, -self.max_distance, self.max_distance)
+        index = ops.cast(near, "int32") + self.max_distance
+        return ops.transpose(ops.take(by_distance, index, axis=0), (0, 3, 1, 2))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_buckets": self.num_buckets,
+            "max_distance": self.max_distance,
+            "bidirectional": self.bidirectional,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class FIRE(Encoding):
+    """A small network of the distance, as a share of how far the query can look back.
+
+        b[h, i, j] = f_h(ln(c |i - j| + 1) / ln(c max(L, i) + 1)),  f(x) = V relu(w x + u) + d.
+
+    c, L (positive by a softplus) and f are learned. The share ends at 1 whatever the length, so no
+    input of f is new at longer lengths. It depends on the position i of the row itself, not on
+    distances alone. Made for causal attention; a key after the query counts by its distance.
+
+    Args:
+        units: int. Width of the network.
+        scale: float. Where c begins.
+        length: number. Where the threshold L begins.
+
+    Raises:
+        ValueError: if one of them is not positive.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=[FIRE()])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 32)
+
+    Reference: [Functional Interpolation for Relative Positions Improves Long Context
+    Transformers](https://arxiv.org/abs/2310.04418), section 3.
+    """
+
+    paper = "https://arxiv.org/abs/2310.04418"
+
+    def __init__(self, units=32, scale=0.1, length=512, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(units, int):
+            raise ValueError(f"`units` must be an integer. Received: {units!r}")
+        for name, value in (("units", units), ("scale", scale), ("length", length)):
+            if not value > 0:
+                raise ValueError(f"`{name}` must be above 0. Received: {value!r}")
+        self.units = units
+        self.scale = scale
+        self.length = length
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        self.c = self._add("c", (), before_softplus(keras.initializers.Constant(self.scale)))
+        # In units of `length`, so that a step of the optimizer means something.
+        self.threshold = self._add("threshold", (), before_softplus(keras.initializers.Ones()))
+        # x lies in [0, 1]. With w alone all units would bend at 0, and half of them never open.
+        self.w = self._add("w", (self.units,), keras.initializers.RandomUniform(-1.0, 1.0))
+        self.u = self._add("u", (self.units,), keras.initializers.RandomUniform(-1.0, 1.0))
+        limit = self.units**-0.5
+        uniform = keras.initializers.RandomUniform(-limit, limit)
+        self.v = self._add("v", (self.units, self.num_heads), uniform)
+        self.d = self._add("d", (self.num_heads,), "zeros")
+
+    def _add(self, name, shape, initializer):
+        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+
+    def bias(self, q, grid):
+        c, threshold, w, u, v, d = (
+            ops.cast(x, "float32") for x in (self.c, self.threshold, self.w, self.u, self.v, self.d)
+        )
+        c, threshold = ops.softplus(c), self.length * ops.softplus(threshold)
+        distance = ops.abs(ops.cast(grid.distance(), "float32"))
+        reach = ops.maximum(ops.cast(grid.rows, "float32"), threshold)[..., None]
+        # As published; it also keeps the quotient finite as c goes to 0.
+        share = ops.log1p(c * distance) / (ops.log1p(c * reach) + 1e-6)
+        hidden = ops.relu(share[..., None] * w + u)
+        return ops.einsum("bqku,uh->bhqk", hidden, v) + d[:, None, None]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "scale": self.scale,
+            "length": self.length,
+        }
+
+
+def t5_buckets(size, max_distance):
+    """(max_distance + 1,) int32: the bucket of the distances 0 .. max_distance on one side.
+
+    Counted in whole numbers: n is in bucket E + b or above when n^L E^b >= M^b E^L, L = size - E.
+    Logarithms may round to just below a whole number.
+    """
+    exact = size // 2
+    steps = size - exact
+    buckets, step = list(range(exact)), 0
+    for n in range(exact, max_distance + 1):
+        while (
+            step < steps - 1
+            and n**steps * exact ** (step + 1) >= max_distance ** (step + 1) * exact**steps
+        ):
+            step += 1
+        buckets.append(exact + step)
+    return np.array(buckets, "int32")
+
+
+def _before_sigmoid(initializer):
+    """The initializer of a weight whose sigmoid, doubled, begins at what `initializer` gives."""
+
+    def drawn(shape, dtype=None):
+        p = ops.cast(initializer(shape, "float32"), "float32")
+        return ops.cast(ops.log(p) - ops.log(2 - p), dtype)
+
+    return drawn
