@@ -1,0 +1,162 @@
+"""The dict that says how rotary frequencies are scaled, as Hugging Face's configs spell it."""
+
+import difflib
+import inspect
+import math
+import numbers
+
+from keras_posenc.encodings import frequencies
+
+# Other names in published configs; "mrope" says nothing of the frequencies.
+ALIASES = {"su": "longrope", "mrope": "default"}
+# What a `rope_scaling` dict may say besides: field -> argument of RotaryEmbedding.
+BESIDE = {
+    "rope_theta": "base",
+    "partial_rotary_factor": "rotary_dim",
+    "mrope_section": "sections",
+    "mrope_interleaved": "section_order",
+}
+
+
+def scaled_frequencies(dim, base=10000.0, scaling=None, length=None):
+    """The frequencies of `dim / 2` pairs and the factor of cosine and sine.
+
+    Args:
+        dim: int, even. Features that are rotated.
+        base: float. Longest wavelength, in units of 2 pi positions.
+        scaling: None or a dict, as Hugging Face's `rope_scaling`.
+        length: int or None. Length T of the text, of which "dynamic" and "longrope" depend.
+
+    Returns:
+        float64 (dim / 2,) radians a position, and a float.
+
+    Raises:
+        ValueError: for an unknown type, or a missing, unknown or impossible field.
+
+    Example:
+
+    >>> scaled_frequencies(4, scaling={"rope_type": "linear", "factor": 2.0})
+    (array([0.5  , 0.005]), 1.0)
+    """
+    kind, fields = read_scaling(scaling)
+    if "length" in inspect.signature(frequencies.SCALINGS[kind]).parameters:
+        fields["length"] = length
+    return frequencies.SCALINGS[kind](dim, base, **fields)
+
+
+def read_scaling(scaling):
+    """The type and the fields of a Hugging Face `rope_scaling` dict, checked.
+
+    "rope_type" goes before "type". Where the dict lacks `original_max_position_embeddings`,
+    `max_position_embeddings` stands for it; where it lacks the factor, their ratio does.
+    """
+    kind, fields = _kind_and_fields(scaling)
+    parameters = inspect.signature(frequencies.SCALINGS[kind]).parameters.values()
+    parameters = [p for p in parameters if p.name not in ("dim", "base", "length")]
+    names = {p.name: p.default is p.empty for p in parameters}
+    fields = {k: v for k, v in fields.items() if k in names or k not in BESIDE}
+    reached = fields.pop("max_position_embeddings", None)
+    if reached is not None and "original_max_position_embeddings" in names:
+        original = fields.setdefault("original_max_position_embeddings", reached)
+        if original != reached:
+            fields.setdefault("factor", reached / original)
+    missing = [name for name, needed in names.items() if needed and name not in fields]
+    if missing:
+        raise ValueError(
+            f"Rope scaling of type {kind!r} lacks {_listed(missing)}; it needs "
+            f"{_listed(name for name in names if names[name])}. Received: {scaling!r}"
+        )
+    # Hugging Face allows the original length beside every type.
+    unknown = [name for name in fields if name not in (*names, "original_max_position_embeddings")]
+    if unknown:
+        raise ValueError(
+            f"Rope scaling of type {kind!r} knows no {_listed(unknown)}; its fields are "
+            f"{_listed(names) or 'none'}. Received: {scaling!r}"
+        )
+    fields = {name: fields[name] for name in names if name in fields}
+    _check_values(kind, {p.name: p.default for p in parameters if p.default} | fields)
+    return kind, fields
+
+
+def beside(scaling):
+    """What the dict says besides the frequencies, as arguments of `RotaryEmbedding`."""
+    kind, fields = _kind_and_fields(scaling)
+    own = inspect.signature(frequencies.SCALINGS[kind]).parameters
+    said = {BESIDE[k]: v for k, v in fields.items() if k in BESIDE and k not in own}
+    if "section_order" in said:
+        said["section_order"] = "round_robin" if said["section_order"] else "contiguous"
+    if "rotary_dim" in said:
+        said["rotary_dim"] = float(said["rotary_dim"])
+    return said
+
+
+def _kind_and_fields(scaling):
+    if scaling is None:
+        return "default", {}
+    if not isinstance(scaling, dict):
+        raise ValueError(
+            "`scaling` must be None or a dict with a type, such as "
+            f'{{"rope_type": "linear", "factor": 2.0}}. Received: {scaling!r}'
+        )
+    fields = {name: value for name, value in scaling.items() if value is not None}
+    older = fields.pop("type", None)
+    kind = fields.pop("rope_type", older)
+    kind = ALIASES.get(kind, kind)
+    if kind is None:
+        raise ValueError(
+            f"Rope scaling needs its type under 'rope_type' or 'type'. Received: {scaling!r}"
+        )
+    if kind not in frequencies.SCALINGS:
+        near = difflib.get_close_matches(str(kind), frequencies.SCALINGS, n=1)
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"there are {sorted(frequencies.SCALINGS)}."
+        )
+        raise ValueError(f"Unknown rope type {kind!r}: {hint}")
+    return kind, fields
+
+
+# Lower bounds of the fields; None is for the lists and the switch.
+BOUNDS = {
+    "factor": 1,
+    "original_max_position_embeddings": 2,
+    "mscale": 0,
+    "mscale_all_dim": 0,
+    "short_factor": None,
+    "long_factor": None,
+    "truncate": None,
+}
+
+
+def _check_values(kind, fields):
+    for name, value in fields.items():
+        bound = BOUNDS.get(name, 1e-6)
+        many = isinstance(value, (list, tuple))
+        if bound is None and name != "truncate" and not (many and all(_above(v) for v in value)):
+            wanted = "a list of positive numbers"
+        elif name == "truncate" and not isinstance(value, bool):
+            wanted = "True or False"
+        elif bound is not None and not _above(value, bound):
+            wanted = "a positive number" if bound == 1e-6 else f"a number of at least {bound}"
+        else:
+            continue
+        raise ValueError(f"`{name}` of rope type {kind!r} must be {wanted}. Received: {value!r}")
+    for low, high in (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast")):
+        if low in fields and high in fields and not fields[low] < fields[high]:
+            raise ValueError(
+                f"`{low}` of rope type {kind!r} must be below `{high}`. "
+                f"Received: {fields[low]!r} and {fields[high]!r}"
+            )
+    if fields.get("partial_rotary_factor", 1) > 1:
+        raise ValueError(
+            "`partial_rotary_factor` is a share, at most 1. "
+            f"Received: {fields['partial_rotary_factor']!r}"
+        )
+
+
+def _above(value, bound=1e-6):
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return number and bound <= value < math.inf
+
+
+def _listed(names):
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,323 @@
+"""Rotary embeddings: position as a rotation of the features of queries and keys, pair by pair."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.frequencies import ntk_exponents
+from keras_posenc.encodings.rope_scaling import beside, read_scaling, scaled_frequencies
+from keras_posenc.encodings.rotary_arguments import (
+    check_choice,
+    checked_base,
+    checked_sections,
+    checked_size,
+    one_of,
+)
+from keras_posenc.encodings.rotation import angles, rotate
+from keras_posenc.grid import Grid
+from keras_posenc.positions import consecutive
+
+LAYOUTS = ("interleaved", "half")
+SECTION_ORDERS = ("contiguous", "round_robin", "axial")
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class RotaryEmbedding(Encoding):
+    """Queries and keys turned by their positions, so that their product knows the distance.
+
+    q_i -> R_i (q_i + a), k_j -> R_j (k_j + b); R_p turns pair k of the features by the angle
+    p theta_k, theta_k = base^(-2k / rotary size). The product depends on i - j only. The biases
+    a, b are off by default; with them the logits gain a term a' R_(j-i) b that can fade with
+    distance (Su Jianlin, https://kexue.fm/archives/9577). A bias of the projection does the same;
+    `use_bias` is for projections without one, and for what theirs cannot say.
+
+    Angles are exact to about 1e-5 up to a million positions: whole turns are taken off before
+    anything is rounded. As in Hugging Face, a `scaling` with a factor m (YaRN, LongRoPE)
+    multiplies the rotated features of queries and of keys, their products by m^2, and leaves
+    features that are not rotated as they are.
+
+    Args:
+        layout: which features are a pair: "interleaved" (2k, 2k + 1; the paper, RoFormer, GPT-J,
+            Meta's Llama) or "half" (k, k + half; GPT-NeoX, Hugging Face).
+        base: float. Longest wavelength, in units of 2 pi positions. Default 10000, or the
+            "rope_theta" of `scaling`.
+        rotary_dim: None (all features), an even int, or a float: the share of the features that is
+            rotated, from the first on.
+        use_bias: False; True (a and b, one vector a head each); "shared" (a = b); "scalar" (one
+            number a head, a = b = s (1, ..., 1)).
+        bias_initializer: a Keras initializer, or "sandwich": a = b = (1, 0, 1, 0, ...), for which
+            the term is sum_k cos((i - j) theta_k), as in Sandwich. With "scalar" it is
+            s = sqrt(1/2), of which the term is the same.
+        scaling: None, or a dict as Hugging Face's `rope_scaling` or `rope_parameters`: the type
+            under "rope_type" or "type", one of "linear", "proportional" (p-RoPE), "ntk", "dynamic",
+            "ntk_by_parts", "yarn", "longrope", "llama3", "su_fixed", "su_mixed"; and its fields.
+            Where config.json tells the original length outside the dict, add it:
+            `{**rope_scaling, "max_position_embeddings": 4096}`.
+        sections: None, or how many pairs each axis of the position ids turns, such as
+            [16, 24, 24]. The ids are then (B, T, axes), or (B, T) for one id on all axes.
+        section_order: "contiguous" (axis by axis along one ladder of frequencies: M-RoPE of
+            Qwen2-VL), "round_robin" (axes take turns along the ladder: Qwen3-VL) or "axial" (every
+            axis has a ladder of its own: 2-D rotary of images).
+
+    Call arguments:
+        inputs: (B, T, H, D), rotated as queries are, or a pair (q, k) of those.
+        positions: optional (T,), (B, T) or (B, T, axes) ids, which may be fractional. Default:
+            `offset`, `offset + 1`, ...
+        offset: int or scalar integer tensor.
+
+    Returns:
+        What was given, rotated, in the compute dtype.
+
+    Raises:
+        ValueError: for an argument or a `scaling` that has no meaning; at `build` for an odd number
+            of features to rotate, or sections that are not their pairs.
+
+    Example:
+
+    >>> q, k = np.random.normal(size=(2, 1, 10, 4, 64))
+    >>> q, k = RotaryEmbedding(scaling={"rope_type": "linear", "factor": 4.0})((q, k))
+    >>> q.shape
+    (1, 10, 4, 64)
+    >>> layer = PositionalAttention(4, 64, encodings=["rotary"])
+
+    Reference: [RoFormer](https://arxiv.org/abs/2104.09864).
+    """
+
+    paper = "https://arxiv.org/abs/2104.09864"
+    # Whether a subclass needs one distance between two positions.
+    one_axis = False
+
+    def __init__(
+        self,
+        layout="interleaved",
+        base=None,
+        rotary_dim=None,
+        use_bias=False,
+        bias_initializer="zeros",
+        scaling=None,
+        sections=None,
+        section_order="contiguous",
+        **kwargs,
+    ):
+        # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
+        super().__init__(autocast=False, **kwargs)
+        check_choice("layout", layout, LAYOUTS)
+        check_choice("section_order", section_order, SECTION_ORDERS)
+        if use_bias not in (False, True, "shared", "scalar"):
+            raise ValueError(
+                f'`use_bias` must be False, True, "shared" or "scalar". Received: {use_bias!r}'
+            )
+        self.kind, self.fields = read_scaling(scaling)
+        said = beside(scaling)
+        self.layout = layout
+        self.base = checked_base(one_of("base", base, said, 10000.0))
+        self.rotary_dim = checked_size(one_of("rotary_dim", rotary_dim, said, None))
+        self.use_bias = use_bias
+        self.bias_initializer = bias_initializer
+        if bias_initializer != "sandwich":
+            self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.scaling = scaling
+        self.sections = checked_sections(one_of("sections", sections, said, None))
+        if self.sections and self.one_axis:
+            raise ValueError(
+                f"{type(self).__name__} needs one distance between two positions, so it takes no "
+                f"`sections`. Received: {list(self.sections)}"
+            )
+        self.section_order = said.get("section_order", section_order)
+        if self.section_order != "contiguous" and not self.sections:
+            raise ValueError(
+                f"section_order={self.section_order!r} orders `sections`: give those too."
+            )
+        self.supports_masking = True
+
+    def build(self, heads_shape):
+        q_shape = k_shape = heads_shape
+        if isinstance(heads_shape[0], (list, tuple)):
+            q_shape, k_shape = heads_shape
+        if len(q_shape) != 4:
+            raise ValueError(
+                f"{type(self).__name__} takes heads (B, T, H, D). Received: {tuple(q_shape)}"
+            )
+        super().build(q_shape)
+        self.rotary_size = self._rotary_size(self.head_size)
+        self._lay_ladder()
+        if not self.use_bias:
+            return
+        if self.use_bias is True:
+            self.query_bias = self._add_bias("query_bias", q_shape[2:])
+            self.key_bias = self._add_bias("key_bias", k_shape[2:])
+            return
+        if q_shape[2] != k_shape[2]:
+            raise ValueError(
+                f"use_bias={self.use_bias!r} needs as many heads of keys as of queries. "
+                f"Received: {q_shape[2]} and {k_shape[2]}; use_bias=True takes both."
+            )
+        features = 1 if self.use_bias == "scalar" else self.head_size
+        self.query_bias = self.key_bias = self._add_bias("bias", (self.num_heads, features))
+
+    def _rotary_size(self, head_size):
+        share = isinstance(self.rotary_dim, float)
+        size = int(head_size * self.rotary_dim) if share else self.rotary_dim or head_size
+        if size % 2 or not 0 < size <= head_size:
+            raise ValueError(
+                f"Features are rotated in pairs, so an even number of the {head_size} features of "
+                f"a head can be. rotary_dim={self.rotary_dim!r} asks for {size}; the largest is "
+                f"rotary_dim={head_size // 2 * 2}."
+            )
+        if self.sections and sum(self.sections) != size // 2:
+            raise ValueError(
+                f"`sections` must add up to the {size // 2} pairs of features that are rotated. "
+                f"Received: {list(self.sections)}"
+            )
+        return size
+
+    def _add_bias(self, name, shape):
+        initializer = self.bias_initializer
+        if initializer == "sandwich":
+            initializer = keras.initializers.Constant(self._sandwich(shape))
+        else:
+            # An unseeded instance draws the same values every time.
+            initializer = initializer.clone()
+        return self.add_weight(shape=shape, initializer=initializer, name=name, autocast=False)
+
+    def _sandwich(self, shape):
+        if shape[1] == 1:
+            return math.sqrt(0.5)
+        value = np.zeros(shape, "float32")
+        step = 2 if self.layout == "interleaved" else 1
+        value[:, : self.rotary_size * step // 2 : step] = 1.0
+        return value
+
+    def _lay_ladder(self):
+        """Sets, for each pair: its turns a position, the axis of its id, and how it grows."""
+        pairs = self.rotary_size // 2
+        sections = self.sections or (pairs,)
+        axes = [axis for axis, size in enumerate(sections) for _ in range(size)]
+        if self.section_order == "round_robin":
+            rounds = range(max(sections))
+            axes = [axis for n in rounds for axis, size in enumerate(sections) if n < size]
+        self.pair_axes = np.array(axes, "int32")
+        ladders = sections if self.section_order == "axial" else (pairs,)
+
+        scaling = {"rope_type": self.kind, **self.fields}
+
+        def turns_and_factor(length=None):
+            parts = [scaled_frequencies(2 * n, self.base, scaling, length) for n in ladders]
+            return np.concatenate([part for part, _ in parts]) / (2 * math.pi), parts[0][1]
+
+        self.turns, self.factor = turns_and_factor()
+        if self.kind == "longrope":
+            self.long_turns, _ = turns_and_factor(scaling["original_max_position_embeddings"] + 1)
+        self.exponents = np.concatenate([ntk_exponents(2 * n) for n in ladders])
+
+    def _turns(self, grid):
+        """Turns a position: NumPy (pairs,), or a tensor (B, 1, pairs) where length matters."""
+        if self.kind not in ("dynamic", "longrope"):
+            return self.turns
+        # Of the kept keys, in place of the queries: padding and a cache's free end do not count.
+        ids = ops.cast(grid.columns, "float32")
+        ids = ops.max(ids, axis=-1) if len(ids.shape) == 3 else ids
+        if grid.keep is not None:
+            ids = ops.where(ops.cast(grid.keep, "bool"), ids, 0.0)
+        length = ops.max(ids, axis=1)[:, None, None] + 1.0
+        original = float(self.fields["original_max_position_embeddings"])
+        if self.kind == "longrope":
+            short, long = (ops.cast(x, "float32") for x in (self.turns, self.long_turns))
+            return ops.where(length > original, long, short)
+        stretch = self.fields["factor"] * (ops.maximum(length, original) / original - 1.0) + 1.0
+        turns, exponents = (ops.cast(x, "float32") for x in (self.turns, self.exponents))
+        return turns * ops.power(stretch, -exponents)
+
+    def _ids_of_pairs(self, ids):
+        ids = ops.cast(ids, "float32")
+        if len(ids.shape) == 2:
+            return ids[..., None]
+        axes = len(self.sections or (0,))
+        if ids.shape[-1] != axes:
+            raise ValueError(
+                f"{type(self).__name__} turns by {axes} ids a position"
+                f"{'; `sections` says by how many' if axes == 1 else ''}. "
+                f"Received: position ids on {ids.shape[-1]} axes"
+            )
+        return ops.take(ids, self.pair_axes, axis=-1)
+
+    def rotated(self, x, ids, grid, magnitude=1.0):
+        """x (B, T, H, D or more) turned by its ids and scaled by `magnitude`, in float32."""
+        by = angles(self._ids_of_pairs(ids), self._turns(grid))[:, :, None]
+        cos, sin = ops.cos(by) * magnitude, ops.sin(by) * magnitude
+        return rotate(ops.cast(x, "float32"), cos, sin, self.layout)
+
+    def biased(self, x, bias):
+        """x with the learned bias on the features of the head, in float32."""
+        x = ops.cast(x, "float32")
+        bias = ops.cast(bias, "float32") + ops.zeros((1, self.head_size))
+        return x + ops.pad(bias, [(0, 0), (0, x.shape[-1] - self.head_size)])
+
+    def heads(self, q, k, grid):
+        dtypes = q.dtype, k.dtype
+        if self.use_bias:
+            q, k = self.biased(q, self.query_bias), self.biased(k, self.key_bias)
+        q, k = self.turned(q, k, grid)
+        return ops.cast(q, dtypes[0]), ops.cast(k, dtypes[1])
+
+    def turned(self, q, k, grid):
+        q = self.rotated(q, grid.rows, grid, self.factor)
+        return q, self.rotated(k, grid.columns, grid, self.factor)
+
+    def call(self, inputs, positions=None, offset=0):
+        pair = isinstance(inputs, (list, tuple))
+        heads = [ops.cast(x, self.compute_dtype) for x in (inputs if pair else (inputs,))]
+        length = ops.shape(heads[0])[1]
+        if positions is None:
+            ids = consecutive(length, offset)[None]
+        else:
+            ids = _ids(positions, heads)
+        grid = Grid(rows=ids, columns=ids)
+        if pair:
+            return self.heads(*heads, grid)
+        x = self.biased(heads[0], self.query_bias) if self.use_bias else heads[0]
+        return ops.cast(self.rotated(x, ids, grid, self.factor), self.compute_dtype)
+
+    def compute_output_spec(self, inputs, positions=None, offset=0):
+        if isinstance(inputs, (list, tuple)):
+            return tuple(keras.KerasTensor(x.shape, self.compute_dtype) for x in inputs)
+        return keras.KerasTensor(inputs.shape, self.compute_dtype)
+
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape
+
+    def get_config(self):
+        initializer = self.bias_initializer
+        if initializer != "sandwich":
+            initializer = keras.initializers.serialize(initializer)
+        return {
+            **super().get_config(),
+            "layout": self.layout,
+            "base": self.base,
+            "rotary_dim": self.rotary_dim,
+            "use_bias": self.use_bias,
+            "bias_initializer": initializer,
+            "scaling": self.scaling and _plain(self.scaling),
+            "sections": self.sections and list(self.sections),
+            "section_order": self.section_order,
+        }
+
+
+def _ids(positions, heads):
+    """Ids (B or 1, T[, axes]) for heads, of which a pair has equally many tokens."""
+    ids = ops.convert_to_tensor(positions)
+    ids = ids[None] if len(ids.shape) == 1 else ids
+    lengths = {n for n in (ids.shape[1], *(x.shape[1] for x in heads)) if n is not None}
+    if len(ids.shape) not in (2, 3) or len(lengths) > 1:
+        raise ValueError(
+            "`positions` must have shape (T,), (B, T) or (B, T, axes), one id a token, with "
+            f"T = {heads[0].shape[1]}. Received: {tuple(positions.shape)}"
+        )
+    return ids
+
+
+def _plain(fields):
+    return {k: list(v) if isinstance(v, (list, tuple)) else v for k, v in fields.items()}
