@@ -11,7 +11,7 @@ from keras import ops
 class Grid:
     """Positions of queries and keys, who may attend to whom, and what rows and columns hold.
 
-    Nothing of size `Tq x Tk` exists until `distance()`, `open()` or `visible()` is called.
+    Nothing of size `Tq x Tk` exists until `distance()`, `open()`, `own()` or `visible()` is called.
 
     A cell (i, j) is open when all of these hold:
 
@@ -99,7 +99,8 @@ class Grid:
             mask = ops.cast(self.mask, "bool")
             parts.append(_by_batch_and_head(mask))
         if self.window is not None:
-            near = ops.abs(self.distance()) < self.window
+            # A window may be fractional, for float ids.
+            near = ops.abs(ops.cast(self.distance(), "float32")) < self.window
             parts.append(ops.logical_or(near, (self.columns < self.sinks)[:, None, :])[:, None])
         if not parts:
             return None
@@ -107,6 +108,12 @@ class Grid:
         for part in parts[1:]:
             cells = ops.logical_and(cells, part)
         return cells
+
+    def own(self):
+        """(B, Tq, Tk) bool: where a query meets its own key, by index if the order says it."""
+        if self.order_is_index:
+            return self.row_order[:, :, None] == self.column_order[:, None, :]
+        return self.distance() == 0
 
     def visible(self):
         """(B, H or 1, Tq or 1) float32: how many keys a row may attend to.
