@@ -1,7 +1,41 @@
-"""What checkpoints hold, and pages with pictures about fine-tuned models."""
+"""What checkpoints hold, what encodings do to attention, and pages and pictures about both."""
 
 from keras_posenc.analysis.checkpoint import heads_in, inspect_checkpoint, open_model
+from keras_posenc.analysis.gallery import describe_encoding, encoding_table, facts
+from keras_posenc.analysis.measure import (
+    attention_map,
+    decay_curve,
+    entropy,
+    entropy_by_length,
+    position_similarity,
+)
+from keras_posenc.analysis.observe import (
+    attention_inputs,
+    contextual_positions,
+    entropy_by_layer,
+    rotary_terms,
+    rotary_terms_of,
+)
 from keras_posenc.analysis.plot import require_matplotlib
 from keras_posenc.analysis.report import write_report
 
-__all__ = ["heads_in", "inspect_checkpoint", "open_model", "require_matplotlib", "write_report"]
+__all__ = [
+    "attention_inputs",
+    "attention_map",
+    "contextual_positions",
+    "decay_curve",
+    "describe_encoding",
+    "encoding_table",
+    "entropy",
+    "entropy_by_layer",
+    "entropy_by_length",
+    "facts",
+    "heads_in",
+    "inspect_checkpoint",
+    "open_model",
+    "position_similarity",
+    "require_matplotlib",
+    "rotary_terms",
+    "rotary_terms_of",
+    "write_report",
+]

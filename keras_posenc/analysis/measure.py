@@ -1,0 +1,186 @@
+"""What position encodings do to attention, in numbers: NumPy arrays out, nothing drawn.
+
+`pictures.py` draws what these functions return.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc.encodings.base import Encoding
+from keras_posenc.layers.attention import PositionalAttention
+
+
+def position_similarity(embedding, positions, centred=True):
+    """How alike the rows of an absolute position embedding are.
+
+    cos(p_s, p_t), of the rows less their mean: what all rows share says nothing about position.
+
+    Args:
+        embedding: a built absolute embedding, or an array (positions, D).
+        positions: 1-D array of ids; fractions only where the embedding takes them.
+        centred: bool. Whether the mean row is taken off first.
+
+    Returns:
+        (P, P) array, 1 on the diagonal.
+
+    Raises:
+        ValueError: if a position has no row.
+
+    Example:
+
+    >>> layer = SinusoidalPositionEmbedding(64)
+    >>> position_similarity(layer, np.arange(100)).shape
+    (100, 100)
+
+    Reference: Su Jianlin, [Hierarchical decomposition of position
+    embeddings](https://www.spaces.ac.cn/archives/7947).
+    """
+    if hasattr(embedding, "rows"):
+        ids = embedding.check_ids(ops.convert_to_tensor(positions))
+        rows = ops.convert_to_numpy(embedding.rows(ids))
+    else:
+        rows = np.asarray(embedding)[positions]
+    rows = rows.astype("float64")
+    if centred:
+        rows = rows - rows.mean(0)
+    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return rows @ rows.T
+
+
+def attention_map(encodings, q, k, causal=False):
+    """The map that encodings make of given queries and keys, through `PositionalAttention`.
+
+    Args:
+        encodings: list of names, dicts or instances; an instance that is built keeps its weights.
+        q, k: (B, T, H, D) arrays, the content before any encoding.
+        causal: bool. Whether a query sees no later key.
+
+    Returns:
+        dict: `logits` and `weights`, (B, H, T, T). A logit is NaN where the cell is closed.
+
+    Raises:
+        ValueError: if an encoding is for causal attention and `causal` is False.
+
+    Example:
+
+    >>> q, k = np.random.normal(size=(2, 1, 10, 8, 64))
+    >>> attention_map(["alibi"], q, k, causal=True)["weights"].shape
+    (1, 8, 10, 10)
+    """
+    batch, length, heads, size = np.shape(q)
+    layer = _attention_on_heads(encodings, heads, size)
+    queries, keys = (np.reshape(x, (batch, length, heads * size)) for x in (q, k))
+    _, weights, logits = layer(
+        queries.astype("float32"),
+        keys.astype("float32"),
+        use_causal_mask=causal,
+        return_attention_scores=True,
+        return_attention_logits=True,
+    )
+    cells = layer.encodings[-1].grid.open()
+    cells = True if cells is None else ops.convert_to_numpy(cells)
+    weights, logits = ops.convert_to_numpy(weights), ops.convert_to_numpy(logits)
+    return {"logits": np.where(cells, logits, np.nan), "weights": weights}
+
+
+def decay_curve(encodings, length, num_heads=8, head_size=64, causal=True):
+    """What attention thinks of a key by its distance alone.
+
+    All tokens are alike: every feature of every head is one number, so scaled that the logit is 1
+    before any encoding acts. The query stands last if `causal`, else in the middle.
+
+    Args:
+        encodings: list of names, dicts or instances; an instance that is built keeps its weights.
+        length: int. Tokens T. The whole map is formed.
+        num_heads, head_size: int. Heads H and their size D.
+        causal: bool. Whether a query sees no later key.
+
+    Returns:
+        dict: `distance` (T,), ascending, query minus key; `logits` and `weights` (H, T). A logit is
+        NaN where the cell is closed.
+
+    Example:
+
+    >>> decay_curve(["alibi"], length=4)["logits"][0]
+    [1.0, 0.5, 0.0, -0.5]
+    """
+    content = np.full((1, length, num_heads, head_size), head_size**-0.25)
+    found = attention_map(encodings, content, content, causal)
+    row = length - 1 if causal else length // 2
+    return {
+        "distance": row - np.arange(length)[::-1],
+        "logits": found["logits"][0, :, row, ::-1],
+        "weights": found["weights"][0, :, row, ::-1],
+    }
+
+
+def entropy(weights):
+    """Entropy of attention weights over their last axis, in nats: -sum_j a_j ln a_j.
+
+    exp(entropy) is the number of keys that share the attention.
+
+    Example:
+
+    >>> entropy([0.25, 0.25, 0.25, 0.25])
+    1.386
+    """
+    weights = np.asarray(weights, "float64")
+    return -np.sum(weights * np.log(np.where(weights > 0, weights, 1)), axis=-1)
+
+
+def entropy_by_length(
+    encodings, lengths, sharpness=2.0, num_heads=4, head_size=64, causal=False, seed=0
+):
+    """How attention spreads as the text grows, on random content.
+
+    Queries and keys are drawn from a normal distribution, so scaled that the logits have the
+    standard deviation `sharpness` s. Without encodings the entropy is about ln n - s^2 / 2 for n
+    keys: it grows with every doubling. Log-n scaling is there to hold it.
+
+    Args:
+        encodings: list of names, dicts or instances; an instance that is built keeps its weights.
+        lengths: list of int.
+        sharpness: float. Standard deviation s.
+        num_heads, head_size: int. Heads H and their size D.
+        causal: bool. If so, the last query is measured, which sees all keys; else all queries.
+        seed: int. Of the content.
+
+    Returns:
+        dict: `length` (N,); `entropy` (N, H) in nats.
+
+    Example:
+
+    >>> entropy_by_length([], [128, 256])["entropy"].mean(1)
+    [3.0, 3.6]
+
+    Reference: Su Jianlin, [log-n attention](https://kexue.fm/archives/8823).
+    """
+    rng, found = np.random.default_rng(seed), []
+    for length in lengths:
+        q, k = rng.normal(size=(2, 1, length, num_heads, head_size))
+        weights = attention_map(encodings, sharpness * q, k, causal)["weights"][0]
+        found.append(entropy(weights[:, -1:] if causal else weights).mean(-1))
+    return {"length": np.asarray(lengths), "entropy": np.stack(found)}
+
+
+class Recorder(Encoding):
+    """Does nothing at its turn in the list, and keeps what it was shown, outside compiled code."""
+
+    def score(self, logits, q, grid):
+        self.logits, self.queries, self.grid = logits, q, grid
+        return logits
+
+
+def _attention_on_heads(encodings, heads, size):
+    """Attention whose heads are its inputs, cut into H pieces; a recorder is its last encoding."""
+    layer = PositionalAttention(
+        heads, size, encodings=[*encodings, Recorder()], use_bias=False, dtype="float32"
+    )
+    layer.build((None, None, heads * size), (None, None, heads * size))
+    for dense in (layer.query_dense, layer.key_dense):
+        dense.kernel.assign(np.eye(heads * size).reshape(heads * size, heads, size))
+    for given, mine in zip(encodings, layer.encodings, strict=False):
+        if isinstance(given, keras.Layer) and given.built:
+            mine.set_weights(given.get_weights())
+    return layer

@@ -1,0 +1,188 @@
+"""What a model's own attention does with a text: its entropy, RoPE's four terms, CoPE's gates."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc.analysis.measure import Recorder, entropy
+from keras_posenc.encodings.contextual import ContextualPositionEmbedding
+from keras_posenc.encodings.rotary import RotaryEmbedding
+from keras_posenc.layers.attention import PositionalAttention
+
+
+def attention_inputs(model, inputs):
+    """The hidden states that each attention layer of a model sees.
+
+    Args:
+        model: a functional `keras.Model`.
+        inputs: what the model takes; one text, or texts of one length: padding is not told apart.
+
+    Returns:
+        dict, `PositionalAttention` -> (B, T, E) array, in the order of the model.
+
+    Raises:
+        ValueError: if the model has no such layer.
+
+    Example:
+
+    >>> model = build_transformer_model("path/to/bert", encodings=["log_n"])
+    >>> states = attention_inputs(model, {"token_ids": ids, "segment_ids": zeros})
+    """
+    layers = [layer for layer in model.layers if isinstance(layer, PositionalAttention)]
+    if not layers:
+        raise ValueError("The model has no PositionalAttention of its own to look at.")
+    queries = [keras.tree.flatten(layer.input)[0] for layer in layers]
+    states = keras.Model(model.input, queries)(inputs, training=False)
+    states = states if isinstance(states, (list, tuple)) else [states]
+    return dict(zip(layers, map(ops.convert_to_numpy, states), strict=True))
+
+
+def entropy_by_layer(model, inputs, causal=False):
+    """Entropy of the attention of each layer, averaged over the queries.
+
+    Args:
+        model, inputs: as in `attention_inputs`.
+        causal: bool. Whether the model attends causally.
+
+    Returns:
+        (layers, heads) array, in nats.
+
+    Example:
+
+    >>> entropy_by_layer(model, {"token_ids": ids, "segment_ids": zeros}).shape
+    (6, 12)
+    """
+    found = []
+    for layer, states in attention_inputs(model, inputs).items():
+        arguments = {"use_causal_mask": causal, "return_attention_scores": True}
+        _, weights = layer(states, states, **arguments)[:2]
+        found.append(entropy(ops.convert_to_numpy(weights)).mean((0, 2)))
+    return np.stack(found)
+
+
+def rotary_terms(q, k, query_bias, key_bias, rotary=None):
+    """The four terms of rotary attention whose queries and keys have biases, by distance.
+
+    (q_i + a)' R_(j-i) (k_j + b) = q'Rk + a'Rk + q'Rb + a'Rb, each divided by sqrt(D) and averaged
+    over all pairs of tokens i - j apart. The two in the middle are small if queries and keys point
+    everywhere; the last one does not depend on the text.
+
+    Args:
+        q, k: (B, T, H, D) arrays, without their biases.
+        query_bias, key_bias: (H, D) arrays a and b.
+        rotary: `RotaryEmbedding`, of which the rotation is taken; default the plain one.
+
+    Returns:
+        dict: `distance` (T,), 0 .. T - 1; `qk`, `ak`, `qb`, `ab` and `sum`, each (H, T).
+
+    Example:
+
+    >>> q, k = np.random.normal(size=(2, 4, 64, 2, 32))
+    >>> a = b = np.tile([1.0, 0.0], (2, 16))  # Sandwich's
+    >>> rotary_terms(q, k, a, b)["ab"].shape
+    (2, 64)
+
+    Reference: Su Jianlin, [RoPE + bias](https://kexue.fm/archives/9577).
+    """
+    config = {} if rotary is None else rotary.get_config()
+    rotation = RotaryEmbedding if rotary is None else type(rotary)
+    rotation = rotation.from_config({**config, "use_bias": False, "dtype": "float32"})
+    q, k = np.asarray(q, "float32"), np.asarray(k, "float32")
+    length, size = q.shape[1], q.shape[3]
+    ones = np.ones((1, length, 1, 1), "float32")
+    a, b = (ones * np.asarray(bias, "float32") for bias in (query_bias, key_bias))
+    queries, keys = {}, {}
+    queries["q"], keys["k"] = rotation((q, k))
+    queries["a"], keys["b"] = rotation((a, b))
+    terms = {"distance": np.arange(length)}
+    for one in "qa":
+        for other in "kb":
+            left, right = ops.convert_to_numpy(queries[one]), ops.convert_to_numpy(keys[other])
+            product = np.einsum("bqhd,bkhd->hqk", left, right, optimize=True)
+            product = product / max(len(left), len(right)) / np.sqrt(size)
+            terms[one + other] = np.stack(
+                [product.diagonal(-r, 1, 2).mean(-1) for r in range(length)], axis=-1
+            )
+    terms["sum"] = terms["qk"] + terms["ak"] + terms["qb"] + terms["ab"]
+    return terms
+
+
+def rotary_terms_of(layer, states):
+    """`rotary_terms` of an attention layer with a rotary encoding, over the states it sees.
+
+    The biases are those of its projections and of its rotary encoding, together.
+
+    Args:
+        layer: a built `PositionalAttention`.
+        states: (B, T, E) array; see `attention_inputs`.
+
+    Raises:
+        ValueError: if no encoding of the layer is rotary.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 32, encodings=["rotary"])
+    >>> states = np.random.normal(size=(1, 64, 48))
+    >>> _ = layer(states, states)
+    >>> rotary_terms_of(layer, states)["sum"].shape
+    (2, 64)
+    """
+    rotary = layer.encodings[_index(layer, RotaryEmbedding)]
+    learned = rotary.use_bias and (rotary.query_bias, rotary.key_bias)
+    heads, biases = [], []
+    for i, dense in enumerate((layer.query_dense, layer.key_dense)):
+        kernel = ops.convert_to_numpy(dense.kernel)
+        heads.append(np.einsum("bte,ehd->bthd", states, kernel))
+        bias = np.zeros(kernel.shape[1:]) if dense.bias is None else dense.bias
+        bias = ops.convert_to_numpy(bias)
+        biases.append(bias + ops.convert_to_numpy(learned[i]) if learned else bias)
+    return rotary_terms(*heads, *biases, rotary=rotary)
+
+
+def contextual_positions(layer, states, causal=True):
+    """CoPE's gates over a text, and the positions that they add up to.
+
+    Args:
+        layer: a built `PositionalAttention` with a `ContextualPositionEmbedding`.
+        states: (B, T, E) array; see `attention_inputs`.
+        causal: bool. Whether a query sees no later key.
+
+    Returns:
+        dict: `gates` and `positions`, (B, H, T, T), the positions before their cap.
+
+    Raises:
+        ValueError: if no encoding of the layer is contextual.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 32, encodings=["cope"])
+    >>> states = np.random.normal(size=(1, 10, 48))
+    >>> _ = layer(states, states, use_causal_mask=True)
+    >>> contextual_positions(layer, states)["gates"].shape
+    (1, 2, 10, 10)
+    """
+    place = _index(layer, ContextualPositionEmbedding)
+    config = layer.get_config()
+    config["encodings"].insert(place, Recorder())
+    copy = type(layer).from_config(config)
+    copy.build(states.shape, states.shape)
+    copy.set_weights(layer.get_weights())
+    copy(states, states, use_causal_mask=causal, return_attention_scores=True)
+    recorder, cope = copy.encodings[place : place + 2]
+    gates = cope.gates(recorder.logits, recorder.queries, recorder.grid)
+    positions = cope.positions(gates, recorder.grid)
+    return {
+        "gates": ops.convert_to_numpy(gates),
+        "positions": ops.convert_to_numpy(positions),
+    }
+
+
+def _index(layer, kind):
+    """Where the first encoding of a class stands in a layer's list."""
+    for index, encoding in enumerate(layer.encodings):
+        if isinstance(encoding, kind):
+            return index
+    raise ValueError(
+        f"The layer has no {kind.__name__} among its encodings: "
+        f"{[type(encoding).__name__ for encoding in layer.encodings]}."
+    )

@@ -1,0 +1,175 @@
+"""Pictures of position encodings: what `measure.py` and `observe.py` return in, a figure out.
+
+Colours and style are those of `plot.py`, which alone imports Matplotlib.
+"""
+
+import math
+
+import numpy as np
+
+from keras_posenc.analysis.plot import COLOURS, MARKERS, styled
+
+LINES = ("-", "--", "-.", ":")
+TERMS = {
+    "qk": "q'Rk: content",
+    "ak": "a'Rk: bias of the query",
+    "qb": "q'Rb: bias of the key",
+    "ab": "a'Rb: both biases",
+}
+
+
+@styled
+def decay_curves(figure, curves, lowest=-8.0):
+    """Logits and weights of equal tokens by their distance, a line an encoding, mean of the heads.
+
+    Args:
+        curves: dict name -> what `decay_curve` returns.
+        lowest: float. Logits below it are cut off, for some encodings fall without end.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    left, right = figure.subplots(1, 2)
+    for index, (name, curve) in enumerate(curves.items()):
+        left.plot(curve["distance"], curve["logits"].mean(0), label=name, **_look(index))
+        weights = curve["weights"].mean(0)
+        right.plot(curve["distance"], np.where(weights > 1e-7, weights, np.nan), **_look(index))
+    both = any(curve["distance"].min() < 0 for curve in curves.values())
+    for axes in (left, right):
+        axes.set_xlabel("query minus key (tokens)" if both else "distance (tokens)")
+    left.set(title="Logit", ylabel="mean of the heads")
+    left.set_ylim(bottom=max(left.get_ylim()[0], lowest))
+    right.set(title="Weight (logarithmic)", yscale="log")
+    figure.legend(loc="outside lower left", ncols=5)
+
+
+@styled
+def entropy_curves(figure, series):
+    """Entropy of attention by the length of the text, one line a series.
+
+    The dashed line is ln n, attention that prefers no key.
+
+    Args:
+        series: dict name -> what `entropy_by_length` returns.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    axes = figure.subplots()
+    for index, (name, found) in enumerate(series.items()):
+        axes.plot(
+            found["length"],
+            found["entropy"].mean(1),
+            marker=MARKERS[index % len(MARKERS)],
+            label=name,
+            **_look(index),
+        )
+    lengths = sorted({int(n) for found in series.values() for n in found["length"]})
+    axes.plot(lengths, np.log(lengths), color="#767676", linestyle="--", label="uniform: ln n")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
+    axes.set(
+        xlabel="length (tokens, logarithmic)",
+        ylabel="entropy of the weights (nats)",
+        ylim=(0, None),
+    )
+    figure.legend(loc="outside upper left", ncols=3)
+
+
+@styled
+def similarity_maps(figure, maps, positions):
+    """Cosine similarity of the rows of position embeddings, one map an embedding.
+
+    Args:
+        maps: dict name -> (P, P) array, as `position_similarity` gives.
+        positions: the P positions, evenly spaced.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    half = (positions[1] - positions[0]) / 2
+    first, last = float(positions[0] - half), float(positions[-1] + half)
+    grid = _panels(figure, len(maps))
+    for axes, (name, values) in zip(grid, maps.items(), strict=False):
+        image = axes.imshow(
+            values, extent=(first, last, last, first), cmap="RdBu_r", vmin=-1, vmax=1
+        )
+        axes.grid(False)
+        axes.set(title=name, xlabel="position")
+    grid[0].set_ylabel("position")
+    bar = figure.colorbar(image, ax=list(grid), shrink=0.8)
+    bar.set_label("cosine similarity")
+    bar.outline.set_visible(False)
+
+
+@styled
+def rotary_terms(figure, terms, head=0):
+    """The four terms of RoPE with biases by distance, and their sum against the content alone.
+
+    Args:
+        terms: what `rotary_terms` returns.
+        head: int.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    each, total = figure.subplots(1, 2, sharey=True)
+    for index, (name, label) in enumerate(TERMS.items()):
+        each.plot(terms["distance"], terms[name][head], label=label, **_look(index))
+    total.plot(terms["distance"], terms["sum"][head], label="sum of the four", color=COLOURS[4])
+    total.plot(terms["distance"], terms["qk"][head], label=TERMS["qk"], **_look(0))
+    each.set(title="Four terms", ylabel="mean logit", xlabel="distance (tokens)")
+    total.set(title="With biases and without", xlabel="distance (tokens)")
+    handles, labels = each.get_legend_handles_labels()
+    more, names = total.get_legend_handles_labels()
+    figure.legend([*handles, more[0]], [*labels, names[0]], loc="outside lower left", ncols=3)
+
+
+@styled
+def contextual_positions(figure, found, tokens, head=0, text=0, query=-1):
+    """CoPE's gates for every query, and what one query counts: gates and positions, key by key.
+
+    Args:
+        found: what `contextual_positions` returns.
+        tokens: list of str, one a token.
+        head, text: int. Which head, which text of the batch.
+        query: int. Which query the lower picture shows; default the last.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    gates, positions = (found[name][text, head] for name in ("gates", "positions"))
+    places, row = np.arange(len(tokens)), range(len(tokens))[query]
+    shown = places[:: math.ceil(len(tokens) / 60)]
+    size = max(4, min(9, 420 // len(tokens)))
+    every, one = figure.subplots(1, 2)
+    image = every.imshow(np.where(gates > 0, gates, np.nan), cmap="viridis", vmin=0, vmax=1)
+    every.grid(False)
+    every.set(title="Gates", xlabel="key", ylabel="query")
+    every.set_xticks(shown, [tokens[i] for i in shown], rotation=90, size=size)
+    every.set_yticks(shown, [tokens[i] for i in shown], size=size)
+    bar = figure.colorbar(image, ax=every, shrink=0.7)
+    bar.outline.set_visible(False)
+    one.bar(places, gates[row], color=COLOURS[5], label="gate")
+    one.set(title=f"Query {row}: {tokens[row]}", xlabel="key", ylabel="gate", ylim=(0, 1.05))
+    one.set_xticks(shown, [tokens[i] for i in shown], rotation=90, size=size)
+    one.grid(False)
+    steps = one.twinx()
+    visible = np.where(gates[row] > 0, positions[row], np.nan)
+    steps.plot(places, visible, color=COLOURS[1], marker=".", label="position")
+    steps.set(ylabel="position", ylim=(0, None))
+    steps.spines["right"].set_visible(True)
+    steps.grid(False)
+    figure.legend(loc="outside lower right", ncols=2)
+
+
+def _look(index):
+    """Colour and stroke of a series; the stroke changes where the colours begin again."""
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "linestyle": LINES[index // len(COLOURS) % len(LINES)],
+    }
+
+
+def _panels(figure, count):
+    return np.atleast_1d(figure.subplots(1, count, sharey=True))

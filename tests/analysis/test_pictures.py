@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from keras_posenc.analysis import pictures
+
+pytestmark = pytest.mark.once
+
+
+def test_decay_curves_show_the_mean_of_the_heads_and_leave_gaps():
+    logits = np.array([[1.0, 0.0, np.nan], [1.0, -40.0, np.nan]])
+    weights = np.array([[0.7, 0.3, 0.0], [0.9, 0.1, 0.0]])
+    curve = {"distance": np.arange(3), "logits": logits, "weights": weights}
+    figure = pictures.decay_curves({"one": curve, "two": curve})
+    left, right = figure.axes
+    np.testing.assert_array_equal(left.lines[0].get_ydata(), [1, -20, np.nan])
+    np.testing.assert_allclose(right.lines[1].get_ydata(), [0.8, 0.2, np.nan])
+    assert left.get_ylim()[0] == -8 and right.get_yscale() == "log"
+    assert [text.get_text() for text in figure.legends[0].texts] == ["one", "two"]
+    assert left.get_xlabel() == "distance (tokens)"
+    figure = pictures.decay_curves({"one": {**curve, "distance": np.arange(-1, 2)}})
+    assert figure.axes[0].get_xlabel() == "query minus key (tokens)"
+
+
+def test_entropy_curves_stand_beside_the_uniform_one():
+    found = {"length": np.array([64, 128]), "entropy": np.array([[1.0, 3.0], [2.0, 4.0]])}
+    (axes,) = pictures.entropy_curves({"rotary": found}).axes
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [2, 3])
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), np.log([64, 128]))
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["64", "128"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_similarity_maps(count):
+    maps = {f"map {index}": np.eye(4) * index for index in range(count)}
+    figure = pictures.similarity_maps(maps, np.arange(0, 40, 10))
+    *panels, bar = figure.axes
+    assert [axes.get_title(loc="left") for axes in panels] == list(maps)
+    np.testing.assert_array_equal(panels[-1].images[0].get_array(), np.eye(4) * (count - 1))
+    assert tuple(panels[0].images[0].get_extent()) == (-5, 35, 35, -5)
+    assert bar.get_ylabel() == "cosine similarity"
+
+
+def test_rotary_terms():
+    names = ("qk", "ak", "qb", "ab", "sum")
+    terms = {name: np.full((2, 3), index) for index, name in enumerate(names)}
+    each, total = pictures.rotary_terms({**terms, "distance": np.arange(3)}, head=1).axes
+    assert [line.get_ydata()[0] for line in each.lines] == [0, 1, 2, 3]
+    assert [line.get_ydata()[0] for line in total.lines] == [4, 0]
+
+
+@pytest.mark.parametrize("count", [5, 130])
+def test_contextual_positions(count):
+    gates = np.tril(np.full((1, 2, count, count), 0.5))
+    found = {"gates": gates, "positions": np.flip(np.flip(gates, -1).cumsum(-1), -1)}
+    tokens = [f"t{index}" for index in range(count)]
+    figure = pictures.contextual_positions(found, tokens, head=1, query=2)
+    every, one, bar, steps = figure.axes
+    assert [patch.get_height() for patch in one.patches][:4] == [0.5, 0.5, 0.5, 0]
+    np.testing.assert_array_equal(steps.lines[0].get_ydata()[:4], [1.5, 1, 0.5, np.nan])
+    assert one.get_title(loc="left") == "Query 2: t2"
+    assert len(every.get_xticklabels()) <= 60
