@@ -35,6 +35,16 @@ def _share_or_path(text):
         return text
 
 
+def _numbers(text):
+    """64,128 -> [64, 128]."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give numbers with commas between, such as 64,128, not {text!r}"
+        ) from None
+
+
 # (command, what it does, positional arguments, options): a name, its help, and what argparse takes.
 COLUMNS = [
     (
@@ -164,6 +174,95 @@ COMMANDS = [
             *MODEL,
         ],
     ),
+    (
+        "list",
+        "print the table of all position encodings that attention can be given",
+        [],
+        [],
+    ),
+    (
+        "describe",
+        "say what a position encoding does, its arguments, and what it learns",
+        [("name", "as `keras-posenc list` prints it", {})],
+        [],
+    ),
+]
+OUTPUT = ("--output", "file of the picture, .svg, .png or .pdf (default: WHAT.svg)", {})
+SERIES = (
+    "names",
+    "encodings, such as alibi; several at once as rotary+log_n; none for no encoding",
+    {"nargs": "+", "metavar": "NAME"},
+)
+SHAPE = [
+    ("--num-heads", "heads", {"type": int}),
+    ("--head-size", "their size", {"type": int}),
+]
+BIDIRECTIONAL = (
+    "--bidirectional",
+    "attention to both sides (default: causal)",
+    {"action": "store_true"},
+)
+# What `plot` draws, in the form of COMMANDS.
+PLOTS = [
+    (
+        "decay",
+        "logit and weight of equal tokens by their distance",
+        [SERIES],
+        [("--length", "tokens (default: 512)", {"type": int}), BIDIRECTIONAL, *SHAPE, OUTPUT],
+    ),
+    (
+        "entropy",
+        "entropy of attention to random content as the text grows",
+        [SERIES],
+        [
+            (
+                "--lengths",
+                "tokens (default: 64,128,256,512,1024)",
+                {"type": _numbers, "metavar": "N,N,..."},
+            ),
+            ("--sharpness", "standard deviation of the logits (default: 2)", {"type": float}),
+            BIDIRECTIONAL,
+            *SHAPE,
+            OUTPUT,
+        ],
+    ),
+    (
+        "similarity",
+        "cosine similarity of the positions of a checkpoint, stretched",
+        [("checkpoint", "weights, or a directory with weights and config", {})],
+        [
+            (
+                "--stretch",
+                "how; may be repeated (default: hierarchical)",
+                {"action": "append", "choices": STRETCHES},
+            ),
+            ("--positions", "stretch to so many (default: 2048)", {"type": int}),
+            *MODEL,
+            OUTPUT,
+        ],
+    ),
+    (
+        "terms",
+        "the four terms of rotary attention with biases, on random content",
+        [],
+        [
+            ("--length", "tokens (default: 512)", {"type": int}),
+            ("--strength", "of Sandwich's biases (default: 1)", {"type": float}),
+            ("--head-size", "features of a head (default: 64)", {"type": int}),
+            OUTPUT,
+        ],
+    ),
+    (
+        "gates",
+        "what CoPE, put on a checkpoint, counts in a text",
+        [("checkpoint", "a directory with weights, config and tokenizer", {})],
+        [
+            ("--text", "the text", {"required": True}),
+            ("--layer", "of the model, from 0 (default: 0)", {"type": int}),
+            ("--head", "of the layer, from 0 (default: 0)", {"type": int}),
+            OUTPUT,
+        ],
+    ),
 ]
 
 
@@ -177,11 +276,7 @@ def parser():
     version = f"keras-posenc {keras_posenc.__version__}"
     whole.add_argument("--version", action="version", version=version)
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, what, positional, options in COMMANDS:
-        command = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
-        for flag, words, more in [*positional, *options]:
-            command.add_argument(flag, help=words, **_metavar(flag, more))
-        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    for name, command in _add(commands, COMMANDS):
         if name == "predict":
             source = command.add_mutually_exclusive_group(required=True)
             source.add_argument(
@@ -191,7 +286,21 @@ def parser():
                 "--file", help="a file of texts: .txt (one a line), .tsv, .jsonl, ..."
             )
             command.add_argument("--text-column", dest="text", metavar="NAME", help="of --file")
+    what = "draw what position encodings do (needs Matplotlib)"
+    plot = commands.add_parser("plot", help=what, description=f"{what[0].upper()}{what[1:]}.")
+    plots = plot.add_subparsers(dest="what", metavar="WHAT", required=True)
+    dict(_add(plots, PLOTS))
     return whole
+
+
+def _add(commands, table):
+    """Adds the commands of a table; yields name and parser of each."""
+    for name, what, positional, options in table:
+        command = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        for flag, words, more in [*positional, *options]:
+            command.add_argument(flag, help=words, **_metavar(flag, more))
+        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        yield name, command
 
 
 def _metavar(flag, more):

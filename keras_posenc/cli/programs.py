@@ -1,6 +1,7 @@
 """From a command's arguments to the Python program that does it."""
 
 import sys
+import textwrap
 
 
 def _finetune(arguments):
@@ -76,6 +77,113 @@ def _convert(arguments):
     )
 
 
+def _list(arguments):
+    return _program(
+        "from keras_posenc.analysis import encoding_table",
+        "",
+        "print(encoding_table())",
+    )
+
+
+def _describe(arguments):
+    return _program(
+        "from keras_posenc.analysis import describe_encoding",
+        "",
+        f"print({_call('describe_encoding', arguments['name'])})",
+    )
+
+
+def _plot(arguments):
+    what = arguments.pop("what")
+    output = arguments.pop("output", f"{what}.svg")
+    *lines, figure = PLOTS[what](arguments)
+    return _program(*lines, f"{figure}.savefig({_literal(output)})", f"print({_literal(output)})")
+
+
+def _decay(arguments):
+    length = {"length": arguments.pop("length", 512)}
+    return _curves(arguments, "decay_curve", length, "decay_curves")
+
+
+def _entropy(arguments):
+    lengths = {"lengths": arguments.pop("lengths", [64, 128, 256, 512, 1024])}
+    return _curves(arguments, "entropy_by_length", lengths, "entropy_curves")
+
+
+def _curves(arguments, measure, size, picture):
+    """A measure of each series of encodings, and their picture."""
+    names = arguments.pop("names")
+    causal = not arguments.pop("bidirectional", False)
+    keywords = {**size, **arguments, "causal": causal}
+    series = {name: [] if name == "none" else name.split("+") for name in names}
+    return [
+        f"from keras_posenc.analysis import {measure}, pictures",
+        "",
+        "series = {",
+        *(f"    {_literal(name)}: {_literal(specs)}," for name, specs in series.items()),
+        "}",
+        "found = {}",
+        "for name, encodings in series.items():",
+        _indented(f"found[name] = {_call(measure, _Name('encodings'), **keywords)}"),
+        f"pictures.{picture}(found)",
+    ]
+
+
+def _similarity(arguments):
+    checkpoint, count = arguments.pop("checkpoint"), arguments.pop("positions", 2048)
+    stretches = arguments.pop("stretch", ["hierarchical"])
+    keywords = {"stretch": _Name("stretch"), "max_position": count, **arguments}
+    return [
+        "import numpy as np",
+        "",
+        "from keras_posenc.analysis import open_model, pictures, position_similarity",
+        "",
+        f"positions = np.arange(0, {count}, {max(count // 256, 1)})",
+        "maps = {}",
+        f"for stretch in {_literal(stretches)}:",
+        _indented(f"model = {_call('open_model', checkpoint, **keywords)}"),
+        '    table = model.get_layer("Embedding-Position")',
+        "    maps[stretch] = position_similarity(table, positions)",
+        f"pictures.similarity_maps(maps, positions, size=({3 * len(stretches) + 1}, 3.4))",
+    ]
+
+
+def _terms(arguments):
+    length, size = arguments.pop("length", 512), arguments.pop("head_size", 64)
+    strength = arguments.pop("strength", 1.0)
+    return [
+        "import numpy as np",
+        "",
+        "from keras_posenc.analysis import pictures, rotary_terms",
+        "",
+        f"q, k = np.random.default_rng(0).normal(size=(2, 1, {length}, 1, {size}))",
+        f"bias = np.array([{strength}, 0.0] * {size // 2})[None]",
+        "pictures.rotary_terms(rotary_terms(q, k, bias, bias))",
+    ]
+
+
+def _gates(arguments):
+    checkpoint, text = arguments.pop("checkpoint"), arguments.pop("text")
+    layer, head = arguments.pop("layer", 0), arguments.pop("head", 0)
+    return [
+        "import numpy as np",
+        "",
+        "from keras_posenc import Tokenizer, build_transformer_model",
+        "from keras_posenc.analysis import attention_inputs, contextual_positions, pictures",
+        "",
+        f"tokenizer = Tokenizer({_literal(checkpoint)})",
+        f"text = {_literal(text)}",
+        "ids, segments = (np.array([row]) for row in tokenizer.encode(text))",
+        'encodings = [{"name": "cope", "bidirectional": True}]',
+        f"model = build_transformer_model({_literal(checkpoint)}, encodings=encodings)",
+        'inputs = {"token_ids": ids, "segment_ids": segments}',
+        f"layer, states = list(attention_inputs(model, inputs).items())[{layer}]",
+        "found = contextual_positions(layer, states, causal=True)",
+        'tokens = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]',
+        f"pictures.contextual_positions(found, tokens, head={head}, size=(10, 4.6))",
+    ]
+
+
 class _Name(str):
     """A name in a program, in contrast to a string."""
 
@@ -101,6 +209,10 @@ def _literal(value):
     return repr(value)
 
 
+def _indented(text):
+    return textwrap.indent(text, "    ")
+
+
 def _program(*lines):
     return "\n".join(line for line in lines if line is not None and line is not False)
 
@@ -111,4 +223,14 @@ PROGRAMS = {
     "predict": _predict,
     "inspect": _inspect,
     "convert": _convert,
+    "list": _list,
+    "describe": _describe,
+    "plot": _plot,
+}
+PLOTS = {
+    "decay": _decay,
+    "entropy": _entropy,
+    "similarity": _similarity,
+    "terms": _terms,
+    "gates": _gates,
 }

@@ -10,6 +10,7 @@ import pytest
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.cli import main
+from keras_posenc.encodings import ENCODINGS
 from keras_posenc.training import load_finetuned
 
 
@@ -122,3 +123,72 @@ def test_convert_writes_stretched_positions_as_plain_rows(capsys, tmp_path, pret
     i, j = np.divmod(np.arange(40), 16)
     np.testing.assert_allclose(rows, 0.3 * u[i] + 0.7 * u[j], atol=1e-6)
     assert json.loads((tmp_path / "config.json").read_text())["max_position_embeddings"] == 40
+
+
+def test_list(capsys):
+    program, output = run(capsys, "list")
+    assert execute(program) == output
+    assert all(f"| `{name}`" in output for name in ENCODINGS)
+
+
+def test_describe(capsys):
+    program, output = run(capsys, "describe", "cope")
+    assert execute(program) == output
+    assert output.startswith("cope: keras_posenc.ContextualPositionEmbedding(npos_max=64")
+    assert main(["describe", "alibbi"]) == 2
+    assert "Unknown encoding 'alibbi': did you mean 'alibi'?" in capsys.readouterr().err
+
+
+def draw(capsys, tmp_path, *arguments):
+    """Runs a plot command, then the Python that it printed; returns that."""
+    one, two = tmp_path / "one.svg", tmp_path / "two.png"
+    program, output = run(capsys, "plot", *arguments, "--output", one)
+    assert output == f"{one}\n"
+    assert one.read_text("utf-8").startswith("<?xml")
+    assert execute(program.replace(str(one), str(two))) == f"{two}\n"
+    assert two.read_bytes().startswith(b"\x89PNG")
+    return program
+
+
+def test_plot_decay(capsys, tmp_path):
+    shape = ("--length", 9, "--num-heads", 2, "--head-size", 4)
+    program = draw(capsys, tmp_path, "decay", "none", "alibi", "window+log_n", *shape)
+    assert '    "none": [],\n    "alibi": ["alibi"],\n' in program
+    assert '    "window+log_n": ["window", "log_n"],\n' in program
+    assert "length=9, num_heads=2, head_size=4, causal=True" in program
+    program = draw(capsys, tmp_path, "decay", "window", "--bidirectional", *shape)
+    assert "causal=False" in program
+    assert main(["plot", "decay", "alibi", "--bidirectional", "--length", "9"]) == 2
+    assert "ALiBi is for causal attention" in capsys.readouterr().err
+
+
+def test_plot_entropy(capsys, tmp_path):
+    shape = ("--num-heads", 1, "--head-size", 4, "--bidirectional")
+    program = draw(capsys, tmp_path, "entropy", "none", "log_n", "--lengths", "8,16", *shape)
+    assert "lengths=[8, 16]" in program
+    with pytest.raises(SystemExit, match="2"):
+        main(["plot", "entropy", "none", "--lengths", "8 16"])
+    assert "such as 64,128, not '8 16'" in capsys.readouterr().err
+
+
+def test_plot_similarity(capsys, tmp_path, pretrained):
+    stretches = ("--stretch", "hierarchical", "--stretch", "tile")
+    program = draw(capsys, tmp_path, "similarity", pretrained, *stretches, "--positions", 40)
+    assert 'for stretch in ["hierarchical", "tile"]:' in program
+    assert "np.arange(0, 40, 1)" in program
+
+
+def test_plot_terms(capsys, tmp_path):
+    program = draw(capsys, tmp_path, "terms", "--length", 9, "--head-size", 8, "--strength", "0.5")
+    assert "[0.5, 0.0] * 4" in program and "size=(2, 1, 9, 1, 8)" in program
+
+
+def test_plot_gates(capsys, tmp_path, pretrained):
+    program = draw(capsys, tmp_path, "gates", pretrained, "--text", "w1 w2 w3 w1", "--head", 1)
+    assert '{"name": "cope", "bidirectional": True}' in program and "head=1" in program
+
+
+def test_a_plot_without_a_subject(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["plot"])
+    assert "the following arguments are required: WHAT" in capsys.readouterr().err
