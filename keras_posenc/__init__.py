@@ -14,6 +14,7 @@ def _is_command():
 
 # Everything at once, for importing a module is what lets Keras load a saved model of its layers.
 if not _is_command():
+    from keras_posenc import tasks
     from keras_posenc.checkpoints.export import save_checkpoint
     from keras_posenc.checkpoints.load import load_checkpoint
     from keras_posenc.checkpoints.reader import open_checkpoint
@@ -103,4 +104,5 @@ __all__ = [
     "read_config",
     "read_texts",
     "save_checkpoint",
+    "tasks",
 ]

@@ -25,6 +25,7 @@ FLOORS = [
     ("checkpoints",),
     ("models",),
     ("text",),
+    ("tasks",),
     ("training", "analysis"),
     ("__init__",),
     ("cli",),

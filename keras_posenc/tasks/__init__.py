@@ -1,0 +1,118 @@
+"""Tasks to train short and test long on. NumPy only: integers in, integers out.
+
+>>> task = get("reverse_string")
+>>> tokens, targets, mask = task.sample(batch_size=128, length=40, seed=0)
+>>> task.inputs(tokens).shape  # 40 tokens and 40 placeholders
+(128, 80)
+>>> round(accuracy(1 - targets, targets, mask), 1)
+0.0
+"""
+
+import difflib
+
+from keras_posenc.tasks.base import TEST_LENGTHS, TRAIN_LENGTHS, Task
+from keras_posenc.tasks.context_free import (
+    ModularArithmeticBrackets,
+    ReverseString,
+    SolveEquation,
+    StackManipulation,
+)
+from keras_posenc.tasks.context_sensitive import (
+    BinaryAddition,
+    BinaryMultiplication,
+    BucketSort,
+    ComputeSqrt,
+    DuplicateString,
+    MissingDuplicateString,
+    OddsFirst,
+)
+from keras_posenc.tasks.contextual import FlipFlop, SelectiveCopy
+from keras_posenc.tasks.counting import Counting
+from keras_posenc.tasks.curriculum import CURRICULA
+from keras_posenc.tasks.language import Corpus, LanguageModel, MaskedLanguageModel, far_tokens
+from keras_posenc.tasks.regular import CycleNavigation, EvenPairs, ModularArithmetic, ParityCheck
+from keras_posenc.tasks.scoring import accuracy, correct, mean_by_place
+
+# name -> class, every task.
+TASKS = {
+    "binary_addition": BinaryAddition,
+    "binary_multiplication": BinaryMultiplication,
+    "bucket_sort": BucketSort,
+    "compute_sqrt": ComputeSqrt,
+    "counting": Counting,
+    "cycle_navigation": CycleNavigation,
+    "duplicate_string": DuplicateString,
+    "even_pairs": EvenPairs,
+    "flip_flop": FlipFlop,
+    "language_model": LanguageModel,
+    "masked_language_model": MaskedLanguageModel,
+    "missing_duplicate_string": MissingDuplicateString,
+    "modular_arithmetic": ModularArithmetic,
+    "modular_arithmetic_brackets": ModularArithmeticBrackets,
+    "odds_first": OddsFirst,
+    "parity_check": ParityCheck,
+    "reverse_string": ReverseString,
+    "selective_copy": SelectiveCopy,
+    "solve_equation": SolveEquation,
+    "stack_manipulation": StackManipulation,
+}
+
+# The fifteen of the Chomsky hierarchy benchmark.
+CHOMSKY = tuple(name for name, task in TASKS.items() if task.level)
+
+__all__ = [
+    "CHOMSKY",
+    "CURRICULA",
+    "TASKS",
+    "TEST_LENGTHS",
+    "TRAIN_LENGTHS",
+    "Corpus",
+    "Task",
+    "accuracy",
+    "correct",
+    "curriculum",
+    "far_tokens",
+    "get",
+    "mean_by_place",
+]
+
+
+def get(name, **arguments):
+    """The task of this name.
+
+    Args:
+        name: one of `TASKS`.
+        **arguments: of its class, such as `variant`, `split`, `corpus`.
+
+    Raises:
+        ValueError: there is no such task.
+
+    Example:
+
+    >>> get("odds_first", variant="paper").variant
+    'paper'
+    """
+    return _named(name, TASKS, "task")(**arguments)
+
+
+def curriculum(name, **arguments):
+    """The length curriculum of this name: a function (step, seed) -> length.
+
+    Args:
+        name: one of `CURRICULA`.
+        **arguments: of its class.
+
+    Example:
+
+    >>> curriculum("fixed", length=40)(step=0)
+    40
+    """
+    return _named(name, CURRICULA, "curriculum")(**arguments)
+
+
+def _named(name, table, kind):
+    if name not in table:
+        near = difflib.get_close_matches(str(name), table, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(table)}."
+        raise ValueError(f"Unknown {kind} {name!r}: {hint}")
+    return table[name]

@@ -1,0 +1,140 @@
+"""What every task has: sizes, samples, inputs for a model."""
+
+import numpy as np
+
+TRAIN_LENGTHS = range(1, 41)
+TEST_LENGTHS = range(41, 501)
+
+
+class Task:
+    """A distribution of (tokens, targets, mask), which a rule usually ties together.
+
+    Two layouts. `causal = False`: the model sees the tokens, then `output_length` placeholders,
+    and answers at these. `causal = True`: the model sees the tokens alone and answers at each of
+    them, seeing no later one. Either way its answers are the last `output_length` places.
+
+    A subclass gives the attributes, `_draw(rng, batch_size, length)` -> tokens, and
+    `_answer(tokens)` -> targets, mask, which raises ValueError for tokens outside the language.
+
+    Args:
+        variant: one of `variants`, where the paper and its published code differ.
+
+    Attributes:
+        name: the published name.
+        level: of the Chomsky hierarchy: "regular", "context_free", "context_sensitive"; or None.
+        vocabulary_size: token ids are 0 .. vocabulary_size - 1.
+        classes: targets are 0 .. classes - 1.
+        chance: the accuracy of a guess that knows nothing of the tokens.
+        causal: the layout, see above.
+        variants: the first is the default.
+        paper: address of the publication.
+    """
+
+    name = level = paper = None
+    vocabulary_size = classes = chance = None
+    causal = False
+    variants = ("code",)
+
+    def __init__(self, variant=None):
+        variant = self.variants[0] if variant is None else variant
+        if variant not in self.variants:
+            raise ValueError(
+                f"{self.name} has no variant {variant!r}: give one of {', '.join(self.variants)}."
+            )
+        self.variant = variant
+
+    def input_length(self, length):
+        """How many tokens a sample of this length has."""
+        return length
+
+    def output_length(self, tokens_length):
+        """How many places the answer has, for so many tokens."""
+        return tokens_length if self.causal else 1
+
+    @property
+    def input_size(self):
+        """How many ids `inputs` uses: the vocabulary, and the placeholder where there is one."""
+        return self.vocabulary_size + (not self.causal)
+
+    def sample(self, batch_size, length, seed):
+        """Draws a batch; all rows have one length.
+
+        Args:
+            batch_size: the number of rows.
+            length: the published length, from 1.
+            seed: an int, or a tuple of ints such as (seed, step). The same seed gives the same
+                batch.
+
+        Returns:
+            `(tokens, targets, mask)`, int32 arrays of shapes (B, L), (B, O), (B, O). The published
+            loss is the mean over all places of the targets; the published accuracy counts those
+            whose mask is 1.
+        """
+        for name, value in (("batch_size", batch_size), ("length", length)):
+            if value < 1:
+                raise ValueError(f"{name}={value}: give at least 1.")
+        tokens = self._draw(np.random.default_rng(seed), batch_size, length)
+        return tokens.astype("int32"), *self._integers(self._answer(tokens))
+
+    def solve(self, tokens):
+        """The answer to any valid tokens.
+
+        Args:
+            tokens: ints, (B, L).
+
+        Returns:
+            `(targets, mask)`, int32 arrays of the shape (B, O).
+
+        Raises:
+            ValueError: the tokens are not ids of this task, or not of its language.
+        """
+        return self._integers(self._answer(self._checked(tokens)))
+
+    def inputs(self, tokens):
+        """Ids for a model with an embedding: the tokens, then the placeholders, if any.
+
+        The placeholder's id is `vocabulary_size`, the last of `input_size`.
+        """
+        tokens = self._checked(tokens)
+        if self.causal:
+            return tokens
+        shape = len(tokens), self.output_length(tokens.shape[1])
+        return np.concatenate([tokens, np.full(shape, self.vocabulary_size, "int32")], axis=1)
+
+    def one_hot(self, tokens):
+        """The published input: `inputs` one-hot, (B, L + O, input_size), float32."""
+        return np.eye(self.input_size, dtype="float32")[self.inputs(tokens)]
+
+    def _draw(self, rng, batch_size, length):
+        shape = batch_size, self.input_length(length)
+        return rng.integers(0, self.vocabulary_size, shape, dtype="int32")
+
+    def _checked(self, tokens):
+        tokens = np.asarray(tokens)
+        if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
+            raise ValueError(
+                f"{self.name}: tokens of shape {tokens.shape} and type {tokens.dtype}; give "
+                "integers of shape (batch, length), at least one of each."
+            )
+        if tokens.min() < 0 or tokens.max() >= self.vocabulary_size:
+            raise ValueError(
+                f"{self.name}: tokens from {tokens.min()} to {tokens.max()}; its ids are 0 to "
+                f"{self.vocabulary_size - 1}."
+            )
+        return tokens.astype("int32")
+
+    def _integers(self, answer):
+        targets, mask = answer
+        return targets.astype("int32"), mask.astype("int32")
+
+    def _require(self, valid, rule):
+        """Raises unless every row is valid. `rule` completes "a row ..."."""
+        if not valid.all():
+            row = int(np.flatnonzero(~valid)[0])
+            raise ValueError(f"{self.name}: row {row} is not valid: a row {rule}.")
+
+
+def all_scored(targets):
+    """The targets as a column where there is one a row, and a mask that scores every place."""
+    targets = targets[:, None] if targets.ndim == 1 else targets
+    return targets, np.ones(targets.shape, "int32")

@@ -1,0 +1,177 @@
+"""CoPE's counting: how often a variable was incremented since it was set."""
+
+import numpy as np
+
+from keras_posenc.tasks.contextual import NextToken
+
+PAD, START, SET, END, INCREMENT, PASS, PRINT, NUMBER = range(8)
+MOST = 10
+VARIABLE = NUMBER + MOST + 1
+SET_WEIGHT, INCREMENT_WEIGHT, PASS_WEIGHT = 1, 7, 50
+
+# The words of a statement; VARIABLE stands for a name, NUMBER for 0 or for the answer.
+WORDS = np.zeros((PRINT + 1, 4), int)
+WORDS[SET] = VARIABLE, SET, NUMBER, END
+WORDS[INCREMENT, :2] = VARIABLE, INCREMENT
+WORDS[PASS, 0] = PASS
+WORDS[PRINT, :3] = PRINT, VARIABLE, NUMBER
+SIZE = (WORDS != PAD).sum(1)
+
+
+class Counting(NextToken):
+    """The value of a variable after a program of "v = 0 ;", "v ++;" and "pass;".
+
+    Then "print v" asks for a variable that was set, each as likely, and the value is the one
+    answer. The tokens are the published words: 0 pads, 2 "=", 3 ";", 4 "++;", 5 "pass;",
+    6 "print", 7 to 17 the values 0 to 10, from 18 on the variables. (1 is the published start
+    word, which is never used.) Statements are drawn with the weights 1 (set), 7 (increment) and
+    50 (pass); an increment of a variable that is not set, or is 10, is drawn again.
+
+    The length is the number of tokens, 512 as published; a program has 3 to that many steps, each
+    number as likely, and is padded on the right. One that is too long loses its last steps
+    ("whole"), or, as published ("code"), its first tokens: then the answer may depend on what was
+    cut off, and `solve` refuses it.
+
+    Args:
+        split: "train" (pass weighs 50), "sparse" (200) or "dense" (10). The last two are not
+            published.
+        variables: how many there are; 1, 3 and 5 were published.
+        variant: "whole" or "code".
+
+    Example:
+
+    >>> task = Counting(variables=1)
+    >>> tokens = [[18, 2, 7, 3, 5, 18, 4, 5, 6, 18, 8, 0]]  # a = 0 ; pass; a ++; pass; print a 1
+    >>> targets, mask = task.solve(tokens)
+    >>> int(targets[mask == 1][0]) - 7
+    1
+    """
+
+    name, chance = "counting", 1 / (MOST + 1)
+    splits = {"train": PASS_WEIGHT, "sparse": 4 * PASS_WEIGHT, "dense": PASS_WEIGHT // 5}
+    variants = ("whole", "code")
+    paper = "https://arxiv.org/abs/2405.18719"
+
+    def __init__(self, split="train", variables=3, variant=None):
+        super().__init__(split, variant)
+        if variables < 1:
+            raise ValueError(f"{self.name}: variables={variables}; give at least 1.")
+        self.variables = variables
+        self.vocabulary_size = self.classes = VARIABLE + variables
+
+    def _draw(self, rng, batch_size, length):
+        shortest = SIZE[SET] + SIZE[PRINT]
+        if length < shortest:
+            raise ValueError(
+                f"{self.name}: length={length}; the shortest program and its question have "
+                f"{shortest} tokens: give at least {shortest}."
+            )
+        tokens = np.zeros((batch_size, length), "int32")
+        rows = np.arange(batch_size)
+        # As published: a program that sets no variable is drawn again, its number of steps too.
+        while rows.size:
+            drawn, answerable = self._programs(rng, rows.size, length)
+            tokens[rows] = drawn
+            rows = rows[~answerable]
+        return tokens
+
+    def _programs(self, rng, rows, length):
+        """Rows of tokens, and which of them set a variable."""
+        steps = rng.integers(3, max(length, 3) + 1, (rows, 1))
+        kind, variable, value = self._statements(rng, rows, int(steps.max()))
+        kind = np.where(np.arange(kind.shape[1]) < steps, kind, PAD)
+        size = SIZE[kind]
+        if self.variant == "whole":
+            kind[np.cumsum(size, axis=1) > length - SIZE[PRINT]] = PAD
+            size = SIZE[kind]
+        known = np.full((rows, self.variables), -1)
+        for number in range(self.variables):
+            about = (variable == number) & ((kind == SET) | (kind == INCREMENT))
+            latest = np.where(about, np.arange(kind.shape[1]), -1).max(1)
+            known[:, number] = np.where(latest >= 0, value[np.arange(rows), latest], -1)
+        asked = _pick(known >= 0, rng.random(rows))
+        # Statements, then the question as a last one, spread over the tokens.
+        kind = np.concatenate([kind, np.full((rows, 1), PRINT)], axis=1)
+        variable = np.concatenate([variable, asked[:, None]], axis=1)
+        size = SIZE[kind]
+        start = np.cumsum(size, axis=1) - size
+        total = size.sum(1)
+        text = np.zeros((rows, int(total.max()) + 1), "int32")
+        for words in range(WORDS.shape[1]):
+            row, column = np.nonzero(size > words)
+            word = WORDS[kind[row, column], words]
+            named = np.where(word == VARIABLE, VARIABLE + variable[row, column], word)
+            text[row, start[row, column] + words] = named
+        row = np.arange(rows)
+        text[row, total - 1] = NUMBER + known[row, asked]
+        # Cut from the left, as published, or not at all.
+        shift = np.maximum(total - length, 0)[:, None]
+        place = np.minimum(np.arange(length) + shift, text.shape[1] - 1)
+        return np.take_along_axis(text, place, 1), (known >= 0).any(1)
+
+    def _statements(self, rng, rows, steps):
+        """Kind, variable and new value of so many statements, (rows, steps) each.
+
+        A stream of proposals, of which those that are to be drawn again are dropped: with a third
+        more than is needed, and then some, enough are left.
+        """
+        shape = rows, steps + steps // 3 + 60
+        weights = np.array([SET_WEIGHT, INCREMENT_WEIGHT, self.splits[self.split]], "float64")
+        edges = np.cumsum(weights / weights.sum())[:-1]
+        kind = np.array([SET, INCREMENT, PASS])[np.searchsorted(edges, rng.random(shape), "right")]
+        fraction = rng.random(shape)
+        variable = (fraction * self.variables).astype(int)
+        value = np.zeros(shape, int)
+        now = np.full((rows, self.variables), -1)
+        # Only what is no pass needs a loop: the n-th of each row at once.
+        events = np.argsort(kind == PASS, axis=1, kind="stable")
+        count = (kind != PASS).sum(1)
+        for number in range(int(count.max(initial=0))):
+            row = np.flatnonzero(count > number)
+            column = events[row, number]
+            sets = kind[row, column] == SET
+            existing = _pick(now[row] >= 0, fraction[row, column])
+            chosen = np.where(sets, variable[row, column], existing)
+            old = now[row, chosen]
+            new = np.where(sets, 0, old + 1)
+            refused = ~sets & ((old < 0) | (old == MOST))
+            now[row, chosen] = np.where(refused, old, new)
+            kind[row[refused], column[refused]] = PAD
+            variable[row, column], value[row, column] = chosen, new
+        kept = np.argsort(kind == PAD, axis=1, kind="stable")[:, :steps]
+        return (np.take_along_axis(array, kept, axis=1) for array in (kind, variable, value))
+
+    def solve(self, tokens):
+        self._verify(self._checked(tokens))
+        return super().solve(tokens)
+
+    def _answer(self, tokens):
+        following = self._next(tokens)
+        return following, np.roll(tokens == PRINT, 1, axis=1)
+
+    def _verify(self, tokens):
+        rows, length = tokens.shape
+        asked = tokens == PRINT
+        at = asked.argmax(1)
+        rule = "is statements, then print, a variable and its value, then padding (0)"
+        self._require((asked.sum(1) == 1) & (at + 2 < length), rule)
+        row = np.arange(rows)
+        variable, answer = tokens[row, at + 1], tokens[row, at + 2] - NUMBER
+        place = np.arange(length)
+        before, after = place < at[:, None], place > at[:, None] + 2
+        fits = (tokens == PAD) == after
+        self._require(fits.all(1) & (variable >= VARIABLE), rule)
+        # The last "v =" before the question, and the "v ++;" after it.
+        following = self._next(tokens)
+        named = (tokens == variable[:, None]) & before
+        sets = named & (following == SET)
+        latest = np.where(sets, place, -1).max(1)
+        self._require(latest >= 0, "sets the variable that it prints")
+        counted = named & (following == INCREMENT) & (place > latest[:, None])
+        self._require(counted.sum(1) == answer, "prints the value of the variable")
+
+
+def _pick(allowed, fraction):
+    """One of the allowed columns of each row, as likely as the others; 0 where there is none."""
+    number = np.floor(fraction * allowed.sum(1))
+    return (np.cumsum(allowed, axis=1) > number[:, None]).argmax(1)

@@ -1,0 +1,112 @@
+"""Which length to train on at which step, as published: functions of (step, seed) alone."""
+
+import numpy as np
+
+
+class Fixed:
+    """Always one length.
+
+    Example:
+
+    >>> Fixed(40)(step=7)
+    40
+    """
+
+    def __init__(self, length):
+        _at_least_one(length=length)
+        self.length = length
+
+    def __call__(self, step, seed=0):
+        return self.length
+
+
+class Uniform:
+    """Each of the lengths as likely: 1 to 40 in the publications.
+
+    Args:
+        lengths: ints from 1 on.
+
+    Example:
+
+    >>> 1 <= Uniform(range(1, 41))(step=7, seed=0) <= 40
+    True
+    """
+
+    def __init__(self, lengths=range(1, 41)):
+        self.lengths = _lengths(lengths)
+
+    def __call__(self, step, seed=0):
+        return int(np.random.default_rng((seed, step)).choice(self.lengths))
+
+
+class ReverseExponential:
+    """The length n with a probability in proportion to tau^n: short ones more often.
+
+    Args:
+        lengths: ints from 1 on.
+        tau: from 0 to 1, both excluded.
+
+    Example:
+
+    >>> ReverseExponential([1, 2], tau=1 / 3).probabilities.tolist()
+    [0.75, 0.25]
+    """
+
+    def __init__(self, lengths=range(1, 41), tau=0.9):
+        if not 0 < tau < 1:
+            raise ValueError(f"tau={tau}: give more than 0 and less than 1.")
+        self.lengths = _lengths(lengths)
+        # Relative to the shortest, so that no power is lost to 0.
+        weights = tau ** (self.lengths - self.lengths.min()).astype("float64")
+        self.probabilities = weights / weights.sum()
+
+    def __call__(self, step, seed=0):
+        rng = np.random.default_rng((seed, step))
+        return int(rng.choice(self.lengths, p=self.probabilities))
+
+
+class RegularIncrease:
+    """A length that grows by `amount` every `every` steps, or any that it had, each as likely.
+
+    Args:
+        start: the length at step 0.
+        amount: how much longer it gets.
+        every: after how many steps.
+        sample_all: whether each length reached so far is as likely as the newest.
+
+    Example:
+
+    >>> [RegularIncrease(1, amount=2, every=100)(step) for step in (0, 99, 100, 250)]
+    [1, 1, 3, 5]
+    """
+
+    def __init__(self, start=1, amount=1, every=1000, sample_all=False):
+        _at_least_one(start=start, amount=amount, every=every)
+        self.start, self.amount, self.every, self.sample_all = start, amount, every, sample_all
+
+    def __call__(self, step, seed=0):
+        reached = step // self.every
+        if self.sample_all:
+            reached = int(np.random.default_rng((seed, step)).integers(0, reached + 1))
+        return self.start + self.amount * reached
+
+
+CURRICULA = {
+    "fixed": Fixed,
+    "regular_increase": RegularIncrease,
+    "reverse_exponential": ReverseExponential,
+    "uniform": Uniform,
+}
+
+
+def _lengths(lengths):
+    lengths = np.array(list(lengths), int)
+    if not lengths.size or lengths.min() < 1:
+        raise ValueError(f"lengths={lengths.tolist()}: give at least one, each at least 1.")
+    return lengths
+
+
+def _at_least_one(**values):
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"{name}={value}: give at least 1.")

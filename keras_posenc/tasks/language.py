@@ -1,0 +1,192 @@
+"""Language modelling on any text file: the next token, or masked ones."""
+
+import pathlib
+
+import numpy as np
+
+from keras_posenc.tasks.base import Task
+
+
+class Corpus:
+    """A text file as token ids, its end kept for the test.
+
+    Args:
+        path: the file.
+        unit: "characters" (of UTF-8; the ids are those of the sorted characters of the file),
+            "bytes", or a tokenizer whose `encode(text)` gives `(token_ids, segment_ids)`.
+        test_share: the share of the tokens, at the end, that is the test part.
+
+    Attributes:
+        parts: a dict with the ids of "train" and of "test".
+        vocabulary_size: ids are 0 .. vocabulary_size - 1.
+        mask_id: the id that hides a token: one more than the last, or that of the tokenizer.
+        chance: the share of the most frequent id of the training part in the test part.
+
+    Raises:
+        ValueError: an unknown unit, a text that is not UTF-8 or too short.
+    """
+
+    def __init__(self, path, unit="characters", test_share=0.1):
+        if not 0 < test_share < 1:
+            raise ValueError(f"test_share={test_share}: give more than 0 and less than 1.")
+        data = pathlib.Path(path).read_bytes()
+        if unit == "bytes":
+            ids, self.vocabulary_size = np.frombuffer(data, "uint8"), 256
+            self.mask_id = self.vocabulary_size
+        elif unit == "characters":
+            codes = np.frombuffer(_decoded(path, data).encode("utf-32-le"), "<u4")
+            characters, ids = np.unique(codes, return_inverse=True)
+            self.vocabulary_size = self.mask_id = len(characters)
+        elif hasattr(unit, "encode"):
+            ids = np.array(unit.encode(_decoded(path, data))[0])
+            ids = ids[~np.isin(ids, [unit.cls_id, unit.sep_id])]
+            self.vocabulary_size, self.mask_id = unit.vocab_size, unit.mask_id
+        else:
+            raise ValueError(f"unit={unit!r}: give 'characters', 'bytes' or a tokenizer.")
+        ids = ids.astype("int32")
+        cut = len(ids) - round(len(ids) * test_share)
+        self.parts = {"train": ids[:cut], "test": ids[cut:]}
+        for part, some in self.parts.items():
+            if len(some) < 2:
+                raise ValueError(
+                    f"{path}: its {part} part has {len(some)} tokens: give a longer text, or "
+                    "another test_share."
+                )
+        frequent = np.bincount(self.parts["train"]).argmax()
+        self.chance = float((self.parts["test"] == frequent).mean())
+
+    def windows(self, part, rng, batch_size, length):
+        """Draws pieces of the text, each as likely, as an int32 array (batch_size, length)."""
+        ids = self.parts[part]
+        if length > len(ids):
+            raise ValueError(
+                f"The {part} part has {len(ids)} tokens and {length} are wanted: give a longer "
+                "text, or a shorter length."
+            )
+        start = rng.integers(0, len(ids) - length + 1, (batch_size, 1))
+        return ids[start + np.arange(length)]
+
+
+def _decoded(path, data):
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8, byte {error.start}: give unit='bytes'.") from None
+
+
+class Text(Task):
+    """Pieces of a text. There is nothing to solve: `solve` raises.
+
+    Args:
+        corpus: a `Corpus`, or the path of a text file, read as characters.
+        split: "train" or "test".
+    """
+
+    causal = True
+    splits = ("train", "test")
+
+    def __init__(self, corpus, split="train"):
+        super().__init__()
+        if split not in self.splits:
+            raise ValueError(f"{self.name} has no split {split!r}: give 'train' or 'test'.")
+        self.corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+        self.split, self.chance = split, self.corpus.chance
+        self.vocabulary_size = self.classes = self.corpus.vocabulary_size
+
+    def solve(self, tokens):
+        raise ValueError(f"{self.name}: no rule continues a text; take the targets of sample.")
+
+
+class LanguageModel(Text):
+    """The next token of a text, at every place.
+
+    Args:
+        corpus: a `Corpus`, or the path of a text file, read as characters.
+        split: "train" or "test".
+
+    Example:
+
+    >>> _ = pathlib.Path("abc.txt").write_text("abc" * 40)
+    >>> tokens, targets, mask = LanguageModel("abc.txt").sample(1, 6, seed=0)
+    >>> bool(((tokens + 1) % 3 == targets).all())
+    True
+    """
+
+    name = "language_model"
+
+    def sample(self, batch_size, length, seed):
+        rng = np.random.default_rng(seed)
+        window = self.corpus.windows(self.split, rng, batch_size, length + 1)
+        return window[:, :-1], window[:, 1:], np.ones((batch_size, length), "int32")
+
+
+class MaskedLanguageModel(Text):
+    """The tokens of a text that were hidden, with text on either side.
+
+    Of each row the share `rate` (at least one token) is to be told. Of these four in five become
+    the mask, one in ten a random token, and one in ten stays, as for BERT.
+
+    Args:
+        corpus: a `Corpus`, or the path of a text file, read as characters.
+        split: "train" or "test".
+        rate: the share of the tokens to tell, more than 0 and at most 1.
+
+    Example:
+
+    >>> _ = pathlib.Path("abc.txt").write_text("abc" * 40)
+    >>> task = MaskedLanguageModel("abc.txt")
+    >>> tokens, targets, mask = task.sample(2, 20, seed=0)
+    >>> mask.sum(1).tolist(), bool((tokens == targets)[mask == 0].all())
+    ([3, 3], True)
+    """
+
+    name = "masked_language_model"
+    paper = "https://arxiv.org/abs/1810.04805"
+
+    def __init__(self, corpus, split="train", rate=0.15):
+        super().__init__(corpus, split)
+        if not 0 < rate <= 1:
+            raise ValueError(f"rate={rate}: give more than 0 and at most 1.")
+        self.rate, self.mask_id = rate, self.corpus.mask_id
+        if self.mask_id is None:
+            raise ValueError(f"{self.name}: the tokenizer has no mask token.")
+        # The mask is an id of the input, and never a target.
+        self.vocabulary_size = max(self.classes, self.mask_id + 1)
+
+    def sample(self, batch_size, length, seed):
+        rng = np.random.default_rng(seed)
+        targets = self.corpus.windows(self.split, rng, batch_size, length)
+        told = max(round(self.rate * length), 1)
+        mask = np.zeros(targets.shape, "int32")
+        chosen = np.argsort(rng.random(targets.shape), axis=1)[:, :told]
+        np.put_along_axis(mask, chosen, 1, axis=1)
+        way = rng.random(targets.shape)
+        shown = np.where(way < 0.8, self.mask_id, targets)
+        shown = np.where(way >= 0.9, rng.integers(0, self.classes, targets.shape), shown)
+        return np.where(mask, shown, targets).astype("int32"), targets, mask
+
+
+def far_tokens(tokens, targets, distance):
+    """Where the next token was last seen far back: what only a long context can tell.
+
+    Args:
+        tokens, targets: of a `LanguageModel`.
+        distance: how many places back, at least, its last occurrence is.
+
+    Returns:
+        An int32 array of the shape of the targets, to give as mask to `accuracy`. A token that
+        was never seen before is not marked.
+
+    Example:
+
+    >>> tokens = np.array([[5, 1, 2, 3, 3]])
+    >>> far_tokens(tokens, np.array([[1, 2, 3, 3, 5]]), distance=4).tolist()
+    [[0, 0, 0, 0, 1]]
+    """
+    text = np.concatenate([tokens, targets[:, -1:]], axis=1)
+    order = np.argsort(text, axis=1, kind="stable")
+    ordered = np.take_along_axis(text, order, 1)
+    gap = np.where(ordered[:, 1:] == ordered[:, :-1], np.diff(order, axis=1), 0)
+    back = np.zeros(text.shape, int)
+    np.put_along_axis(back, order[:, 1:], gap, axis=1)
+    return (back[:, 1:] >= distance).astype("int32")
