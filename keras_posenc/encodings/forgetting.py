@@ -62,8 +62,8 @@ class ForgetGate(Encoding):
 
     def features(self, states):
         # Without b, which is large: a cache in bfloat16 would round w.x away.
-        product = ops.einsum("bte,eh->bth", ops.cast(states, "float32"), self.kernel)
-        return product[..., None]
+        states, kernel = (ops.cast(x, "float32") for x in (states, self.kernel))
+        return ops.einsum("bte,eh->bth", states, kernel)[..., None]
 
     def heads(self, q, k, grid):
         columns = self.log_kept(grid)
@@ -74,7 +74,8 @@ class ForgetGate(Encoding):
 
     def log_kept(self, grid):
         """c, (B, Tk, H) float32: the running sum of ln f over the real tokens."""
-        gate = ops.cast(grid.features[self][..., 0], "float32") + self.gate_bias
+        product, bias = (ops.cast(x, "float32") for x in (grid.features[self], self.gate_bias))
+        gate = product[..., 0] + bias
         logs = -ops.softplus(-gate)
         if grid.keep is not None:
             logs = logs * ops.cast(grid.keep, "float32")[..., None]

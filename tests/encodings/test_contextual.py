@@ -184,16 +184,34 @@ def test_cope_counts_past_256_in_bfloat16():
     np.testing.assert_allclose(logits - logits[-1], np.arange(299.0, -1, -1), atol=1e-3)
 
 
-def test_cope_gates_learn_through_the_positions():
+def test_cope_gradients_are_those_of_the_formula():
+    """Also through the gates, whose only way to the output is the place between two integers."""
     layer = make({"name": "cope", "npos_max": 4, "gate": "separate_keys"})
+    q, k, v = heads_of(layer)
+    kernel, offset = (np.asarray(numpy(w), "float64") for w in layer.output_dense.weights)
+
+    def loss(table, gate_kernel):
+        gates = oracles.sigmoid(products(q, np.einsum("bte,ehd->bthd", X, gate_kernel)))
+        bias = oracles.cope_bias(q, table, oracles.cope_positions(gates * CAUSAL))
+        logits = np.where(CAUSAL, products(q, k) + bias, -1e30)
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        output = np.einsum("bhqk,bkhd->bqhd", weights / weights.sum(-1, keepdims=True), v)
+        return np.mean((np.einsum("bthd,hde->bte", output, kernel) + offset) ** 2)
+
+    cope = layer.encodings[0]
+    weights = [cope.embeddings, cope.gate_dense.kernel]
+    before = [np.asarray(numpy(w), "float64") for w in weights]
     x = keras.Input((None, E))
     model = keras.Model(x, layer(x, x, use_causal_mask=True))
-    model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
-    before = layer.get_weights()
-    model.fit(X, np.zeros_like(X), epochs=2, verbose=0)
-    names = [w.path for w in layer.weights]
-    for name, old, new in zip(names, before, layer.get_weights(), strict=True):
-        assert "key/bias" in name or np.abs(new - old).max() > 1e-5, name
+    model.compile(optimizer=keras.optimizers.SGD(1.0), loss="mse")
+    assert model.train_on_batch(X, np.zeros_like(X)) == pytest.approx(loss(*before), rel=1e-5)
+    for place, cell in ((0, (2, 1)), (0, (4, 3)), (1, (0, 0, 1)), (1, (5, 2, 3))):
+        sides = [[w.copy() for w in before] for _ in range(2)]
+        sides[0][place][cell] += 1e-5
+        sides[1][place][cell] -= 1e-5
+        slope = (loss(*sides[0]) - loss(*sides[1])) / 2e-5
+        step = numpy(weights[place])[cell] - before[place][cell]
+        assert -step == pytest.approx(slope, rel=2e-3) and abs(slope) > 1e-4
 
 
 def test_cope_of_a_row_with_nothing_open_is_finite():
@@ -365,3 +383,15 @@ def test_forget_gate_config_comes_back():
     clone.build((B, T, H, D), (B, T, E))
     np.testing.assert_array_equal(numpy(clone.gate_bias), [2.0, 2.0, 2.0])
     np.testing.assert_array_equal(numpy(clone.kernel), np.zeros((E, H)))
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16"])
+@pytest.mark.parametrize("spec", ["forget_gate", {"name": "cope", "gate": "separate_keys"}])
+def test_weights_in_bfloat16_are_read_too(spec, policy):
+    exact = numpy(make(spec)(X, X, use_causal_mask=True))
+    keras.config.set_dtype_policy(policy)
+    try:
+        rounded = numpy(make(spec)(X, X, use_causal_mask=True))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    np.testing.assert_allclose(rounded, exact, atol=0.03 * np.abs(exact).max())
