@@ -86,7 +86,7 @@ class Grid:
     def distance(self):
         """(B, Tq, Tk): position of the row minus position of the column."""
         self.check_one_axis()
-        return ops.expand_dims(self.rows, 2) - ops.expand_dims(self.columns, 1)
+        return ops.subtract(ops.expand_dims(self.rows, 2), ops.expand_dims(self.columns, 1))
 
     def open(self):
         """(B, H or 1, Tq or 1, Tk) bool, True where the row may attend; None: everywhere."""
