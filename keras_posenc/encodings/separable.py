@@ -268,8 +268,10 @@ def before_softplus(initializer):
 def from_first_key(grid):
     """The positions of rows and columns, counted from the first key: far from 0 nothing is lost."""
     grid.check_one_axis()
-    first = ops.min(grid.columns, axis=1, keepdims=True)
-    return ops.subtract(grid.rows, first), ops.subtract(grid.columns, first)
+    dtype = keras.backend.result_type(grid.rows.dtype, grid.columns.dtype)
+    rows, columns = ops.cast(grid.rows, dtype), ops.cast(grid.columns, dtype)
+    first = ops.min(columns, axis=1, keepdims=True)
+    return rows - first, columns - first
 
 
 def _digits(positions):
