@@ -28,7 +28,7 @@ from keras_posenc.tasks.context_sensitive import (
 )
 from keras_posenc.tasks.contextual import FlipFlop, SelectiveCopy
 from keras_posenc.tasks.counting import Counting
-from keras_posenc.tasks.curriculum import CURRICULA
+from keras_posenc.tasks.curricula import CURRICULA
 from keras_posenc.tasks.language import Corpus, LanguageModel, MaskedLanguageModel, far_tokens
 from keras_posenc.tasks.regular import CycleNavigation, EvenPairs, ModularArithmetic, ParityCheck
 from keras_posenc.tasks.scoring import accuracy, correct, mean_by_place

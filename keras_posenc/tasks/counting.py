@@ -68,7 +68,7 @@ class Counting(NextToken):
             )
         tokens = np.zeros((batch_size, length), "int32")
         rows = np.arange(batch_size)
-        # As published: a program that sets no variable is drawn again, its number of steps too.
+        # A program whose steps are cut off may set no variable.
         while rows.size:
             drawn, answerable = self._programs(rng, rows.size, length)
             tokens[rows] = drawn
@@ -77,8 +77,8 @@ class Counting(NextToken):
 
     def _programs(self, rng, rows, length):
         """Rows of tokens, and which of them set a variable."""
-        steps = rng.integers(3, max(length, 3) + 1, (rows, 1))
-        kind, variable, value = self._statements(rng, rows, int(steps.max()))
+        steps, first_set = self._steps(rng, rows, length)
+        kind, variable, value = self._statements(rng, first_set, int(steps.max()))
         kind = np.where(np.arange(kind.shape[1]) < steps, kind, PAD)
         size = SIZE[kind]
         if self.variant == "whole":
@@ -109,16 +109,33 @@ class Counting(NextToken):
         place = np.minimum(np.arange(length) + shift, text.shape[1] - 1)
         return np.take_along_axis(text, place, 1), (known >= 0).any(1)
 
-    def _statements(self, rng, rows, steps):
+    def _steps(self, rng, rows, length):
+        """How many steps, and the first of them that sets a variable: (rows, 1) each.
+
+        As published, a program that sets none is drawn again, its number of steps too. Until a
+        variable is set, a statement is a set or a pass, so that both have a closed form.
+        """
+        passes = self.splits[self.split]
+        logarithm = np.log(passes / (passes + SET_WEIGHT))
+        lengths = np.arange(3, length + 1)
+        some_set = -np.expm1(lengths * logarithm)
+        index = rng.choice(len(lengths), (rows, 1), p=some_set / some_set.sum())
+        first_set = np.log1p(-some_set[index] * rng.random((rows, 1))) / logarithm
+        return lengths[index], np.minimum(first_set.astype(int), lengths[index] - 1)
+
+    def _statements(self, rng, first_set, steps):
         """Kind, variable and new value of so many statements, (rows, steps) each.
 
         A stream of proposals, of which those that are to be drawn again are dropped: with a third
         more than is needed, and then some, enough are left.
         """
+        rows = len(first_set)
         shape = rows, steps + steps // 3 + 60
         weights = np.array([SET_WEIGHT, INCREMENT_WEIGHT, self.splits[self.split]], "float64")
         edges = np.cumsum(weights / weights.sum())[:-1]
         kind = np.array([SET, INCREMENT, PASS])[np.searchsorted(edges, rng.random(shape), "right")]
+        place = np.arange(shape[1])
+        kind = np.where(place < first_set, PASS, np.where(place == first_set, SET, kind))
         fraction = rng.random(shape)
         variable = (fraction * self.variables).astype(int)
         value = np.zeros(shape, int)

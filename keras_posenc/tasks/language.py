@@ -37,7 +37,7 @@ class Corpus:
             codes = np.frombuffer(_decoded(path, data).encode("utf-32-le"), "<u4")
             characters, ids = np.unique(codes, return_inverse=True)
             self.vocabulary_size = self.mask_id = len(characters)
-        elif hasattr(unit, "encode"):
+        elif hasattr(unit, "encode") and not isinstance(unit, str):
             ids = np.array(unit.encode(_decoded(path, data))[0])
             ids = ids[~np.isin(ids, [unit.cls_id, unit.sep_id])]
             self.vocabulary_size, self.mask_id = unit.vocab_size, unit.mask_id
