@@ -37,7 +37,8 @@ class ContextualPositionEmbedding(Encoding):
             experiments' code: (q.k + q.e) / sqrt(D).
         bidirectional: bool. An extension that is not in the paper: keys after the query, told by
             their position ids, have negative positions, -(g_ii + ... + g_ij), and a table of
-            2P - 1 rows holds both sides. Under a causal mask it is the causal form.
+            2P - 1 rows holds both sides. Under a causal mask it is the causal form. It is also the
+            form for prompts that see themselves (UniLM): the causal one would count later keys.
 
     Raises:
         ValueError: on an unknown `gate` or `scaling`; if `npos_max` is below 2; if gates from
