@@ -34,7 +34,7 @@ class RotaryEmbedding(Encoding):
     distance (Su Jianlin, https://kexue.fm/archives/9577). A bias of the projection does the same;
     `use_bias` is for projections without one, and for what theirs cannot say.
 
-    Angles are exact to about 1e-5 up to a million positions: whole turns are taken off before
+    Angles are exact to about 3e-5 up to a million positions: whole turns are taken off before
     anything is rounded. As in Hugging Face, a `scaling` with a factor m (YaRN, LongRoPE)
     multiplies the rotated features of queries and of keys, their products by m^2, and leaves
     features that are not rotated as they are.
