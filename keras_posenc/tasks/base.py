@@ -24,7 +24,7 @@ class Task:
         level: of the Chomsky hierarchy: "regular", "context_free", "context_sensitive"; or None.
         vocabulary_size: token ids are 0 .. vocabulary_size - 1.
         classes: targets are 0 .. classes - 1.
-        chance: the accuracy of a guess that knows nothing of the tokens.
+        chance: the accuracy of guessing evenly among the answers that occur.
         causal: the layout, see above.
         variants: the first is the default.
         paper: address of the publication.

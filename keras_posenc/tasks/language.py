@@ -20,7 +20,8 @@ class Corpus:
         parts: a dict with the ids of "train" and of "test".
         vocabulary_size: ids are 0 .. vocabulary_size - 1.
         mask_id: the id that hides a token: one more than the last, or that of the tokenizer.
-        chance: the share of the most frequent id of the training part in the test part.
+        chance: the accuracy, in the test part, of always guessing the most frequent token of the
+            training part.
 
     Raises:
         ValueError: an unknown unit, a text that is not UTF-8 or too short.

@@ -9,14 +9,14 @@ pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize("name", tasks.CHOMSKY)
-def test_no_constant_beats_chance(name):
-    """At length 40, where ends are rare. 2 is never worth guessing, and no place is easier."""
+def test_the_best_constant_answer_scores_chance(name):
+    """At length 40, where ends are rare, so that a 2 is never worth guessing."""
     task = tasks.get(name)
     _, targets, mask = task.sample(2000, 40, seed=0)
     shares = [tasks.accuracy(np.full_like(targets, c), targets, mask) for c in range(task.classes)]
-    # The sum of two binary numbers ends in a 1, the product too; more values are 0 modulo 5.
-    slack = {"modular_arithmetic": 0.12, "modular_arithmetic_brackets": 0.12}.get(name, 0.07)
-    assert task.chance - 0.03 < max(shares) < task.chance + slack
+    # Products with a 0 make it the most frequent value of an expression with brackets.
+    best = 0.31 if name == "modular_arithmetic_brackets" else task.chance
+    assert abs(max(shares) - best) < 0.04
 
 
 @pytest.mark.parametrize("name", ["parity_check", "even_pairs", "cycle_navigation", "bucket_sort"])
