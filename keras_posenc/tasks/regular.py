@@ -68,7 +68,7 @@ class ModularArithmetic(Regular):
 
     0 to 4 are digits, 5 is +, 6 is -, 7 is *; 8 is a blank that is never drawn and means 0 or +.
     Expressions have an odd length: an even one is shortened by one, in the paper's text
-    lengthened. (The published code multiplies in 32 bits, so that a product of some 14 fours is
+    lengthened. (The published code multiplies in 32 bits, so that a product of sixteen fours is
     wrong there. Here it is right.)
 
     Args:
