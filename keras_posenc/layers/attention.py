@@ -85,7 +85,8 @@ class PositionalAttention(keras.layers.Layer):
         seed=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
+        super().__init__(autocast=False, **kwargs)
         for name, size in (
             ("num_heads", num_heads),
             ("key_dim", key_dim),
@@ -196,6 +197,7 @@ class PositionalAttention(keras.layers.Layer):
         cache=None,
     ):
         key = value if key is None else key
+        query, value, key = (ops.cast(x, self.compute_dtype) for x in (query, value, key))
         q, k, v, merge = self._project(query, key, value)
         featured = [encoding for encoding in self.encodings if encoding.overrides("features")]
         features = [ops.cast(encoding.features(key), k.dtype) for encoding in featured]
@@ -318,7 +320,7 @@ class PositionalAttention(keras.layers.Layer):
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
-            "encodings": [keras.saving.serialize_keras_object(e) for e in self.encodings],
+            "encodings": [_unbuilt(e) for e in self.encodings],
             "dropout": self.dropout,
             "use_bias": self.use_bias,
             "output_shape": self.output_size,
@@ -343,6 +345,13 @@ def _checked(encodings):
             f"Only one encoding can turn logits into weights. Received: {', '.join(names)}"
         )
     return encodings
+
+
+def _unbuilt(encoding):
+    """Serialised to be built again by its attention layer, so that its weights keep their paths."""
+    config = keras.saving.serialize_keras_object(encoding)
+    config.pop("build_config", None)
+    return config
 
 
 def _both(mask, other):

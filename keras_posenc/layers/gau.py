@@ -138,9 +138,9 @@ class GatedAttentionUnit(PositionalAttention):
     def _project(self, query, key, value):
         projected = self.activation(self.input_dense(query))
         u, v, z = ops.split(projected, [self.units, 2 * self.units], axis=-1)
-        q, k = z * self.query_scale, z * self.key_scale
+        q, k = (z * ops.cast(x, z.dtype) for x in (self.query_scale, self.key_scale))
         if self.use_bias:
-            q, k = q + self.query_offset, k + self.key_offset
+            q, k = q + ops.cast(self.query_offset, q.dtype), k + ops.cast(self.key_offset, k.dtype)
         return q, k, v, lambda attended: self.output_dense(u * attended)
 
     def compute_output_shape(self, inputs_shape, *others):
