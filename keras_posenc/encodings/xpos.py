@@ -51,6 +51,7 @@ class XPos(RotaryEmbedding):
         self.gamma = gamma
 
     def turned(self, q, k, grid):
+        grid.check_one_axis()
         pairs = self.rotary_size // 2
         fading = np.log((np.arange(pairs) / pairs + self.gamma) / (1 + self.gamma))
         rows, columns = ops.cast(grid.rows, "float32"), ops.cast(grid.columns, "float32")
