@@ -141,7 +141,7 @@ def contextual_positions(figure, found, tokens, head=0, text=0, query=-1):
     gates, positions = (found[name][text, head] for name in ("gates", "positions"))
     places, row = np.arange(len(tokens)), range(len(tokens))[query]
     shown = places[:: math.ceil(len(tokens) / 60)]
-    size = max(4, min(9, 420 // len(tokens)))
+    size = max(4, min(9, 240 // len(shown)))
     every, one = figure.subplots(1, 2)
     image = every.imshow(np.where(gates > 0, gates, np.nan), cmap="viridis", vmin=0, vmax=1)
     every.grid(False)

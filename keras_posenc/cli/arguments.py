@@ -194,8 +194,8 @@ SERIES = (
     {"nargs": "+", "metavar": "NAME"},
 )
 SHAPE = [
-    ("--num-heads", "heads", {"type": int}),
-    ("--head-size", "their size", {"type": int}),
+    ("--num-heads", "heads (default: 8)", {"type": int}),
+    ("--head-size", "features of a head (default: 64)", {"type": int}),
 ]
 BIDIRECTIONAL = (
     "--bidirectional",

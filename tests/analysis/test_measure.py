@@ -4,6 +4,7 @@ import pytest
 
 from keras_posenc import Encoding, HierarchicalPositionEmbedding, SinusoidalPositionEmbedding
 from keras_posenc.analysis import measure
+from keras_posenc.encodings import ENCODINGS
 
 
 class Backwards(Encoding):
@@ -83,6 +84,14 @@ def test_a_decay_curve_of_both_sides_starts_in_the_middle():
     found = measure.decay_curve([Backwards()], 7, num_heads=1, head_size=4, causal=False)
     np.testing.assert_array_equal(found["distance"], np.arange(-3, 4))
     np.testing.assert_allclose(found["logits"][0], 1 - np.arange(-3, 4), atol=1e-5)
+
+
+@pytest.mark.once
+def test_every_encoding_has_a_decay_curve():
+    for name in ENCODINGS:
+        found = measure.decay_curve([name], 6, num_heads=2, head_size=8)
+        assert np.isfinite(found["logits"]).all() and np.isfinite(found["weights"]).all()
+        assert found["logits"].shape == found["weights"].shape == (2, 6)
 
 
 def test_entropy():

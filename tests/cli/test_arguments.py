@@ -3,7 +3,7 @@ import inspect
 import pytest
 
 from keras_posenc import analysis, training
-from keras_posenc.cli.arguments import COMMANDS, STRETCHES, parser
+from keras_posenc.cli.arguments import COMMANDS, PLOTS, STRETCHES, parser
 from keras_posenc.training import recipe
 
 pytestmark = pytest.mark.once
@@ -47,6 +47,18 @@ def test_defaults_in_the_help_are_those_of_the_function():
                 except ValueError:
                     assert shown == parameter.default
     assert "(default: 512)" in options["--max-length"] and "(default: 3)" in options["--epochs"]
+
+
+def test_defaults_in_the_help_of_the_curves_are_those_of_the_functions():
+    functions = {"decay": analysis.decay_curve, "entropy": analysis.entropy_by_length}
+    for name, _, _, options in PLOTS:
+        if name in functions:
+            words = {flag: text for flag, text, _ in options}
+            parameters = inspect.signature(functions[name]).parameters
+            for flag in ("--num-heads", "--head-size", "--sharpness"):
+                if flag in words:
+                    default = parameters[flag[2:].replace("-", "_")].default
+                    assert f"(default: {default:g})" in words[flag]
 
 
 def test_the_choices_are_those_of_the_recipe():
