@@ -54,6 +54,8 @@ class RotaryEmbedding(Encoding):
         scaling: None, or a dict as Hugging Face's `rope_scaling` or `rope_parameters`: the type
             under "rope_type" or "type", one of "linear", "proportional" (p-RoPE), "ntk", "dynamic",
             "ntk_by_parts", "yarn", "longrope", "llama3", "su_fixed", "su_mixed"; and its fields.
+            "dynamic" and "longrope" read the length of each text: the largest id of a key that is
+            not padding, plus 1. Keys are kept unrotated in a cache, so it may grow.
             Where config.json tells the original length outside the dict, add it:
             `{**rope_scaling, "max_position_embeddings": 4096}`.
         sections: None, or how many pairs each axis of the position ids turns, such as
