@@ -1,0 +1,526 @@
+"""What every encoding keeps inside attention, as functions of a `Case`; they raise AssertionError.
+
+A law compares attention with itself: the same sequence alone and in a batch, in full and from a
+cache, in float32 and in bfloat16. What an encoding computes is compared with oracles elsewhere.
+"""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc import PositionalAttention
+from keras_posenc import encodings as position_encodings
+from keras_posenc.layers import attend
+
+B, T, H, D, E = 2, 8, 3, 8, 12
+HALF = 4  # of what is padded, packed or prefilled: few shapes, since JAX compiles for each
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A list of encodings for attention, and what it claims.
+
+    Attributes:
+        encodings: names, dicts or instances.
+        relative: ids + c change nothing; None: not always.
+        fractional: ids may be floats.
+        axes: int. Axes of the ids it takes.
+        whole_sequence: it reads how long the sequence is, so a shorter one is not its beginning.
+        decodes: it runs from a cache.
+        odd: it takes heads of odd size.
+        gaps: closed keys between open ones leave no trace.
+        apart: a query may come without the others.
+        flat: one id for every token leaves attention without positions.
+        heads: int.
+    """
+
+    encodings: tuple
+    relative: bool | None = True
+    fractional: bool = True
+    axes: int = 1
+    whole_sequence: bool = False
+    decodes: bool = True
+    odd: bool = True
+    gaps: bool = True
+    apart: bool = True
+    flat: bool = False
+    heads: int = H
+
+    def __str__(self):
+        return "+".join(map(_words, self.encodings))
+
+    @property
+    def causal_only(self):
+        return any(position_encodings.get(spec).causal_only for spec in self.encodings)
+
+    @property
+    def orders(self):
+        """The values of `use_causal_mask` to run with."""
+        return (True,) if self.causal_only else (False, True)
+
+
+def _words(spec):
+    if not isinstance(spec, dict):
+        return str(spec)
+    rest = "-".join(f"{k}={_brief(v)}" for k, v in spec.items() if k != "name")
+    return f"{spec['name']}({rest})"
+
+
+def _brief(value):
+    text = str(value).replace(" ", "")
+    return text if len(text) <= 24 else text[:24] + "..."
+
+
+def attention(case, head_size=D, sequence=(None, T, E), **arguments):
+    """Attention with the encodings of `case`, all weights drawn anew and the same every time."""
+    key = repr((case, head_size, sequence, arguments))
+    if key not in _BUILT:
+        _BUILT[key] = _attention(case, head_size, sequence, **arguments)
+    return _BUILT[key]
+
+
+_BUILT = {}  # no law changes a layer
+
+
+def _attention(case, head_size, sequence, **arguments):
+    keras.utils.set_random_seed(0)
+    layer = PositionalAttention(case.heads, head_size, encodings=list(case.encodings), **arguments)
+    layer.build(sequence, sequence)
+    rng = np.random.default_rng(7)
+    for dense in (layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense):
+        dense.set_weights([0.4 * rng.normal(size=w.shape) for w in dense.weights])
+    for encoding in layer.encodings:
+        rng = np.random.default_rng(8)
+        encoding.set_weights([w + 0.3 * rng.normal(size=w.shape) for w in encoding.get_weights()])
+    return layer
+
+
+def numbers(seed=0, batch=B, length=T, features=E):
+    """(batch, length, features) float32."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(batch, length, features)).astype("float32")
+
+
+def run(layer, x, y=None, causal=False, **arguments):
+    """The output for arrays, as float32 NumPy."""
+    return to_numpy(call(layer, x, y, causal, **arguments))
+
+
+def call(layer, x, y=None, causal=False, **arguments):
+    x = ops.convert_to_tensor(x)
+    y = x if y is None else ops.convert_to_tensor(y)
+    tensors = {
+        name: ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
+        for name, value in arguments.items()
+    }
+    return layer(x, y, use_causal_mask=causal, **tensors)
+
+
+def to_numpy(x):
+    return ops.convert_to_numpy(ops.cast(x, "float32"))
+
+
+def close(one, other, tolerance=2e-5):
+    assert np.isfinite(one).all() and np.isfinite(other).all(), "not finite"
+    np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+def ids_of(case, ids):
+    """Ids, the same on every axis that the case takes."""
+    ids = np.asarray(ids)
+    return ids if case.axes == 1 else np.repeat(ids[..., None], case.axes, -1)
+
+
+def padded(case):
+    """Two sequences of HALF tokens, one padded with noise in front, one behind: x, mask, ids."""
+    x, keep = numbers(), np.ones((B, T), bool)
+    keep[0, : T - HALF], keep[1, HALF:] = False, False
+    x[~keep] = 10 * numbers(1)[~keep]
+    ids = np.maximum(np.cumsum(keep, 1) - 1, 0).astype("int32")
+    return x, keep, ids_of(case, ids)
+
+
+# --- Positions ---
+
+
+def consecutive_ids_are_the_default(case, causal):
+    layer, x = attention(case), numbers()
+    plain = run(layer, x, causal=causal)
+    ids = ids_of(case, np.arange(T))
+    if case.axes == 1:
+        close(run(layer, x, causal=causal, query_positions=ids), plain)
+        # int64 is cast, key positions may be given too.
+        ids = ids.astype("int64")
+        close(run(layer, x, causal=causal, query_positions=ids, key_positions=ids), plain)
+    batch = np.repeat(ids_of(case, np.arange(T))[None], B, 0)
+    close(run(layer, x, causal=causal, query_positions=batch), plain)
+
+
+def shifted_ids_change_nothing(case, causal):
+    layer, x = attention(case), numbers()
+    ids = ids_of(case, np.stack([np.arange(T) * 2, np.arange(T) + np.arange(T) // 3]))
+    one = run(layer, x, causal=causal, query_positions=ids)
+    other = run(layer, x, causal=causal, query_positions=ids + 41)
+    if case.relative:
+        close(one, other, 1e-4)
+    elif case.relative is False:
+        assert np.abs(one - other).max() > 1e-5, "it is relative: say so"
+
+
+def whole_floats_are_integers(case, causal):
+    """Ids 0., 1., ... mean what 0, 1, ... mean, and others are taken, or all floats are refused."""
+    layer, x = attention(case), numbers()
+    whole = ids_of(case, np.repeat(np.arange(T)[None], B, 0))
+    try:
+        result = run(layer, x, causal=causal, query_positions=whole.astype("float32"))
+    except (TypeError, ValueError) as error:
+        assert not case.fractional and "whole" in str(error), error
+        return
+    assert case.fractional, "it takes float ids: say so"
+    close(result, run(layer, x, causal=causal, query_positions=whole))
+    ids = whole * np.float32(0.6)
+    assert np.isfinite(run(layer, x, causal=causal, query_positions=ids)).all()
+
+
+def float_ids_keep_their_precision_under_mixed_bfloat16(case, causal):
+    """The ids 300.25, 301.25, ... are all 300 or 302 in bfloat16."""
+    layer, low = attention(case), attention(case, dtype="mixed_bfloat16")
+    x = numbers()
+    ids = ids_of(case, np.repeat(np.arange(T, dtype="float32")[None] + 300.25, B, 0))
+    near = run(layer, x, causal=causal, query_positions=ids)
+    close(run(low, x, causal=causal, query_positions=ids), near, 0.1)
+
+
+def two_axes_work_or_are_refused(case, causal):
+    layer, x = attention(case), numbers()
+    ids = np.stack([np.arange(T) // 4, np.arange(T) % 4], -1).astype("int32")
+    ids = np.repeat(ids[None], B, 0)
+    try:
+        result = run(layer, x, causal=causal, query_positions=ids)
+    except ValueError as error:
+        assert "axes" in str(error), error
+        return
+    # Taken: then all that the encoding reads is not the ids, or it was made for two axes.
+    assert np.isfinite(result).all()
+    plain = run(layer, x, causal=causal)
+    if case.axes == 1:
+        close(result, plain)
+    else:
+        assert np.abs(result - plain).max() > 1e-4
+
+
+def one_id_for_all_is_no_position(case, causal):
+    """A bias of distance 0 is a constant, a rotation by equal angles is none."""
+    layer, x = attention(case), numbers()
+    plain = PositionalAttention(case.heads, D)
+    plain.build(x.shape, x.shape)
+    for name in ("query_dense", "key_dense", "value_dense", "output_dense"):
+        getattr(plain, name).set_weights(getattr(layer, name).get_weights())
+    ids = ids_of(case, np.full((B, T), 5))
+    close(run(layer, x, causal=causal, query_positions=ids), run(plain, x, causal=causal), 1e-4)
+
+
+# --- Masks ---
+
+
+def padding_and_batch_mates_change_nothing(case, causal):
+    layer = attention(case)
+    x, keep, ids = padded(case)
+    results = [run(layer, x, causal=causal, value_mask=keep, query_positions=ids)]
+    if case.relative and case.axes == 1:
+        results.append(run(layer, x, causal=causal, value_mask=keep))
+    alone = run(layer, np.stack([x[0, T - HALF :], x[1, :HALF]]), causal=causal)
+    for result in results:
+        close(np.stack([result[0, T - HALF :], result[1, :HALF]]), alone, 5e-5)
+
+
+def packed_documents_do_not_meet(case, causal):
+    layer, x = attention(case), numbers()
+    document = np.arange(T) // HALF
+    mask = document[:, None] == document[None]
+    if causal:
+        mask = mask & np.tril(np.ones((T, T), bool))
+    every = np.repeat(ids_of(case, np.arange(T) % HALF)[None], B, 0)
+    arguments = dict(attention_mask=mask, query_positions=every)
+    results = [run(layer, x, **arguments), run(layer, x, causal=causal, **arguments)]
+    if case.relative and case.axes == 1:
+        results.append(run(layer, x, attention_mask=np.repeat(mask[None], B, 0), causal=causal))
+    for part in (slice(0, HALF), slice(HALF, T)):
+        alone = run(layer, x[:, part], causal=causal)
+        for result in results:
+            close(result[:, part], alone, 5e-5)
+
+
+def nothing_leaks_through_the_mask(case, causal):
+    """Closed keys may hold anything: some that are closed for all, and the future."""
+    layer, x = attention(case), numbers()
+    closed = np.isin(np.arange(T), [3, 4] if case.gaps else [0, 1])
+    y = np.where(closed[:, None], 5 * numbers(3), x)
+    mask = np.broadcast_to(~closed, (B, case.heads, T, T))
+    first, second = (run(layer, x, z, causal=causal, attention_mask=mask) for z in (x, y))
+    # Their own rows may be left with no key at all, and then look at all alike.
+    close(first[:, ~closed], second[:, ~closed], 1e-5)
+    if causal:
+        first, second = run(layer, x, causal=True), run(layer, y, causal=True)
+        future = int(np.argmax(closed))
+        close(first[:, :future], second[:, :future], 1e-5)
+        assert np.abs(first - second)[:, future:].max() > 1e-3
+
+
+def closed_rows_are_finite(case, causal):
+    """Rows that may attend to nothing, alone and in a batch; with their gradients."""
+    layer, x = attention(case), numbers()
+    for mask in (np.zeros((B, T, T), bool), np.tril(np.ones((T, T), bool), -2)):
+        assert np.isfinite(run(layer, x, causal=causal, attention_mask=mask)).all()
+    keep = np.ones((B, T), bool)
+    keep[0] = False
+    for gradient in gradients(layer, x, causal=causal, value_mask=keep):
+        assert np.isfinite(gradient).all()
+
+
+# --- Blocks of rows, caches ---
+
+
+def rows_may_be_asked_for_alone(case, causal):
+    layer, x = attention(case), numbers()
+    full = run(layer, x, causal=causal)
+    some = np.array([1, 2, 5, T - 1])
+    arguments = {"query_positions": ids_of(case, some[None]), "key_positions": None}
+    arguments["key_positions"] = ids_of(case, np.arange(T)[None])
+    if causal:
+        arguments |= {"query_order": some[None], "key_order": np.arange(T)[None]}
+    close(run(layer, x[:, some], x, **arguments), full[:, some], 5e-5)
+
+
+def decoding_is_the_full_pass(case):
+    """From a prompt of mixed lengths, padded on the left, then one token at a time."""
+    layer, x = attention(case), numbers()
+    keep = np.ones((B, T), bool)
+    keep[0, :2] = False
+    ids = np.maximum(np.cumsum(keep, 1) - 1, 0).astype("int32")
+    room = T + 2
+    later = np.concatenate([ids, ids[:, -1:] + 1, ids[:, -1:] + 2], 1)
+    counted = {"query_positions": ids_of(case, ids)}
+    for given in [False, True] if case.relative and case.axes == 1 else [True]:
+        full = run(layer, x, causal=True, value_mask=keep, **(counted if given else {}))
+        cache, steps = layer.make_cache(B, room), []
+        for start, end in ((0, HALF), *((i, i + 1) for i in range(HALF, T))):
+            arguments = {}
+            if given:
+                arguments["query_positions"] = ids_of(case, ids)[:, start:end]
+                arguments["key_positions"] = ids_of(case, later)
+            part, real = x[:, start:end], ops.convert_to_tensor(keep[:, start:end])
+            out, cache = call(layer, part, value_mask=real, cache=cache, **arguments)
+            steps.append(to_numpy(out))
+        steps = np.concatenate(steps, 1)
+        first = T - 1 if case.whole_sequence else 0
+        close(steps[0, max(first, 2) :], full[0, max(first, 2) :], 5e-5)
+        close(steps[1, first:], full[1, first:], 5e-5)
+
+
+# --- Paths, precision, sizes ---
+
+
+def every_path_is_the_same(case, causal, monkeypatch):
+    """Values and gradients: the map in full, formed again in the backward pass, fused kernel."""
+    layer, x = attention(case), numbers()
+    keep = np.ones((B, T), bool)
+    keep[0, T - 2 :] = False
+    arguments = dict(causal=causal, value_mask=keep, counted=keep)
+    explicit = gradients(layer, x, return_attention_scores=True, **arguments)
+    again = gradients(layer, x, training=True, **arguments)
+    monkeypatch.setattr(attend, "_has_fused_kernel", lambda: True)
+    fused = gradients(layer, x, **arguments)
+    monkeypatch.undo()
+    for one, two, three in zip(explicit, again, fused, strict=True):
+        close(two, one, 1e-4)
+        close(three, one, 1e-4)
+
+
+def low_precision_is_near_float32(case, causal):
+    layer, low = attention(case), attention(case, dtype="mixed_bfloat16")
+    x = numbers()
+    result = call(low, x, causal=causal)
+    assert keras.backend.standardize_dtype(result.dtype) == "bfloat16"
+    close(to_numpy(result), run(layer, x, causal=causal), 0.1)
+    half = run(attention(case, dtype="float16"), x, causal=causal)
+    close(half, run(layer, x, causal=causal), 0.03)
+
+
+def bfloat16_tells_large_positions_apart(case, causal):
+    """Beside 0 the positions 254, 255, ... and 2045, 2046, ..., half of which bfloat16 lacks."""
+    layer, low = attention(case), attention(case, dtype="mixed_bfloat16")
+    x = numbers()
+    for start in (254, 2045):
+        ids = np.append(0, np.arange(start, start + T - 1))
+        ids = ids_of(case, np.repeat(ids[None], B, 0))
+        near = run(layer, x, causal=causal, query_positions=ids)
+        close(run(low, x, causal=causal, query_positions=ids), near, 0.1)
+
+
+def one_token_is_enough(case, causal):
+    layer, x = attention(case), numbers(length=1)
+    assert run(layer, x, causal=causal).shape == x.shape
+    for gradient in gradients(layer, x, causal=causal, training=True):
+        assert np.isfinite(gradient).all()
+
+
+def odd_heads_work_or_are_refused(case, causal):
+    x = numbers()
+    try:
+        result = run(attention(case, head_size=5), x, causal=causal)
+    except ValueError as error:
+        assert not case.odd and "even" in str(error) and "5" in str(error), error
+        return
+    assert case.odd, "it takes odd heads: say so"
+    assert result.shape == x.shape and np.isfinite(result).all()
+
+
+def values_may_have_another_size(case, causal):
+    x = numbers()
+    try:
+        found = gradients(attention(case, value_dim=6), x, causal=causal)
+    except ValueError as error:
+        assert "value_dim" in str(error) and "Received: 6" in str(error), error
+        return
+    for gradient in found:
+        assert np.isfinite(gradient).all()
+
+
+def queries_and_keys_may_differ_in_number(case):
+    if case.causal_only:
+        return
+    layer = attention(case)
+    x, y = numbers(), numbers(2, length=HALF)
+    ids = ids_of(case, np.arange(T)), ids_of(case, np.arange(HALF))
+    whole = run(layer, x, y, query_positions=ids[0][None], key_positions=ids[1][None])
+    assert whole.shape == x.shape and np.isfinite(whole).all()
+    some = run(
+        layer, x[:, :HALF], y, query_positions=ids[0][None, :HALF], key_positions=ids[1][None]
+    )
+    close(some, whole[:, :HALF])
+
+
+# --- Keras ---
+
+
+def config_is_json_and_complete(case):
+    for spec in case.encodings:
+        encoding = position_encodings.get(spec)
+        config = encoding.get_config()
+        again = type(encoding).from_config(json.loads(json.dumps(config)))
+        assert json.dumps(again.get_config()) == json.dumps(config)
+        assert again.causal_only == encoding.causal_only
+        assert encoding.paper.startswith("https://"), encoding.paper
+
+
+def compiled_is_eager(case, causal):
+    """Values and gradients inside one compiled step: XLA on TensorFlow, jit on JAX."""
+    layer, x = attention(case), numbers()
+    arguments = dict(causal=causal, training=True)
+    eager = gradients(layer, x, **arguments)
+    for one, other in zip(gradients(layer, x, compiled=True, **arguments), eager, strict=True):
+        close(one, other, 1e-4)
+
+
+def saved_model_trains_on(cases, folder):
+    """One model of several attentions: saved, loaded, the same; a step more is the same too."""
+    x = inputs = keras.Input((None, E))
+    for case in cases:
+        layer = PositionalAttention(case.heads, D, encodings=list(case.encodings))
+        x = keras.layers.add([x, layer(x, x, use_causal_mask=case.causal_only)])
+        x = keras.layers.LayerNormalization()(x)
+    model = keras.Model(inputs, keras.layers.Dense(1)(x))
+    assert model.output.shape == (None, None, 1)
+    # Zero tables and the like would be saved as well as forgotten.
+    rng = np.random.default_rng(0)
+    for layer in model.layers:
+        for encoding in getattr(layer, "encodings", ()):
+            new = [w + 0.3 * rng.normal(size=w.shape) for w in encoding.get_weights()]
+            encoding.set_weights(new)
+    data, target = numbers(), numbers(1, features=1)
+    model.compile("sgd", "mean_squared_error")
+    model.fit(data, target, verbose=0)
+    before = model.predict(data, verbose=0)
+    model.save(folder / "model.keras")
+    again = keras.saving.load_model(folder / "model.keras")
+    np.testing.assert_allclose(again.predict(data, verbose=0), before, atol=1e-6)
+    for one in (model, again):
+        one.fit(data[:, :HALF], target[:, :HALF], verbose=0)
+    for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
+        close(one, other)
+
+
+def gradients(layer, x, compiled=False, causal=False, counted=None, **arguments):
+    """[output, gradient of x, gradients of the weights] of a weighted sum of the output.
+
+    `counted` (B, T) leaves rows out of the sum: paths differ in the gradient of a row that may
+    attend to nothing.
+    """
+    weights = numbers(9, length=x.shape[1])
+    weights = weights if counted is None else weights * counted[..., None]
+    weights = ops.convert_to_tensor(weights)
+    arguments = {
+        name: ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
+        for name, value in arguments.items()
+    }
+
+    def loss(x, forward):
+        out = forward(x, x, use_causal_mask=causal, **arguments)
+        out = out[0] if arguments.get("return_attention_scores") else out
+        return ops.sum(ops.cast(out, "float32") * weights), out
+
+    found = _GRADIENTS[keras.backend.backend()](layer, ops.convert_to_tensor(x), loss, compiled)
+    return [to_numpy(value) for value in found]
+
+
+def _jax_gradients(layer, x, loss, compiled):
+    import jax
+
+    def total(weights, x):
+        values = [v.value for v in layer.non_trainable_variables]
+        return loss(x, lambda *a, **k: layer.stateless_call(weights, values, *a, **k)[0])
+
+    grad = jax.grad(total, (0, 1), has_aux=True)
+    grad = jax.jit(grad) if compiled else grad
+    (weights, features), out = grad([v.value for v in layer.trainable_variables], x)
+    return [out, features, *weights]
+
+
+def _tensorflow_gradients(layer, x, loss, compiled):
+    import tensorflow as tf
+
+    @tf.function(jit_compile=True)
+    def compiled_step(x):
+        return step(x)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total, out = loss(x, layer)
+        weights = [v.value for v in layer.trainable_variables]
+        found = tape.gradient(total, [x, *weights], unconnected_gradients="zero")
+        return [out, *(tf.convert_to_tensor(g) for g in found)]
+
+    return (compiled_step if compiled else step)(x)
+
+
+def _torch_gradients(layer, x, loss, compiled):
+    import torch
+
+    x = x.clone().requires_grad_()
+    total, out = loss(x, layer)
+    weights = [v.value for v in layer.trainable_variables]
+    found = torch.autograd.grad(total, [x, *weights], allow_unused=True)
+    pairs = zip(found, [x, *weights], strict=True)
+    return [out.detach(), *(torch.zeros_like(w) if g is None else g for g, w in pairs)]
+
+
+_GRADIENTS = {
+    "jax": _jax_gradients,
+    "tensorflow": _tensorflow_gradients,
+    "torch": _torch_gradients,
+}

@@ -1,0 +1,180 @@
+"""The laws over the whole table of encodings, on whatever backend runs."""
+
+import keras
+import laws
+import pytest
+from cases import CASES, PAIRS
+
+from keras_posenc import encodings as position_encodings
+
+
+def _name(spec):
+    return spec if isinstance(spec, str) else spec["name"]
+
+
+def _firsts(cases):
+    """The first case of each encoding."""
+    found = {}
+    for case in cases:
+        found.setdefault(tuple(map(_name, case.encodings)), case)
+    return list(found.values())
+
+
+# JAX and TensorFlow compile for seconds what torch computes in milliseconds: they run the first
+# case of every encoding and a few lists, causal where it must be (decoding always is); torch runs
+# every case, causal and not.
+WHOLE = keras.backend.backend() == "torch"
+SINGLE = CASES if WHOLE else _firsts(CASES)
+ALL = SINGLE + (PAIRS if WHOLE else PAIRS[:3])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compile_quickly():
+    """On JAX: programs that run once on ten numbers need no optimisation."""
+    if keras.backend.backend() != "jax":
+        yield
+        return
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def over(cases):
+    return pytest.mark.parametrize("case", cases, ids=str)
+
+
+def over_orders(cases):
+    """Every case, causal and not, as far as it may be; unless `WHOLE`, in one order."""
+    pairs = [
+        (case, order) for case in cases for order in (case.orders if WHOLE else case.orders[:1])
+    ]
+    names = [f"{case}-{'causal' if causal else 'open'}" for case, causal in pairs]
+    return pytest.mark.parametrize(("case", "causal"), pairs, ids=names)
+
+
+@pytest.mark.once
+def test_every_encoding_has_a_case():
+    names = {_name(spec) for case in CASES for spec in case.encodings}
+    assert names == set(position_encodings.ENCODINGS)
+
+
+@over([case for case in ALL if case.causal_only])
+def test_causal_only_is_refused_without_an_order(case):
+    layer, x = laws.attention(case), laws.numbers()
+    with pytest.raises(ValueError, match="is for causal attention: call the layer with"):
+        layer(x, x)
+    with pytest.raises(ValueError, match="is for causal attention: call the layer with"):
+        layer(keras.Input((None, laws.E)), keras.Input((None, laws.E)))
+
+
+@over_orders(ALL)
+def test_consecutive_ids_are_the_default(case, causal):
+    laws.consecutive_ids_are_the_default(case, causal)
+
+
+@over_orders(ALL)
+def test_shifted_ids_change_nothing(case, causal):
+    laws.shifted_ids_change_nothing(case, causal)
+
+
+@over_orders(SINGLE)
+def test_whole_floats_are_integers(case, causal):
+    laws.whole_floats_are_integers(case, causal)
+
+
+@over_orders([case for case in SINGLE if case.fractional])
+def test_float_ids_keep_their_precision_under_mixed_bfloat16(case, causal):
+    laws.float_ids_keep_their_precision_under_mixed_bfloat16(case, causal)
+
+
+@over_orders(SINGLE)
+def test_two_axes_work_or_are_refused(case, causal):
+    laws.two_axes_work_or_are_refused(case, causal)
+
+
+@over_orders([case for case in SINGLE if case.flat])
+def test_one_id_for_all_is_no_position(case, causal):
+    laws.one_id_for_all_is_no_position(case, causal)
+
+
+@over_orders(ALL)
+def test_padding_and_batch_mates_change_nothing(case, causal):
+    laws.padding_and_batch_mates_change_nothing(case, causal)
+
+
+@over_orders([case for case in ALL if not case.whole_sequence])
+def test_packed_documents_do_not_meet(case, causal):
+    laws.packed_documents_do_not_meet(case, causal)
+
+
+@over_orders(ALL)
+def test_nothing_leaks_through_the_mask(case, causal):
+    laws.nothing_leaks_through_the_mask(case, causal)
+
+
+@over_orders(ALL)
+def test_closed_rows_are_finite(case, causal):
+    laws.closed_rows_are_finite(case, causal)
+
+
+@over_orders([case for case in ALL if case.apart])
+def test_rows_may_be_asked_for_alone(case, causal):
+    laws.rows_may_be_asked_for_alone(case, causal)
+
+
+@over([case for case in ALL if case.decodes])
+def test_decoding_is_the_full_pass(case):
+    laws.decoding_is_the_full_pass(case)
+
+
+@over_orders(ALL)
+def test_every_path_is_the_same(case, causal, monkeypatch):
+    laws.every_path_is_the_same(case, causal, monkeypatch)
+
+
+@over_orders(ALL)
+def test_low_precision_is_near_float32(case, causal):
+    laws.low_precision_is_near_float32(case, causal)
+
+
+@over_orders(ALL)
+def test_bfloat16_tells_large_positions_apart(case, causal):
+    laws.bfloat16_tells_large_positions_apart(case, causal)
+
+
+@over_orders(ALL)
+def test_one_token_is_enough(case, causal):
+    laws.one_token_is_enough(case, causal)
+
+
+@over_orders(SINGLE)
+def test_odd_heads_work_or_are_refused(case, causal):
+    laws.odd_heads_work_or_are_refused(case, causal)
+
+
+@over_orders(SINGLE)
+def test_values_may_have_another_size(case, causal):
+    laws.values_may_have_another_size(case, causal)
+
+
+@over([case for case in ALL if not case.causal_only])
+def test_queries_and_keys_may_differ_in_number(case):
+    laws.queries_and_keys_may_differ_in_number(case)
+
+
+@pytest.mark.once
+@over(CASES)
+def test_config_is_json_and_complete(case):
+    laws.config_is_json_and_complete(case)
+
+
+@over_orders(SINGLE)
+def test_compiled_is_eager(case, causal):
+    laws.compiled_is_eager(case, causal)
+
+
+@pytest.mark.parametrize("start", range(0, len(SINGLE), 8))
+def test_a_saved_model_trains_on(start, tmp_path):
+    laws.saved_model_trains_on(SINGLE[start : start + 8], tmp_path)
