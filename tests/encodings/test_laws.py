@@ -170,6 +170,14 @@ def test_config_is_json_and_complete(case):
     laws.config_is_json_and_complete(case)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("name", sorted(position_encodings.ENCODINGS))
+def test_arguments_matter(name):
+    # On a line all sections turn alike.
+    cases = [c for c in CASES if c.axes == 1 and [_name(spec) for spec in c.encodings] == [name]]
+    laws.arguments_matter(cases)
+
+
 @over_orders(SINGLE)
 def test_compiled_is_eager(case, causal):
     laws.compiled_is_eager(case, causal)
