@@ -8,7 +8,8 @@ OLDEST_KERAS := 3.11.0
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 OLDEST := .venv/keras-$(OLDEST_KERAS)
-PYTEST := $(BIN)/python -m pytest -n 2
+# Two workers on two cores: threads of torch's own would only stand in their way.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 .PHONY: demo test test-jax test-tensorflow test-torch test-oldest lint format coverage clean
 

@@ -15,7 +15,7 @@ class ForgetGate(Encoding):
 
     x_t is the hidden state behind key t, w_h and b_h belong to head h. The term is separable: q and
     k are widened by 6 dimensions, and no map is formed. With all f equal it is causal ALiBi of
-    slope -ln f. Padding forgets nothing.
+    slope -ln f. Padding forgets nothing; a key that only an `attention_mask` closes still does.
 
     Args:
         initial_bias: float. b at first. sigmoid(5) = 0.993 halves a logit's weight in 103 tokens;

@@ -160,6 +160,11 @@ class PositionalAttention(keras.layers.Layer):
 
     def make_cache(self, batch_size, length):
         """An empty cache of `length` positions: keys, values, which are real, how many so far."""
+        if any(e.overrides("features") and not e.built for e in self.encodings):
+            raise ValueError(
+                "What this layer keeps of a key is only known once it is built: call the layer, or "
+                "its `build`, before `make_cache`."
+            )
         shape = (batch_size, length, self.num_heads)
         key_size = self.key_dim + sum(encoding.feature_size for encoding in self.encodings)
         return (

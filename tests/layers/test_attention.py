@@ -390,3 +390,11 @@ def test_errors_name_the_value_and_the_remedy():
         PositionalAttention(H, D)(X, X, query_order=order, key_order=order, use_causal_mask=True)
     with pytest.raises(ValueError, match="cannot drop attention weights.*`dropout=0`"):
         PositionalAttention(H, D, dropout=0.5, flash_attention=True)(X, X, training=True)
+
+
+def test_a_cache_needs_to_know_what_is_kept_of_a_key():
+    layer = PositionalAttention(H, D, encodings=["forget_gate"])
+    with pytest.raises(ValueError, match="only known once it is built: call the layer"):
+        layer.make_cache(B, T)
+    layer.build(X.shape, X.shape)
+    assert layer.make_cache(B, T)[0].shape == (B, T, H, D + 1)
