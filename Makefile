@@ -26,7 +26,7 @@ test-tensorflow test-torch: test-%: $(INSTALLED)
 	KERAS_BACKEND=$* $(PYTEST) -m "not once"
 
 test-oldest: $(OLDEST)
-	PYTHONPATH=$(OLDEST) KERAS_BACKEND=jax $(PYTEST) -m "not once" tests/encodings tests/layers tests/models
+	PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" tests/encodings tests/layers tests/models
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

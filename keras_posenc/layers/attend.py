@@ -44,7 +44,8 @@ def attend(
             "attention map. Set `dropout=0`, take such encodings out, or leave "
             "`flash_attention=None`."
         )
-    if not needs_map and (flash or _has_fused_kernel()):
+    biased = bias is not None or _any_overrides(encodings, "bias")
+    if not needs_map and (flash or _has_fused_kernel(biased)):
         return _fused(q, k, v, grid, scale, encodings, bias, flash)
 
     # TensorFlow's recomputation has no gradient for what a function reads from outside: whatever
@@ -121,13 +122,15 @@ def _close(logits, cells):
     return logits + ops.cast(ops.logical_not(cells), "float32") * -1e9
 
 
-def _has_fused_kernel():
+def _has_fused_kernel(biased):
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
 
         return jax.default_backend() != "cpu"
-    return backend == "torch"
+    # Keras before 3.14 has no way to add a bias there.
+    version = tuple(int(part) for part in keras.__version__.split(".")[:2])
+    return backend == "torch" and (version >= (3, 14) or not biased)
 
 
 def _fused(q, k, v, grid, scale, encodings, bias, flash):
