@@ -2,15 +2,18 @@
 
 from keras_posenc.training.evaluate import Prediction, evaluate, predict
 from keras_posenc.training.finetune import finetune
+from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.saved import FineTuned, load_finetuned
-from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
+from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
 
 __all__ = [
     "FineTuned",
     "LinearWarmup",
+    "Noam",
     "Prediction",
+    "SmoothedSparseCategoricalCrossentropy",
     "adamw",
     "cosine_warmup",
     "evaluate",

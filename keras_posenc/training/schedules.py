@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the one that Keras lacks, and the one that fine-tuning uses."""
+"""Learning-rate schedules: the two that Keras lacks, and the one that fine-tuning uses."""
 
 import keras
 from keras import ops
@@ -43,6 +43,55 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
             "peak": self.peak,
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class Noam(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises linearly for some steps, then falls with the root of the step: the first Transformer's.
+
+    rate(t) = factor * d^-0.5 * min(n^-0.5, n * w^-1.5), n = t + 1, with w warm-up steps; the peak
+    is factor * (d w)^-0.5, at n = w. It needs no number of steps in advance.
+
+    Args:
+        hidden_size: int. d, the size of the model's features.
+        warmup_steps: int. w, at least 1.
+        factor: float. Scales all rates.
+
+    Raises:
+        ValueError: if an argument is not positive.
+
+    Example:
+
+    >>> [round(float(Noam(64, warmup_steps=4, factor=16.0)(step)), 2) for step in (0, 3, 15)]
+    [0.25, 1.0, 0.5]
+
+    Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 5.3.
+    """
+
+    def __init__(self, hidden_size, warmup_steps=4000, factor=1.0):
+        super().__init__()
+        for name, value in (
+            ("hidden_size", hidden_size),
+            ("warmup_steps", warmup_steps),
+            ("factor", factor),
+        ):
+            if not value > 0:
+                raise ValueError(f"`{name}` must be above 0. Received: {value}")
+        self.hidden_size = hidden_size
+        self.warmup_steps = warmup_steps
+        self.factor = factor
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32") + 1
+        rise, fall = step * self.warmup_steps**-1.5, ops.rsqrt(step)
+        return self.factor * self.hidden_size**-0.5 * ops.minimum(rise, fall)
+
+    def get_config(self):
+        return {
+            "hidden_size": self.hidden_size,
+            "warmup_steps": self.warmup_steps,
+            "factor": self.factor,
         }
 
 

@@ -1,0 +1,107 @@
+"""The loss that Keras lacks: sparse cross-entropy with label smoothing."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrossentropy):
+    """Keras' sparse cross-entropy against a target that leaves a share for every class.
+
+    loss = -(1 - s) log p_y - s / V sum_k log p_k: the cross-entropy with (1 - s) of the label y
+    and s of the uniform distribution over V classes, which `keras.losses.CategoricalCrossentropy`
+    computes from one-hot targets. A Keras mask of the predictions, `ignore_class` and sample
+    weights count as in Keras' loss.
+
+    Args:
+        label_smoothing: float, s. Share of the uniform distribution; 0 is Keras' loss.
+        from_logits: bool. Whether the predictions are logits; else probabilities.
+        ignore_class: int or None. Places with this label do not count.
+        reduction: as in `keras.losses.Loss`.
+        name: str.
+        dtype: of the computation.
+
+    Call arguments:
+        y_true: (B, ...) or (B, ..., 1) integers.
+        y_pred: (B, ..., V).
+
+    Raises:
+        ValueError: if `label_smoothing` is not in [0, 1).
+
+    Example:
+
+    >>> loss = SmoothedSparseCategoricalCrossentropy(0.1, from_logits=True)
+    >>> round(float(loss(np.array([1]), np.array([[0.0, 5.0, 0.0]]))), 2)
+    0.35
+
+    Reference: [Rethinking the Inception Architecture for Computer
+    Vision](https://arxiv.org/abs/1512.00567), section 7; s = 0.1 in [Attention Is All You
+    Need](https://arxiv.org/abs/1706.03762), section 5.4.
+    """
+
+    def __init__(
+        self,
+        label_smoothing=0.1,
+        from_logits=False,
+        ignore_class=None,
+        reduction="sum_over_batch_size",
+        name="smoothed_sparse_categorical_crossentropy",
+        dtype=None,
+    ):
+        super().__init__(
+            from_logits=from_logits,
+            ignore_class=ignore_class,
+            reduction=reduction,
+            name=name,
+            dtype=dtype,
+        )
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                "`label_smoothing` must be at least 0 and below 1, where no label would be left. "
+                f"Received: {label_smoothing}"
+            )
+        self.label_smoothing = label_smoothing
+        self._counted = _Counted(autocast=False)
+
+    def call(self, y_true, y_pred):
+        losses = super().call(y_true, y_pred)
+        if not self.label_smoothing:
+            return losses
+        uniform = self._against_uniform(y_pred)
+        smoothed = losses + self.label_smoothing * (uniform - losses)
+        if self.ignore_class is None:
+            return smoothed
+        if len(y_true.shape) == len(y_pred.shape):
+            y_true = ops.squeeze(y_true, axis=-1)
+        kept = ops.not_equal(y_true, ops.cast(self.ignore_class, y_true.dtype))
+        return self._counted([ops.where(kept, smoothed, 0.0), kept])
+
+    def _against_uniform(self, y_pred):
+        """-mean_k log p_k."""
+        if self.from_logits:
+            return ops.logsumexp(y_pred, axis=-1) - ops.mean(y_pred, axis=-1)
+        # As Keras reads probabilities: scaled to sum to 1, and kept away from 0.
+        p = y_pred / ops.sum(y_pred, axis=-1, keepdims=True)
+        epsilon = keras.config.epsilon()
+        return -ops.mean(ops.log(ops.clip(p, epsilon, 1 - epsilon)), axis=-1)
+
+    def get_config(self):
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+
+class _Counted(keras.layers.Layer):
+    """[losses, kept] -> the losses, under the Keras mask `kept`.
+
+    A loss tells Keras by a mask which places count in the mean, and only a layer may set one.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs):
+        return inputs[0]
+
+    def compute_mask(self, inputs, mask=None):
+        return inputs[1]
