@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_posenc.checkpoints.account import Account
+from keras_posenc.checkpoints.checkpoint import forget, private
 from keras_posenc.checkpoints.hints import hints
 from keras_posenc.checkpoints.names import OwnNames, flat_shape, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
@@ -46,15 +47,14 @@ def load_checkpoint(
     print(account)
     ```
     """
-    account, steps = _match(
-        layers, checkpoint, table, keep_tokens, compound_tokens, position_offset
+    loader = Loader(
+        checkpoint,
+        table,
+        keep_tokens=keep_tokens,
+        compound_tokens=compound_tokens,
+        position_offset=position_offset,
     )
-    problem = account.problem(ignore_missing)
-    if problem:
-        raise ValueError(problem)
-    for variable, read in steps:
-        variable.assign(read())
-    return account
+    return loader.load(layers, ignore_missing)
 
 
 def compare_checkpoint(
@@ -69,7 +69,14 @@ def compare_checkpoint(
     Returns:
         `Account` of every variable and every tensor; `account.problem()` is what would be raised.
     """
-    return _match(layers, checkpoint, table, keep_tokens, compound_tokens, position_offset)[0]
+    loader = Loader(
+        checkpoint,
+        table,
+        keep_tokens=keep_tokens,
+        compound_tokens=compound_tokens,
+        position_offset=position_offset,
+    )
+    return loader.match(layers)[0]
 
 
 def variables_of(layers):
@@ -89,40 +96,93 @@ def variables_of(layers):
     return variables
 
 
-def _match(layers, checkpoint, table, keep_tokens, compound_tokens, position_offset):
-    """The account of a load, and its steps: pairs of a variable and what reads its array."""
-    checkpoint = open_checkpoint(checkpoint)
-    tokens, positions = Rows(keep=keep_tokens, compound=compound_tokens), Rows(position_offset)
-    edits = {
-        "Embedding-Token/embeddings": tokens,
-        "MLM-Bias/bias": tokens,
-        "Embedding-Position/embeddings": positions,
-    }
-    if checkpoint.format == "keras":  # saved after all that
-        table, edits = OwnNames(table), {}
-    account, steps, seen = Account(str(checkpoint), table.family), [], set()
-    for name, variable in variables_of(layers).items():
-        found = [each for each in table.names(name) if each[0] in checkpoint]
-        if not found:
-            (account.initialised if is_fresh(name) else account.missing).append(name)
-            continue
-        seen.update(tensor for tensor, _ in found)
-        (tensor, transposed), *copies = found
-        _compare_copies(account, checkpoint, tensor, copies, "MLM-Bias" in layers)
-        step = _Step(checkpoint, tensor, transposed, edits.get(name), name, tuple(variable.shape))
-        if step.fits:
-            account.loaded.append((name, tensor, step.note))
-            steps.append((variable, step.read))
-        else:
-            account.wrong_shape.append((name, str(step.target), tensor, step.holds))
-    for tensor in checkpoint.keys() - seen:
-        reason = table.why_unused(tensor, layers)
-        account.unused += [(tensor, reason)] if reason else []
-        account.unexpected += [] if reason else [tensor]
-    account.unused.sort()
-    account.unexpected.sort()
-    account.hints = hints(account, checkpoint, table)
-    return account, steps
+class Loader:
+    """A checkpoint on its way into a model: into weights as they are made, then into the others.
+
+    Args:
+        checkpoint, table, keep_tokens, compound_tokens, position_offset: as in `load_checkpoint`.
+    """
+
+    def __init__(
+        self, checkpoint, table, *, keep_tokens=None, compound_tokens=None, position_offset=0
+    ):
+        self.checkpoint = open_checkpoint(checkpoint)
+        tokens, positions = Rows(keep=keep_tokens, compound=compound_tokens), Rows(position_offset)
+        self.edits = {
+            "Embedding-Token/embeddings": tokens,
+            "MLM-Bias/bias": tokens,
+            "Embedding-Position/embeddings": positions,
+        }
+        self.table = table
+        if self.checkpoint.format == "keras":  # saved after all that
+            self.table, self.edits = OwnNames(table), {}
+        self.given = set()
+        self.loaded = False
+
+    def initial(self, name, shape):
+        """The numbers that a new weight is made of, once; None where nothing fits.
+
+        Args:
+            name: str such as `"Transformer-3-FeedForward/output/kernel"`.
+            shape: tuple of int.
+
+        Returns:
+            float32 array of this shape, or None. After `load` always None.
+        """
+        found = [] if self.loaded or name in self.given else self._found(name)
+        step = self._step(name, *found[0], shape) if found else None
+        if step is None or not step.fits:
+            return None
+        self.given.add(name)
+        return step.read()
+
+    def load(self, layers, ignore_missing=False):
+        """Fills what was not made of the checkpoint, once all is found to fit, and gives it up.
+
+        Args, Returns, Raises: as in `load_checkpoint`.
+        """
+        account, steps = self.match(layers)
+        problem = account.problem(ignore_missing)
+        if problem:
+            raise ValueError(problem)
+        for name, variable, step in steps:
+            if name not in self.given:
+                variable.assign(step.read())
+        self.loaded, self.checkpoint = True, None
+        return account
+
+    def match(self, layers):
+        """The account of a load, and its steps: (our name, variable, what reads its array)."""
+        checkpoint, table = self.checkpoint, self.table
+        account, steps, seen = Account(str(checkpoint), table.family), [], set()
+        for name, variable in variables_of(layers).items():
+            found = self._found(name)
+            if not found:
+                (account.initialised if is_fresh(name) else account.missing).append(name)
+                continue
+            seen.update(tensor for tensor, _ in found)
+            (tensor, transposed), *copies = found
+            _compare_copies(account, checkpoint, tensor, copies, "MLM-Bias" in layers)
+            step = self._step(name, tensor, transposed, tuple(variable.shape))
+            if step.fits:
+                account.loaded.append((name, tensor, step.note))
+                steps.append((name, variable, step))
+            else:
+                account.wrong_shape.append((name, str(step.target), tensor, step.holds))
+        for tensor in checkpoint.keys() - seen:
+            reason = table.why_unused(tensor, layers)
+            account.unused += [(tensor, reason)] if reason else []
+            account.unexpected += [] if reason else [tensor]
+        account.unused.sort()
+        account.unexpected.sort()
+        account.hints = hints(account, checkpoint, table)
+        return account, steps
+
+    def _found(self, name):
+        return [each for each in self.table.names(name) if each[0] in self.checkpoint]
+
+    def _step(self, name, tensor, transposed, target):
+        return _Step(self.checkpoint, tensor, transposed, self.edits.get(name), name, target)
 
 
 def _compare_copies(account, checkpoint, tensor, copies, needed):
@@ -156,7 +216,9 @@ class _Step:
 
     def read(self):
         """A private float array: a backend may keep it, and the file may change afterwards."""
-        array = self.checkpoint[self.tensor]
-        array = array.T if self.transposed else array
+        stored = self.checkpoint[self.tensor]
+        array = stored.T if self.transposed else stored
         array = array if self.rows is None else self.rows.apply(array)
-        return np.array(array, "float32", order="C").reshape(self.target)
+        array = private(array).reshape(self.target)
+        forget(stored)
+        return array

@@ -9,6 +9,7 @@ from keras import ops
 from keras_posenc import encodings as position_encodings
 from keras_posenc.grid import Grid
 from keras_posenc.layers.attend import attend, attend_explicitly
+from keras_posenc.layers.initializer import part
 from keras_posenc.positions import check_positions, consecutive
 
 
@@ -143,8 +144,7 @@ class PositionalAttention(keras.layers.Layer):
             "bthd,hde->bte" if merging else "btd,dhe->bthe",
             output_shape=output_shape,
             bias_axes=("e" if merging else "he") if self.use_bias else None,
-            # A fresh initializer each: an unseeded instance draws the same values every time.
-            kernel_initializer=self.kernel_initializer.clone(),
+            kernel_initializer=part(self.kernel_initializer, f"{name}/kernel"),
             bias_initializer=self.bias_initializer.clone(),
             kernel_regularizer=self.kernel_regularizer,
             bias_regularizer=self.bias_regularizer,

@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_posenc.layers.initializer import part
+
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class FeedForward(keras.layers.Layer):
@@ -59,7 +61,7 @@ class FeedForward(keras.layers.Layer):
             units,
             activation=activation,
             use_bias=self.use_bias,
-            kernel_initializer=self.kernel_initializer.clone(),
+            kernel_initializer=part(self.kernel_initializer, f"{name}/kernel"),
             dtype=self.dtype_policy,
             name=name,
         )

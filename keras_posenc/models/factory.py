@@ -6,8 +6,7 @@ import os
 
 import keras
 
-from keras_posenc.checkpoints.load import load_checkpoint
-from keras_posenc.checkpoints.reader import open_checkpoint
+from keras_posenc.checkpoints.load import Loader
 from keras_posenc.encodings import get as get_encoding
 from keras_posenc.models.config import ALIASES, FIELDS, REQUIRED_VALUES, nearest, read_config
 from keras_posenc.models.families import FAMILIES, weight_table
@@ -135,6 +134,15 @@ def build_transformer_model(
         )
     _check_caches(options.get("attention_caches"), application, config)
     config = _with_vocabulary(config, keep_tokens, compound_tokens)
+    loader = None
+    if checkpoint_path is not None:
+        loader = Loader(
+            checkpoint_path,
+            weight_table(model, config),
+            keep_tokens=keep_tokens,
+            compound_tokens=compound_tokens,
+            position_offset=config.position_offset,
+        )
     options = Options(
         application=application,
         stretch=stretch,
@@ -143,20 +151,12 @@ def build_transformer_model(
         encodings=encodings,
         absolute_positions=absolute_positions,
         position_ids=position_ids,
-        to_be_loaded=checkpoint_path is not None and not ignore_invalid_weights,
+        stored=None if loader is None else loader.initial,
         **options,
     )
     transformer = Transformer(config, options, family=model)
-    if checkpoint_path is not None:
-        transformer.account = load_checkpoint(
-            transformer.layers,
-            open_checkpoint(checkpoint_path),
-            weight_table(model, config),
-            keep_tokens=keep_tokens,
-            compound_tokens=compound_tokens,
-            position_offset=config.position_offset,
-            ignore_missing=ignore_invalid_weights,
-        )
+    if loader is not None:
+        transformer.account = loader.load(transformer.layers, ignore_invalid_weights)
     return transformer.model if return_keras_model else transformer
 
 
@@ -247,7 +247,7 @@ _SET_HERE = {
     "encodings",
     "absolute_positions",
     "position_ids",
-    "to_be_loaded",
+    "stored",
 }
 
 

@@ -11,7 +11,7 @@ from keras_posenc.layers import activations
 from keras_posenc.layers.attention import PositionalAttention
 from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
-from keras_posenc.layers.initializer import Unset
+from keras_posenc.layers.initializer import Stored
 from keras_posenc.layers.norm import ConditionalLayerNormalization
 from keras_posenc.positions import PaddedPositionIds
 
@@ -40,7 +40,7 @@ class Options:
     layer_norm_cond_hidden_act: str = "linear"
     additional_input_layers: object = None
     layers: dict | None = None
-    to_be_loaded: bool = False
+    stored: object = None  # function (name, shape) -> array or None, the checkpoint's
     prefix: str = ""
     name: str | None = None
 
@@ -102,7 +102,7 @@ class Transformer:
             input_dim=config.vocab_size,
             output_dim=size,
             pad_token_id=config.pad_token_id,
-            embeddings_initializer=self._initializer(),
+            embeddings_initializer=self._initializer("Embedding-Token/embeddings"),
         )
         x = tokens(self.token_ids)
         if self.segment_ids is not None:
@@ -124,7 +124,7 @@ class Transformer:
             stretch=self.options.stretch,
             alpha=self.options.alpha,
             max_position=self.options.stretched_position,
-            embeddings_initializer=self._initializer(loaded=False),
+            embeddings_initializer=self._initializer("Embedding-Position/embeddings"),
         )
         if not isinstance(positions, STRETCHES[self.options.stretch]):
             raise ValueError(
@@ -141,7 +141,7 @@ class Transformer:
             "Embedding-Segment",
             input_dim=self.config.segment_vocab_size,
             output_dim=size,
-            embeddings_initializer=self._initializer(),
+            embeddings_initializer=self._initializer("Embedding-Segment/embeddings"),
         )
         return table(self.segment_ids)
 
@@ -171,7 +171,7 @@ class Transformer:
             output_shape=config.hidden_size,
             encodings=self.options.encodings[i] if self.options.encodings else (),
             dropout=config.attention_dropout_rate,
-            kernel_initializer=self._initializer(),
+            kernel_initializer=self._initializer(name),
         )
         arguments = self._who_attends(x)
         if attention.encodings and self.ids is not None:
@@ -192,7 +192,7 @@ class Transformer:
             name,
             units=config.intermediate_size,
             activation=activations.get(config.hidden_act),
-            kernel_initializer=self._initializer(),
+            kernel_initializer=self._initializer(name),
         )
         out = self._drop(feed_forward(x), f"{name}-Dropout")
         x = self._normalize(self._layer(AddTo, f"{name}-Add")([x, out]), f"{name}-Norm")
@@ -258,7 +258,7 @@ class Transformer:
             name,
             units=units,
             activation=activation,
-            kernel_initializer=self._initializer(),
+            kernel_initializer=self._initializer(f"{name}/kernel"),
         )
 
     def _drop(self, x, name):
@@ -276,14 +276,15 @@ class Transformer:
             epsilon=epsilon,
             hidden_size=options.layer_norm_cond_hidden_size,
             hidden_act=options.layer_norm_cond_hidden_act,
-            kernel_initializer=self._initializer(loaded=False),
+            kernel_initializer=self._initializer(),
         )
         return layer(x, options.layer_norm_cond)
 
-    def _initializer(self, loaded=True):
-        """Of a weight that the checkpoint, if there is one, holds (`loaded`) or does not."""
-        kind = Unset if loaded and self.options.to_be_loaded else keras.initializers.TruncatedNormal
-        return kind(stddev=self.config.initializer_range)
+    def _initializer(self, name=None):
+        """Of the weight, or the layer of weights, of this name in a checkpoint; None: in none."""
+        if self.options.stored is None or name is None:
+            return keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
+        return Stored(self.config.initializer_range, self.options.stored, name)
 
 
 def _copied(layer, name):

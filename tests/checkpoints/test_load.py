@@ -1,10 +1,14 @@
 """Loading: everything is accounted for, and nothing is assigned unless all of it fits."""
 
+import pathlib
+
 import keras
 import numpy as np
 import pytest
 
 from keras_posenc.checkpoints import BERT, compare_checkpoint, load_checkpoint, variables_of
+from keras_posenc.checkpoints.load import Loader
+from keras_posenc.models.factory import build_transformer_model
 
 
 def test_every_weight_arrives(make, values, google):
@@ -286,3 +290,47 @@ def test_account_of_a_load_that_fits(make, arrays):
     assert account.problem() is None and account.hints == []
     assert "Missing" not in str(account) and "Unexpected" not in str(account)
     assert "transposed, reshaped" in str(account)
+
+
+@pytest.mark.once
+def test_new_weights_are_made_of_the_file_once_and_only_where_they_fit(arrays):
+    loader = Loader(arrays, BERT, keep_tokens=[3, 1])
+    name, tensor = "Pooler-Dense/kernel", "bert.pooler.dense.weight"
+    assert loader.initial(name, (16, 8)) is None
+    assert loader.initial("Pooler-Dense/scale", (16,)) is None
+    np.testing.assert_array_equal(loader.initial(name, (16, 16)), arrays[tensor].T)
+    assert loader.initial(name, (16, 16)) is None
+    tokens = loader.initial("Embedding-Token/embeddings", (2, 16))
+    np.testing.assert_array_equal(tokens, arrays["bert.embeddings.word_embeddings.weight"][[3, 1]])
+
+
+def test_layers_that_exist_already_are_filled_too(tiny_config, arrays, values):
+    """Layers shared with a model of random weights are not made anew."""
+    del arrays["bert.pooler.dense.weight"], arrays["bert.pooler.dense.bias"]
+    first = build_transformer_model(tiny_config, return_keras_model=False)
+    shared = {name: first.layers[name] for name in ("Embedding-Token", "Embedding-Norm")}
+    loaded, fresh = (
+        build_transformer_model(tiny_config, arrays, layers=layers, return_keras_model=False)
+        for layers in (shared, None)
+    )
+    assert len(loaded.account.loaded) == len(values(loaded.layers)) == 5 + 16 * 2
+    for name, value in values(loaded.layers).items():
+        np.testing.assert_array_equal(value, values(fresh.layers)[name])
+
+
+@pytest.mark.once
+def test_reading_a_file_keeps_no_page_of_it(minilm):
+    """The mapped pages would count as memory of the process, as much again as the weights."""
+    maps = pathlib.Path("/proc/self/smaps")
+    if not maps.exists():
+        pytest.skip("the system does not tell which pages are in memory")
+
+    def resident():
+        _, *rest = maps.read_text().partition("model.safetensors\n")
+        return [int(line.split()[1]) for line in rest[1].split("\n") if line[:4] == "Rss:"][0]
+
+    loader = Loader(minilm, BERT)
+    table = loader.checkpoint["embeddings.word_embeddings.weight"]
+    assert table.sum() and resident() > 40_000
+    loader.initial("Embedding-Token/embeddings", table.shape)
+    assert resident() < 1_000
