@@ -48,6 +48,7 @@ if not _is_command():
     from keras_posenc.layers.attention import PositionalAttention
     from keras_posenc.layers.gau import GatedAttentionUnit
     from keras_posenc.layers.log_n_attention import LogNAttention
+    from keras_posenc.layers.shared_table import SharedTable
     from keras_posenc.models.config import Config, read_config
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.heads import classifier
@@ -82,6 +83,7 @@ __all__ = [
     "Sandwich",
     "ScalableSoftmax",
     "SelectiveAttention",
+    "SharedTable",
     "ShawRelative",
     "SinusoidalPositionEmbedding",
     "SquaredReLU",

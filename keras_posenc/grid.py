@@ -35,6 +35,7 @@ class Grid:
     Attributes:
         queries, keys, values: what rows and columns hold, (B, T, H, D), from before any `heads`.
         features: dict, encoding -> what its `features` said of the keys, (B, Tk, H, F).
+        tables: dict, encoding with `shared=True` -> the table that layers share, a tensor.
         encoded: (q, k) as the `heads` of all encodings left them.
 
     Example:
@@ -69,6 +70,7 @@ class Grid:
         self.sinks = sinks
         self.queries = self.keys = self.values = self.encoded = None
         self.features = {}
+        self.tables = {}
 
     def replace(self, **changes):
         """The same grid with some attributes changed."""

@@ -69,6 +69,7 @@ BERT_ROWS = {
 # Variables of ours that no checkpoint of any family has: they keep their first values.
 FRESH = (
     "Embedding-Position/fresh",
+    "Embedding-Position-Shared-*",
     "*/beta_dense/*",
     "*/gamma_dense/*",
     "*/hidden_dense/*",

@@ -21,6 +21,16 @@ class Encoding(keras.layers.Layer):
     Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` in
     `build(heads_shape, states_shape)`, (B, T, E) being that of the hidden states behind the keys.
 
+    A subclass with a table of weights may let layers share it: `table_arguments` says how it is
+    made. If `shared`, `build` makes none, and the hooks read `grid.tables[self]`.
+
+    Args:
+        shared: bool. The table comes with every call, as a `SharedTable` emits it, and the layer
+            has none of its own.
+
+    Raises:
+        ValueError: if `shared` is True where there is no table.
+
     Attributes:
         causal_only: bool. Attention refuses the encoding without a causal order or a mask.
         paper: str. Address of the paper.
@@ -32,9 +42,21 @@ class Encoding(keras.layers.Layer):
     feature_size = 0
     paper = None
 
+    def __init__(self, shared=False, **kwargs):
+        super().__init__(**kwargs)
+        if shared and not Encoding.overrides(self, "table_arguments"):
+            raise ValueError(
+                f"{type(self).__name__} has no table that layers could share: leave `shared` out."
+            )
+        self.shared = bool(shared)
+
     def build(self, heads_shape):
         self.num_heads, self.head_size = heads_shape[-2:]
         self.built = True
+
+    def table_arguments(self, num_heads, head_size):
+        """Arguments of `add_weight` for the table, in an encoding whose table may be shared."""
+        raise NotImplementedError
 
     def restrict(self, grid):
         """The grid with fewer cells open."""
@@ -67,6 +89,10 @@ class Encoding(keras.layers.Layer):
     def overrides(self, hook):
         """Whether this encoding brings its own `hook`."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
+
+    def get_config(self):
+        config = super().get_config()
+        return {**config, "shared": self.shared} if self.overrides("table_arguments") else config
 
     def widen(self, q, k, rows, columns):
         """q and k, so widened that the logits gain the inner product of `rows` and `columns`.

@@ -94,13 +94,14 @@ class T5Bias(Encoding):
 
     Keys after the query have buckets of their own if bidirectional. Of a fractional distance the
     whole part counts. T5 itself does not divide q k by sqrt(D), and shares one table between its
-    layers; here q k is divided before the bias is added, and each layer has its own table.
+    layers; here q k is divided before the bias is added, and layers share a table if `shared`.
 
     Args:
         num_buckets: int. Buckets in all, an even number if bidirectional.
         max_distance: int. Distance M from which on all share the last bucket.
         bidirectional: bool. False for causal attention, which it then needs.
         embeddings_initializer: initializer of the table.
+        shared: bool. The table comes with the call, from a `SharedTable`.
 
     Raises:
         ValueError: if there are too few buckets or an odd number of them for two sides, or if
@@ -148,20 +149,25 @@ class T5Bias(Encoding):
 
     def build(self, heads_shape):
         super().build(heads_shape)
-        self.table = self.add_weight(
-            name="table",
-            shape=(self.num_buckets, self.num_heads),
-            initializer=self.embeddings_initializer,
-            autocast=False,
-        )
+        if not self.shared:
+            self.table = self.add_weight(**self.table_arguments(self.num_heads, self.head_size))
         size = self.num_buckets // 2 if self.bidirectional else self.num_buckets
         before = t5_buckets(size, self.max_distance)
         after = size + before[:0:-1] if self.bidirectional else np.zeros_like(before[1:])
         # The bucket of each distance from -max_distance to max_distance.
         self.buckets = np.concatenate([after, before])
 
+    def table_arguments(self, num_heads, head_size):
+        return {
+            "name": "table",
+            "shape": (self.num_buckets, num_heads),
+            "initializer": self.embeddings_initializer,
+            "autocast": False,
+        }
+
     def bias(self, q, grid):
-        by_distance = ops.take(ops.cast(self.table, "float32"), self.buckets, axis=0)
+        table = grid.tables[self] if self.shared else self.table
+        by_distance = ops.take(ops.cast(table, "float32"), self.buckets, axis=0)
         distance = grid.distance()
         if not keras.backend.is_int_dtype(distance.dtype):
             distance = ops.sign(distance) * ops.floor(ops.abs(distance))

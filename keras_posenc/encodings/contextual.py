@@ -39,6 +39,7 @@ class ContextualPositionEmbedding(Encoding):
             their position ids, have negative positions, -(g_ii + ... + g_ij), and a table of
             2P - 1 rows holds both sides. Under a causal mask it is the causal form. It is also the
             form for prompts that see themselves (UniLM): the causal one would count later keys.
+        shared: bool. The table comes with the call, from a `SharedTable`, for several layers.
 
     Raises:
         ValueError: on an unknown `gate` or `scaling`; if `npos_max` is below 2; if gates from
@@ -78,13 +79,9 @@ class ContextualPositionEmbedding(Encoding):
 
     def build(self, heads_shape, states_shape=None):
         super().build(heads_shape)
-        rows = 2 * self.npos_max - 1 if self.bidirectional else self.npos_max
-        self.embeddings = self.add_weight(
-            name="embeddings",
-            shape=(self.head_size, rows),
-            initializer="zeros",
-            autocast=False,  # read in float32 under a mixed policy
-        )
+        if not self.shared:
+            arguments = self.table_arguments(self.num_heads, self.head_size)
+            self.embeddings = self.add_weight(**arguments)
         if self.gate == "separate_keys":
             self.feature_size = self.head_size
             self.gate_dense = keras.layers.EinsumDense(
@@ -95,6 +92,15 @@ class ContextualPositionEmbedding(Encoding):
             )
             self.gate_dense.build(states_shape)
 
+    def table_arguments(self, num_heads, head_size):
+        rows = 2 * self.npos_max - 1 if self.bidirectional else self.npos_max
+        return {
+            "name": "embeddings",
+            "shape": (head_size, rows),
+            "initializer": "zeros",
+            "autocast": False,  # read in float32 under a mixed policy
+        }
+
     def overrides(self, hook):
         return self.gate == "separate_keys" if hook == "features" else super().overrides(hook)
 
@@ -103,7 +109,7 @@ class ContextualPositionEmbedding(Encoding):
 
     def score(self, logits, q, grid):
         position = self.positions(self.gates(logits, q, grid), grid)
-        bias = self._interpolated(q, position)
+        bias = self._interpolated(q, position, grid)
         return logits + (bias if self.scaling == "after" else bias / math.sqrt(self.head_size))
 
     def gates(self, logits, q, grid):
@@ -130,12 +136,13 @@ class ContextualPositionEmbedding(Encoding):
         after = ops.cumsum(gates * ops.cast(distance <= 0, "float32"), axis=-1)
         return ops.where(distance >= 0, before, -after)
 
-    def _interpolated(self, q, position):
+    def _interpolated(self, q, position, grid):
         """q.e at a fractional position, from q.e at all integers: T x P products, not T x T."""
         last = self.npos_max - 1
         first = -last if self.bidirectional else 0
         position = ops.clip(position, first, last) - first
-        table = ops.cast(self.embeddings, "float32")
+        table = grid.tables[self] if self.shared else self.embeddings
+        table = ops.cast(table, "float32")
         at_integers = ops.einsum("bqhd,dp->bhqp", ops.cast(q, "float32"), table)
         steps = at_integers[..., 1:] - at_integers[..., :-1]
         # The last position is one step past the last but one, so that its gate has a gradient.

@@ -53,16 +53,19 @@ def attend(
     reads_content = needs_map or _any_overrides(encodings, "bias")
     content = _content(grid) if reads_content else {}
     features = grid.features if reads_content else {}
+    tables = grid.tables if reads_content else {}
 
     def output(q, k, v, *rest):
         rest = list(rest)
         bias_ = None if bias is None else rest.pop(0)
         held = {name: rest.pop(0) for name in content}
-        inner = grid.replace(**held, features=dict(zip(features, rest, strict=True)))
+        features_ = {encoding: rest.pop(0) for encoding in features}
+        tables_ = dict(zip(tables, rest, strict=True))
+        inner = grid.replace(**held, features=features_, tables=tables_)
         return attend_explicitly(q, k, v, inner, scale, encodings, bias_, dropout, drawn)[0]
 
     arguments = [q, k, v, *([] if bias is None else [bias])]
-    arguments += [*content.values(), *features.values()]
+    arguments += [*content.values(), *features.values(), *tables.values()]
     return keras.remat(output)(*arguments) if training else output(*arguments)
 
 

@@ -54,6 +54,8 @@ class PositionalAttention(keras.layers.Layer):
         return_attention_logits: bool. Return the logits as they enter the softmax too (RealFormer).
         cache: what `make_cache` or an earlier call returned. The keys and values are appended, the
             queries attend to all of them, and the new cache is returned too.
+        tables: list of the tables for the encodings with `shared=True`, in their order, each as a
+            `SharedTable` emits it.
 
     Returns:
         (B, Tq, output size); with scores, logits or a cache asked for, a tuple in that order.
@@ -200,6 +202,7 @@ class PositionalAttention(keras.layers.Layer):
         bias=None,
         return_attention_logits=False,
         cache=None,
+        tables=None,
     ):
         key = value if key is None else key
         query, value, key = (ops.cast(x, self.compute_dtype) for x in (query, value, key))
@@ -236,7 +239,8 @@ class PositionalAttention(keras.layers.Layer):
             mask=attention_mask,
         )
         features = dict(zip(featured, features, strict=True))
-        grid = grid.replace(queries=q, keys=k, values=v, features=features)
+        tables = self._by_encoding(tables)
+        grid = grid.replace(queries=q, keys=k, values=v, features=features, tables=tables)
         for encoding in self.encodings:
             grid = encoding.restrict(grid)
         for encoding in self.encodings:
@@ -278,6 +282,19 @@ class PositionalAttention(keras.layers.Layer):
                     "the future."
                 )
 
+    def _by_encoding(self, tables):
+        """dict, encoding -> the table that the call brings for it."""
+        sharing = [encoding for encoding in self.encodings if encoding.shared]
+        sizes = self.num_heads, self.key_dim
+        wanted = [tuple(e.table_arguments(*sizes)["shape"]) for e in sharing]
+        found = [tuple(table.shape) for table in tables or ()]
+        if wanted != found:
+            raise ValueError(
+                "`tables` must hold a table for each encoding with `shared=True`, of the shapes "
+                f"{wanted}, as `SharedTable` layers emit them. Received: {found}"
+            )
+        return dict(zip(sharing, tables or (), strict=True))
+
     def _extend(self, cache, k, v, keep):
         """Writes new keys and values behind those of the cache.
 
@@ -308,6 +325,7 @@ class PositionalAttention(keras.layers.Layer):
     ):
         ordered = kwargs.get("use_causal_mask") or kwargs.get("query_order") is not None
         self._check_order(ordered or cache is not None, kwargs.get("attention_mask") is not None)
+        self._by_encoding(kwargs.get("tables"))
         shape = self.compute_output_shape(query.shape, value.shape)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         keys = value.shape[1] if cache is None else cache[0].shape[1]

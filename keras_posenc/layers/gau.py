@@ -40,7 +40,7 @@ class GatedAttentionUnit(PositionalAttention):
         mask: (B, T) bool, False on padding; Keras fills it in.
         positions: (T,) or (B, T) ids. Default: consecutive, after the cache.
         key_positions: ids of the whole cache, when there is one.
-        attention_mask, use_causal_mask, bias, cache, return_attention_scores,
+        attention_mask, use_causal_mask, bias, cache, tables, return_attention_scores,
         return_attention_logits: as in `PositionalAttention`.
 
     Returns:
@@ -119,6 +119,7 @@ class GatedAttentionUnit(PositionalAttention):
         bias=None,
         return_attention_logits=False,
         cache=None,
+        tables=None,
     ):
         return super().call(
             inputs,
@@ -133,6 +134,7 @@ class GatedAttentionUnit(PositionalAttention):
             bias=bias,
             return_attention_logits=return_attention_logits,
             cache=cache,
+            tables=tables,
         )
 
     def _project(self, query, key, value):

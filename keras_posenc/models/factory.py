@@ -57,7 +57,8 @@ def build_transformer_model(
             stretching, the rows of the table, which must be the checkpoint's.
         encodings: position encodings of the attention: a list of names, dicts or instances for
             every layer (`["rotary", "log_n"]`), or a list of such lists, one a layer. See
-            `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions.
+            `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions. With
+            `{"name": "t5", "shared": True}` equal encodings have one table for all layers.
         absolute_positions: bool. False leaves the table of positions out, also of a checkpoint.
         position_ids: layer that makes the ids from `token_ids`, such as `RandomPositionIds`.
         keep_tokens: list of token ids to keep, of the token table and the MLM bias.

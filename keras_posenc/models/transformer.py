@@ -13,6 +13,7 @@ from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.initializer import Stored
 from keras_posenc.layers.norm import ConditionalLayerNormalization
+from keras_posenc.layers.shared_table import SharedTable
 from keras_posenc.positions import PaddedPositionIds
 
 
@@ -71,6 +72,7 @@ class Transformer:
     def _built(self):
         self.inputs = self._make_inputs()
         self.ids = self._position_ids()
+        self.tables = []  # (config, tensor)
         x = self._embed()
         scores = None
         for i in range(self.config.num_hidden_layers):
@@ -176,6 +178,8 @@ class Transformer:
         arguments = self._who_attends(x)
         if attention.encodings and self.ids is not None:
             arguments.update(query_positions=self.ids, key_positions=self.ids)
+        if tables := [self._table(e) for e in attention.encodings if e.shared]:
+            arguments["tables"] = tables
         keys, values = self._cached(x, name)
         if self.options.residual_attention_scores:
             out, scores = attention(
@@ -207,6 +211,22 @@ class Transformer:
             order = ops.cumsum(self.segment_ids, axis=1)
             return {"query_order": order, "key_order": order}
         return {}
+
+    def _table(self, encoding):
+        """The table that all encodings of this config share."""
+        config = {k: v for k, v in encoding.get_config().items() if k != "name"}
+        for known, table in self.tables:
+            if known == config:
+                return table
+        layer = self._layer(
+            SharedTable,
+            f"Embedding-Position-Shared-{len(self.tables)}",
+            encoding=encoding,
+            num_heads=self.config.num_attention_heads,
+            key_dim=self.config.key_size,
+        )
+        self.tables.append((config, layer(self.token_ids)))
+        return self.tables[-1][1]
 
     def _cached(self, x, name):
         """What keys and values are made of: the block's input, behind its `attention_caches`."""
