@@ -1,125 +1,230 @@
 """Time and memory of a step, this library and its peers side by side.
 
-    python benchmarks/peers.py                  # minutes; the table, benchmarks/results/peers.json
-    python benchmarks/peers.py --small          # one short shape, as CI can run it
+    python benchmarks/peers.py                      # all of it: hours
+    python benchmarks/peers.py --small              # what this environment has: under two minutes
+    python benchmarks/peers.py --modes train --shapes 1x2048 --rows posenc-tf kerashub-tf
+    python benchmarks/peers.py --page               # the page again, nothing measured
 
-Every measurement is a process of its own. The libraries take turns, so that a slow minute of the
-machine meets all of them; a figure is the median over the turns. A measurement during which other
-programs used more than a tenth of a core is taken again, up to twice, and marked if it stays so.
-KerasHub gets a virtual environment of its own under build/peers, made at the first run.
+Every measurement is a process of its own. The rows take turns, so that a slow minute of the machine
+meets all of them; a figure is the median over the turns. A measurement during which other programs
+used more than a tenth of a core is taken again, up to twice; the quietest counts, and the page
+marks it if it was not quiet. What wants more memory than is free, or more than `--patience`
+seconds, is ended and reported so.
+
+A run adds to benchmarks/results/peers.json row by row, and writes peers.md and peers.png beside it.
+Peers get virtual environments of their own under build/peers, made when they are first needed.
 """
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
-import sys
+import time
 
-HERE = pathlib.Path(__file__).parent
-ENVIRONMENTS = pathlib.Path("build/peers")
-PINNED = {"keras_hub": ["keras-hub==0.32.0", "keras==3.15.1", "tensorflow-cpu==2.21.0"]}
+import page
+import rows
 
-# library, backend
-LIBRARIES = [
-    ("keras_posenc", "tensorflow"),
-    ("keras_posenc", "jax"),
-    ("keras_posenc", "torch"),
-    ("keras_hub", "tensorflow"),
-    ("transformers", "torch"),
-]
-SHAPES = [(64, 128), (16, 512), (8, 1024), (4, 2048)]  # 8,192 tokens a batch, as the runs train
+RESULTS = rows.HERE / "results" / "peers.json"
 QUIET = 0.1
+SMALL_ROWS = ["posenc-jax", "posenc-tf", "posenc-torch", "transformers", "matmul-torch"]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--modes", nargs="+", default=["train"], choices=["train", "forward"])
-    parser.add_argument("--dropout", type=float, default=0.1, help="hidden and attention")
+    arguments = parsed()
+    if not arguments.page:
+        run(arguments)
+    page.write(arguments.results)
+    print(f"{arguments.results.with_suffix('.md')} and .png are written", flush=True)
+
+
+def parsed():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    modes = ["limit", "forward", "train"]
+    parser.add_argument("--rows", nargs="+", choices=list(rows.NAMES), metavar="ROW")
+    parser.add_argument("--skip", nargs="+", choices=list(rows.NAMES), metavar="ROW", default=[])
+    parser.add_argument("--modes", nargs="+", default=modes, choices=modes)
+    parser.add_argument("--models", nargs="+", default=["minilm"], choices=list(rows.MODELS))
+    parser.add_argument("--shapes", type=shape_of, nargs="+", default=rows.SHAPES, metavar="4x512")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=4, help="steps timed in a turn")
-    parser.add_argument("--only", nargs="+", help="library:backend, such as keras_hub:tensorflow")
-    parser.add_argument("--lengths", type=int, nargs="+", help="of 128, 512, 1024, 2048")
-    parser.add_argument("--small", action="store_true")
-    parser.add_argument("--results", default=HERE / "results" / "peers.json", type=pathlib.Path)
+    parser.add_argument("--tries", type=int, default=3, help="how often a noisy one is measured")
+    parser.add_argument("--memory", type=float, help="GB a process may take; default what is free")
+    parser.add_argument("--patience", type=float, default=600, help="seconds a process may take")
+    parser.add_argument("--small", action="store_true", help="one short shape, no peers installed")
+    parser.add_argument("--page", action="store_true", help="only write the page again")
+    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
     arguments = parser.parse_args()
-    shapes = [s for s in SHAPES if not arguments.lengths or s[1] in arguments.lengths]
-    turns, repeats = arguments.turns, arguments.repeats
-    libraries = [
-        pair for pair in LIBRARIES if not arguments.only or ":".join(pair) in arguments.only
-    ]
     if arguments.small:
-        shapes, turns, repeats = [(4, 128)], 1, 2
-        libraries = [pair for pair in libraries if pair[0] != "keras_hub"]
-    rows = []
-    for mode in arguments.modes:
-        for batch, length in shapes:
-            runs = {pair: [] for pair in libraries}
-            for _ in range(turns):
-                for pair in libraries:
-                    runs[pair].append(
-                        measure(*pair, mode, batch, length, arguments.dropout, repeats)
-                    )
-            rows += [summary(*pair, mode, batch, length, runs[pair]) for pair in libraries]
-            print_rows(rows[-len(libraries) :])
-    arguments.results.parent.mkdir(exist_ok=True)
-    report = {"cores": os.cpu_count(), "dropout": arguments.dropout, "rows": rows}
-    arguments.results.write_text(json.dumps(report, indent=1) + "\n")
+        arguments.rows = arguments.rows or SMALL_ROWS
+        arguments.shapes = [(2, 64)] if arguments.shapes is rows.SHAPES else arguments.shapes
+        arguments.turns = arguments.tries = 1
+        if arguments.results == RESULTS:
+            arguments.results = rows.ROOT / "build" / "peers" / "small.json"
+    return arguments
 
 
-def measure(library, backend, mode, batch, length, dropout, repeats):
-    """One process's measurement, taken again while something else is using the machine."""
-    command = [python_of(library), HERE / "step.py", library, mode, batch, length, dropout, repeats]
-    environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    for _ in range(3):
-        run = subprocess.run(
-            [str(part) for part in command], env=environment, capture_output=True, text=True
-        )
-        if run.returncode:
-            sys.exit(f"{library} on {backend} failed:\n{run.stderr[-2000:]}")
-        line = json.loads(run.stdout.splitlines()[-1])
-        if line["others"] < QUIET:
+def shape_of(text):
+    """`4x512`, a batch of 4 texts of 512 tokens, as (4, 512)."""
+    batch, length = text.split("x")
+    return int(batch), int(length)
+
+
+def run(arguments):
+    chosen = [
+        row
+        for row in rows.ROWS
+        if row.name in (arguments.rows or rows.NAMES) and row.name not in arguments.skip
+    ]
+    pythons = {row.library: rows.python_of(row.library, arguments.small) for row in chosen}
+    for model in arguments.models:
+        for mode in arguments.modes:
+            if model != "minilm" and mode == "train":
+                continue  # the shape of a forward pass only: a step would take minutes
+            shapes = [(0, 0)] if mode == "limit" else arguments.shapes
+            for batch, length in shapes:
+                shape = (mode, model, batch, length)
+                here = [row for row in chosen if mode in row.modes]
+                measured = in_turns(here, shape, pythons, arguments)
+                merge(arguments.results, measured)
+
+
+def in_turns(chosen, shape, pythons, arguments):
+    """The summary of every row on one shape, each measured once a turn."""
+    runs = {row.name: [] for row in chosen}
+    for turn in range(arguments.turns):
+        for row in chosen:
+            if any("failed" in line for line in runs[row.name]):
+                continue
+            line = measure(row, shape, pythons[row.library], arguments)
+            runs[row.name].append(line)
+            print(turn + 1, row.name, *shape, said(line), flush=True)
+    return [summary(row, shape, runs[row.name]) for row in chosen]
+
+
+def said(line):
+    if "failed" in line:
+        return line["failed"]
+    if "gflops" in line:
+        return f"{line['gflops']} GFLOP/s"
+    seconds = statistics.median(line["seconds"])
+    return f"{seconds:.3f} s {line['peak_mb']} MB, others used {line['others']} cores"
+
+
+def measure(row, shape, python, arguments):
+    """One process's measurement, the quietest of up to `tries`."""
+    lines = []
+    for _ in range(arguments.tries):
+        lines.append(one_process(row, shape, python, arguments))
+        if "failed" in lines[-1]:
+            return lines[-1]
+        if lines[-1]["others"] < QUIET:
             break
-    return line
+    return min(lines, key=lambda line: line["others"])
 
 
-def python_of(library):
-    if library not in PINNED:
-        return sys.executable
-    folder = ENVIRONMENTS / library
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *PINNED[library]], check=True)
-    return python
+def one_process(row, shape, python, arguments):
+    mode, model, batch, length = (str(part) for part in shape)
+    command = [python, str(rows.HERE / "step.py"), row.name, mode, model, batch, length]
+    limit = (arguments.memory or available_gb() * 0.85) * 1e9
+    process = subprocess.Popen(
+        command,
+        env=rows.environment_of(row),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    began, why = time.monotonic(), None
+    while True:
+        try:
+            out, err = process.communicate(timeout=0.1)
+            break
+        except subprocess.TimeoutExpired:
+            if resident(process.pid) > limit:
+                why = f"needs more than {limit / 1e9:.0f} GB"
+            elif time.monotonic() - began > arguments.patience:
+                why = f"needs more than {arguments.patience:.0f} s"
+            if why:
+                process.kill()
+    if why:
+        return {"failed": why}
+    if process.returncode:
+        print(err[-3000:], flush=True)
+        return {"failed": (err.strip().splitlines() or ["killed"])[-1][:200]}
+    return json.loads(out.splitlines()[-1])
 
 
-def summary(library, backend, mode, batch, length, runs):
+def available_gb():
+    """Memory that a process could take; without Linux's account of it, a guess."""
+    try:
+        with open("/proc/meminfo") as file:
+            line = next(line for line in file if line.startswith("MemAvailable"))
+        return int(line.split()[1]) / 1e6
+    except OSError:
+        return 16.0
+
+
+def resident(pid):
+    """Bytes a process holds now; 0 where the system does not say."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def summary(row, shape, runs):
+    mode, model, batch, length = shape
+    line = {"row": row.name, "mode": mode, "model": model, "batch": batch, "length": length}
+    line["day"] = datetime.date.today().isoformat()
+    failed = [run["failed"] for run in runs if "failed" in run]
+    if failed:
+        return {**line, "failed": failed[0]}
+    if mode == "limit":
+        return {**line, "gflops": max(run["gflops"] for run in runs)}
+    medians = [statistics.median(run["seconds"]) for run in runs]
     return {
-        "library": library,
-        "backend": backend,
-        "mode": mode,
-        "batch": batch,
-        "length": length,
+        **line,
         "seconds": round(statistics.median(s for run in runs for s in run["seconds"]), 4),
+        "cpu_seconds": round(statistics.median(run["cpu_seconds"] for run in runs), 4),
+        "spread": [round(min(medians), 4), round(max(medians), 4)],
+        "turns": len(runs),
         "peak_mb": max(run["peak_mb"] for run in runs),
         "others": max(run["others"] for run in runs),
     }
 
 
-def print_rows(rows):
-    """Each row with its time over this library's on the same backend."""
-    ours = {row["backend"]: row["seconds"] for row in rows if row["library"] == "keras_posenc"}
-    for row in rows:
-        base = ours.get(row["backend"])
-        ratio = f"{row['seconds'] / base:5.2f}x" if base else "     -"
-        noisy = "" if row["others"] < QUIET else f"  (others used {row['others']} cores)"
-        print(
-            f"{row['mode']:8}{row['batch']:3} x {row['length']:5}  {row['library']:13}"
-            f"{row['backend']:11}{row['seconds']:8.3f} s {ratio} {row['peak_mb']:6} MB{noisy}",
-            flush=True,
-        )
+KEY = ("mode", "model", "batch", "length", "row")
+
+
+def merge(path, measured):
+    """Puts the rows in place of those of the same key."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    report = json.loads(path.read_text()) if path.exists() else {}
+    held = {tuple(line[k] for k in KEY): line for line in report.get("rows", [])}
+    held |= {tuple(line[k] for k in KEY): line for line in measured}
+    order = list(rows.NAMES)
+
+    def place(line):
+        return *(line[k] for k in ("mode", "model", "length", "batch")), order.index(line["row"])
+
+    lines = sorted(held.values(), key=place)
+    report = {"machine": machine(), "quiet": QUIET, "rows": lines}
+    path.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def machine():
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            name = next(line for line in file if line.startswith("model name")).split(":")[1]
+    except (OSError, StopIteration):
+        pass
+    return {"cores": os.cpu_count(), "processor": name.strip(), "python": platform.python_version()}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Times one library on one shape, in a process of its own; prints a line of JSON.
+"""Times one configuration on one shape, in a process of its own; prints a line of JSON.
 
-    KERAS_BACKEND=tensorflow python benchmarks/step.py keras_posenc train 16 512 0.1 6
+    python benchmarks/step.py posenc-torch train minilm 4 512
 
-Every library gets the same sizes (MiniLM-L6), the same kind of step (classification, AdamW) and
-random weights, on which the time of dense float32 arithmetic does not depend.
+Every library gets the same sizes, the same kind of step (classification, Adam) and random weights,
+on which the time of dense float32 arithmetic does not depend.
 """
 
 import json
@@ -12,34 +12,43 @@ import resource
 import sys
 import time
 
-import numpy as np
+import libraries
+import rows
 
-LAYERS, WIDTH, HEADS, INNER, VOCABULARY, CLASSES = 6, 384, 12, 1536, 30522, 20
 WARM_UP = 2
+# Steps are timed until there are LEAST of them and they took SHORT seconds, or until LONG seconds.
+LEAST, SHORT, LONG = 3, 1.5, 20.0
+DROPOUT = 0.1  # of the checkpoint's config: hidden layers and attention weights
 
 
 def main():
-    library, mode, batch, length, dropout, repeats = sys.argv[1:]
-    batch, length, dropout = int(batch), int(length), float(dropout)
-    rng = np.random.default_rng(0)
-    tokens = rng.integers(1000, VOCABULARY, (batch, length)).astype("int32")
-    labels = rng.integers(0, CLASSES, batch).astype("int32")
-    step = LIBRARIES[library](mode, dropout, tokens, labels)
+    name, mode, model, batch, length = sys.argv[1:]
+    row = rows.NAMES[name]
+    if mode == "limit":
+        line = {"gflops": round(libraries.matmul_gflops(row.backend), 1), "others": 0.0}
+        print(json.dumps(line))
+        return
+    task = libraries.Task(row, mode, model, int(batch), int(length), DROPOUT)
+    step = libraries.LIBRARIES[row.library](task)
     for _ in range(WARM_UP):
+        output = step()
+    expected = task.output_shape
+    if tuple(output.shape) != expected:
+        raise ValueError(f"{name}: the output has shape {output.shape}, not {expected}.")
+    seconds, began, used, busy = [], time.perf_counter(), time.process_time(), _busy_seconds()
+    while (len(seconds) < LEAST and sum(seconds) < LONG) or sum(seconds) < SHORT:
+        start = time.perf_counter()
         step()
-    seconds, busy = [], []
-    for _ in range(int(repeats)):
-        began, used, elsewhere = time.perf_counter(), _own_seconds(), _busy_seconds()
-        step()
-        seconds.append(time.perf_counter() - began)
-        busy.append((_busy_seconds() - elsewhere - (_own_seconds() - used)) / seconds[-1])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    line = {"seconds": seconds, "peak_mb": round(peak), "others": round(float(np.mean(busy)), 2)}
+        seconds.append(time.perf_counter() - start)
+    passed, own = time.perf_counter() - began, time.process_time() - used
+    others = (_busy_seconds() - busy - own) / passed
+    line = {
+        "seconds": [round(s, 5) for s in seconds],
+        "cpu_seconds": round(own / len(seconds), 5),
+        "peak_mb": round(_peak_mb()),
+        "others": round(max(0.0, others), 2),
+    }
     print(json.dumps(line))
-
-
-def _own_seconds():
-    return time.process_time()
 
 
 def _busy_seconds():
@@ -52,103 +61,14 @@ def _busy_seconds():
     return (user + nice + system + sum(rest[:3])) / os.sysconf("SC_CLK_TCK")
 
 
-def _keras_step(model, mode, inputs, labels):
-    import keras
+def _peak_mb():
+    """Peak resident memory of this program alone: `ru_maxrss` may be the parent's."""
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
-    if mode == "forward":
-        return lambda: model.predict_on_batch(inputs)
-    model.compile(
-        keras.optimizers.AdamW(1e-4),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    )
-    return lambda: model.train_on_batch(inputs, labels)
-
-
-def keras_posenc(mode, dropout, tokens, labels):
-    from keras_posenc import build_transformer_model, classifier
-
-    encoder = build_transformer_model(
-        {
-            "vocab_size": VOCABULARY,
-            "hidden_size": WIDTH,
-            "num_hidden_layers": LAYERS,
-            "num_attention_heads": HEADS,
-            "intermediate_size": INNER,
-            "hidden_act": "gelu",
-            "max_position": 512,
-        },
-        hierarchical_position=True,
-        dropout_rate=dropout,
-        attention_dropout_rate=dropout,
-    )
-    model = classifier(encoder, CLASSES)
-    inputs = {"token_ids": tokens, "segment_ids": np.zeros_like(tokens)}
-    return _keras_step(model, mode, inputs, labels)
-
-
-def keras_hub(mode, dropout, tokens, labels):
-    import keras
-    import keras_hub
-
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=VOCABULARY,
-        num_layers=LAYERS,
-        num_heads=HEADS,
-        hidden_dim=WIDTH,
-        intermediate_dim=INNER,
-        dropout=dropout,
-        max_sequence_length=max(512, tokens.shape[1]),
-    )
-    outputs = keras.layers.Dense(CLASSES)(backbone.output["pooled_output"])
-    model = keras.Model(backbone.input, outputs)
-    inputs = {
-        "token_ids": tokens,
-        "segment_ids": np.zeros_like(tokens),
-        "padding_mask": np.ones_like(tokens),
-    }
-    return _keras_step(model, mode, inputs, labels)
-
-
-def transformers(mode, dropout, tokens, labels):
-    import torch
-    from transformers import BertConfig, BertForSequenceClassification
-
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=WIDTH,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        intermediate_size=INNER,
-        max_position_embeddings=max(512, tokens.shape[1]),
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-        num_labels=CLASSES,
-    )
-    model = BertForSequenceClassification(config)
-    inputs = torch.from_numpy(tokens.astype("int64"))
-    targets = torch.from_numpy(labels.astype("int64"))
-    if mode == "forward":
-        model.eval()
-
-        def forward():
-            with torch.inference_mode():
-                return model(inputs).logits.numpy()
-
-        return forward
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    model.train()
-
-    def step():
-        optimizer.zero_grad()
-        loss = model(inputs, labels=targets).loss
-        loss.backward()
-        optimizer.step()
-        return float(loss.detach())
-
-    return step
-
-
-LIBRARIES = {f.__name__: f for f in (keras_posenc, keras_hub, transformers)}
 
 if __name__ == "__main__":
     main()

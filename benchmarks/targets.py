@@ -1,0 +1,99 @@
+"""What the figures of peers.json are held to: a ratio of two rows, and its bound."""
+
+import math
+
+from rows import SHAPES
+
+OURS = ("posenc-jax", "posenc-tf", "posenc-tf-jit", "posenc-torch")
+HUB_TF = ("kerashub-tf", "kerashub-tf-jit")
+PEERS = ("kerashub-jax", *HUB_TF, "transformers", "onnxruntime", "bert4keras")
+
+# what, mode, length, quantity, our rows, theirs, the least ratio theirs / ours
+RATIOS = [
+    ("forward as fast as onnxruntime, JAX", "forward", 128, "time", OURS[:1], PEERS[4:5], 1.0),
+    ("forward as fast as onnxruntime, TF", "forward", 128, "time", OURS[1:3], PEERS[4:5], 1.0),
+    ("forward as fast as onnxruntime, JAX", "forward", 512, "time", OURS[:1], PEERS[4:5], 1.0),
+    ("forward as fast as onnxruntime, TF", "forward", 512, "time", OURS[1:3], PEERS[4:5], 1.0),
+    ("forward against the best peer", "forward", 2048, "time", OURS, PEERS, 1.35),
+    ("forward against the best peer", "forward", 4096, "time", OURS, PEERS, 1.2),
+    ("forward against KerasHub on JAX", "forward", 2048, "time", OURS, PEERS[:1], 4.0),
+    ("forward against KerasHub on JAX", "forward", 4096, "time", OURS, PEERS[:1], 6.0),
+    ("step on JAX against KerasHub on JAX", "train", 2048, "time", OURS[:1], PEERS[:1], 4.0),
+    ("step on TF against KerasHub's best TF", "train", 2048, "time", OURS[1:3], HUB_TF, 1.3),
+    ("best step against transformers", "train", 2048, "time", OURS, PEERS[3:4], 3.0),
+    ("memory on JAX against KerasHub's", "train", 2048, "memory", OURS[:1], PEERS[:1], 4.0),
+    ("memory on TF against KerasHub's", "train", 2048, "memory", OURS[1:2], HUB_TF[:1], 4.0),
+    (
+        "memory against transformers without attention dropout",
+        "train",
+        2048,
+        "memory",
+        OURS,
+        ("transformers-nodrop",),
+        1 / 1.3,
+    ),
+    *(
+        (
+            f"attention dropout against none, whole step, {backend}",
+            "train",
+            length,
+            "time",
+            (f"posenc-{backend}",),
+            (f"posenc-{backend}-nodrop",),
+            1 / 1.15,
+        )
+        for backend in ("jax", "tf", "torch")
+        for length in (512, 2048)
+    ),
+]
+GROWTH = 1.2  # the largest exponent of peak memory over 1,024 to 8,192 tokens of one text
+
+
+def section(lines):
+    """The table of targets, for those whose rows were measured; MiniLM."""
+    text = ["## Targets", "", "| what | length | target | measured | |", "|---|---|---|---|---|"]
+    for what, mode, length, quantity, ours, theirs, least in RATIOS:
+        mine, other = (best(lines, mode, length, quantity, names) for names in (ours, theirs))
+        if mine and other:
+            ratio = other / mine
+            verdict = "met" if ratio >= least else "missed"
+            text.append(f"| {what} | {length} | {least:.2f}x | {ratio:.2f}x | {verdict} |")
+    for name in OURS:
+        exponent = growth(lines, name)
+        if exponent is not None:
+            verdict = "met" if exponent <= GROWTH else "missed"
+            what = f"memory of a training step, {name}, exponent"
+            text.append(f"| {what} | 1,024-8,192 | {GROWTH} | {exponent:.2f} | {verdict} |")
+    return "\n".join(text) if len(text) > 4 else ""
+
+
+def best(lines, mode, length, quantity, names):
+    """The least time or memory among rows, or None."""
+    key = {"time": "seconds", "memory": "peak_mb"}[quantity]
+    return min(
+        (
+            line[key]
+            for line in lines
+            if line["row"] in names
+            and (line["mode"], line["model"]) == (mode, "minilm")
+            and (line["batch"], line["length"]) in SHAPES
+            and line["length"] == length
+            and key in line
+        ),
+        default=None,
+    )
+
+
+def growth(lines, name):
+    """The exponent of peak memory in the length, from the first and the last length measured."""
+    peaks = {
+        line["length"]: line["peak_mb"]
+        for line in lines
+        if (line["row"], line["mode"], line["model"]) == (name, "train", "minilm")
+        and line["batch"] == 1
+        and "peak_mb" in line
+    }
+    if len(peaks) < 2:
+        return None
+    first, last = min(peaks), max(peaks)
+    return math.log(peaks[last] / peaks[first]) / math.log(last / first)
