@@ -48,6 +48,7 @@ if not _is_command():
     from keras_posenc.layers.attention import PositionalAttention
     from keras_posenc.layers.gau import GatedAttentionUnit
     from keras_posenc.layers.log_n_attention import LogNAttention
+    from keras_posenc.layers.memory import MemoryStates, StackRNNCell, TapeRNNCell
     from keras_posenc.layers.shared_table import SharedTable
     from keras_posenc.models.config import Config, read_config
     from keras_posenc.models.factory import build_transformer_model
@@ -73,6 +74,7 @@ __all__ = [
     "LearnedPositionEmbedding",
     "LogN",
     "LogNAttention",
+    "MemoryStates",
     "NEZHA",
     "PaddedPositionIds",
     "PositionalAttention",
@@ -87,8 +89,10 @@ __all__ = [
     "ShawRelative",
     "SinusoidalPositionEmbedding",
     "SquaredReLU",
+    "StackRNNCell",
     "StickBreaking",
     "T5Bias",
+    "TapeRNNCell",
     "Temperature",
     "TextBatches",
     "TiledPositionEmbedding",

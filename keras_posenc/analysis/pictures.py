@@ -77,6 +77,40 @@ def entropy_curves(figure, series):
 
 
 @styled
+def accuracy_against_length(figure, panels, trained, chance=None):
+    """Accuracy by the length of the test, a line a model, shaded from the worst to the best seed.
+
+    Args:
+        panels: dict title -> dict name -> what `bench.curves` gives.
+        trained: int. The longest length of training, a dotted line.
+        chance: float or None. The accuracy of guessing, a dashed line.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    for axes, (title, lines) in zip(_panels(figure, len(panels)), panels.items(), strict=True):
+        for index, (name, line) in enumerate(lines.items()):
+            mean, best, worst = ([100 * v for v in line[key]] for key in ("mean", "best", "worst"))
+            look = _look(index)
+            marker = MARKERS[index % len(MARKERS)]
+            axes.plot(line["length"], mean, marker=marker, markersize=4, label=name, **look)
+            axes.fill_between(
+                line["length"], worst, best, color=look["color"], alpha=0.12, linewidth=0
+            )
+        axes.axvline(trained, color="#333333", linestyle=":", linewidth=1)
+        if chance is not None:
+            axes.axhline(100 * chance, color="#767676", linestyle="--", linewidth=1)
+        axes.set_xscale("log", base=2)
+        lengths = sorted({length for line in lines.values() for length in line["length"]})
+        axes.set_xticks(lengths, [str(length) for length in lengths], rotation=45)
+        axes.minorticks_off()
+        axes.set(title=title, xlabel="length (dotted: longest of the training)", ylim=(0, 103))
+    figure.axes[0].set_ylabel("places answered right (%)")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=3)
+
+
+@styled
 def similarity_maps(figure, maps, positions):
     """Cosine similarity of the rows of position embeddings, one map an embedding.
 

@@ -32,8 +32,11 @@ def main(argv=None):
     try:
         _run(command, arguments)
     except KeyboardInterrupt:
-        again = "; the same command goes on after the last finished epoch"
-        return _fail(f"interrupted{again if command == 'finetune' else ''}.", 130)
+        again = {
+            "finetune": "; the same command goes on after the last finished epoch",
+            "bench": "; the same command goes on after the last hundred steps",
+        }
+        return _fail(f"interrupted{again.get(command, '')}.", 130)
     except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, TypeError, OSError, ImportError) as error:

@@ -45,6 +45,21 @@ def _numbers(text):
         ) from None
 
 
+def _lengths(text):
+    """1-40 -> [1, ..., 40]; 50,100 -> [50, 100]; 4-64:2 -> [4, 6, ..., 64]."""
+    try:
+        found = []
+        for part in text.split(","):
+            ends, _, step = part.partition(":")
+            first, _, last = ends.partition("-")
+            found += range(int(first), int(last or first) + 1, int(step or 1))
+        return found
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give lengths such as 64, 50,100,200, 1-40 or, every second, 4-64:2, not {text!r}"
+        ) from None
+
+
 # (command, what it does, positional arguments, options): a name, its help, and what argparse takes.
 COLUMNS = [
     (
@@ -172,6 +187,58 @@ COMMANDS = [
             ("--alpha", "of the hierarchical stretch (default: 0.4)", {"type": float}),
             ("--dtype", "of the numbers written (default: float32)", {}),
             *MODEL,
+        ],
+    ),
+    (
+        "bench",
+        "train short, test long: which encoding works on lengths that it was not trained on; the "
+        "same command continues a killed one",
+        [("tasks", "such as even_pairs, bucket_sort, flip_flop, language_model", {"nargs": "+"})],
+        [
+            (
+                "--encodings",
+                "such as none, sinusoidal, alibi, rotary+log_n, cope:npos_max=16 (default: none)",
+                {"nargs": "+", "metavar": "NAME"},
+            ),
+            (
+                "--positions",
+                "consecutive, or random ids in training: sorted, exponential, beta, pose, offset "
+                "(default: consecutive)",
+                {"nargs": "+", "metavar": "NAME"},
+            ),
+            (
+                "--models",
+                "transformer, gau, rnn, lstm, stack_rnn, tape_rnn (default: transformer)",
+                {"nargs": "+", "metavar": "NAME"},
+            ),
+            (
+                "--seeds",
+                "a run for each (default: 0,1,2)",
+                {"type": _numbers, "metavar": "N,N,..."},
+            ),
+            ("--budget", "minutes for all runs together; or give --steps", {"type": float}),
+            ("--steps", "training steps of each run", {"type": int}),
+            ("--output", "folder of results, tables and pictures (default: bench)", {}),
+            ("--corpus", "text file of the language tasks", {"metavar": "FILE"}),
+            (
+                "--train-lengths",
+                "such as 64 or 1-40 (default: 1-40 for the Chomsky tasks, else 64)",
+                {"type": _lengths, "metavar": "N,N-N,..."},
+            ),
+            (
+                "--test-lengths",
+                "(default: 41,50,100,200,300,500 for the Chomsky tasks, else 64,128,256,512)",
+                {"type": _lengths, "metavar": "N,N-N,..."},
+            ),
+            ("--test-samples", "of each length (default: 64)", {"type": int}),
+            ("--layers", "of a transformer (default: 3)", {"type": int}),
+            ("--size", "features of a token (default: 64)", {"type": int}),
+            ("--heads", "of a transformer (default: 8)", {"type": int}),
+            ("--dropout", "of a transformer (default: 0.1)", {"type": float}),
+            ("--batch-size", "of the training (default: 64)", {"type": int}),
+            ("--learning-rate", "the peak (default: 0.001)", {"type": float}),
+            ("--max-position", "bound of random ids (default: 2048)", {"type": int}),
+            ("--no-pictures", "draw none (they need Matplotlib)", {"action": "store_true"}),
         ],
     ),
     (

@@ -77,6 +77,21 @@ def _convert(arguments):
     )
 
 
+def _bench(arguments):
+    tasks = arguments.pop("tasks")
+    arguments.setdefault("output", "bench")
+    output, pictures = arguments["output"], not arguments.pop("no_pictures", False)
+    return _program(
+        pictures and "from keras_posenc.analysis import require_matplotlib",
+        f"from keras_posenc.bench import bench, {'save_pictures, ' * pictures}to_table",
+        "",
+        pictures and "require_matplotlib()",
+        f"results = {_call('bench', tasks, **arguments)}",
+        "print(to_table(results))",
+        pictures and f"print(*save_pictures(results, {_literal(output)}))",
+    )
+
+
 def _list(arguments):
     return _program(
         "from keras_posenc.analysis import encoding_table",
@@ -223,6 +238,7 @@ PROGRAMS = {
     "predict": _predict,
     "inspect": _inspect,
     "convert": _convert,
+    "bench": _bench,
     "list": _list,
     "describe": _describe,
     "plot": _plot,

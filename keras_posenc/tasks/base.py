@@ -11,7 +11,8 @@ class Task:
 
     Two layouts. `causal = False`: the model sees the tokens, then `output_length` placeholders,
     and answers at these. `causal = True`: the model sees the tokens alone and answers at each of
-    them, seeing no later one. Either way its answers are the last `output_length` places.
+    them, seeing no later one unless `bidirectional`. Either way its answers are the last
+    `output_length` places.
 
     A subclass gives the attributes, `_draw(rng, batch_size, length)` -> tokens, and
     `_answer(tokens)` -> targets, mask, which raises ValueError for tokens outside the language.
@@ -26,13 +27,14 @@ class Task:
         classes: targets are 0 .. classes - 1.
         chance: the accuracy of guessing evenly among the answers that occur.
         causal: the layout, see above.
+        bidirectional: whether the answers may be given with later tokens in sight all the same.
         variants: the first is the default.
         paper: address of the publication.
     """
 
     name = level = paper = None
     vocabulary_size = classes = chance = None
-    causal = False
+    causal = bidirectional = False
     variants = ("code",)
 
     def __init__(self, variant=None):

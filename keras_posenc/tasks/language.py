@@ -141,7 +141,7 @@ class MaskedLanguageModel(Text):
     ([3, 3], True)
     """
 
-    name = "masked_language_model"
+    name, bidirectional = "masked_language_model", True
     paper = "https://arxiv.org/abs/1810.04805"
 
     def __init__(self, corpus, split="train", rate=0.15):

@@ -1,0 +1,65 @@
+"""Batches of a task at few widths, so that one compiled step serves many lengths. NumPy only."""
+
+import numpy as np
+
+# Of the seeds of test batches: no seed and step of a training give the same numbers.
+TEST = 2**31 - 1
+
+
+def width(places):
+    """The width to pad to: the next of 8, 12, 16, 24, 32, 48, ... At most a third is padding.
+
+    Example:
+
+    >>> [width(places) for places in (1, 9, 41, 501, 1000)]
+    [8, 12, 48, 512, 1024]
+    """
+    size = 8
+    while size < places:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size // 3 * 4
+    return size
+
+
+def train_batch(task, curriculum, batch_size, seed, step):
+    """The batch of this step: a function of seed and step alone.
+
+    The loss is the mean over all places of the answer for the published tasks of the Chomsky
+    hierarchy, and over the scored ones for the others.
+
+    Args:
+        task: a `Task`.
+        curriculum: a function (step, seed) -> length.
+        batch_size: rows.
+        seed, step: ints.
+
+    Returns:
+        `(ids, targets, weights)`, each (B, W). The weights are such that the mean over all W places
+        of weight times loss is the mean over the places that count.
+    """
+    length = curriculum(step, seed)
+    # The third number keeps these draws apart from that of the length.
+    tokens, targets, mask = task.sample(batch_size, length, (seed, step, 1))
+    ids, answers = padded(task, tokens)
+    counted = np.ones(mask.shape) if task.level else mask
+    wide = np.zeros(ids.shape, "int32")
+    weights = np.zeros(ids.shape, "float32")
+    wide[:, answers] = targets
+    weights[:, answers] = counted * (ids.size / max(counted.sum(), 1))
+    return ids, wide, weights
+
+
+def evaluation_batches(task, length, samples, rows):
+    """Yields `(ids, answers, targets, mask)`, the same for every run; `answers` is a slice."""
+    for number, start in enumerate(range(0, samples, rows)):
+        count = min(rows, samples - start)
+        tokens, targets, mask = task.sample(count, length, (TEST, length, number, 1))
+        yield *padded(task, tokens), targets, mask
+
+
+def padded(task, tokens):
+    """The ids for a model, padded on the right, and the slice of the places of the answer."""
+    inputs = task.inputs(tokens)
+    rows, places = inputs.shape
+    ids = np.full((rows, width(places)), task.input_size, "int32")
+    ids[:, :places] = inputs
+    return ids, slice(places - task.output_length(tokens.shape[1]), places)

@@ -1,0 +1,208 @@
+"""All runs of a benchmark, one after another: which there are, which are done, what they found."""
+
+import dataclasses
+import itertools
+import json
+import pathlib
+import re
+import time
+
+import keras
+
+from keras_posenc.bench.run import Contender
+from keras_posenc.bench.settings import MODELS, RECURRENT, Settings
+from keras_posenc.tasks import TASKS
+from keras_posenc.training.state import write_text
+
+# Of the budget: what is left for reading, saving and noise.
+RESERVE = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What one run is about; its fields and the settings are all that its result depends on."""
+
+    task: str
+    model: str
+    encodings: str
+    positions: str
+    seed: int
+
+    def __str__(self):
+        return " ".join(map(str, dataclasses.astuple(self)))
+
+    @property
+    def file_name(self):
+        return re.sub(r"[^A-Za-z0-9_.+=-]", "-", "--".join(map(str, dataclasses.astuple(self))))
+
+
+def runs_of(tasks, models, encodings, positions, seeds):
+    """All runs, those of one contender side by side; recurrent models have no encodings."""
+    found = []
+    for task, model in itertools.product(tasks, models):
+        if task not in TASKS or model not in MODELS:
+            kind, name, known = (
+                ("task", task, TASKS) if task not in TASKS else ("model", model, MODELS)
+            )
+            raise ValueError(f"Unknown {kind} {name!r}: there are {', '.join(sorted(known))}.")
+        pairs = itertools.product(encodings, positions)
+        for pair in [("none", "consecutive")] if model in RECURRENT else pairs:
+            found += [Run(task, model, *pair, seed) for seed in seeds]
+    return found
+
+
+def bench(
+    tasks,
+    models=("transformer",),
+    encodings=("none",),
+    positions=("consecutive",),
+    seeds=(0, 1, 2),
+    steps=None,
+    budget=None,
+    output="bench",
+    verbose=True,
+    **settings,
+):
+    """Trains models short and tests them long; the same call goes on where a killed one was.
+
+    Every run - a task, a model, its encodings and positions, a seed - takes the same number of
+    steps. A run that is done has a result file in `output`/runs and is not repeated; one that was
+    killed goes on from its last state, to the result that it would have had. Weights, batches and
+    dropout are functions of seed and step; test batches are the same for all.
+
+    Args:
+        tasks: names, see `keras_posenc.tasks.TASKS`.
+        models: of "transformer", "gau", "rnn", "lstm", "stack_rnn", "tape_rnn".
+        encodings: for each transformer: "none", or names with + between, each with arguments
+            behind a colon, "cope:npos_max=16+log_n"; "sinusoidal" and "learned" are absolute.
+        positions: for each encoding: "consecutive", or a method of `RandomPositionIds`, with
+            arguments likewise.
+        seeds: ints.
+        steps: of training, for each run.
+        budget: in place of `steps`, minutes for everything: what a step and a test take is
+            measured first, and the number of steps, the same for all runs, is kept in
+            `output`/plan.json. It is another one on another day.
+        output: folder of the results.
+        verbose: whether to print where it stands.
+        **settings: fields of `Settings`.
+
+    Returns:
+        A list of the results of these runs, dicts; they are in `output`/results.json too.
+
+    Raises:
+        ValueError: an unknown name, both or none of `steps` and `budget`, a budget that is too
+            small, or an `output` with results under other settings.
+
+    Example:
+
+    >>> found = bench(["even_pairs"], encodings=["none", "rotary"], steps=100)
+    >>> print(to_table(found))
+    """
+    if (steps is None) == (budget is None):
+        raise ValueError("Give either steps or budget: how long a run trains, or minutes for all.")
+    output = pathlib.Path(output)
+    for folder in ("runs", "states"):
+        (output / folder).mkdir(parents=True, exist_ok=True)
+    runs = runs_of(tasks, models, encodings, positions, seeds)
+    settings = {
+        name: tuple(value) if isinstance(value, (list, range)) else value
+        for name, value in settings.items()
+    }
+    tell = print if verbose else _quiet
+    steps = steps or _planned(output, runs, settings, budget, tell)
+    settings = Settings(steps=steps, **settings)
+    results, contender, made = [], None, None
+    for number, run in enumerate(runs):
+        path = output / "runs" / f"{run.file_name}.json"
+        prefix = f"[{number + 1}/{len(runs)}] {run}: "
+        if path.exists():
+            results.append(_read(path, settings))
+            continue
+        what = dataclasses.replace(run, seed=0)
+        if what != made:
+            contender, made = _contender(run, settings), what
+        state = output / "states" / f"{run.file_name}.zip"
+        result = _result(run, contender, state, lambda words, p=prefix: tell(p + words, flush=True))
+        write_text(path, json.dumps(result, indent=1))
+        state.unlink()
+        results.append(result)
+    write_text(output / "results.json", json.dumps(results, indent=1))
+    return results
+
+
+def _contender(run, settings):
+    return Contender(run.task, settings, run.model, run.encodings, run.positions)
+
+
+def _result(run, contender, state, tell):
+    record = contender.train(run.seed, state, tell)
+    started = time.perf_counter()
+    compiled = contender.clock.compiling()
+    accuracy = contender.test()
+    seconds = {
+        "training": record["seconds"],
+        "testing": time.perf_counter() - started,
+        "compiling": record["compiling"] + contender.clock.compiling() - compiled,
+    }
+    means = {split: sum(values.values()) / len(values) for split, values in accuracy.items()}
+    tell("accuracy " + ", ".join(f"{split} {mean:.1%}" for split, mean in means.items()))
+    return {
+        **dataclasses.asdict(run),
+        "accuracy": accuracy,
+        "chance": contender.task.chance,
+        "losses": record["losses"],
+        "train_lengths": [min(contender.train_lengths), max(contender.train_lengths)],
+        "parameters": contender.model.count_params(),
+        "seconds": {name: round(value, 2) for name, value in seconds.items()},
+        "settings": json.loads(json.dumps(dataclasses.asdict(contender.settings))),
+        "versions": {"keras": keras.__version__, "backend": keras.backend.backend()},
+    }
+
+
+def _read(path, settings):
+    result = json.loads(path.read_text("utf-8"))
+    here = json.loads(json.dumps(dataclasses.asdict(settings)))
+    other = [name for name in here if here[name] != result["settings"].get(name)]
+    if other:
+        name = other[0]
+        raise ValueError(
+            f"{path} was made with {name}={result['settings'].get(name)}, not {here[name]}: give "
+            "another output, or delete it."
+        )
+    return result
+
+
+def _planned(output, runs, settings, budget, tell):
+    """How many steps fit into the budget, once for all."""
+    path = output / "plan.json"
+    if path.exists():
+        plan = json.loads(path.read_text("utf-8"))
+        if plan["budget"] != budget:
+            raise ValueError(
+                f"{path} was made for a budget of {plan['budget']} minutes, not {budget}: give "
+                f"another output, or --steps {plan['steps']}."
+            )
+        return plan["steps"]
+    started, step, fixed = time.perf_counter(), 0.0, 0.0
+    for what in dict.fromkeys(dataclasses.replace(run, seed=0) for run in runs):
+        tell(f"measuring {what.task} {what.model} {what.encodings} {what.positions}", flush=True)
+        costs = _contender(what, Settings(steps=10**6, **settings)).cost()
+        count = sum(dataclasses.replace(run, seed=0) == what for run in runs)
+        step += count * costs[0]
+        fixed += count * costs[1] + costs[2]
+    left = (1 - RESERVE) * 60 * budget - (time.perf_counter() - started) - fixed
+    steps = int(left / step)
+    if steps < 1:
+        needed = (60 * budget - left) / (1 - RESERVE) / 60
+        raise ValueError(
+            f"budget={budget}: compiling and testing {len(runs)} runs alone take {needed:.1f} "
+            "minutes. Give more, or fewer runs, test_lengths or test_samples."
+        )
+    plan = {"budget": budget, "steps": steps, "seconds_a_step": step / len(runs)}
+    write_text(path, json.dumps(plan, indent=1))
+    tell(f"{steps:,} steps for each of {len(runs)} runs", flush=True)
+    return steps
+
+
+def _quiet(*words, **options):
+    pass

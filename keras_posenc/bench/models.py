@@ -1,0 +1,120 @@
+"""The models that a benchmark compares: one function makes each of them."""
+
+import keras
+
+from keras_posenc.bench.batches import width
+from keras_posenc.bench.settings import RECURRENT, encodings_of, lengths_of, positions_of
+from keras_posenc.encodings.absolute import LearnedPositionEmbedding, SinusoidalPositionEmbedding
+from keras_posenc.layers.attention import PositionalAttention
+from keras_posenc.layers.embedding import AddTo, TokenEmbedding
+from keras_posenc.layers.feedforward import FeedForward
+from keras_posenc.layers.gau import GatedAttentionUnit
+from keras_posenc.layers.memory import MemoryStates, StackRNNCell, TapeRNNCell
+from keras_posenc.positions import RandomPositionIds
+
+CELL_SIZE = 8
+
+
+def build_model(task, settings, model="transformer", encodings="none", positions="consecutive"):
+    """A functional model from token ids (B, T) to logits (B, T, classes).
+
+    The transformer is that of the published benchmarks: blocks of attention without biases and of
+    a feed-forward layer of 4 x `size` with ReLU, each behind a residual sum and a layer norm;
+    dropout after both and after absolute positions. A "gau" has two gated attention units for each
+    of these blocks. The recurrent models read one-hot tokens; their memories are as long as the
+    text.
+
+    Args:
+        task: a `Task`.
+        settings: `Settings`.
+        model: one of `MODELS`.
+        encodings: as written, such as "rotary+log_n", "learned", "none".
+        positions: "consecutive" or a method of `RandomPositionIds`.
+
+    Example:
+
+    >>> build_model(tasks.get("even_pairs"), Settings(steps=1), encodings="alibi").output_shape
+    (None, None, 2)
+    """
+    ids = keras.Input((None,), dtype="int32", name="token_ids")
+    make = _recurrent if model in RECURRENT else _attending
+    x = make(ids, task, settings, model, encodings, positions)
+    return keras.Model(ids, keras.layers.Dense(task.classes, name="answer")(x))
+
+
+def _attending(ids, task, settings, model, encodings, positions):
+    causal = task.causal and not task.bidirectional
+    tokens = task.input_length(max(lengths_of(task, settings)[0]))
+    longest = tokens if task.causal else tokens + task.output_length(tokens)
+    absolute, specs = encodings_of(encodings, causal, longest)
+    drawn = positions_of(positions, settings.max_position, width(longest))
+    places = None
+    if drawn is not None:
+        places = RandomPositionIds(pad_token_id=task.input_size, **drawn, name="positions")(ids)
+    x = TokenEmbedding(
+        task.input_size + 1,
+        settings.size,
+        pad_token_id=task.input_size,
+        embeddings_initializer=keras.initializers.TruncatedNormal(0.02 * settings.size**0.5),
+        name="tokens",
+    )(ids)
+    for name, arguments in absolute:
+        if name == "learned":
+            table = LearnedPositionEmbedding(settings.max_position, settings.size, **arguments)
+        else:
+            table = SinusoidalPositionEmbedding(settings.size, **arguments)
+        x = keras.layers.Dropout(settings.dropout)(table(x, places))
+    for number in range(settings.layers):
+        x = (_gated if model == "gau" else _block)(x, specs, places, causal, settings, number)
+    return x
+
+
+def _block(x, specs, places, causal, settings, number):
+    attention = PositionalAttention(
+        settings.heads,
+        settings.size // settings.heads,
+        encodings=specs,
+        use_bias=False,
+        name=f"attention_{number}",
+    )
+    attended = attention(x, x, query_positions=places, use_causal_mask=causal)
+    x = _added(x, attended, settings)
+    return _added(x, FeedForward(4 * settings.size, name=f"feed_forward_{number}")(x), settings)
+
+
+def _gated(x, specs, places, causal, settings, number):
+    for half in ("a", "b"):
+        unit = GatedAttentionUnit(
+            2 * settings.size,
+            key_size=settings.size,
+            encodings=specs,
+            use_bias=False,
+            name=f"gau_{number}{half}",
+        )
+        x = _added(x, unit(x, positions=places, use_causal_mask=causal), settings)
+    return x
+
+
+def _added(x, more, settings):
+    more = keras.layers.Dropout(settings.dropout)(more)
+    return keras.layers.LayerNormalization(epsilon=1e-5)(AddTo()([x, more]))
+
+
+def _recurrent(ids, task, settings, model, encodings, positions):
+    units, size = 4 * settings.size, task.input_size + 1
+    # A frozen identity makes the tokens one-hot.
+    one_hot = keras.layers.Embedding(
+        size, size, embeddings_initializer="identity", trainable=False, name="one_hot"
+    )
+    states = None
+    if model == "lstm":
+        layer = keras.layers.LSTM(units, return_sequences=True)
+    elif model == "rnn":
+        layer = keras.layers.SimpleRNN(units, activation="relu", return_sequences=True)
+    else:
+        cell = {"stack_rnn": StackRNNCell, "tape_rnn": TapeRNNCell}[model](units, CELL_SIZE)
+        layer = keras.layers.RNN(cell, return_sequences=True)
+        with_length = model == "tape_rnn"
+        states = MemoryStates(units, CELL_SIZE, task.vocabulary_size, with_length)(ids)
+    x = layer(one_hot(ids), initial_state=states)
+    return keras.layers.ReLU()(x)

@@ -1,0 +1,40 @@
+"""The pictures of a benchmark, one a task."""
+
+import pathlib
+
+from keras_posenc.analysis import pictures
+from keras_posenc.analysis.plot import to_svg
+from keras_posenc.bench.table import curves
+from keras_posenc.training.state import write_text
+
+
+def save_pictures(results, output):
+    """Writes a picture of each task, accuracy against length, to `output`/TASK.svg.
+
+    Args:
+        results: list of dict, what `bench` returns.
+        output: folder.
+
+    Returns:
+        The paths, list.
+
+    Example:
+
+    >>> save_pictures(read_results("bench/results.json"), "bench")
+    """
+    paths = []
+    for task in dict.fromkeys(result["task"] for result in results):
+        own = [result for result in results if result["task"] == task]
+        panels = {
+            task if split == "test" else f"{task}, {split}": lines
+            for split, lines in curves(own).items()
+        }
+        figure = pictures.accuracy_against_length(
+            panels,
+            trained=own[0]["train_lengths"][1],
+            chance=own[0]["chance"],
+            size=(3.2 * len(panels) + 3.2, 4.2),
+        )
+        paths.append(pathlib.Path(output) / f"{task}.svg")
+        write_text(paths[-1], to_svg(figure))
+    return paths

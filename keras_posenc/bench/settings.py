@@ -1,0 +1,154 @@
+"""What a benchmark run is: the settings of all runs, and how encodings and lengths are written."""
+
+import ast
+import dataclasses
+import inspect
+
+from keras_posenc import tasks
+from keras_posenc.encodings import ENCODINGS
+from keras_posenc.positions.random import METHODS
+
+ABSOLUTE = ("sinusoidal", "learned")
+RECURRENT = ("rnn", "lstm", "stack_rnn", "tape_rnn")
+MODELS = ("transformer", "gau", *RECURRENT)
+TEST_SAMPLE = (41, 50, 100, 200, 300, 500)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What all runs of a benchmark share. Every field is a keyword of `bench`.
+
+    Attributes:
+        steps: training steps of a run.
+        layers, size, heads: of a transformer; recurrent models have one layer of 4 x `size` units.
+        dropout: of a transformer.
+        batch_size, learning_rate: of the training; the rate falls as a cosine to 0.
+        train_lengths: one is drawn for a step, each as likely. None: 1 to 40 for the tasks of the
+            Chomsky hierarchy, 64 for the others.
+        test_lengths: None: 41, 50, 100, 200, 300, 500 for the tasks of the Chomsky hierarchy, 64,
+            128, 256, 512 for the others.
+        test_samples: how many, of each length.
+        max_position: L of random ids, and rows of a learned table.
+        corpus: a text file, for the language tasks.
+    """
+
+    steps: int
+    layers: int = 3
+    size: int = 64
+    heads: int = 8
+    dropout: float = 0.1
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    train_lengths: tuple | None = None
+    test_lengths: tuple | None = None
+    test_samples: int = 64
+    max_position: int = 2048
+    corpus: str | None = None
+
+    def __post_init__(self):
+        for name in ("steps", "layers", "size", "heads", "batch_size", "test_samples"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value!r}: give an integer from 1 on.")
+        if self.size % (2 * self.heads):
+            raise ValueError(
+                f"size={self.size} and heads={self.heads}: heads of an even size are needed; give "
+                "a size that is a multiple of twice the heads."
+            )
+
+
+def task_of(name, corpus=None, split=None):
+    """The task of this name; `split` for those that have splits."""
+    arguments = {} if split is None else {"split": split}
+    if name in ("language_model", "masked_language_model"):
+        if corpus is None:
+            raise ValueError(f"{name} needs a text file: give corpus (--corpus FILE).")
+        arguments["corpus"] = corpus
+    return tasks.get(name, **arguments)
+
+
+def splits_of(name, corpus=None):
+    """The splits to test on: dict split -> task; "test" alone for texts and tasks without any."""
+    task = task_of(name, corpus)
+    splits = getattr(task, "splits", None)
+    if splits is None:
+        return {"test": task}
+    if isinstance(splits, dict):
+        return {split: task_of(name, corpus, split) for split in splits}
+    return {"test": task_of(name, corpus, "test")}
+
+
+def lengths_of(task, settings):
+    """(lengths to train on, lengths to test on)."""
+    train = tasks.TRAIN_LENGTHS if task.level else (64,)
+    test = TEST_SAMPLE if task.level else (64, 128, 256, 512)
+    return settings.train_lengths or tuple(train), settings.test_lengths or test
+
+
+def parts(text, kinds, what):
+    """The parts of a written list, "rotary:base=500+log_n" -> [("rotary", {"base": 500}), ...].
+
+    Args:
+        text: names with + between, each with arguments behind a colon; "none" for no part.
+        kinds: the names there are.
+        what: what they name, for the error.
+
+    Raises:
+        ValueError: an unknown name, or an argument without a value.
+    """
+    found = []
+    for part in [] if text == "none" else text.split("+"):
+        name, _, rest = part.partition(":")
+        if name not in kinds:
+            raise ValueError(f"Unknown {what} {name!r}: there are {', '.join(sorted(kinds))}.")
+        arguments = {}
+        for pair in rest.split(",") if rest else ():
+            key, equals, value = pair.partition("=")
+            if not equals:
+                raise ValueError(f"{part!r}: write an argument as name=value.")
+            arguments[key] = _literal(value)
+        found.append((name, arguments))
+    return found
+
+
+def _literal(text):
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def encodings_of(text, causal, train_length):
+    """(absolute parts, specs for attention) of encodings as they are written.
+
+    What an encoding has to know and the writer did not say is filled in: the length of training
+    (of log-n), and that attention looks both ways.
+    """
+    found = parts(text, {*ENCODINGS, *ABSOLUTE, "none"}, "encoding")
+    absolute = [part for part in found if part[0] in ABSOLUTE]
+    specs = []
+    for name, arguments in found:
+        if name in ENCODINGS:
+            known = inspect.signature(ENCODINGS[name]).parameters
+            filled = {"train_length": train_length, "bidirectional": not causal}
+            if not causal:
+                filled["direction"] = "symmetric"
+            filled = {key: value for key, value in filled.items() if key in known}
+            specs.append({"name": name, **filled, **arguments})
+    return absolute, specs
+
+
+def positions_of(text, max_position, train_length):
+    """Arguments of `RandomPositionIds` for ids as they are written; None for consecutive ids.
+
+    Sorted ids are drawn in the test too, as published, unless an argument says otherwise.
+    """
+    if text == "consecutive":
+        return None
+    ((method, arguments),) = parts(text, METHODS, "kind of positions")
+    filled = {"max_position": max_position}
+    if method == "sorted":
+        filled["inference"] = "sampled"
+    if method == "beta":
+        filled["train_length"] = train_length
+    return {"method": method, **filled, **arguments}

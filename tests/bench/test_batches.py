@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from keras_posenc import tasks
+from keras_posenc.bench.batches import evaluation_batches, padded, train_batch, width
+
+pytestmark = pytest.mark.once
+
+
+def batch(name, seed=0, step=0, **arguments):
+    return train_batch(tasks.get(name), tasks.curriculum("uniform"), 4, seed, step, **arguments)
+
+
+def test_few_widths_with_little_padding():
+    found = [width(places) for places in range(1, 1501)]
+    assert len(set(found)) == 16
+    assert all(w >= places for places, w in enumerate(found, 1))
+    assert all(w <= 1.5 * places for places, w in enumerate(found, 1) if places >= 8)
+
+
+def test_a_batch_is_a_function_of_seed_and_step():
+    for one, other in zip(batch("bucket_sort", 3, 8), batch("bucket_sort", 3, 8), strict=True):
+        assert (one == other).all()
+    assert any(
+        a.shape != b.shape or (a != b).any()
+        for a, b in zip(batch("bucket_sort", 3, 8), batch("bucket_sort", 3, 9), strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ["duplicate_string", "binary_addition", "flip_flop"])
+def test_the_weighted_mean_over_the_width_is_the_mean_over_what_counts(name):
+    task = tasks.get(name)
+    length = tasks.curriculum("fixed", length=10)
+    ids, targets, weights = train_batch(task, length, 4, seed=1, step=2)
+    losses = np.random.default_rng(0).random(ids.shape)
+    tokens, expected, mask = task.sample(4, 10, (1, 2, 1))
+    answers = padded(task, tokens)[1]
+    # Published: all places of an answer for the Chomsky tasks, also behind its end.
+    counted = np.ones(mask.shape, bool) if task.level else mask == 1
+    assert (losses * weights).mean() == pytest.approx(losses[:, answers][counted].mean(), rel=1e-5)
+    assert (targets[:, answers] == expected).all()
+
+
+def test_inputs_are_padded_behind_the_answer():
+    task = tasks.get("reverse_string")
+    ids, answers = padded(task, np.array([[1, 0, 1, 1, 0]]))
+    assert ids.tolist() == [[1, 0, 1, 1, 0, 2, 2, 2, 2, 2, 3, 3]]
+    assert (answers.start, answers.stop) == (5, 10)
+
+
+def test_all_samples_are_tested_once():
+    task = tasks.get("even_pairs")
+    found = list(evaluation_batches(task, 60, samples=7, rows=3))
+    assert [len(ids) for ids, *_ in found] == [3, 3, 1]
+    again = list(evaluation_batches(task, 60, samples=7, rows=3))
+    assert all((a[0] == b[0]).all() for a, b in zip(found, again, strict=True))
+    assert (found[0][0] != found[1][0]).any()

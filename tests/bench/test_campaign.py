@@ -1,0 +1,93 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from keras_posenc.bench import bench
+from keras_posenc.bench.campaign import _planned, runs_of
+
+pytestmark = pytest.mark.once
+
+TINY = dict(
+    layers=1, size=8, heads=2, batch_size=4, train_lengths=[3], test_lengths=[4, 6], test_samples=8
+)
+
+
+def run(output, **arguments):
+    arguments = {"steps": 2, "seeds": [0], "verbose": False, **TINY, **arguments}
+    return bench(["bucket_sort"], output=output, **arguments)
+
+
+def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
+    """The kill comes after the first hundred steps are saved, in the middle of the others."""
+    program = (
+        "from keras_posenc.bench import bench\n"
+        f"bench(['bucket_sort'], seeds=[1], steps=110, output={str(tmp_path / 'killed')!r}, "
+        f"encodings=['rotary'], positions=['sorted'], learning_rate=0.01, **{TINY!r})\n"
+    )
+    # The rest of the steps would take seconds: the state is looked for far more often.
+    state = tmp_path / "killed" / "states" / "bucket_sort--transformer--rotary--sorted--1.zip"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL)
+    while not state.exists():
+        assert process.poll() is None, "The run ended before it saved a state."
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not list((tmp_path / "killed" / "runs").iterdir())
+    arguments = dict(seeds=[1], steps=110, encodings=["rotary"], positions=["sorted"])
+    arguments["learning_rate"] = 0.01
+    (resumed,), (alone,) = (run(tmp_path / name, **arguments) for name in ("killed", "alone"))
+    assert len(alone["losses"]) == 2
+    assert resumed["losses"] == pytest.approx(alone["losses"], abs=1e-5)
+    assert resumed["accuracy"] == alone["accuracy"]
+    assert not state.exists()
+
+
+def test_what_is_done_is_not_repeated(tmp_path):
+    (first,) = run(tmp_path)
+    path = next((tmp_path / "runs").iterdir())
+    changed = {**first, "accuracy": {"test": {"4": 0.5, "6": 0.25}}}
+    path.write_text(json.dumps(changed))
+    assert run(tmp_path) == [changed]
+    both = run(tmp_path, seeds=[0, 1])
+    assert [result["seed"] for result in both] == [0, 1]
+    assert json.loads((tmp_path / "results.json").read_text()) == both
+    with pytest.raises(ValueError, match="made with steps=2, not 3: give another output"):
+        run(tmp_path, steps=3)
+
+
+def test_runs_of_one_contender_are_side_by_side():
+    runs = runs_of(["even_pairs"], ["gau", "lstm"], ["none", "t5"], ["consecutive"], [0, 1])
+    assert [(r.model, r.encodings, r.seed) for r in runs] == [
+        *[("gau", "none", 0), ("gau", "none", 1), ("gau", "t5", 0), ("gau", "t5", 1)],
+        *[("lstm", "none", 0), ("lstm", "none", 1)],
+    ]
+    with pytest.raises(ValueError, match="Unknown model 'gru': there are gau, lstm"):
+        runs_of(["even_pairs"], ["gru"], [], [], [])
+    with pytest.raises(ValueError, match="Unknown task 'sorting': there are "):
+        runs_of(["sorting"], ["gau"], [], [], [])
+
+
+def test_a_budget_becomes_steps_once(tmp_path):
+    runs = runs_of(["bucket_sort"], ["transformer"], ["none"], ["consecutive"], [0, 1])
+    settings = {**TINY, "train_lengths": (3,), "test_lengths": (4,)}
+    with pytest.raises(ValueError, match="compiling and testing 2 runs alone take"):
+        _planned(tmp_path, runs, settings, 1e-6, _nothing)
+    steps = _planned(tmp_path, runs, settings, 60, _nothing)
+    assert steps > 100
+    assert _planned(tmp_path, runs, settings, 60, _nothing) == steps
+    with pytest.raises(ValueError, match="made for a budget of 60 minutes, not 50"):
+        _planned(tmp_path, runs, settings, 50, _nothing)
+
+
+def test_steps_or_a_budget():
+    for arguments in ({"steps": None}, {"budget": 1}):
+        with pytest.raises(ValueError, match="Give either steps or budget"):
+            run("unused", **arguments)
+
+
+def _nothing(*words, **options):
+    pass
