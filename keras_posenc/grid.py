@@ -7,6 +7,22 @@ import copy
 
 from keras import ops
 
+# The axes of rows and of columns in what a grid holds.
+AXES = {
+    "rows": (1, None),
+    "row_order": (1, None),
+    "queries": (1, None),
+    "columns": (None, 1),
+    "column_order": (None, 1),
+    "keep": (None, 1),
+    "keys": (None, 1),
+    "values": (None, 1),
+    "features": (None, 1),
+    "tables": (None, None),
+    "mask": (-2, -1),
+}
+BY_ENCODING = ("features", "tables")
+
 
 class Grid:
     """Positions of queries and keys, who may attend to whom, and what rows and columns hold.
@@ -37,6 +53,8 @@ class Grid:
         features: dict, encoding -> what its `features` said of the keys, (B, Tk, H, F).
         tables: dict, encoding with `shared=True` -> the table that layers share, a tensor.
         encoded: (q, k) as the `heads` of all encodings left them.
+        ids_are_indices: bool. Rows and columns stand where they are in the map, so that positions
+            say which cells a window closes; the rows of a cache come behind those before.
 
     Example:
 
@@ -71,6 +89,7 @@ class Grid:
         self.queries = self.keys = self.values = self.encoded = None
         self.features = {}
         self.tables = {}
+        self.ids_are_indices = False
 
     def replace(self, **changes):
         """The same grid with some attributes changed."""
@@ -78,6 +97,21 @@ class Grid:
         for name, value in changes.items():
             setattr(other, name, value)
         return other
+
+    def held(self):
+        """{(name, encoding or None): tensor}: all tensors of the grid but `encoded`."""
+        one = {(name, None): getattr(self, name) for name in AXES if name not in BY_ENCODING}
+        more = {(name, e): x for name in BY_ENCODING for e, x in getattr(self, name).items()}
+        return {key: tensor for key, tensor in (one | more).items() if tensor is not None}
+
+    def holding(self, held):
+        """A like grid that holds these tensors, by the keys of `held`, and no others."""
+        one = {name: held.get((name, None)) for name in AXES if name not in BY_ENCODING}
+        more = {
+            name: {e: tensor for (other, e), tensor in held.items() if other == name}
+            for name in BY_ENCODING
+        }
+        return self.replace(**one, **more)
 
     def within(self, mask):
         """The grid with only those of its cells open that the mask (B, H, Tq, Tk) has True."""

@@ -27,6 +27,7 @@ FLOORS = [
     ("text",),
     ("tasks",),
     ("training", "analysis"),
+    ("bench",),
     ("__init__",),
     ("cli",),
     ("__main__",),
@@ -34,7 +35,7 @@ FLOORS = [
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # Where a function may import what the package does not depend on; at module level nothing may.
-QUIRKS = ("positions/guard.py", "layers/attend.py")
+QUIRKS = ("positions/guard.py", "layers/attend/")
 LAZY = {
     "tensorflow": (*QUIRKS, "checkpoints/export.py"),
     "torch": QUIRKS,

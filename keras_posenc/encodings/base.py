@@ -15,8 +15,10 @@ class Encoding(keras.layers.Layer):
     before any `heads`. The grid tells where rows and columns stand and which cells are open; all
     positions come from it, and so do the content keys (`grid.keys`), the values (`grid.values`),
     the heads as they met in the logits (`grid.encoded`) and what `features` said
-    (`grid.features[self]`). Attention may call the hooks on blocks of rows, so row i of what a hook
-    returns may depend on row i of the grid and on all columns, on no other row.
+    (`grid.features[self]`). Attention may call the hooks on blocks of rows, and leave out columns
+    that are closed to all of them: row i of what a hook returns may depend on row i of the grid and
+    on the columns open to it, on no other row. An encoding that cannot keep to this says so by
+    `needs_all_rows` or `needs_all_columns`.
 
     Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` in
     `build(heads_shape, states_shape)`, (B, T, E) being that of the hidden states behind the keys.
@@ -33,12 +35,16 @@ class Encoding(keras.layers.Layer):
 
     Attributes:
         causal_only: bool. Attention refuses the encoding without a causal order or a mask.
+        needs_all_rows: bool. The map hooks read other rows, so the map is formed in one piece.
+        needs_all_columns: bool. They read closed columns too.
         paper: str. Address of the paper.
         num_heads, head_size: H and D, after `build`; the logits are q.k / sqrt(head_size).
         feature_size: int. Size F of what `features` returns, after `build`.
     """
 
     causal_only = False
+    needs_all_rows = False
+    needs_all_columns = False
     feature_size = 0
     paper = None
 

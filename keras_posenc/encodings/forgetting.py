@@ -100,7 +100,7 @@ class SelectiveAttention(Encoding):
 
     No query masks its own key, nor the first key it sees (the start of the text). There are no
     weights. Since row i sums over earlier rows, which a cache does not keep, it cannot decode from
-    a cache.
+    a cache, and attention forms its whole map at once.
 
     Raises:
         ValueError: if there are not as many queries as keys.
@@ -116,6 +116,7 @@ class SelectiveAttention(Encoding):
     """
 
     causal_only = True
+    needs_all_rows = True
     paper = "https://arxiv.org/abs/2410.02703"
 
     def score(self, logits, q, grid):

@@ -53,6 +53,8 @@ class ReRoPE(RotaryEmbedding):
                 )
         self.window = window
         self.leak = leak
+        # Where the frequencies depend on the length, on the last key.
+        self.needs_all_columns = self.kind in ("dynamic", "longrope")
 
     def score(self, logits, q, grid):
         # The content, turned and perhaps scaled. Row i stands at i; beyond the window it shall

@@ -241,6 +241,7 @@ class PositionalAttention(keras.layers.Layer):
         features = dict(zip(featured, features, strict=True))
         tables = self._by_encoding(tables)
         grid = grid.replace(queries=q, keys=k, values=v, features=features, tables=tables)
+        grid.ids_are_indices = query_positions is None and key_positions is None
         for encoding in self.encodings:
             grid = encoding.restrict(grid)
         for encoding in self.encodings:

@@ -313,9 +313,9 @@ def test_paths_agree_inside_attend():
         ops.convert_to_tensor(RNG.normal(size=(B, T, H, D)).astype("float32")) for _ in "qkv"
     )
     from keras_posenc import Grid
-    from keras_posenc.layers.attend import _fused, _has_fused_kernel
+    from keras_posenc.layers.attend.fused import attend_fused, has_fused_kernel
 
-    if keras.backend.backend() == "torch" and not _has_fused_kernel(biased=True):
+    if keras.backend.backend() == "torch" and not has_fused_kernel(biased=True):
         pytest.skip(f"Keras {keras.__version__} adds no bias in torch's fused kernel")
 
     ids = ops.arange(T)[None]
@@ -324,10 +324,10 @@ def test_paths_agree_inside_attend():
     encodings[0].build(None)
     bias = ops.convert_to_tensor(RNG.normal(size=(1, H, T, T)).astype("float32"))
     explicit = numpy(attend_explicitly(q, k, v, grid, 0.3, encodings, bias=bias)[0])
-    fused = numpy(_fused(q, k, v, grid, 0.3, encodings, bias, None))
+    fused = numpy(attend_fused(q, k, v, grid, 0.3, encodings, bias, None))
     chosen = numpy(attend(q, k, v, grid, 0.3, encodings, bias=bias))
     real = KEEP[:, :, None, None]
-    narrow = _fused(q, k, v[..., :2], grid, 0.3, encodings, bias, None)
+    narrow = attend_fused(q, k, v[..., :2], grid, 0.3, encodings, bias, None)
     np.testing.assert_allclose(numpy(narrow) * real, explicit[..., :2] * real, atol=1e-5)
     np.testing.assert_allclose(fused * real, explicit * real, atol=1e-5)
     np.testing.assert_allclose(chosen * real, explicit * real, atol=1e-5)

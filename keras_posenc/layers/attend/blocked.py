@@ -1,0 +1,139 @@
+"""Attention by blocks of rows: memory linear in the number of tokens, whatever the encodings do.
+
+A block's map is formed, used and forgotten, and formed again in the backward pass. Columns that the
+causal order or a window closes to a whole run of blocks are left out, as far as this is known
+before the numbers are. Padding is not: in a batch that is cut to its longest text, no column is
+padding in all rows.
+"""
+
+import contextlib
+import math
+
+import keras
+from keras import ops
+
+from keras_posenc.grid import AXES
+from keras_posenc.layers.attend.dropout import hashes
+from keras_posenc.layers.attend.explicit import attend_cells, overridden
+from keras_posenc.layers.attend.loops import over_rows
+
+# The axes of rows and columns in what comes beside the grid.
+MORE_AXES = {
+    "q": (1, None),
+    "k": (None, 1),
+    "v": (None, 1),
+    "bias": (-2, -1),
+    "dropped_rows": (1, None),
+    "dropped_columns": (None, 1),
+    "weight": (None, None),
+}
+
+
+def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size, kernel=None):
+    """The output (B, Tq, H, Dv), the same as that of `attend_explicitly`.
+
+    Only a row without any open cell, whose output means nothing, may differ.
+
+    Args:
+        size: int, or on TensorFlow an int32 scalar. Rows of a block.
+        kernel: function of (q, k, v, grid, bias) to use for a block in place of its map.
+    """
+    held = {(name, None): x for name, x in (("q", q), ("k", k), ("v", v), ("bias", bias))}
+    if dropout:
+        batch, rows, heads = ops.shape(q)[:3]
+        signs = hashes(drawn, batch, heads, rows, ops.shape(k)[1])
+        held["dropped_rows", None], held["dropped_columns", None] = signs
+    held |= _read(grid, q, k, v, encodings)
+    weights = {}
+    if keras.backend.backend() == "tensorflow":
+        weights = {v.path: v for e in encodings for v in e.trainable_variables}
+        held |= {("weight", path): ops.convert_to_tensor(v) for path, v in weights.items()}
+    held = {key: ops.convert_to_tensor(x) for key, x in held.items() if x is not None}
+
+    def output(held):
+        def given(name):
+            return held.get((name, None))
+
+        inner = grid.holding({key: x for key, x in held.items() if key[0] in AXES})
+        heads = given("q"), given("k"), given("v")
+        mapping = [(variable, held["weight", path]) for path, variable in weights.items()]
+        with keras.StatelessScope(mapping) if mapping else contextlib.nullcontext():
+            if kernel is not None:
+                return kernel(*heads, inner, given("bias"))
+            signs = given("dropped_rows"), given("dropped_columns")
+            arguments = scale, encodings, given("bias"), dropout, signs
+            return attend_cells(*heads, inner, *arguments)[0]
+
+    runs = _runs(grid, q, k, size, encodings)
+    outputs = [_run(output, held, rows, columns, size) for rows, columns in runs]
+    return ops.concatenate(outputs, axis=1) if len(outputs) > 1 else outputs[0]
+
+
+def _read(grid, q, k, v, encodings):
+    """What the grid holds, as far as a map needs it, and nothing twice."""
+    held = grid.held()
+    if not overridden(encodings, "bias", "score", "normalize", "value"):
+        content = ("queries", "keys", "values", "features", "tables")
+        return {key: x for key, x in held.items() if key[0] not in content}
+    same = {"queries": q, "keys": k, "values": v}
+    return {key: x for key, x in held.items() if same.get(key[0]) is not x}
+
+
+def _run(output, held, rows, columns, size):
+    """The output of a run of rows, in blocks that see the given columns."""
+    names, axes, cut, whole = [], [], [], {}
+    for key, x in held.items():
+        row_axis, column_axis = (AXES | MORE_AXES)[key[0]]
+        # A mask or a bias may be the same for all rows or columns.
+        if column_axis is not None and x.shape[column_axis] != 1:
+            x = _between(x, column_axis, columns)
+        if row_axis is None or x.shape[row_axis] == 1:
+            whole[key] = x
+            continue
+        names.append(key)
+        axes.append(row_axis)
+        cut.append(_between(x, row_axis, rows))
+
+    def block(parts, others):
+        return output(dict(zip(names, parts, strict=True)) | dict(zip(whole, others, strict=True)))
+
+    return over_rows(block, cut, axes, list(whole.values()), size, held["v", None].dtype)
+
+
+def _between(x, axis, ranges):
+    """The parts of a tensor within the ranges, side by side; None: all of it."""
+    if ranges in (None, [(0, x.shape[axis])]):
+        return x
+    before = [slice(None)] * (axis % len(x.shape))
+    parts = [x[(*before, slice(start, stop))] for start, stop in ranges]
+    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=axis)
+
+
+def _runs(grid, q, k, size, encodings):
+    """[(ranges of rows, ranges of the columns they need)]; None: all."""
+    rows, columns = q.shape[1], k.shape[1]
+    window = grid.window if grid.ids_are_indices else None
+    ordered = grid.order_is_index or window is not None
+    needed = any(encoding.needs_all_columns for encoding in encodings)
+    if not ordered or needed or None in (rows, columns) or not isinstance(size, int):
+        return [(None, None)]
+    # Each run is a program of its own to compile: as many as save the most.
+    count = 8 if keras.backend.backend() == "torch" else 4
+    if window is not None:
+        count = max(count, min(16, rows // math.ceil(window)))
+    length = -(-rows // min(count, -(-rows // size)))
+    # Row i of a cache may stand anywhere up to column i + later.
+    later = max(0, columns - rows)
+    runs = []
+    for start in range(0, rows, length):
+        stop = min(start + length, rows)
+        seen = min(columns, stop + later) if grid.order_is_index else columns
+        ranges = [(0, seen)]
+        if window is not None:
+            first = max(0, start - math.ceil(window) + 1)
+            last = min(seen, stop + later + math.ceil(window) - 1)
+            first = min(first, last - 1)
+            sinks = min(seen, math.ceil(grid.sinks))
+            ranges = [(0, sinks), (first, last)] if sinks < first else [(0, max(sinks, last))]
+        runs.append(([(start, stop)], [part for part in ranges if part[1]]))
+    return runs

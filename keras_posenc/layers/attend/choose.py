@@ -1,0 +1,108 @@
+"""The path of attention: which of them says what the encodings ask at the least cost."""
+
+import keras
+from keras import ops
+
+from keras_posenc.layers.attend import fused
+from keras_posenc.layers.attend.blocked import attend_in_blocks
+from keras_posenc.layers.attend.explicit import attend_explicitly, overridden
+
+MB = 2**20
+# Backend: bytes of a map, in float32, from which on it is cut, and bytes of a block's map.
+SIZES = {
+    "jax": (32 * MB, 16 * MB),
+    "torch": (64 * MB, 16 * MB),
+    "tensorflow": (128 * MB, 32 * MB),
+}
+# A GPU wants more rows at a time.
+ON_ACCELERATOR = (1024 * MB, 256 * MB)
+# Blocks of fewer rows would read the keys and values too often.
+FEWEST_ROWS = 64
+
+
+def attend(
+    q,
+    k,
+    v,
+    grid,
+    scale,
+    encodings=(),
+    bias=None,
+    dropout=0.0,
+    drawn=None,
+    flash=None,
+    training=False,
+):
+    """The attention output (B, Tq, H, Dv), by the leanest path that can say what the encodings ask.
+
+    A fused kernel where the backend has one and nothing needs the map itself. Otherwise the map is
+    formed, and formed again in the backward pass rather than kept: a small one in one piece, a
+    large one by blocks of rows, so that memory is linear in the number of tokens.
+
+    Args:
+        q, k, v: heads, as the encodings' `heads` left them.
+        grid: `Grid` of the map; it holds the content where that is not q, k.
+        scale: float. Factor of the logits.
+        encodings: sequence of `Encoding`.
+        bias: optional tensor for the logits, broadcastable to (B, H, Tq, Tk).
+        dropout: float. Share of the weights dropped; 0 outside training.
+        drawn: the dropout's two seed integers, drawn outside so that a recomputed map drops the
+            same.
+        flash: None (the backend decides), True or False, as in `keras.ops.dot_product_attention`.
+        training: bool. Whether a backward pass will come.
+    """
+    needs_map = dropout or overridden(encodings, "score", "normalize", "value")
+    if flash and needs_map:
+        raise ValueError(
+            "A fused kernel cannot drop attention weights, nor run an encoding that reads the "
+            "attention map. Set `dropout=0`, take such encodings out, or leave "
+            "`flash_attention=None`."
+        )
+    biased = bias is not None or overridden(encodings, "bias")
+    kernel = None
+    if not needs_map and (flash or fused.has_fused_kernel(biased)):
+
+        def kernel(q, k, v, grid, bias):
+            return fused.attend_fused(q, k, v, grid, scale, encodings, bias, flash)
+
+        of_map = fused.heads_of_map(q, k, grid, biased)
+        size = block_rows(q, k, encodings, of_map) if of_map else None
+        if size is None:
+            return kernel(q, k, v, grid, bias)
+    else:
+        size = block_rows(q, k, encodings, ops.shape(q)[2])
+        if size is None and not training:
+            return attend_explicitly(q, k, v, grid, scale, encodings, bias)[0]
+    size = ops.shape(q)[1] if size is None else size
+    return attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size, kernel)
+
+
+def block_rows(q, k, encodings, heads):
+    """Rows of a block; None where the map, of so many heads, is to be formed in one piece."""
+    if any(encoding.needs_all_rows for encoding in encodings):
+        return None
+    largest, wanted = ON_ACCELERATOR if _on_accelerator(q) else SIZES[keras.backend.backend()]
+    batch, rows, columns = *ops.shape(q)[:2], ops.shape(k)[1]
+    if isinstance(rows, int) and rows <= FEWEST_ROWS:
+        return None
+    if all(isinstance(size, int) for size in (batch, rows, columns)):
+        of_row = 4 * heads * batch * columns
+        return None if of_row * rows <= largest else max(FEWEST_ROWS, wanted // of_row)
+    # TensorFlow learns the sizes later. A map can have more bytes than int32 can count.
+    of_row = 4 * heads * ops.cast(batch, "int64") * ops.cast(columns, "int64")
+    rows = ops.cast(rows, "int64")
+    size = ops.maximum(FEWEST_ROWS, wanted // ops.maximum(of_row, 1))
+    return ops.cast(ops.where(of_row * rows <= largest, rows, ops.minimum(size, rows)), "int32")
+
+
+def _on_accelerator(q):
+    backend = keras.backend.backend()
+    if backend == "torch":
+        return q.device.type != "cpu"
+    if backend == "jax":
+        import jax
+
+        return jax.default_backend() != "cpu"
+    import tensorflow as tf
+
+    return bool(tf.config.list_logical_devices("GPU"))

@@ -1,0 +1,66 @@
+"""Attention by the map in full, or by the part of it that a block of rows and columns is."""
+
+from keras import ops
+
+from keras_posenc.layers.attend.dropout import dropped, hashes
+
+
+def attend_explicitly(q, k, v, grid, scale, encodings=(), bias=None, dropout=0.0, drawn=None):
+    """The map in full: output (B, Tq, H, Dv), weights before dropout, logits before closing."""
+    batch, rows, heads = ops.shape(q)[:3]
+    signs = hashes(drawn, batch, heads, rows, ops.shape(k)[1]) if dropout else None
+    return attend_cells(q, k, v, grid, scale, encodings, bias, dropout, signs)
+
+
+def attend_cells(q, k, v, grid, scale, encodings, bias, dropout, signs):
+    """The same for a part of a map, whose rows and columns drop by their hashes in the whole."""
+    grid = holding(grid, q, k, v)
+    logits = ops.einsum("bqhd,bkhd->bhqk", q * ops.cast(scale, q.dtype), k)
+    logits = ops.cast(logits, "float32")
+    for term in bias_terms(grid, encodings, bias):
+        logits = logits + ops.cast(term, "float32")
+    for encoding in encodings:
+        if encoding.overrides("score"):
+            logits = encoding.score(logits, grid.queries, grid)
+    weights = _weights(_close(logits, grid.open()), grid, encodings)
+    kept = dropped(weights, dropout, *signs) if dropout else weights
+    kept = ops.cast(kept, v.dtype)
+    output = ops.einsum("bhqk,bkhd->bqhd", kept, v)
+    for encoding in encodings:
+        if encoding.overrides("value"):
+            output = output + ops.cast(encoding.value(kept, grid), output.dtype)
+    return output, weights, logits
+
+
+def overridden(encodings, *hooks):
+    """Whether any of the encodings brings one of the hooks."""
+    return any(encoding.overrides(hook) for encoding in encodings for hook in hooks)
+
+
+def holding(grid, q, k, v):
+    """The grid with what the hooks may read: the content is q and k unless it is there already."""
+    queries = q if grid.queries is None else grid.queries
+    keys = k if grid.keys is None else grid.keys
+    values = v if grid.values is None else grid.values
+    return grid.replace(queries=queries, keys=keys, values=values, encoded=(q, k))
+
+
+def bias_terms(grid, encodings, bias):
+    """The tensors to be added to the logits."""
+    terms = [e.bias(grid.queries, grid) for e in encodings if e.overrides("bias")]
+    return [term for term in (bias, *terms) if term is not None]
+
+
+def _weights(closed, grid, encodings):
+    for encoding in encodings:
+        if encoding.overrides("normalize"):
+            return encoding.normalize(closed, grid)
+    # Of a single key the weight is 1, and Keras warns about a softmax over one number.
+    return ops.ones_like(closed) if closed.shape[-1] == 1 else ops.softmax(closed, axis=-1)
+
+
+def _close(logits, cells):
+    """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN."""
+    if cells is None:
+        return logits
+    return logits + ops.cast(ops.logical_not(cells), "float32") * -1e9

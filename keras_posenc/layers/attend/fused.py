@@ -1,0 +1,76 @@
+"""The backend's own attention kernels, which keep the map to themselves."""
+
+import keras
+from keras import ops
+
+from keras_posenc.layers.attend.explicit import bias_terms, holding
+
+
+def has_fused_kernel(biased):
+    """Whether the backend has a kernel worth it, for logits with a bias or without."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.default_backend() != "cpu"
+    # Keras before 3.14 has no way to add a bias there.
+    version = tuple(int(part) for part in keras.__version__.split(".")[:2])
+    return backend == "torch" and (version >= (3, 14) or not biased)
+
+
+def heads_of_map(q, k, grid, biased):
+    """Of how many heads the kernel is given a map, be it of bias or mask, or forms one itself."""
+    on_jax = keras.backend.backend() == "jax"
+    if biased or (on_jax and keras.backend.standardize_dtype(q.dtype) == "float32"):
+        return ops.shape(q)[2]
+    by_cell = grid.row_order is not None or grid.mask is not None or grid.window is not None
+    return 1 if by_cell and not _is_causal(q, k, grid) else 0
+
+
+def _is_causal(q, k, grid):
+    """Whether the causal order, from the first row and column on, is all that closes cells."""
+    others = (grid.keep, grid.mask, grid.window)
+    square = q.shape[1] is not None and q.shape[1] == k.shape[1]
+    return grid.order_is_index and square and all(other is None for other in others)
+
+
+def attend_fused(q, k, v, grid, scale, encodings, bias=None, flash=None):
+    """The output (B, Tq, H, Dv) for encodings that do not read the map."""
+    terms = bias_terms(holding(grid, q, k, v), encodings, bias)
+    causal = not terms and _is_causal(q, k, grid)
+    cells = None if causal else grid.open()
+    bias = None
+    if terms:
+        # torch takes a bias or a mask, not both, and wants the bias in the dtype of the heads.
+        bias = sum((ops.cast(term, "float32") for term in terms[1:]), ops.cast(terms[0], "float32"))
+        if cells is not None:
+            half = keras.backend.standardize_dtype(q.dtype) == "float16"
+            bias, cells = ops.where(cells, bias, -3e4 if half else -1e9), None
+        bias = ops.cast(bias, q.dtype)
+    q, k, v, size = _of_one_size(q, k, v)
+    output = ops.dot_product_attention(
+        q,
+        k,
+        v,
+        bias=bias,
+        mask=cells,
+        scale=scale,
+        is_causal=causal,
+        flash_attention=flash,
+    )
+    return output[..., :size]
+
+
+def _of_one_size(q, k, v):
+    """The heads, and the size of v; JAX wants v as wide as q and k, and zeros change nothing.
+
+    Its kernels for GPUs take widths that are multiples of 8 only, which widened heads seldom have.
+    """
+    size, widest = v.shape[-1], -(-max(v.shape[-1], q.shape[-1]) // 8) * 8
+    if keras.backend.backend() != "jax" or size == q.shape[-1] == widest:
+        return q, k, v, size
+
+    def widen(x):
+        return ops.pad(x, [(0, 0), (0, 0), (0, 0), (0, widest - x.shape[-1])])
+
+    return widen(q), widen(k), widen(v), size

@@ -1,0 +1,190 @@
+"""Blocks of rows compute what the whole map says, and keep no map."""
+
+import keras
+import laws
+import numpy as np
+import pytest
+from cases import CASES, PAIRS
+from keras import ops
+
+from keras_posenc import Grid, PositionalAttention
+from keras_posenc.layers.attend import attend_explicitly, choose
+from keras_posenc.layers.attend.blocked import attend_in_blocks
+from keras_posenc.layers.attend.fused import attend_fused
+
+BACKEND = keras.backend.backend()
+T, BLOCK = 22, 5  # the last block is not full
+B, H, D = 2, laws.H, 4
+
+
+def case_of(name):
+    return next(case for case in PAIRS + CASES if str(case) == name)
+
+
+# A loop compiles for seconds: torch runs every case, the others one of each hook.
+NAMES = ("cope+rotary", "squared_relu+shaw+t5", "window(window=2-sinks=1)")
+CHOSEN = PAIRS + CASES if BACKEND == "torch" else [case_of(name) for name in NAMES]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Cuts every map, into blocks of at most five rows of 22 columns."""
+    monkeypatch.setitem(choose.SIZES, BACKEND, (0, 4 * B * H * T * BLOCK))
+    monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
+
+
+def padding():
+    keep = np.ones((B, T), bool)
+    keep[0, T - 3 :] = False
+    return keep
+
+
+def tensors(seed=0, rows=T, columns=T, dtype="float32"):
+    """q, k, v."""
+    rng = np.random.default_rng(seed)
+    shapes = [(B, rows, H, D), (B, columns, H, D), (B, columns, H, D)]
+    return [ops.convert_to_tensor(rng.normal(size=s).astype("float32"), dtype) for s in shapes]
+
+
+def grid_of(rows=T, columns=T, **arguments):
+    rows, columns = ops.arange(rows)[None], ops.arange(columns)[None]
+    return Grid(rows, columns, **arguments).replace(ids_are_indices=True)
+
+
+def numpy(x):
+    return ops.convert_to_numpy(ops.cast(x, "float32"))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("case", CHOSEN, ids=str)
+def test_blocks_are_the_map_in_full(case, causal, small_blocks):
+    """Values and gradients; on torch also blocks of a fused kernel, where one may be taken."""
+    if causal not in (case.orders if BACKEND == "torch" else case.orders[:1]):
+        return
+    layer, x = laws.attention(case), laws.numbers(length=T)
+    keep = padding()
+    arguments = dict(causal=causal, value_mask=keep, counted=keep)
+    explicit = laws.gradients(layer, x, return_attention_scores=True, **arguments)
+    blocks = laws.gradients(layer, x, training=True, **arguments)
+    # In a window beside the padding a row may see nothing.
+    explicit[0], blocks[0] = explicit[0] * keep[..., None], blocks[0] * keep[..., None]
+    for one, other in zip(blocks, explicit, strict=True):
+        laws.close(one, other, 1e-4)
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4])
+def test_masks_and_biases_are_cut_too(axes):
+    rng = np.random.default_rng(1)
+    mask = rng.random((B, H, T, T)[4 - axes :] if axes != 3 else (B, T, T)) > 0.4
+    mask[..., 0] = True
+    bias = ops.convert_to_tensor(rng.normal(size=(1, H, T, T)).astype("float32"))
+    grid = grid_of(mask=ops.convert_to_tensor(mask))
+    for some in (bias, bias[:, :, :1], bias[..., :1]):
+        arguments = tensors(), grid, 0.3, [], some, 0.0, None
+        blocks = attend_in_blocks(*arguments[0], *arguments[1:], BLOCK)
+        explicit = attend_explicitly(*arguments[0], *arguments[1:])[0]
+        np.testing.assert_allclose(numpy(blocks), numpy(explicit), atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [None, 1, 2.5, 4])
+@pytest.mark.parametrize("sinks", [0, 1, 9])
+@pytest.mark.parametrize("rows", [T, 9])
+def test_columns_that_are_closed_to_a_run_of_blocks_are_left_out(window, sinks, rows):
+    """In a causal map, in a window, in both; with fewer rows, as from a cache, and more."""
+    if window is None and sinks:
+        return
+    for columns in (T, 9):
+        start = max(0, columns - rows)
+        order = ops.arange(rows)[None] + start, ops.arange(columns)[None]
+        for causal in (True, False):
+            given = dict(row_order=order[0], column_order=order[1]) if causal else {}
+            grid = Grid(*order, order_is_index=causal, window=window, sinks=sinks, **given)
+            grid = grid.replace(ids_are_indices=True)
+            q, k, v = tensors(rows=rows, columns=columns)
+            blocks = numpy(attend_in_blocks(q, k, v, grid, 0.3, [], None, 0.0, None, 3))
+            explicit = numpy(attend_explicitly(q, k, v, grid, 0.3)[0])
+            cells = grid.open()
+            some = True if cells is None else numpy(ops.any(cells, -1))[0, 0][:, None, None] > 0
+            np.testing.assert_allclose(blocks * some, explicit * some, atol=1e-5)
+
+
+def test_blocks_drop_what_the_whole_map_drops():
+    drawn = np.array([5, 77], "int32")
+    for order in ({}, dict(row_order=ops.arange(T)[None], column_order=ops.arange(T)[None])):
+        grid = grid_of(order_is_index=bool(order), **order)
+        arguments = *tensors(), grid, 0.3, [], None, 0.4, drawn
+        blocks = numpy(attend_in_blocks(*arguments, BLOCK))
+        np.testing.assert_allclose(blocks, numpy(attend_explicitly(*arguments)[0]), atol=1e-5)
+        still = numpy(attend_explicitly(*arguments[:-2])[0])
+        assert np.abs(blocks - still).max() > 0.1
+
+
+def test_gradients_with_dropout_are_those_of_the_whole_map(monkeypatch):
+    """The block that is computed again drops the same."""
+    keras.utils.set_random_seed(0)
+    layer = PositionalAttention(H, D, encodings=["t5"], dropout=0.3, seed=3)
+    x = laws.numbers(length=T)
+    layer.build(x.shape, x.shape)
+    state = layer.seed_generator.state.numpy() if BACKEND != "jax" else None
+    found = []
+    for size in (T, BLOCK):
+        monkeypatch.setattr(choose, "block_rows", lambda *_, size=size: size)
+        if state is not None:
+            layer.seed_generator.state.assign(state)
+        found.append(laws.gradients(layer, x, training=True))
+    for one, other in zip(*found, strict=True):
+        laws.close(one, other, 1e-4)
+
+
+def test_low_precision_blocks_are_near_float32(small_blocks):
+    case = case_of("squared_relu+shaw+t5")
+    layer, low = laws.attention(case), laws.attention(case, dtype="mixed_bfloat16")
+    x = laws.numbers(length=T)
+    result = laws.gradients(low, x, training=True)
+    expected = laws.gradients(layer, x, training=True)
+    laws.close(result[0], expected[0], 0.1)
+    for one, other in zip(result, expected, strict=True):
+        assert (
+            np.abs(one - other).max()
+            < 0.05 * np.abs(expected[1]).max() + 0.05 * np.abs(other).max()
+        )
+
+
+def test_fused_blocks_are_the_map_in_full():
+    """With a bias, a mask and both; the kernel is whatever the backend has."""
+    q, k, v = tensors()
+    bias = ops.convert_to_tensor(np.random.default_rng(2).normal(size=(1, H, T, T)), "float32")
+    order = dict(row_order=ops.arange(T)[None], column_order=ops.arange(T)[None])
+    keep = ops.convert_to_tensor(padding())
+    for given in (None, bias):
+        for grid in (grid_of(order_is_index=True, **order), grid_of(keep=keep, **order)):
+
+            def kernel(q, k, v, grid, bias):
+                return attend_fused(q, k, v, grid, 0.3, [], bias)
+
+            blocks = attend_in_blocks(q, k, v, grid, 0.3, [], given, 0.0, None, BLOCK, kernel)
+            whole = attend_fused(q, k, v, grid, 0.3, [], given)
+            explicit = attend_explicitly(q, k, v, grid, 0.3, [], given)[0]
+            for result in (blocks, whole):
+                np.testing.assert_allclose(numpy(result), numpy(explicit), atol=1e-5)
+
+
+def test_an_encoding_that_reads_other_rows_gets_them_all(small_blocks):
+    layer = PositionalAttention(H, D, encodings=["selective"])
+    x = laws.numbers(length=T)
+    blocks = laws.run(layer, x, causal=True, training=True)
+    explicit = laws.call(layer, x, causal=True, return_attention_scores=True)[0]
+    laws.close(blocks, numpy(explicit))
+
+
+def test_the_size_of_a_block_follows_the_shape(monkeypatch):
+    monkeypatch.setitem(choose.SIZES, BACKEND, (2**25, 2**24))
+    q = np.zeros((1, 2048, 12, 1), "float32")
+    monkeypatch.setattr(choose, "_on_accelerator", lambda q: False)
+    assert choose.block_rows(q, q, [], 12) == 2**24 // (4 * 12 * 2048)
+    assert choose.block_rows(q[:, :512], q[:, :512], [], 12) is None
+    long = np.zeros((1, 2**15, 12, 1), "float32")
+    assert choose.block_rows(long, long, [], 12) == choose.FEWEST_ROWS
+    assert choose.block_rows(q[:, :1], long, [], 12) is None
+    monkeypatch.setattr(choose, "_on_accelerator", lambda q: True)
+    assert choose.block_rows(q, q, [], 12) is None
