@@ -13,10 +13,10 @@ def check_positions(ids, bound, remedy):
 
     Args:
         ids: integer tensor of any shape, or KerasTensor (then nothing can be checked yet).
-        bound: int. First position that does not exist.
+        bound: int. First position that does not exist; None if that is not known yet.
         remedy: str. What the user can do, the end of the message.
     """
-    if isinstance(ids, keras.KerasTensor) or 0 in ids.shape:
+    if isinstance(ids, keras.KerasTensor) or bound is None or 0 in ids.shape:
         return ids
     if not _is_traced(ids):
         values = ops.convert_to_numpy(ids)

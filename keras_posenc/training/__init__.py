@@ -1,25 +1,31 @@
 """What `model.fit` lacks to fine-tune on long text: a resumable run, evaluation, schedules."""
 
+from keras_posenc.training.averaging import average_checkpoints
+from keras_posenc.training.curricula import CurriculumBatches
 from keras_posenc.training.evaluate import Prediction, evaluate, predict
 from keras_posenc.training.finetune import finetune
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
-from keras_posenc.training.optimizer import adamw
+from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
 from keras_posenc.training.saved import FineTuned, load_finetuned
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
 
 __all__ = [
+    "CurriculumBatches",
     "FineTuned",
+    "LayerwiseAdamW",
     "LinearWarmup",
     "Noam",
     "Prediction",
     "SmoothedSparseCategoricalCrossentropy",
     "adamw",
+    "average_checkpoints",
     "cosine_warmup",
     "evaluate",
     "finetune",
     "load_finetuned",
     "predict",
+    "rates_by_depth",
     "summary",
     "to_jsonl",
     "to_tsv",

@@ -80,10 +80,9 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
         """-mean_k log p_k."""
         if self.from_logits:
             return ops.logsumexp(y_pred, axis=-1) - ops.mean(y_pred, axis=-1)
-        # As Keras reads probabilities: scaled to sum to 1, and kept away from 0.
-        p = y_pred / ops.sum(y_pred, axis=-1, keepdims=True)
+        # As Keras reads probabilities: kept away from 0 and 1.
         epsilon = keras.config.epsilon()
-        return -ops.mean(ops.log(ops.clip(p, epsilon, 1 - epsilon)), axis=-1)
+        return -ops.mean(ops.log(ops.clip(y_pred, epsilon, 1 - epsilon)), axis=-1)
 
     def get_config(self):
         return {**super().get_config(), "label_smoothing": self.label_smoothing}

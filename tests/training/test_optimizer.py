@@ -1,7 +1,11 @@
 import keras
 import numpy as np
+import pytest
 
-from keras_posenc.training.optimizer import adamw
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads import classifier
+from keras_posenc.models.seq2seq import build_encoder_decoder
+from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, decays, rates_by_depth
 
 
 def small_model():
@@ -32,3 +36,102 @@ def test_gradients_are_clipped_together():
     model = small_model()
     assert adamw(model, 1e-3).global_clipnorm == 1.0
     assert adamw(model, 1e-3, clip=None).global_clipnorm is None
+
+
+def updates(optimizer, weights, gradients):
+    """The weights after each of the gradients, of variables named a and b."""
+    variables = [keras.Variable(value, name=name) for name, value in weights.items()]
+    for step in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in step], variables)
+    return [np.array(v) for v in variables]
+
+
+def test_a_variable_moves_and_decays_at_its_rate():
+    """A factor f is AdamW at f times the rate, but for the common bound of the gradients."""
+    weights = {"a": np.array([1.0, -2.0]), "b": np.array([3.0])}
+    gradients = [([0.3, -0.1], [2.0]), ([0.1, 0.5], [-1.0]), ([-0.2, 0.2], [0.5])]
+    arguments = dict(weight_decay=0.1, epsilon=1e-6)
+    layerwise = LayerwiseAdamW(0.1, rates={"a": 0.25}, **arguments)
+    a, b = updates(layerwise, weights, gradients)
+    slow, _ = updates(keras.optimizers.AdamW(0.025, **arguments), weights, gradients)
+    _, fast = updates(keras.optimizers.AdamW(0.1, **arguments), weights, gradients)
+    np.testing.assert_allclose(a, slow, rtol=1e-6)
+    np.testing.assert_allclose(b, fast, rtol=1e-6)
+    assert not np.allclose(slow, updates(keras.optimizers.AdamW(0.1), weights, gradients)[0])
+
+
+def test_the_bound_is_on_all_gradients_together():
+    """Scaled by one factor, gradients keep their proportion, which SGD-like first moments show."""
+    optimizer = LayerwiseAdamW(0.1, rates={"a": 0.5}, global_clipnorm=1.0)
+    updates(optimizer, {"a": np.zeros(1), "b": np.zeros(1)}, [([3.0], [4.0])])
+    moments = [float(v[0]) for v in optimizer.variables if "momentum" in v.path]
+    np.testing.assert_allclose(moments, [0.1 * 0.6, 0.1 * 0.8], rtol=1e-5)
+
+
+def test_the_first_pattern_counts_and_zero_freezes():
+    rates = {"Head/bias": 0.0, "Head": 0.5}
+    model = small_model()
+    optimizer = adamw(model, 0.1, rates=rates)
+    optimizer.build(model.trainable_variables)
+    factors = {v.path: optimizer.factor(v) for v in model.trainable_variables}
+    assert (factors["Head/bias"], factors["Head/kernel"]) == (0.0, 0.5)
+    assert set(factors.values()) == {0.0, 0.5, 1.0}
+
+
+def test_rates_survive_training_and_saving(tmp_path):
+    model = small_model()
+    schedule = keras.optimizers.schedules.CosineDecay(0.1, 8)
+    model.compile(adamw(model, schedule, rates={"Embedding-Position": 0, "Head": 0.1}), "mse")
+    before = {v.path: np.array(v) for v in model.trainable_variables}
+    tokens, targets = np.array([[1, 2, 3], [4, 0, 1]]), np.ones((2, 3, 2))
+    model.fit(tokens, targets, epochs=3, verbose=0)
+    moved = {v.path: np.abs(np.array(v) - before[v.path]).max() for v in model.trainable_variables}
+    assert moved.pop("Embedding-Position/embeddings") == 0
+    assert 0 < moved["Head/bias"] < 0.04 < moved["Embedding-Token/embeddings"]
+    assert float(model.optimizer.learning_rate) < 0.1
+
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert isinstance(again.optimizer, LayerwiseAdamW)
+    assert again.optimizer.rates == model.optimizer.rates
+    # Keras forgets what decays not.
+    again.optimizer.exclude_from_weight_decay(
+        [v for v in again.trainable_variables if not decays(v.path)]
+    )
+    for one in (model, again):
+        one.fit(tokens, targets, verbose=0)
+    for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_rates_by_depth_shrink_to_the_embeddings(tiny_config):
+    model = classifier(build_transformer_model(tiny_config), num_classes=2)
+    rates = rates_by_depth(model, 0.5)
+    assert rates == {"Embedding-": 0.125, "Transformer-0-": 0.25, "Transformer-1-": 0.5}
+    optimizer = adamw(model, 1e-3, rates=rates)
+    optimizer.build(model.trainable_variables)
+    factors = {v.path: optimizer.factor(v) for v in model.trainable_variables}
+    assert {f for path, f in factors.items() if "Transformer" not in path} == {0.125, 1.0}
+    assert all(f == 0.5 for path, f in factors.items() if "Transformer-1-" in path)
+
+
+def test_rates_of_a_decoder_stand_on_the_encoder():
+    model = build_encoder_decoder(9, 8, 2, 2, 8)
+    assert rates_by_depth(model, 0.5) == {
+        "Embedding-": 1 / 32,
+        "Encoder-0-": 1 / 16,
+        "Encoder-1-": 1 / 8,
+        "Decoder-0-": 1 / 4,
+        "Decoder-1-": 1 / 2,
+    }
+
+
+def test_rates_that_mean_nothing_are_refused():
+    with pytest.raises(ValueError, match="at least 0.*Received: -1 for 'a'"):
+        LayerwiseAdamW(0.1, rates={"a": -1})
+    with pytest.raises(ValueError, match="the pattern 'Tail', which is in no path"):
+        LayerwiseAdamW(0.1, rates={"Tail": 1}).build(small_model().trainable_variables)
+    with pytest.raises(ValueError, match="above 0 and at most 1. Received: 0"):
+        rates_by_depth(small_model(), 0)
+    with pytest.raises(ValueError, match="no variable of a block"):
+        rates_by_depth(small_model(), 0.9)

@@ -1,0 +1,268 @@
+"""The encoder-decoder Transformer, as first published, with any encodings in its attentions."""
+
+import dataclasses
+import re
+
+import keras
+from keras import ops
+
+from keras_posenc.encodings.absolute import SinusoidalPositionEmbedding
+from keras_posenc.layers import activations
+from keras_posenc.layers.attention import PositionalAttention
+from keras_posenc.layers.embedding import AddTo, TokenEmbedding
+from keras_posenc.layers.feedforward import FeedForward
+from keras_posenc.models.config import Config
+
+
+def build_encoder_decoder(
+    vocab_size,
+    hidden_size=512,
+    num_hidden_layers=6,
+    num_attention_heads=8,
+    intermediate_size=2048,
+    hidden_act="relu",
+    dropout_rate=0.1,
+    attention_dropout_rate=0.0,
+    layer_norm_eps=1e-6,
+    initializer_range=None,
+    pad_token_id=0,
+    absolute_positions=True,
+    encodings=(),
+    decoder_encodings=None,
+    cross_encodings=(),
+    name=None,
+):
+    """Builds a Transformer that reads a source and writes a target, one token after another.
+
+    Every sublayer f is LayerNorm(x + Dropout(f(x))). One table E serves three times: source and
+    target tokens enter as sqrt(d) E[token] + p[position], and the decoder's features x leave as
+    the logits x E^T. Padding is masked in source and target, and the decoder sees no later token.
+    The defaults are the published base model.
+
+    Args:
+        vocab_size: int. Tokens of source and target together.
+        hidden_size: int. d, even.
+        num_hidden_layers: int. Blocks of the encoder, and of the decoder.
+        num_attention_heads: int.
+        intermediate_size: int. Inner size of the feed-forward layers.
+        hidden_act: activation of the feed-forward layers, or a list for gated ones.
+        dropout_rate: float. Of every sublayer's output and of the embeddings.
+        attention_dropout_rate: float. Of the attention weights.
+        layer_norm_eps: float.
+        initializer_range: float. Standard deviation of new weights; default d^-0.5, with which
+            embeddings enter, and logits leave, at about unit variance.
+        pad_token_id: int. The token that stands for padding.
+        absolute_positions: bool. Whether sines of the position are added to the embeddings.
+        encodings: list of encodings of the self-attentions; see `keras_posenc.encodings`.
+        decoder_encodings: likewise, of the decoder's self-attentions; default `encodings`.
+        cross_encodings: likewise, of the attentions from the target to the source. Positions in
+            both are counted from 0.
+        name: str. Of the model.
+
+    Returns:
+        A functional `keras.Model` from [`source_ids` (B, S), `target_ids` (B, T)] to logits
+        (B, T, V). Target inputs begin with a start token; the logits at a place are for the next
+        one. `Generator` writes with it.
+
+    Raises:
+        ValueError: for sizes that are no model.
+
+    Example:
+
+    >>> model = build_encoder_decoder(100, hidden_size=32, num_hidden_layers=2,
+    ...     num_attention_heads=2, intermediate_size=64, encodings=["rotary"])
+    >>> loss = SmoothedSparseCategoricalCrossentropy(0.1, from_logits=True, ignore_class=0)
+    >>> model.compile(keras.optimizers.Adam(Noam(32, 400), 0.9, 0.98, 1e-9), loss)
+    >>> model.fit([source, target[:, :-1]], target[:, 1:])
+
+    Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762); one table for three
+    uses is from [Using the Output Embedding](https://arxiv.org/abs/1608.05859).
+    """
+    config = Config(
+        vocab_size=vocab_size,
+        hidden_size=hidden_size,
+        num_hidden_layers=num_hidden_layers,
+        num_attention_heads=num_attention_heads,
+        intermediate_size=intermediate_size,
+        hidden_act=hidden_act,
+        dropout_rate=dropout_rate,
+        attention_dropout_rate=attention_dropout_rate,
+        layer_norm_eps=layer_norm_eps,
+        pad_token_id=pad_token_id,
+    )
+    deviation = config.hidden_size**-0.5 if initializer_range is None else initializer_range
+    config = dataclasses.replace(config, initializer_range=deviation)
+    layers = _embedding_layers(config, absolute_positions)
+    decoder_encodings = encodings if decoder_encodings is None else decoder_encodings
+    for i in range(num_hidden_layers):
+        attention = {"MultiHeadSelfAttention": encodings}
+        layers += _block_layers(config, f"Encoder-{i}", attention)
+        attention = {
+            "MultiHeadSelfAttention": decoder_encodings,
+            "MultiHeadCrossAttention": cross_encodings,
+        }
+        layers += _block_layers(config, f"Decoder-{i}", attention)
+    parts = EncoderDecoder(layers)
+    source_ids = keras.Input((None,), dtype="int32", name="source_ids")
+    target_ids = keras.Input((None,), dtype="int32", name="target_ids")
+    logits = parts.decode(target_ids, parts.encode(source_ids))
+    return keras.Model([source_ids, target_ids], logits, name=name)
+
+
+class EncoderDecoder:
+    """The layers of a model by name, and how tensors go through them, symbolic ones or others.
+
+    Args:
+        layers: those of `build_encoder_decoder`; `model.layers` of a model that was loaded.
+
+    Attributes:
+        depth: int. Blocks of the decoder.
+    """
+
+    def __init__(self, layers):
+        self.layers = {layer.name: layer for layer in layers}
+        numbers = [re.fullmatch(r"Decoder-(\d+)-FeedForward", name) for name in self.layers]
+        self.depth = sum(number is not None for number in numbers)
+        if not self.depth or "Embedding-Token" not in self.layers:
+            raise ValueError(
+                "The model has no decoder: give a model that `build_encoder_decoder` made."
+            )
+
+    def encode(self, source_ids):
+        """(B, S) ids -> (B, S, d), under a Keras mask of the real tokens."""
+        x = self._embed(source_ids, "Encoder-Embedding")
+        for i in range(self.depth):
+            name = f"Encoder-{i}-MultiHeadSelfAttention"
+            x = self._add(x, self.layers[name](x, x), name)
+            x = self._feed_forward(x, f"Encoder-{i}-FeedForward")
+        return x
+
+    def decode(self, target_ids, memory):
+        """(B, T) ids and (B, S, d) -> logits (B, T, V) for the token after each."""
+        x = self._embed(target_ids, "Decoder-Embedding")
+        for i in range(self.depth):
+            name = f"Decoder-{i}-MultiHeadSelfAttention"
+            x = self._add(x, self.layers[name](x, x, use_causal_mask=True), name)
+            name = f"Decoder-{i}-MultiHeadCrossAttention"
+            x = self._add(x, self.layers[name](x, memory), name)
+            x = self._feed_forward(x, f"Decoder-{i}-FeedForward")
+        return self.layers["Embedding-Token"](x, reverse=True)
+
+    def make_caches(self, batch_size, source_length, target_length):
+        """Empty caches for `step`: two a block, of the target and of the source."""
+        lengths = {"Self": target_length, "Cross": source_length}
+        return [
+            tuple(
+                self.layers[f"Decoder-{i}-MultiHead{kind}Attention"].make_cache(batch_size, length)
+                for kind, length in lengths.items()
+            )
+            for i in range(self.depth)
+        ]
+
+    def step(self, target_ids, place, caches, memory, memory_mask):
+        """`decode` of one more token a row, with what the caches hold of those before it.
+
+        Args:
+            target_ids: (B, 1).
+            place: int or scalar tensor. Position of the token.
+            caches: of `make_caches`, or what the last step returned.
+            memory: (B, S, d) at the first step, which caches its keys and values; (B, 0, d) later.
+            memory_mask: (B, S), or (B, 0), bool.
+
+        Returns:
+            Logits (B, V), and the new caches.
+        """
+        x = self._embed(target_ids, "Decoder-Embedding", offset=place)
+        here = ops.reshape(ops.cast(place, "int32"), (1,))
+        later = []
+        for i, (own, cross) in enumerate(caches):
+            name = f"Decoder-{i}-MultiHeadSelfAttention"
+            out, own = self.layers[name](x, x, cache=own)
+            x = self._add(x, out, name)
+            name = f"Decoder-{i}-MultiHeadCrossAttention"
+            out, cross = self.layers[name](
+                x,
+                memory,
+                value_mask=memory_mask,
+                cache=cross,
+                query_positions=here,
+                # The source has no order: a cache without these would be causal.
+                query_order=ops.zeros((1, 1), "int32"),
+                key_order=ops.zeros((1, ops.shape(cross[0])[1]), "int32"),
+            )
+            x = self._add(x, out, name)
+            x = self._feed_forward(x, f"Decoder-{i}-FeedForward")
+            later.append((own, cross))
+        return self.layers["Embedding-Token"](x, reverse=True)[:, 0], later
+
+    def _embed(self, ids, name, offset=0):
+        x = self.layers["Embedding-Scale"](self.layers["Embedding-Token"](ids))
+        if "Embedding-Position" in self.layers:
+            x = self.layers["Embedding-Position"](x, offset=offset)
+        return self._drop(x, f"{name}-Dropout")
+
+    def _feed_forward(self, x, name):
+        return self._add(x, self.layers[name](x), name)
+
+    def _add(self, x, out, name):
+        x = self.layers[f"{name}-Add"]([x, self._drop(out, f"{name}-Dropout")])
+        return self.layers[f"{name}-Norm"](x)
+
+    def _drop(self, x, name):
+        return self.layers[name](x) if name in self.layers else x
+
+
+def _embedding_layers(config, absolute_positions):
+    layers = [
+        TokenEmbedding(
+            config.vocab_size,
+            config.hidden_size,
+            pad_token_id=config.pad_token_id,
+            embeddings_initializer=_initializer(config),
+            name="Embedding-Token",
+        ),
+        keras.layers.Rescaling(config.hidden_size**0.5, name="Embedding-Scale"),
+    ]
+    if absolute_positions:
+        layers.append(SinusoidalPositionEmbedding(config.hidden_size, name="Embedding-Position"))
+    names = ("Encoder-Embedding", "Decoder-Embedding")
+    return [*layers, *(layer for name in names for layer in _dropout(config, name))]
+
+
+def _block_layers(config, prefix, attentions):
+    """The layers of one block: its attentions, by kind with their encodings, and feed-forward."""
+    sublayers = [
+        PositionalAttention(
+            config.num_attention_heads,
+            config.key_size,
+            encodings=encodings,
+            dropout=config.attention_dropout_rate,
+            kernel_initializer=_initializer(config),
+            name=f"{prefix}-{kind}",
+        )
+        for kind, encodings in attentions.items()
+    ]
+    sublayers.append(
+        FeedForward(
+            config.intermediate_size,
+            activations.get(config.hidden_act),
+            kernel_initializer=_initializer(config),
+            name=f"{prefix}-FeedForward",
+        )
+    )
+    epsilon = config.layer_norm_eps
+    layers = []
+    for layer in sublayers:
+        norm = keras.layers.LayerNormalization(epsilon=epsilon, name=f"{layer.name}-Norm")
+        layers += [layer, *_dropout(config, layer.name), AddTo(name=f"{layer.name}-Add"), norm]
+    return layers
+
+
+def _dropout(config, name):
+    """A dropout layer, or none where nothing is dropped."""
+    rate = config.dropout_rate
+    return [keras.layers.Dropout(rate, name=f"{name}-Dropout")] if rate else []
+
+
+def _initializer(config):
+    return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
