@@ -100,10 +100,10 @@ def bench(
     """
     if (steps is None) == (budget is None):
         raise ValueError("Give either steps or budget: how long a run trains, or minutes for all.")
+    runs = runs_of(tasks, models, encodings, positions, seeds)
     output = pathlib.Path(output)
     for folder in ("runs", "states"):
         (output / folder).mkdir(parents=True, exist_ok=True)
-    runs = runs_of(tasks, models, encodings, positions, seeds)
     settings = {
         name: tuple(value) if isinstance(value, (list, range)) else value
         for name, value in settings.items()

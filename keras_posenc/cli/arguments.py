@@ -51,8 +51,8 @@ def _lengths(text):
         found = []
         for part in text.split(","):
             ends, _, step = part.partition(":")
-            first, _, last = ends.partition("-")
-            found += range(int(first), int(last or first) + 1, int(step or 1))
+            first, dash, last = ends.partition("-")
+            found += range(int(first), int(last if dash else first) + 1, int(step or 1))
         return found
     except ValueError:
         raise argparse.ArgumentTypeError(

@@ -1,8 +1,9 @@
+import dataclasses
 import inspect
 
 import pytest
 
-from keras_posenc import analysis, training
+from keras_posenc import analysis, bench, training
 from keras_posenc.cli.arguments import COMMANDS, PLOTS, STRETCHES, parser
 from keras_posenc.training import recipe
 
@@ -33,6 +34,35 @@ def test_every_keyword_of_the_function_is_an_option(name):
     here, there = destinations(name), keywords - {"verbose"}
     assert here - there == only_here.get(name, set())
     assert there - here == only_there.get(name, set())
+
+
+def test_every_keyword_and_setting_of_the_benchmark_is_an_option():
+    keywords = set(inspect.signature(bench.bench).parameters) - {"verbose", "settings"}
+    keywords |= {field.name for field in dataclasses.fields(bench.Settings)}
+    assert destinations("bench") == keywords | {"no_pictures"}
+
+
+def test_defaults_in_the_help_of_the_benchmark_are_those_of_its_settings():
+    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == "bench"]
+    words = {flag[2:].replace("-", "_"): text for flag, text, _ in options}
+    for field in dataclasses.fields(bench.Settings):
+        if isinstance(field.default, int | float):
+            assert f"(default: {field.default:g})" in words[field.name]
+
+
+@pytest.mark.parametrize(
+    ("text", "lengths"),
+    [("64", [64]), ("50,100", [50, 100]), ("1-4,9", [1, 2, 3, 4, 9]), ("4-8:2", [4, 6, 8])],
+)
+def test_lengths(text, lengths):
+    found = parser().parse_args(["bench", "even_pairs", "--train-lengths", text])
+    assert found.train_lengths == lengths
+
+
+def test_lengths_that_are_none_are_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        parser().parse_args(["bench", "even_pairs", "--train-lengths", "1-"])
+    assert "every second, 4-64:2, not '1-'" in capsys.readouterr().err
 
 
 def test_defaults_in_the_help_are_those_of_the_function():

@@ -125,6 +125,25 @@ def test_convert_writes_stretched_positions_as_plain_rows(capsys, tmp_path, pret
     assert json.loads((tmp_path / "config.json").read_text())["max_position_embeddings"] == 40
 
 
+@pytest.mark.once
+def test_bench(capsys, tmp_path):
+    small = "--layers 1 --size 8 --heads 2 --batch-size 4 --train-lengths 3 --test-lengths 4,6"
+    arguments = ("--positions", "consecutive", "sorted", "--steps", 2, "--seeds", "0,1")
+    program, output = run(
+        capsys, "bench", "bucket_sort", *arguments, *small.split(), "--output", tmp_path
+    )
+    assert 'positions=["consecutive", "sorted"]' in program and "seeds=[0, 1]" in program
+    assert "[4/4] bucket_sort transformer none sorted 1: step 2 of 2, loss " in output
+    assert "| bucket_sort | none sorted ids |" in output
+    # The runs are done: the printed program reads them and says the same.
+    (picture,) = tmp_path.glob("*.svg")
+    picture.unlink()
+    assert execute(program) == output[output.index("| task |") :]
+    assert picture.exists()
+    assert main(["bench", "even_pairs", "--steps", "2", "--models", "gru"]) == 2
+    assert "Unknown model 'gru'" in capsys.readouterr().err
+
+
 def test_list(capsys):
     program, output = run(capsys, "list")
     assert execute(program) == output
