@@ -97,7 +97,9 @@ def _run(output, held, rows, columns, size):
     def block(parts, others):
         return output(dict(zip(names, parts, strict=True)) | dict(zip(whole, others, strict=True)))
 
-    return over_rows(block, cut, axes, list(whole.values()), size, held["v", None].dtype)
+    q, v = held["q", None], held["v", None]
+    shape = (*q.shape[:3], v.shape[-1])
+    return over_rows(block, cut, axes, list(whole.values()), size, shape, v.dtype)
 
 
 def _between(x, axis, ranges):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 
-def over_rows(block, by_row, axes, whole, size, dtype):
+def over_rows(block, by_row, axes, whole, size, shape, dtype):
     """block(parts of `by_row`, whole) of all blocks of rows, joined on axis 1.
 
     What the block reads besides has no gradient on TensorFlow.
@@ -15,16 +15,18 @@ def over_rows(block, by_row, axes, whole, size, dtype):
         axes: list of int. Their axes of rows.
         whole: list of tensors.
         size: int, or on TensorFlow an int32 scalar. Rows of a block, at most; blocks are even.
-        dtype: of what the block returns.
+        shape, dtype: of the result.
     """
     rows = ops.shape(by_row[0])[axes[0]]
     count = (rows + size - 1) // size
     size = (rows + count - 1) // count
-    loop = {"jax": _on_jax, "torch": _on_torch, "tensorflow": _on_tensorflow}
-    return loop[keras.backend.backend()](block, by_row, axes, whole, rows, count, size, dtype)
+    cut = block, by_row, axes, whole, rows, count, size
+    if keras.backend.backend() == "tensorflow":
+        return _on_tensorflow(*cut, shape, dtype)
+    return (_on_jax if keras.backend.backend() == "jax" else _on_torch)(*cut)
 
 
-def _on_torch(block, by_row, axes, whole, rows, count, size, dtype):
+def _on_torch(block, by_row, axes, whole, rows, count, size):
     import torch
     from torch.utils.checkpoint import checkpoint
 
@@ -38,7 +40,7 @@ def _on_torch(block, by_row, axes, whole, rows, count, size, dtype):
     return torch.cat([run(*parts) for parts in zip(*cut, strict=True)], dim=1)
 
 
-def _on_jax(block, by_row, axes, whole, rows, count, size, dtype):
+def _on_jax(block, by_row, axes, whole, rows, count, size):
     import jax
 
     def run(parts):
@@ -56,7 +58,7 @@ def _on_jax(block, by_row, axes, whole, rows, count, size, dtype):
     return _joined(out, 1, rows)
 
 
-def _on_tensorflow(block, by_row, axes, whole, rows, count, size, dtype):
+def _on_tensorflow(block, by_row, axes, whole, rows, count, size, shape, dtype):
     """Forward and backward pass are loops, neither of which is differentiated: no map is kept."""
     import tensorflow as tf
 
@@ -64,6 +66,11 @@ def _on_tensorflow(block, by_row, axes, whole, rows, count, size, dtype):
     cut = len(by_row)
     # Only tensors of floats have gradients; the others are read from outside.
     floats = [i for i, x in enumerate(inputs) if x.dtype.is_floating]
+
+    def array(shape, axis, dtype):
+        shape = list(shape)
+        shape[axis] = size if isinstance(size, int) else None
+        return tf.TensorArray(dtype, count, infer_shape=False, element_shape=shape)
 
     def looped(body, *start):
         def step(i, *carried):
@@ -89,7 +96,7 @@ def _on_tensorflow(block, by_row, axes, whole, rows, count, size, dtype):
             x = at(i)
             return (blocks.write(i, block(x[:cut], x[cut:])),)
 
-        (blocks,) = looped(forward, tf.TensorArray(dtype, count, infer_shape=False))
+        (blocks,) = looped(forward, array(shape, 1, dtype))
         output = _joined(blocks.stack(), 1, rows)
 
         def gradients(upstream):
@@ -115,7 +122,7 @@ def _on_tensorflow(block, by_row, axes, whole, rows, count, size, dtype):
 
             found = looped(
                 backward,
-                *(tf.TensorArray(inputs[i].dtype, count, infer_shape=False) for i in ours),
+                *(array(inputs[i].shape, axes[i], inputs[i].dtype) for i in ours),
                 *(tf.zeros_like(held[i]) for i in others),
             )
             parts = [_joined(a.stack(), axes[i], rows) for a, i in zip(found, ours, strict=False)]
