@@ -1,6 +1,33 @@
 """Activations by the names that configs use."""
 
+import math
+
 import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+def gelu(x):
+    """GELU by the error function, x Phi(x), keeping nothing but x for the backward pass.
+
+    Keras' own keeps up to three more tensors of the inner size on TensorFlow, and takes 1.5 to 1.9
+    times as long there and on JAX. torch has a fused kernel.
+    """
+    return keras.activations.gelu(x) if keras.backend.backend() == "torch" else _gelu(x)
+
+
+@ops.custom_gradient
+def _gelu(x):
+    def gradient(*upstream, **named):
+        (g,) = upstream or named.values()
+        return g * (_phi(x) + x * (math.sqrt(0.5 / math.pi) * ops.exp(-0.5 * x * x)))
+
+    return x * _phi(x), gradient
+
+
+def _phi(x):
+    """The normal distribution function."""
+    return 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -15,10 +42,10 @@ def quick_gelu(x):
     return x * keras.ops.sigmoid(1.702 * x)
 
 
-# "gelu" is the exact one (erf), as in Hugging Face; where it is Keras' own, None.
+# "gelu" is the exact one (erf), as in Hugging Face.
 NAMES = {
-    "gelu": None,
-    "gelu_python": "gelu",
+    "gelu": gelu,
+    "gelu_python": gelu,
     "gelu_new": gelu_tanh,
     "gelu_fast": gelu_tanh,
     "gelu_tanh": gelu_tanh,

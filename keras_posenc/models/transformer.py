@@ -9,6 +9,7 @@ from keras import ops
 from keras_posenc.encodings.stretched import STRETCHES, position_embedding
 from keras_posenc.layers import activations
 from keras_posenc.layers.attention import PositionalAttention
+from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.initializer import Stored
@@ -284,7 +285,7 @@ class Transformer:
     def _drop(self, x, name):
         if not self.config.dropout_rate:
             return x
-        return self._layer(keras.layers.Dropout, name, rate=self.config.dropout_rate)(x)
+        return self._layer(Dropout, name, rate=self.config.dropout_rate)(x)
 
     def _normalize(self, x, name):
         options, epsilon = self.options, self.config.layer_norm_eps

@@ -115,6 +115,27 @@ def test_activations_mean_what_configs_mean():
         activations.get("gello")
 
 
+def test_the_gradient_of_gelu():
+    class Weighted(keras.layers.Layer):
+        """GELU of x w, so that a gradient of it trains w."""
+
+        def build(self, shape):
+            self.w = self.add_weight(shape=shape[1:], initializer="ones")
+
+        def call(self, x):
+            return activations.gelu(x * self.w)
+
+    x = np.linspace(-6, 6, 49, dtype="float32")[None]
+    layer = Weighted()
+    layer.build(x.shape)
+    model = keras.Sequential([keras.Input(x.shape[1:]), layer])
+    model.compile(keras.optimizers.SGD(1.0), "mae")  # the gradient of mae is sign / size
+    model.train_on_batch(x, np.full_like(x, -9))
+    phi = erf_gelu(x[0]) / np.where(x[0] == 0, 1, x[0]) + 0.5 * (x[0] == 0)
+    expected = x[0] * (phi + x[0] * np.exp(-(x[0] ** 2) / 2) / np.sqrt(2 * np.pi)) / x.size
+    np.testing.assert_allclose(1 - numpy(layer.w), expected, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "layer, arguments",
     [
