@@ -52,10 +52,15 @@ if not _is_command():
     from keras_posenc.layers.shared_table import SharedTable
     from keras_posenc.models.config import Config, read_config
     from keras_posenc.models.factory import build_transformer_model
+    from keras_posenc.models.generation import Generator
     from keras_posenc.models.heads import classifier
+    from keras_posenc.models.seq2seq import build_encoder_decoder
     from keras_posenc.models.transformer import Transformer
     from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
+    from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
+    from keras_posenc.training.optimizer import LayerwiseAdamW
+    from keras_posenc.training.schedules import LinearWarmup, Noam
 
 __all__ = [
     "ALiBi",
@@ -67,15 +72,19 @@ __all__ = [
     "ForgetGate",
     "FreshPositionEmbedding",
     "GatedAttentionUnit",
+    "Generator",
     "Grid",
     "HierarchicalPositionEmbedding",
     "InterpolatedPositionEmbedding",
     "KERPLE",
+    "LayerwiseAdamW",
     "LearnedPositionEmbedding",
+    "LinearWarmup",
     "LogN",
     "LogNAttention",
     "MemoryStates",
     "NEZHA",
+    "Noam",
     "PaddedPositionIds",
     "PositionalAttention",
     "RandomPositionIds",
@@ -88,6 +97,7 @@ __all__ = [
     "SharedTable",
     "ShawRelative",
     "SinusoidalPositionEmbedding",
+    "SmoothedSparseCategoricalCrossentropy",
     "SquaredReLU",
     "StackRNNCell",
     "StickBreaking",
@@ -102,6 +112,7 @@ __all__ = [
     "Window",
     "XPos",
     "alternate",
+    "build_encoder_decoder",
     "build_transformer_model",
     "classifier",
     "load_checkpoint",

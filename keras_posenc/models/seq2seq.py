@@ -92,6 +92,8 @@ def build_encoder_decoder(
     )
     deviation = config.hidden_size**-0.5 if initializer_range is None else initializer_range
     config = dataclasses.replace(config, initializer_range=deviation)
+    if num_hidden_layers < 1:
+        raise ValueError(f"`num_hidden_layers` must be at least 1. Received: {num_hidden_layers}")
     layers = _embedding_layers(config, absolute_positions)
     decoder_encodings = encodings if decoder_encodings is None else decoder_encodings
     for i in range(num_hidden_layers):

@@ -8,8 +8,8 @@ class CurriculumBatches(keras.utils.PyDataset):
 
     Step t of the training, counted over all epochs, gets make_batch(curriculum(t, seed), (seed,
     t)). Every batch follows from seed and step alone, so a training that was stopped after n steps
-    goes on as it would have with `start=n`. The batches have no end and keep their order: give `fit`
-    its `steps_per_epoch`, `shuffle=False`, and every `fit` an object of its own.
+    goes on as it would have with `start=n`. The batches have no end and keep their order: give
+    `fit` its `steps_per_epoch`, `shuffle=False`, and an object of its own.
 
     On JAX and TensorFlow each new shape is compiled: pad batches to a few widths, with weights 0.
 
