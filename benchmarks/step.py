@@ -35,23 +35,23 @@ def main():
     expected = task.output_shape
     if tuple(output.shape) != expected:
         raise ValueError(f"{name}: the output has shape {output.shape}, not {expected}.")
-    seconds, began, used, busy = [], time.perf_counter(), time.process_time(), _busy_seconds()
+    seconds, began, used, busy = [], time.perf_counter(), time.process_time(), busy_seconds()
     while (len(seconds) < LEAST and sum(seconds) < LONG) or sum(seconds) < SHORT:
         start = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - start)
     passed, own = time.perf_counter() - began, time.process_time() - used
-    others = (_busy_seconds() - busy - own) / passed
+    others = (busy_seconds() - busy - own) / passed
     line = {
         "seconds": [round(s, 5) for s in seconds],
         "cpu_seconds": round(own / len(seconds), 5),
-        "peak_mb": round(_peak_mb()),
+        "peak_mb": round(peak_mb()),
         "others": round(max(0.0, others), 2),
     }
     print(json.dumps(line))
 
 
-def _busy_seconds():
+def busy_seconds():
     """Processor seconds that the whole machine has used, where the system says so."""
     try:
         with open("/proc/stat") as file:
@@ -61,7 +61,7 @@ def _busy_seconds():
     return (user + nice + system + sum(rest[:3])) / os.sysconf("SC_CLK_TCK")
 
 
-def _peak_mb():
+def peak_mb():
     """Peak resident memory of this program alone: `ru_maxrss` may be the parent's."""
     try:
         with open("/proc/self/status") as file:
