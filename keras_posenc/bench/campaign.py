@@ -154,14 +154,14 @@ def _result(run, contender, state, tell):
         "train_lengths": [min(contender.train_lengths), max(contender.train_lengths)],
         "parameters": contender.model.count_params(),
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
-        "settings": json.loads(json.dumps(dataclasses.asdict(contender.settings))),
+        "settings": _recorded(contender.settings),
         "versions": {"keras": keras.__version__, "backend": keras.backend.backend()},
     }
 
 
 def _read(path, settings):
     result = json.loads(path.read_text("utf-8"))
-    here = json.loads(json.dumps(dataclasses.asdict(settings)))
+    here = _recorded(settings)
     other = [name for name in here if here[name] != result["settings"].get(name)]
     if other:
         name = other[0]
@@ -170,6 +170,12 @@ def _read(path, settings):
             "another output, or delete it."
         )
     return result
+
+
+def _recorded(settings):
+    """The settings as a result file holds them: of the corpus the name alone, not where it lies."""
+    found = json.loads(json.dumps(dataclasses.asdict(settings)))
+    return {**found, "corpus": settings.corpus and pathlib.Path(settings.corpus).name}
 
 
 def _planned(output, runs, settings, budget, tell):
