@@ -9,8 +9,15 @@ import time
 
 import keras
 
+from keras_posenc import encodings as position_encodings
 from keras_posenc.bench.run import Contender
-from keras_posenc.bench.settings import MODELS, RECURRENT, Settings
+from keras_posenc.bench.settings import (
+    MODELS,
+    RECURRENT,
+    Settings,
+    encodings_of,
+    positions_of,
+)
 from keras_posenc.tasks import TASKS
 from keras_posenc.training.state import write_text
 
@@ -47,8 +54,21 @@ def runs_of(tasks, models, encodings, positions, seeds):
             raise ValueError(f"Unknown {kind} {name!r}: there are {', '.join(sorted(known))}.")
         pairs = itertools.product(encodings, positions)
         for pair in [("none", "consecutive")] if model in RECURRENT else pairs:
+            _check(task, *pair)
             found += [Run(task, model, *pair, seed) for seed in seeds]
     return found
+
+
+def _check(task, encodings, positions):
+    """Finds a mistake in the last of many runs before the first of them begins."""
+    causal = TASKS[task].causal and not TASKS[task].bidirectional
+    positions_of(positions, 512, 64)
+    for spec in encodings_of(encodings, causal, 64)[1]:
+        if position_encodings.get(spec).causal_only and not causal:
+            raise ValueError(
+                f"{spec['name']} is for causal attention, and {task} looks both ways: take a task "
+                "such as flip_flop or language_model."
+            )
 
 
 def bench(

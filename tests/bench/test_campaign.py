@@ -71,6 +71,25 @@ def test_runs_of_one_contender_are_side_by_side():
         runs_of(["sorting"], ["gau"], [], [], [])
 
 
+def test_a_mistake_in_the_last_run_is_found_before_the_first():
+    words = "xpos is for causal attention, and even_pairs looks both ways: take a task such as"
+    with pytest.raises(ValueError, match=words):
+        runs_of(["flip_flop", "even_pairs"], ["transformer"], ["none", "xpos"], ["pose"], [0])
+    assert len(runs_of(["flip_flop"], ["transformer"], ["none", "xpos"], ["pose"], [0])) == 2
+    with pytest.raises(ValueError, match="Unknown encoding 'xpoz'"):
+        runs_of(["flip_flop"], ["transformer"], ["none", "xpoz"], ["pose"], [0])
+
+
+def test_a_result_tells_the_corpus_and_not_where_it_lies(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("to be or not to be " * 30)
+    arguments = {**TINY, "models": ["gau"], "encodings": ["cope"], "corpus": str(path)}
+    arguments |= {"output": tmp_path / "out", "steps": 1, "seeds": [0], "verbose": False}
+    (result,) = bench(["masked_language_model"], **arguments)
+    assert result["settings"]["corpus"] == "text.txt"
+    assert bench(["masked_language_model"], **arguments) == [result]
+
+
 def test_a_budget_becomes_steps_once(tmp_path):
     runs = runs_of(["bucket_sort"], ["transformer"], ["none"], ["consecutive"], [0, 1])
     settings = {**TINY, "train_lengths": (3,), "test_lengths": (4,)}
