@@ -18,6 +18,7 @@ from keras_posenc.bench.settings import (
     encodings_of,
     positions_of,
 )
+from keras_posenc.bench.table import to_table
 from keras_posenc.tasks import TASKS
 from keras_posenc.training.state import write_text
 
@@ -107,7 +108,8 @@ def bench(
         **settings: fields of `Settings`.
 
     Returns:
-        A list of the results of these runs, dicts; they are in `output`/results.json too.
+        A list of the results of these runs, dicts; they are in `output`/results.json too, and their
+        table in `output`/table.md.
 
     Raises:
         ValueError: an unknown name, both or none of `steps` and `budget`, a budget that is too
@@ -147,6 +149,7 @@ def bench(
         state.unlink()
         results.append(result)
     write_text(output / "results.json", json.dumps(results, indent=1))
+    write_text(output / "table.md", f"{to_table(results)}\n")
     return results
 
 

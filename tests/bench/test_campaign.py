@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from keras_posenc.bench import bench
+from keras_posenc.bench import bench, to_table
 from keras_posenc.bench.campaign import _planned, runs_of
 
 pytestmark = pytest.mark.once
@@ -55,6 +55,7 @@ def test_what_is_done_is_not_repeated(tmp_path):
     both = run(tmp_path, seeds=[0, 1])
     assert [result["seed"] for result in both] == [0, 1]
     assert json.loads((tmp_path / "results.json").read_text()) == both
+    assert (tmp_path / "table.md").read_text() == f"{to_table(both)}\n"
     with pytest.raises(ValueError, match="made with steps=2, not 3: give another output"):
         run(tmp_path, steps=3)
 
