@@ -10,6 +10,7 @@ from keras_posenc import encodings as position_encodings
 from keras_posenc.grid import Grid
 from keras_posenc.layers.attend import attend, attend_explicitly
 from keras_posenc.layers.initializer import part
+from keras_posenc.layers.quantized import policy_of_part, with_quantized_parts
 from keras_posenc.positions import check_positions, consecutive
 
 
@@ -152,7 +153,7 @@ class PositionalAttention(keras.layers.Layer):
             bias_regularizer=self.bias_regularizer,
             kernel_constraint=self.kernel_constraint,
             bias_constraint=self.bias_constraint,
-            dtype=self.dtype_policy,
+            dtype=policy_of_part(self, name),
             name=name,
         )
         # This layer handles the mask; else Keras warns that the projection loses it.
@@ -339,7 +340,7 @@ class PositionalAttention(keras.layers.Layer):
         return (output, *extras) if extras else output
 
     def get_config(self):
-        return {
+        config = {
             **super().get_config(),
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
@@ -357,6 +358,8 @@ class PositionalAttention(keras.layers.Layer):
             "bias_constraint": keras.constraints.serialize(self.bias_constraint),
             "seed": self.seed,
         }
+        parts = [getattr(self, name) for name in dir(self) if name.endswith("_dense")]
+        return with_quantized_parts(config, self, parts)
 
 
 def _checked(encodings):

@@ -31,6 +31,17 @@ class TokenEmbedding(keras.layers.Embedding):
             return ops.matmul(inputs, ops.transpose(ops.cast(self.embeddings, self.compute_dtype)))
         return super().call(inputs)
 
+    def quantize(self, mode=None, type_check=True, **kwargs):
+        # Keras leaves subclasses alone, as it cannot know what they do with the table. In int8 it
+        # is known here; other modes pack the numbers.
+        super().quantize(mode, type_check=mode != "int8", **kwargs)
+
+    def quantized_call(self, inputs, reverse=False):
+        if not reverse:
+            return super().quantized_call(inputs)
+        scores = ops.matmul(inputs, ops.transpose(ops.cast(self.embeddings, self.compute_dtype)))
+        return scores / ops.cast(self.embeddings_scale, self.compute_dtype)
+
     def compute_mask(self, inputs, mask=None):
         if keras.backend.is_float_dtype(inputs.dtype):
             return mask

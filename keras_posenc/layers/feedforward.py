@@ -3,6 +3,7 @@
 import keras
 
 from keras_posenc.layers.initializer import part
+from keras_posenc.layers.quantized import policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -62,7 +63,7 @@ class FeedForward(keras.layers.Layer):
             activation=activation,
             use_bias=self.use_bias,
             kernel_initializer=part(self.kernel_initializer, f"{name}/kernel"),
-            dtype=self.dtype_policy,
+            dtype=policy_of_part(self, name),
             name=name,
         )
         dense.build(input_shape)
@@ -78,10 +79,11 @@ class FeedForward(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        return {
+        config = {
             **super().get_config(),
             "units": self.units,
             "activation": [keras.activations.serialize(a) for a in self.activation],
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
+        return with_quantized_parts(config, self, [*self.inner, self.outer] if self.built else [])

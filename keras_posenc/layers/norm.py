@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc.layers.quantized import policy_of_part, with_quantized_parts
+
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ConditionalLayerNormalization(keras.layers.Layer):
@@ -61,7 +63,7 @@ class ConditionalLayerNormalization(keras.layers.Layer):
             units,
             use_bias=False,
             kernel_initializer=initializer,
-            dtype=self.dtype_policy,
+            dtype=policy_of_part(self, name),
             name=name,
         )
         dense.build(input_shape)
@@ -84,10 +86,12 @@ class ConditionalLayerNormalization(keras.layers.Layer):
         return inputs_shape
 
     def get_config(self):
-        return {
+        config = {
             **super().get_config(),
             "epsilon": self.epsilon,
             "hidden_size": self.hidden_size,
             "hidden_act": keras.activations.serialize(self.hidden_act),
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
+        parts = [self.hidden_dense, self.beta_dense, self.gamma_dense] if self.built else []
+        return with_quantized_parts(config, self, [part for part in parts if part is not None])

@@ -1,0 +1,58 @@
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_posenc.models.layouts import layout_map
+
+SCRIPT = pathlib.Path(__file__).parents[1] / "many_devices.py"
+BACKEND = keras.backend.backend()
+
+
+def on_many_devices(folder):
+    """What many_devices.py prints; a process of its own, as devices are made before all else."""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    command = [sys.executable, SCRIPT, BACKEND, folder]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="Keras distributes on JAX")
+def test_four_devices_train_as_one(tmp_path):
+    found = on_many_devices(tmp_path)
+    one, copied, cut = found["losses"]
+    assert one[-1] < one[0]
+    np.testing.assert_allclose([copied, cut], [one, one], rtol=1e-5)
+    assert max(found["differences"]) < 1e-5
+    shards = {path: shard for path, (_, shard) in found["shards"].items()}
+    attention, inner = "Transformer-0-MultiHeadSelfAttention", "Transformer-0-FeedForward"
+    assert shards["Embedding-Token/embeddings"] == [40, 8]
+    assert shards[f"{attention}/query/kernel"] == [16, 1, 8]
+    assert shards[f"{attention}/value/bias"] == [1, 8]
+    assert shards[f"{attention}/attention_output/kernel"] == [1, 8, 16]
+    assert shards[f"{inner}/intermediate/kernel"] == [16, 16]
+    assert shards[f"{inner}/output/kernel"] == [16, 16]
+    # Each of the eleven weights that are cut has two moments, which are cut alike.
+    assert len(shards) == 11 * 3
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="a strategy of TensorFlow")
+def test_two_devices_train_as_one(tmp_path):
+    found = on_many_devices(tmp_path)
+    one, copied = found["losses"]
+    assert one[-1] < one[0]
+    np.testing.assert_allclose(copied, one, rtol=1e-5)
+    assert max(found["differences"]) < 1e-5
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="Keras 3.15 has no devices on torch")
+def test_a_mesh_without_the_axis_of_the_model_is_refused():
+    mesh = keras.distribution.DeviceMesh((1,), ["batch"], ["cpu:0"])
+    with pytest.raises(ValueError, match=r'axis "model" of the mesh.*Received: axes \[.batch.\]'):
+        layout_map(mesh)

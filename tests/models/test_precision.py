@@ -1,0 +1,134 @@
+"""Half precision and int8 through whole models, trained, saved and read again."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_posenc.layers.embedding import TokenEmbedding
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads import classifier
+
+RNG = np.random.default_rng(0)
+TOKENS = RNG.integers(1, 40, (4, 20)).astype("int32")
+INPUTS = {"token_ids": TOKENS, "segment_ids": np.zeros_like(TOKENS)}
+LABELS = np.arange(4) % 2
+
+
+@pytest.fixture
+def mixed_bfloat16():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+def compiled(model, **kwargs):
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(3e-3), loss, metrics=["accuracy"], **kwargs)
+    return model
+
+
+def predict(model, inputs=INPUTS):
+    return np.asarray(model.predict(inputs, verbose=0), "float32")
+
+
+def quantized(model):
+    """The model in int8, without Keras' warnings on layers that stay in float32."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not have a `quantize` method.*")
+        model.quantize("int8")
+    return model
+
+
+def dtypes(model):
+    return {w.path: keras.backend.standardize_dtype(w.value.dtype) for w in model.weights}
+
+
+def test_mixed_bfloat16_from_building_to_reading_again(tiny_config, mixed_bfloat16, tmp_path):
+    tiny_config["num_hidden_layers"] = 1
+    encoder = build_transformer_model(tiny_config, hierarchical_position=True)
+    assert encoder.compute_dtype == "bfloat16"
+    model = compiled(classifier(encoder, 2))
+    losses = model.fit(INPUTS, LABELS, epochs=20, verbose=0).history["loss"]
+    assert min(losses) < 0.8 * losses[0]
+    assert set(dtypes(model).values()) - {"uint32", "int64"} == {"float32"}
+    assert np.isfinite(model.evaluate(INPUTS, LABELS, verbose=0)).all()
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.layers[-4].compute_dtype == "bfloat16"
+    np.testing.assert_array_equal(predict(again), predict(model))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"hierarchical_position": True},
+        {"absolute_positions": False, "encodings": ["rotary"]},
+    ],
+    ids=["hierarchical", "rotary"],
+)
+def test_positions_are_not_rounded_to_bfloat16(tiny_config, mixed_bfloat16, options):
+    """bfloat16 knows 2032, 2040 and 2048, nothing between them: 2049 would be 2048."""
+    tiny_config.update(max_position_embeddings=64, initializer_range=0.2, hidden_size=32)
+    half = build_transformer_model(tiny_config, custom_position_ids=True, **options)
+    keras.config.set_dtype_policy("float32")
+    full = build_transformer_model(tiny_config, custom_position_ids=True, **options)
+    full.set_weights(half.get_weights())
+    ids = np.arange(2030, 2050, dtype="int32")[None]
+    rounded = ops.convert_to_numpy(ops.cast(ops.cast(ids, "bfloat16"), "int32"))
+    assert set(rounded[0]) == {2032, 2040, 2048}
+
+    def features(model, ids):
+        tokens = np.tile(TOKENS[:1], (len(ids), 1))
+        inputs = {"token_ids": tokens, "segment_ids": 0 * tokens, "position_ids": ids}
+        return predict(model, inputs)
+
+    expected, wrong = features(full, np.concatenate([ids, rounded]))
+    (found,) = features(half, ids)
+    assert np.linalg.norm(found - expected) < 0.3 * np.linalg.norm(wrong - expected)
+
+
+@pytest.mark.parametrize("head", ["classifier", "tied masked language model"])
+def test_int8_is_close_and_read_again_the_same(tiny_config, head, tmp_path):
+    tiny_config.update(num_hidden_layers=1, initializer_range=0.3)
+    if head == "classifier":
+        model = classifier(build_transformer_model(tiny_config, hierarchical_position=True), 2)
+    else:
+        model = build_transformer_model(tiny_config, hierarchical_position=True, with_mlm="linear")
+    before = predict(model)
+    after = predict(quantized(model))
+    assert 0 < np.abs(after - before).max() < 0.05 * np.abs(before).max()
+    tables = ("Embedding-Position/embeddings",)
+    kept = dtypes(model)
+    large = [path for path in kept if path.endswith(("/kernel", "/embeddings"))]
+    assert len(large) == 3 + 4 + 2 + 1
+    assert {path for path in large if kept[path] != "int8"} == set(tables)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert dtypes(again) == kept
+    np.testing.assert_array_equal(predict(again), after)
+    again.save(tmp_path / "again.keras")
+    twice = keras.saving.load_model(tmp_path / "again.keras")
+    assert dtypes(twice) == kept
+
+
+def test_tokens_are_scored_by_the_table_that_int8_left():
+    """Of the tied output projection too, the scores are those of the rows as they are read."""
+    table = TokenEmbedding(40, 16)
+    table.build()
+    table.quantize("int8")
+    assert keras.backend.standardize_dtype(table.embeddings.dtype) == "int8"
+    rows = ops.convert_to_numpy(table(np.arange(40)))
+    x = RNG.normal(size=(2, 3, 16)).astype("float32")
+    scores = ops.convert_to_numpy(table(x, reverse=True))
+    np.testing.assert_allclose(scores, x @ rows.T, atol=1e-5)
+
+
+@pytest.mark.once
+def test_other_modes_leave_the_tied_table_alone():
+    table = TokenEmbedding(40, 16)
+    table.build()
+    with pytest.raises(NotImplementedError, match="does not have a `quantize` method"):
+        table.quantize("int4")
