@@ -22,7 +22,7 @@ def case_of(name):
 
 
 # A loop compiles for seconds: torch runs every case, the others one of each hook.
-NAMES = ("cope+rotary", "squared_relu+shaw+t5", "window(window=2-sinks=1)")
+NAMES = ("cope+rotary", "squared_relu+shaw+t5")
 CHOSEN = PAIRS + CASES if BACKEND == "torch" else [case_of(name) for name in NAMES]
 
 
@@ -72,6 +72,7 @@ def test_blocks_are_the_map_in_full(case, causal, small_blocks):
         laws.close(one, other, 1e-4)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("axes", [2, 3, 4])
 def test_masks_and_biases_are_cut_too(axes):
     rng = np.random.default_rng(1)
@@ -86,6 +87,7 @@ def test_masks_and_biases_are_cut_too(axes):
         np.testing.assert_allclose(numpy(blocks), numpy(explicit), atol=1e-5)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("window", [None, 1, 2.5, 4])
 @pytest.mark.parametrize("sinks", [0, 1, 9])
 @pytest.mark.parametrize("rows", [T, 9])
@@ -136,18 +138,14 @@ def test_gradients_with_dropout_are_those_of_the_whole_map(monkeypatch):
         laws.close(one, other, 1e-4)
 
 
-def test_low_precision_blocks_are_near_float32(small_blocks):
-    case = case_of("squared_relu+shaw+t5")
-    layer, low = laws.attention(case), laws.attention(case, dtype="mixed_bfloat16")
+def test_blocks_are_the_map_in_full_in_low_precision(small_blocks):
+    layer = laws.attention(case_of("cope+rotary"), dtype="mixed_bfloat16")
     x = laws.numbers(length=T)
-    result = laws.gradients(low, x, training=True)
-    expected = laws.gradients(layer, x, training=True)
-    laws.close(result[0], expected[0], 0.1)
-    for one, other in zip(result, expected, strict=True):
-        assert (
-            np.abs(one - other).max()
-            < 0.05 * np.abs(expected[1]).max() + 0.05 * np.abs(other).max()
-        )
+    blocks = laws.run(layer, x, causal=True, training=True)
+    explicit = laws.call(layer, x, causal=True, return_attention_scores=True)[0]
+    assert keras.backend.standardize_dtype(explicit.dtype) == "bfloat16"
+    scale = np.abs(numpy(explicit)).max()
+    np.testing.assert_allclose(blocks / scale, numpy(explicit) / scale, atol=0.02)
 
 
 def test_fused_blocks_are_the_map_in_full():

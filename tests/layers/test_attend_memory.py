@@ -1,0 +1,125 @@
+"""Blocks keep no map: memory is linear in the tokens, in training, at lengths known late too."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_posenc import Grid, PositionalAttention
+from keras_posenc.encodings import ALiBi
+from keras_posenc.layers.attend import attend, choose
+
+BACKEND = keras.backend.backend()
+H, D = 2, 4
+
+
+@pytest.fixture
+def block_of(monkeypatch):
+    """A function that sets the bytes of a block's map; 0: the map in one piece."""
+    monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
+
+    def set_bytes(size):
+        monkeypatch.setitem(choose.SIZES, BACKEND, (0, size) if size else (2**60, 0))
+
+    return set_bytes
+
+
+def loss(q, k, v):
+    """Of a map with a bias and dropout."""
+    encoding = ALiBi("symmetric")
+    encoding.build((None, None, H, D))
+    ids = ops.arange(q.shape[1])[None]
+    drawn = ops.convert_to_tensor(np.array([1, 2], "int32"))
+    arguments = [encoding], None, 0.1, drawn, None, True
+    return ops.sum(attend(q, k, v, Grid(ids, ids), 0.5, *arguments) ** 2)
+
+
+def heads(length):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=(1, length, H, D)).astype("float32") for _ in "qkv"]
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX tells how much memory a program takes")
+def test_the_memory_of_a_compiled_step_is_linear(block_of):
+    import jax
+
+    def memory(length):
+        compiled = jax.jit(jax.grad(loss, (0, 1, 2))).lower(*heads(length)).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    # Three maps of a block and the heads of 512 tokens are about the same.
+    block_of(2**15)
+    assert memory(1024) < 2.2 * memory(512)
+    block_of(0)
+    assert memory(1024) > 3.5 * memory(512)
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="torch tells what it keeps for the backward pass")
+def test_what_is_kept_for_the_backward_pass_is_linear(block_of):
+    import torch
+
+    def kept(length):
+        found = {}
+
+        def pack(x):
+            storage = x.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+            return x
+
+        q, k, v = (torch.tensor(x, requires_grad=True) for x in heads(length))
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+            loss(q, k, v).backward()
+        return sum(found.values())
+
+    block_of(2**15)
+    assert kept(512) < 2.2 * kept(256)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow shows the shapes of its graphs")
+def test_no_tensor_of_the_graph_is_a_map(block_of):
+    import tensorflow as tf
+
+    length = 96
+
+    def step(q, k, v):
+        with tf.GradientTape() as tape:
+            tape.watch((q, k, v))
+            total = loss(q, k, v)
+        return tape.gradient(total, (q, k, v))
+
+    def maps():
+        graph = tf.function(step).get_concrete_function(*map(tf.constant, heads(length))).graph
+        graphs = [graph, *(f.graph for f in graph._functions.values())]
+        tensors = [x for g in graphs for op in g.get_operations() for x in op.outputs]
+        shapes = [x.shape.as_list() for x in tensors if x.shape.rank]
+        return [shape for shape in shapes if shape.count(length) > 1]
+
+    block_of(4 * H * length * 10)
+    assert maps() == []
+    block_of(0)
+    assert maps() != []
+
+
+def test_a_model_fits_texts_of_several_lengths(block_of):
+    """With dropout, through `fit`: the same weights as without blocks."""
+    tokens = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(11, 8, mask_zero=True)(tokens)
+    layer = PositionalAttention(H, D, encodings=["t5", "rotary"], dropout=0.2, seed=3)
+    y = keras.layers.GlobalAveragePooling1D()(layer(x, x))
+    model = keras.Model(tokens, keras.layers.Dense(1)(y))
+    start, state = model.get_weights(), np.array(layer.seed_generator.state)
+    rng = np.random.default_rng(0)
+    batches = [rng.integers(1, 11, (4, length)) for length in (13, 20)]
+    results = []
+    for size in (0, 4 * 4 * H * 20 * 6):
+        block_of(size)
+        model.set_weights(start)
+        layer.seed_generator.state.assign(state)
+        model.compile(keras.optimizers.SGD(1.0), "mean_squared_error")
+        for batch in batches:
+            batch[0, -3:] = 0
+            model.fit(batch, np.ones((4, 1)), shuffle=False, verbose=0)
+        results.append(model.get_weights())
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert np.abs(results[0][0] - start[0]).max() > 1e-3
