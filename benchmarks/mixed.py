@@ -71,7 +71,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--documents", type=int, default=256)
+    parser.add_argument("--documents", type=int, default=1024)
     parser.add_argument("--max-length", type=int, default=2048)
     parser.add_argument("--token-budget", type=int, default=8192)
     parser.add_argument("--epochs", type=int, default=2, help="the first is not counted")
