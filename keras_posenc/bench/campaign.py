@@ -165,7 +165,7 @@ def _result(run, contender, state, tell):
     seconds = {
         "training": record["seconds"],
         "testing": time.perf_counter() - started,
-        "compiling": record["compiling"] + contender.clock.compiling() - compiled,
+        "compiling": record["compiling"] + max(contender.clock.compiling() - compiled, 0.0),
     }
     means = {split: sum(values.values()) / len(values) for split, values in accuracy.items()}
     tell("accuracy " + ", ".join(f"{split} {mean:.1%}" for split, mean in means.items()))

@@ -80,7 +80,7 @@ class Contender:
             record["step"] = last
             record["losses"].append(round(statistics.fmean(losses), 6))
             record["seconds"] += time.perf_counter() - started
-            record["compiling"] += self.clock.compiling() - compiled
+            record["compiling"] += max(self.clock.compiling() - compiled, 0.0)
             save_state(state, self.model, record)
             tell(f"step {last:,} of {self.settings.steps:,}, loss {record['losses'][-1]:.4f}")
         return record
