@@ -54,6 +54,7 @@ if not _is_command():
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.generation import Generator
     from keras_posenc.models.heads import classifier
+    from keras_posenc.models.layouts import layout_map
     from keras_posenc.models.seq2seq import build_encoder_decoder
     from keras_posenc.models.transformer import Transformer
     from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
@@ -115,6 +116,7 @@ __all__ = [
     "build_encoder_decoder",
     "build_transformer_model",
     "classifier",
+    "layout_map",
     "load_checkpoint",
     "open_checkpoint",
     "position_embedding",

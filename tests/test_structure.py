@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    ("grid",),
+    ("grid", "quantized"),
     ("positions",),
     ("encodings",),
     ("layers",),

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.quantized import policy_of_part, with_quantized_parts
 
 GATES = ("query_key", "separate_keys", "values")
 SCALINGS = ("after", "before")
@@ -87,9 +88,11 @@ class ContextualPositionEmbedding(Encoding):
             self.gate_dense = keras.layers.EinsumDense(
                 "bte,ehd->bthd",
                 output_shape=(None, self.num_heads, self.head_size),
-                dtype=self.dtype_policy,
+                dtype=policy_of_part(self, "gate_key"),
                 name="gate_key",
             )
+            # The attention layer handles the mask; else Keras warns that this one loses it.
+            self.gate_dense.supports_masking = True
             self.gate_dense.build(states_shape)
 
     def table_arguments(self, num_heads, head_size):
@@ -152,13 +155,15 @@ class ContextualPositionEmbedding(Encoding):
         return ops.take_along_axis(at_integers, index, axis=-1) + (position - lower) * step
 
     def get_config(self):
-        return {
+        config = {
             **super().get_config(),
             "npos_max": self.npos_max,
             "gate": self.gate,
             "scaling": self.scaling,
             "bidirectional": self.bidirectional,
         }
+        parts = [self.gate_dense] if hasattr(self, "gate_dense") else []
+        return with_quantized_parts(config, self, parts)
 
 
 def sum_from_right(x):

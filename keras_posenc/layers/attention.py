@@ -10,8 +10,8 @@ from keras_posenc import encodings as position_encodings
 from keras_posenc.grid import Grid
 from keras_posenc.layers.attend import attend, attend_explicitly
 from keras_posenc.layers.initializer import part
-from keras_posenc.layers.quantized import policy_of_part, with_quantized_parts
 from keras_posenc.positions import check_positions, consecutive
+from keras_posenc.quantized import policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

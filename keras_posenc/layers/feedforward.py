@@ -3,7 +3,7 @@
 import keras
 
 from keras_posenc.layers.initializer import part
-from keras_posenc.layers.quantized import policy_of_part, with_quantized_parts
+from keras_posenc.quantized import policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

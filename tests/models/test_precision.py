@@ -90,28 +90,32 @@ def test_positions_are_not_rounded_to_bfloat16(tiny_config, mixed_bfloat16, opti
     assert np.linalg.norm(found - expected) < 0.3 * np.linalg.norm(wrong - expected)
 
 
-@pytest.mark.parametrize("head", ["classifier", "tied masked language model"])
-def test_int8_is_close_and_read_again_the_same(tiny_config, head, tmp_path):
+COPE = {"name": "cope", "gate": "separate_keys"}  # with a dense layer of its own
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"application": "lm", "with_mlm": "linear", "encodings": [COPE]}],
+    ids=["classifier", "language model with a tied head"],
+)
+def test_int8_is_close_and_read_again_the_same(tiny_config, options, tmp_path):
     tiny_config.update(num_hidden_layers=1, initializer_range=0.3)
-    if head == "classifier":
-        model = classifier(build_transformer_model(tiny_config, hierarchical_position=True), 2)
-    else:
-        model = build_transformer_model(tiny_config, hierarchical_position=True, with_mlm="linear")
+    model = build_transformer_model(tiny_config, hierarchical_position=True, **options)
+    model = model if options else classifier(model, 2)
     before = predict(model)
     after = predict(quantized(model))
     assert 0 < np.abs(after - before).max() < 0.05 * np.abs(before).max()
-    tables = ("Embedding-Position/embeddings",)
     kept = dtypes(model)
     large = [path for path in kept if path.endswith(("/kernel", "/embeddings"))]
-    assert len(large) == 3 + 4 + 2 + 1
-    assert {path for path in large if kept[path] != "int8"} == set(tables)
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    assert dtypes(again) == kept
-    np.testing.assert_array_equal(predict(again), after)
-    again.save(tmp_path / "again.keras")
-    twice = keras.saving.load_model(tmp_path / "again.keras")
-    assert dtypes(twice) == kept
+    assert len(large) == 3 + 4 + 2 + 1 + 2 * bool(options)
+    float32 = {path for path in large if kept[path] != "int8"}
+    cope = {"Transformer-0-MultiHeadSelfAttention/encoding_0/embeddings"} if options else set()
+    assert float32 == {"Embedding-Position/embeddings"} | cope
+    for name in ("first.keras", "second.keras"):  # what was read can be written
+        model.save(tmp_path / name)
+        model = keras.saving.load_model(tmp_path / name)
+        assert dtypes(model) == kept
+    np.testing.assert_array_equal(predict(model), after)
 
 
 def test_tokens_are_scored_by_the_table_that_int8_left():
