@@ -5,6 +5,7 @@ import time
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_posenc import tasks
 from keras_posenc.bench.batches import evaluation_batches, train_batch
@@ -43,7 +44,8 @@ class Contender:
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         )
         self.model.optimizer.build(self.model.trainable_variables)
-        self.blank = [np.array(v) for v in self.model.optimizer.variables]
+        # Copies: on torch the arrays are the variables' own memory.
+        self.blank = [np.array(ops.convert_to_numpy(v)) for v in self.model.optimizer.variables]
 
     def begin(self, seed):
         """Draws all weights anew, under `seed`, and forgets the training."""
