@@ -9,6 +9,7 @@ from keras import ops
 from keras_posenc.encodings.absolute import SinusoidalPositionEmbedding
 from keras_posenc.layers import activations
 from keras_posenc.layers.attention import PositionalAttention
+from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.embedding import AddTo, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.models.config import Config
@@ -263,7 +264,7 @@ def _block_layers(config, prefix, attentions):
 def _dropout(config, name):
     """A dropout layer, or none where nothing is dropped."""
     rate = config.dropout_rate
-    return [keras.layers.Dropout(rate, name=f"{name}-Dropout")] if rate else []
+    return [Dropout(rate, name=f"{name}-Dropout")] if rate else []
 
 
 def _initializer(config):

@@ -30,6 +30,7 @@ def likelihoods(model, source, targets):
     return (picked * real).sum(1).reshape(len(source), count)
 
 
+@pytest.mark.once
 def test_greedy_takes_the_likeliest_token_of_a_full_pass():
     model = build(encodings=["rotary"])
     tokens = np.ones((2, 1), int)

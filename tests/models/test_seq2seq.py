@@ -41,6 +41,7 @@ def test_the_forward_pass_is_the_papers():
     np.testing.assert_allclose(logits(model), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.once
 def test_one_table_serves_three_times():
     model = build()
     paths = [v.path for v in model.variables if 13 in v.shape]
@@ -55,6 +56,7 @@ def test_one_table_serves_three_times():
     assert not np.delete(moved[1], 3, axis=1).any()
 
 
+@pytest.mark.once
 def test_padding_changes_nothing():
     model = build(encodings=["log_n"], cross_encodings=["log_n"])
     expected = logits(model)
@@ -64,6 +66,7 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(alone, expected[:1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.once
 def test_a_token_is_seen_from_itself_on():
     model = build()
     changed = TARGET.copy()
@@ -72,6 +75,7 @@ def test_a_token_is_seen_from_itself_on():
     assert moved[0].tolist() == [False] * 3 + [True] * 2 and not moved[1].any()
 
 
+@pytest.mark.once  # the searches of test_generation.py step through a cache on every backend
 @pytest.mark.parametrize(
     "changes",
     [
@@ -82,10 +86,7 @@ def test_a_token_is_seen_from_itself_on():
             "decoder_encodings": ["alibi", "log_n"],
             "cross_encodings": ["rotary", "log_n"],
         },
-        pytest.param(
-            {"encodings": ["t5"], "cross_encodings": ["t5"], "hidden_act": ["silu", "linear"]},
-            marks=pytest.mark.once,
-        ),
+        {"encodings": ["t5"], "cross_encodings": ["t5"], "hidden_act": ["silu", "linear"]},
     ],
 )
 def test_a_cache_says_what_a_full_pass_says(changes):
@@ -111,7 +112,7 @@ def test_it_trains_as_published_and_is_saved(tmp_path):
     rate = Noam(16, warmup_steps=10, factor=1.0)
     model.compile(keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9), loss)
     pairs = [SOURCE, TARGET[:, :-1]], TARGET[:, 1:]
-    losses = model.fit(*pairs, epochs=30, verbose=0).history["loss"]
+    losses = model.fit(*pairs, epochs=60, verbose=0).history["loss"]
     assert losses[-1] < losses[0] / 2
     answer = logits(model, target=TARGET[:, :-1]).argmax(-1)
     real = TARGET[:, 1:] != 0
