@@ -68,11 +68,14 @@ class Task:
             "layer_norm_eps": 1e-12,
         }
 
-    def check_dropout(self, rates):
-        """Stops a comparison with a library that drops less than the others do."""
-        expected = {self.dropout, self.attention_dropout}
-        if set(rates) != expected:
-            raise ValueError(f"{self.row.name} drops {sorted(rates)}, not {sorted(expected)}.")
+    def check_dropout(self, hidden, attention):
+        """Stops a comparison with a library that drops less, or more, than the others do."""
+        found = (set(hidden), set(attention))
+        if found != ({self.dropout}, {self.attention_dropout}):
+            raise ValueError(
+                f"{self.row.name} drops {found} of hidden layers and attention weights, not "
+                f"{self.dropout} and {self.attention_dropout}."
+            )
 
 
 def keras_posenc(task):
@@ -87,9 +90,9 @@ def keras_posenc(task):
         return _keras_forward(encoder, inputs, task)
     # From the first token, as the classifiers of the other libraries.
     model = classifier(encoder, CLASSES, pooling="cls", dropout_rate=task.dropout)
-    layers = [layer for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
-    attention = [layer for layer in model.layers if hasattr(layer, "key_dim")]
-    task.check_dropout({layer.rate for layer in layers} | {layer.dropout for layer in attention})
+    rates = {layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)}
+    attention = {layer.dropout for layer in model.layers if hasattr(layer, "key_dim")}
+    task.check_dropout(rates, attention)
     return _keras_training(model, inputs, labels, task, keras)
 
 
@@ -120,7 +123,7 @@ def keras_hub(task):
     parts = list(backbone._flatten_layers())
     rates = {part.rate for part in parts if isinstance(part, keras.layers.Dropout)}
     attention = {p.dropout for p in parts if isinstance(p, keras.layers.MultiHeadAttention)}
-    task.check_dropout(rates | attention)
+    task.check_dropout(rates, attention)
     return _keras_training(model, inputs, labels, task, keras)
 
 
@@ -143,7 +146,7 @@ def bert4keras(task):
     model = keras.Model(encoder.inputs, logits)
     rates = {layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)}
     attention = {x.attention_dropout for x in model.layers if hasattr(x, "attention_dropout")}
-    task.check_dropout(rates | attention)
+    task.check_dropout(rates, attention)
     return _keras_training(model, inputs, labels, task, keras)
 
 
@@ -208,8 +211,10 @@ def transformers(task):
         return forward
     model = BertForSequenceClassification(config).train()
     _check_kernel(model)
-    rates = {part.p for part in model.modules() if isinstance(part, torch.nn.Dropout)}
-    task.check_dropout(rates | {config.attention_probs_dropout_prob})
+    within = [part.attention.self for part in model.bert.encoder.layer]
+    attention = {part.dropout.p for part in within}
+    parts = {p for p in model.modules() if isinstance(p, torch.nn.Dropout)}
+    task.check_dropout({p.p for p in parts - {part.dropout for part in within}}, attention)
     _assert_it_drops(lambda x: model(**x).logits, inputs)
     targets = torch.from_numpy(labels.astype("int64"))
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)

@@ -1,0 +1,144 @@
+"""What the parts of a MiniLM layer cost, forward and backward, on one thread.
+
+    KERAS_BACKEND=tensorflow python benchmarks/parts.py
+
+Milliseconds of processor time for 4 x 512 tokens, the least of nine runs, since other programs only
+add to it. A step has 6 of the dense pairs and GELUs, 18 projections of heads, 13 norms and
+dropouts, and one Adam.
+"""
+
+import os
+
+# Before the backends are imported.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+import time
+
+import keras
+import numpy as np
+import rows
+
+from keras_posenc.layers.activations import gelu
+from keras_posenc.layers.dropout import Dropout
+
+BATCH, LENGTH = 4, 512
+SIZES = rows.MODELS["minilm"]
+WIDTH, INNER, HEADS = SIZES["width"], SIZES["inner"], SIZES["heads"]
+RUNS = 9
+
+
+def main():
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    narrow, wide = (BATCH, LENGTH, WIDTH), (BATCH, LENGTH, INNER)
+    heads = keras.layers.EinsumDense(
+        "abc,cde->abde", (LENGTH, HEADS, WIDTH // HEADS), bias_axes="de"
+    )
+    layers = {
+        "dense, to the inner size": (keras.layers.Dense(INNER), narrow),
+        "dense, from the inner size": (keras.layers.Dense(WIDTH), wide),
+        "projection of heads": (heads, narrow),
+        "layer norm": (keras.layers.LayerNormalization(epsilon=1e-12), narrow),
+        "GELU": (keras.layers.Activation(gelu), wide),
+        "GELU of Keras": (keras.layers.Activation("gelu"), wide),
+        "dropout": (Dropout(0.1), narrow),
+        "dropout of Keras": (keras.layers.Dropout(0.1), narrow),
+    }
+    make = {"tensorflow": tensorflow, "jax": jax, "torch": torch}[keras.backend.backend()]
+    rng = np.random.default_rng(0)
+    for name, (layer, shape) in layers.items():
+        x = rng.normal(size=shape).astype("float32")
+        layer.build(shape)
+        g = rng.normal(size=layer.compute_output_shape(shape)).astype("float32")
+        print(f"{name:30}{least(make(layer, x, g)):8.1f} ms", flush=True)
+    print(f"{'Adam, all weights':30}{least(adam(rng)):8.1f} ms")
+
+
+def least(run):
+    """Milliseconds of processor time."""
+    run()
+    times = []
+    for _ in range(RUNS):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return min(times) * 1e3
+
+
+def tensorflow(layer, x, g):
+    import tensorflow as tf
+
+    x, g = tf.constant(x), tf.constant(g)
+
+    @tf.function
+    def run():
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True) if drops(layer) else layer(x)
+        return y, tape.gradient(y, [x, *(v.value for v in layer.trainable_variables)], g)
+
+    return run
+
+
+def jax(layer, x, g):
+    import jax
+
+    values = [v.value for v in layer.non_trainable_variables]
+    options = {"training": True} if drops(layer) else {}
+
+    @jax.jit
+    def run(weights, values, x, g):
+        y, back, state = jax.vjp(
+            lambda w, x: layer.stateless_call(w, values, x, **options), weights, x, has_aux=True
+        )
+        return y, back(g), state
+
+    weights = [v.value for v in layer.trainable_variables]
+    x, g = jax.device_put(x), jax.device_put(g)
+    return lambda: jax.block_until_ready(run(weights, values, x, g))
+
+
+def torch(layer, x, g):
+    import torch
+
+    x, g = torch.from_numpy(x).requires_grad_(), torch.from_numpy(g)
+    weights = [v.value for v in layer.trainable_variables]
+
+    def run():
+        y = layer(x, training=True) if drops(layer) else layer(x)
+        return torch.autograd.grad(y, [x, *weights], g)
+
+    return run
+
+
+def drops(layer):
+    return isinstance(layer, keras.layers.Dropout)
+
+
+def adam(rng):
+    """A step of Adam over variables of MiniLM's number and sizes."""
+    shapes = [(rows.VOCABULARY, WIDTH)]
+    shapes += SIZES["layers"] * [(WIDTH, INNER), (INNER, WIDTH), *4 * [(WIDTH, WIDTH)]]
+    variables = [keras.Variable(np.zeros(shape, "float32")) for shape in shapes]
+    gradients = [keras.ops.convert_to_tensor(rng.normal(size=s).astype("float32")) for s in shapes]
+    optimizer = keras.optimizers.Adam(1e-4)
+    optimizer.build(variables)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(lambda: optimizer.apply(gradients))
+    if keras.backend.backend() == "torch":
+        return lambda: optimizer.apply(gradients)
+    import jax
+
+    run = jax.jit(optimizer.stateless_apply)
+    held = [v.value for v in optimizer.variables], gradients, [v.value for v in variables]
+    return lambda: jax.block_until_ready(run(*held))
+
+
+if __name__ == "__main__":
+    main()
