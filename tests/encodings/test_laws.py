@@ -28,19 +28,6 @@ SINGLE = CASES if WHOLE else _firsts(CASES)
 ALL = SINGLE + (PAIRS if WHOLE else PAIRS[:3])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def compile_quickly():
-    """On JAX: programs that run once on ten numbers need no optimisation."""
-    if keras.backend.backend() != "jax":
-        yield
-        return
-    import jax
-
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def over(cases):
     return pytest.mark.parametrize("case", cases, ids=str)
 
