@@ -10,7 +10,7 @@ from keras import ops
 def gelu(x):
     """GELU by the error function, x Phi(x), keeping nothing but x for the backward pass.
 
-    Keras' own keeps up to three more tensors of the inner size on TensorFlow, and takes 1.5 to 1.9
+    Keras' own keeps up to three more tensors of the inner size on TensorFlow, and takes 1.3 to 2
     times as long there and on JAX. torch has a fused kernel.
     """
     return keras.activations.gelu(x) if keras.backend.backend() == "torch" else _gelu(x)
