@@ -12,7 +12,8 @@ class Dropout(keras.layers.Dropout):
 
     y = x keep / (1 - rate). Element (i, j) of the inputs, all axes but the last as one, is kept
     where the product of two odd hashes is large enough, as in the dropout of attention weights;
-    random bits cost 1.6 (torch) to 5 times (JAX) as much, thirteen times in a small BERT's step. With a `noise_shape` it is Keras' own.
+    random bits cost 1.6 (torch) to 5 times (JAX) as much, thirteen times in a small BERT's step.
+    With a `noise_shape` it is Keras' own.
 
     Args:
         rate: float in [0, 1]. Share of the features dropped in training.
