@@ -36,18 +36,16 @@ def train_batch(task, curriculum, batch_size, seed, step):
         seed, step: ints.
 
     Returns:
-        `(ids, targets, weights)`, each (B, W). The weights are such that the mean over all W places
-        of weight times loss is the mean over the places that count.
+        `(ids, targets, weights)`, each (B, W). The weights are 1 at the places that count, else 0.
     """
     length = curriculum(step, seed)
     # The third number keeps these draws apart from that of the length.
     tokens, targets, mask = task.sample(batch_size, length, (seed, step, 1))
     ids, answers = padded(task, tokens)
-    counted = np.ones(mask.shape) if task.level else mask
     wide = np.zeros(ids.shape, "int32")
     weights = np.zeros(ids.shape, "float32")
     wide[:, answers] = targets
-    weights[:, answers] = counted * (ids.size / max(counted.sum(), 1))
+    weights[:, answers] = 1 if task.level else mask
     return ids, wide, weights
 
 

@@ -41,7 +41,10 @@ class Contender:
         rate = cosine_warmup(settings.learning_rate, settings.steps, warmup)
         self.model.compile(
             keras.optimizers.Adam(rate, global_clipnorm=CLIP),
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            # The mean over what counts, whether or not a mask of the padding comes with the logits.
+            keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            ),
         )
         self.model.optimizer.build(self.model.trainable_variables)
         # Copies: on torch the arrays are the variables' own memory.

@@ -1,6 +1,10 @@
+import dataclasses
+
 import numpy as np
+import pytest
 
 from keras_posenc.bench import Settings
+from keras_posenc.bench.batches import train_batch
 from keras_posenc.bench.run import Clock, Contender
 
 SMALL = Settings(steps=20, layers=1, size=8, heads=2, batch_size=4, train_lengths=(3,))
@@ -16,6 +20,21 @@ def test_a_contender_begins_anew_with_every_seed():
     first, other, again = losses(0), losses(1), losses(0)
     np.testing.assert_allclose(first, again, rtol=1e-5)
     assert abs(first[0] - other[0]) > 1e-4
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("model", ["transformer", "lstm"])
+def test_the_loss_is_the_mean_over_the_places_that_count(model):
+    """Padding is masked in a transformer and not in an LSTM; neither may weigh in."""
+    settings = dataclasses.replace(SMALL, dropout=0.0)
+    contender = Contender("reverse_string", settings, model, "none", "consecutive")
+    contender.begin(0)
+    ids, targets, weights = train_batch(contender.task, contender.curriculum, 4, 0, 0)
+    assert (ids == contender.task.input_size).any()
+    logits = contender.model.predict_on_batch(ids).astype("float64")
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    losses = -np.take_along_axis(log_p, targets[..., None], -1)[..., 0]
+    assert contender.step(0, 0) == pytest.approx(losses[weights == 1].mean(), rel=1e-5)
 
 
 def test_the_clock_tells_compiling_from_running():
