@@ -29,7 +29,9 @@ CHOSEN = PAIRS + CASES if BACKEND == "torch" else [case_of(name) for name in NAM
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Cuts every map, into blocks of at most five rows of 22 columns."""
-    monkeypatch.setitem(choose.SIZES, BACKEND, (0, 4 * B * H * T * BLOCK))
+    sizes = 0, 4 * B * H * T * BLOCK
+    monkeypatch.setitem(choose.SIZES, BACKEND, sizes)
+    monkeypatch.setattr(choose, "IN_KERNEL", sizes)
     monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
 
 
@@ -110,6 +112,7 @@ def test_columns_that_are_closed_to_a_run_of_blocks_are_left_out(window, sinks, 
             np.testing.assert_allclose(blocks * some, explicit * some, atol=1e-5)
 
 
+@pytest.mark.once
 def test_blocks_drop_what_the_whole_map_drops():
     drawn = np.array([5, 77], "int32")
     for order in ({}, dict(row_order=ops.arange(T)[None], column_order=ops.arange(T)[None])):
@@ -138,6 +141,7 @@ def test_gradients_with_dropout_are_those_of_the_whole_map(monkeypatch):
         laws.close(one, other, 1e-4)
 
 
+@pytest.mark.once
 def test_blocks_are_the_map_in_full_in_low_precision(small_blocks):
     layer = laws.attention(case_of("cope+rotary"), dtype="mixed_bfloat16")
     x = laws.numbers(length=T)
@@ -148,6 +152,7 @@ def test_blocks_are_the_map_in_full_in_low_precision(small_blocks):
     np.testing.assert_allclose(blocks / scale, numpy(explicit) / scale, atol=0.02)
 
 
+@pytest.mark.once
 def test_fused_blocks_are_the_map_in_full():
     """With a bias, a mask and both; the kernel is whatever the backend has."""
     q, k, v = tensors()
@@ -167,6 +172,7 @@ def test_fused_blocks_are_the_map_in_full():
                 np.testing.assert_allclose(numpy(result), numpy(explicit), atol=1e-5)
 
 
+@pytest.mark.once
 def test_an_encoding_that_reads_other_rows_gets_them_all(small_blocks):
     layer = PositionalAttention(H, D, encodings=["selective"])
     x = laws.numbers(length=T)
@@ -175,14 +181,15 @@ def test_an_encoding_that_reads_other_rows_gets_them_all(small_blocks):
     laws.close(blocks, numpy(explicit))
 
 
+@pytest.mark.once
 def test_the_size_of_a_block_follows_the_shape(monkeypatch):
-    monkeypatch.setitem(choose.SIZES, BACKEND, (2**25, 2**24))
+    sizes = 2**25, 2**24
     q = np.zeros((1, 2048, 12, 1), "float32")
     monkeypatch.setattr(choose, "_on_accelerator", lambda q: False)
-    assert choose.block_rows(q, q, [], 12) == 2**24 // (4 * 12 * 2048)
-    assert choose.block_rows(q[:, :512], q[:, :512], [], 12) is None
+    assert choose.block_rows(q, q, [], 12, sizes) == 2**24 // (4 * 12 * 2048)
+    assert choose.block_rows(q[:, :512], q[:, :512], [], 12, sizes) is None
     long = np.zeros((1, 2**15, 12, 1), "float32")
-    assert choose.block_rows(long, long, [], 12) == choose.FEWEST_ROWS
-    assert choose.block_rows(q[:, :1], long, [], 12) is None
+    assert choose.block_rows(long, long, [], 12, sizes) == choose.FEWEST_ROWS
+    assert choose.block_rows(q[:, :1], long, [], 12, sizes) is None
     monkeypatch.setattr(choose, "_on_accelerator", lambda q: True)
-    assert choose.block_rows(q, q, [], 12) is None
+    assert choose.block_rows(q, q, [], 12, sizes) is None

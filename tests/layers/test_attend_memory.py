@@ -19,7 +19,9 @@ def block_of(monkeypatch):
     monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
 
     def set_bytes(size):
-        monkeypatch.setitem(choose.SIZES, BACKEND, (0, size) if size else (2**60, 0))
+        sizes = (0, size) if size else (2**60, 0)
+        monkeypatch.setitem(choose.SIZES, BACKEND, sizes)
+        monkeypatch.setattr(choose, "IN_KERNEL", sizes)
 
     return set_bytes
 

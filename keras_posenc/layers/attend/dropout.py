@@ -31,7 +31,7 @@ def dropped(weights, rate, of_rows, of_columns):
     """The weights of a map, or of a part of one, without those that the hashes say."""
     product = ops.transpose(of_rows, (0, 2, 1))[..., None] * of_columns[:, None, None]
     kept = product >= int(rate * 2**32) - 2**31
-    return weights * ops.cast(kept, weights.dtype) * (1 / (1 - rate))
+    return ops.where(kept, weights * (1 / (1 - rate)), 0.0)
 
 
 def _odd_hash(length, seed, more):
