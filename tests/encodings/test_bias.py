@@ -401,3 +401,26 @@ def test_separable_biases_form_no_map():
     for encoding in (ALiBi(), ALiBi(learned=True), Sandwich(), RotaryBias(8)):
         assert bytes_of(encoding) < length**2 / 4
         assert not any(encoding.overrides(hook) for hook in ("bias", "score", "normalize", "value"))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="reads what XLA asks for")
+@pytest.mark.parametrize("spec", ["alibi", "t5", "cope"])
+def test_attention_forms_no_map(spec):
+    """The layer, forward and backward, at 16384 tokens: a map of one head is 1 GB."""
+    import jax
+
+    length = 16384
+    layer = PositionalAttention(1, 8, encodings=[spec])
+    layer.build((1, length, 8), (1, length, 8))
+
+    def loss(weights, x, order):
+        # An order that is not known to be the index makes one loop, which is quick to compile.
+        arguments = {"query_order": order, "key_order": order, "training": True}
+        return jax.numpy.sum(layer.stateless_call(weights, [], x, x, **arguments)[0])
+
+    weights = [jax.ShapeDtypeStruct(w.shape, "float32") for w in layer.trainable_variables]
+    x = jax.ShapeDtypeStruct((1, length, 8), "float32")
+    order = jax.ShapeDtypeStruct((1, length), "int32")
+    needed = jax.jit(jax.grad(loss)).lower(weights, x, order).compile().memory_analysis()
+    found = needed.temp_size_in_bytes + needed.output_size_in_bytes
+    assert found < 4 * length**2 / (3 if spec == "cope" else 8)
