@@ -6,10 +6,13 @@ import keras
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.counting import Near, interpolated, sum_from_right
 from keras_posenc.quantized import policy_of_part, with_quantized_parts
 
 GATES = ("query_key", "separate_keys", "values")
 SCALINGS = ("after", "before")
+# Keys that are read for each position: enough where a gate is 1 / 4 on average.
+NEAR = 4
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -111,9 +114,44 @@ class ContextualPositionEmbedding(Encoding):
         return self.gate_dense(states)
 
     def score(self, logits, q, grid):
+        scores = self._scores(q, grid)
+        rows, columns = ops.shape(logits)[2:]
+        width = rows + NEAR * self.npos_max
+
+        def everywhere():
+            return logits + self._bias(logits, scores, q, grid)
+
+        # TensorFlow 2.21 cannot run a choice of branches in a loop: its optimizer of graphs fails.
+        graph = keras.backend.backend() == "tensorflow"
+        if self.bidirectional or graph or 2 * width > columns:
+            return everywhere()
+        return self._near_or_far(logits, scores, q, grid, width, everywhere)
+
+    def _near_or_far(self, logits, scores, q, grid, width, everywhere):
+        """Gates of the nearest keys only, if with them every row is at its last position."""
+        near = Near(grid, width)
+        gates = self.gates(near.cut(logits), q, near.grid)
+        position = self.positions(gates, near.grid)
+        passed = ops.logical_or(position[..., :1] >= self.npos_max - 1, near.all)
+
+        def far_keys_are_last():
+            last = scores[..., -1:]
+            bias = interpolated(scores, ops.minimum(position, self.npos_max - 1))
+            return logits + last + near.put(bias - last)
+
+        return ops.cond(ops.all(passed), far_keys_are_last, everywhere)
+
+    def _scores(self, q, grid):
+        """(B, H, Tq, P) float32: q.e at all integers: T x P products, not T x T."""
+        table = grid.tables[self] if self.shared else self.embeddings
+        scores = ops.einsum("bqhd,dp->bhqp", ops.cast(q, "float32"), ops.cast(table, "float32"))
+        return scores if self.scaling == "after" else scores / math.sqrt(self.head_size)
+
+    def _bias(self, logits, scores, q, grid):
+        last = self.npos_max - 1
+        first = -last if self.bidirectional else 0
         position = self.positions(self.gates(logits, q, grid), grid)
-        bias = self._interpolated(q, position, grid)
-        return logits + (bias if self.scaling == "after" else bias / math.sqrt(self.head_size))
+        return interpolated(scores, ops.clip(position, first, last) - first)
 
     def gates(self, logits, q, grid):
         """(B, H, Tq, Tk) float32: how much of a step every key counts, 0 where it is closed."""
@@ -139,21 +177,6 @@ class ContextualPositionEmbedding(Encoding):
         after = ops.cumsum(gates * ops.cast(distance <= 0, "float32"), axis=-1)
         return ops.where(distance >= 0, before, -after)
 
-    def _interpolated(self, q, position, grid):
-        """q.e at a fractional position, from q.e at all integers: T x P products, not T x T."""
-        last = self.npos_max - 1
-        first = -last if self.bidirectional else 0
-        position = ops.clip(position, first, last) - first
-        table = grid.tables[self] if self.shared else self.embeddings
-        table = ops.cast(table, "float32")
-        at_integers = ops.einsum("bqhd,dp->bhqp", ops.cast(q, "float32"), table)
-        steps = at_integers[..., 1:] - at_integers[..., :-1]
-        # The last position is one step past the last but one, so that its gate has a gradient.
-        lower = ops.floor(ops.minimum(position, table.shape[1] - 2))
-        index = ops.cast(lower, "int32")
-        step = ops.take_along_axis(steps, index, axis=-1)
-        return ops.take_along_axis(at_integers, index, axis=-1) + (position - lower) * step
-
     def get_config(self):
         config = {
             **super().get_config(),
@@ -164,8 +187,3 @@ class ContextualPositionEmbedding(Encoding):
         }
         parts = [self.gate_dense] if hasattr(self, "gate_dense") else []
         return with_quantized_parts(config, self, parts)
-
-
-def sum_from_right(x):
-    """out[..., j] = x[..., j] + x[..., j + 1] + ...; a difference of two sums would round more."""
-    return ops.flip(ops.cumsum(ops.flip(x, axis=-1), axis=-1), axis=-1)

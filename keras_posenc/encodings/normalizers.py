@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.contextual import sum_from_right
+from keras_posenc.encodings.counting import sum_from_right
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import oracles_contextual as oracles
 import pytest
+from backend_gradients import GRADIENTS
 from keras import ops
 
 from keras_posenc import (
@@ -199,6 +200,57 @@ def test_cope_gradients_are_those_of_the_formula():
         slope = (loss(*sides[0]) - loss(*sides[1])) / 2e-5
         step = numpy(weights[place])[cell] - before[place][cell]
         assert -step == pytest.approx(slope, rel=2e-3) and abs(slope) > 1e-4
+
+
+def few_rows(far, near):
+    """Logits of 4 rows and 40 keys, of which the last 20 are read first; q.e is 4, 6, 8, 10."""
+    cope = ContextualPositionEmbedding(4, gate="separate_keys")
+    cope.build((1, 40, 1, 2), (1, 40, E))
+    cope.embeddings.assign(np.arange(8.0).reshape(2, 4))
+    rows, columns = ops.arange(36, 40)[None], ops.arange(40)[None]
+    grid = Grid(rows=rows, columns=columns, row_order=rows, column_order=columns)
+    keys = np.where(np.arange(40) < 20, far, near)[None, :, None, None] * np.ones(2)
+    grid.features = {cope: ops.convert_to_tensor(keys.astype("float32"))}
+    return numpy(cope.score(ops.zeros((1, 1, 4, 40)), ops.ones((1, 4, 1, 2)), grid))[0, 0]
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="reads all gates there")
+def test_cope_reads_no_gate_behind_the_last_position():
+    """Unless the nearest gates are too small to reach it."""
+    logits = few_rows(far=np.nan, near=0.0)
+    np.testing.assert_array_equal(logits[:, :20], 10.0)
+    assert logits[-1, -1] == pytest.approx(5.0)
+    logits = few_rows(far=0.0, near=-100.0)
+    np.testing.assert_allclose(logits[:, 14:20], 4 + np.arange(6, 0, -1) * np.ones((4, 1)))
+    np.testing.assert_allclose(logits[:, 20:], 4.0)
+
+
+@pytest.mark.parametrize("shift", [2.0, -2.0], ids=["near", "far"])
+def test_cope_of_a_few_rows_is_that_of_the_whole_map(shift):
+    """With gates that are 0.5 and 1, or tiny, and with padding: values and gradients."""
+    length, rows = 56, slice(40, 52)
+    layer = make({"name": "cope", "npos_max": 3})
+    layer.query_dense.bias.assign(np.full((H, D), 1.0))
+    layer.key_dense.bias.assign(np.full((H, D), shift))
+    x = np.random.default_rng(2).normal(size=(B, length, E)).astype("float32") * 0.5
+    keep = np.arange(length) >= np.array([[0], [9]])
+    cells = np.tril(np.ones((length, length), bool))
+    weight = np.random.default_rng(3).normal(size=(B, 12, E)).astype("float32")
+
+    def part(x, call):
+        arguments = {"attention_mask": cells[rows], "key_mask": keep, "training": True}
+        out = call(x[:, rows], x, **arguments)
+        return ops.sum(out * ops.convert_to_tensor(weight)), out
+
+    def whole(x, call):
+        out = call(x, x, attention_mask=cells, key_mask=keep, training=True)[:, rows]
+        return ops.sum(out * ops.convert_to_tensor(weight)), out
+
+    gradients = GRADIENTS[keras.backend.backend()]
+    x = ops.convert_to_tensor(x)
+    for one, other in zip(*(gradients(layer, x, f, False) for f in (part, whole)), strict=True):
+        one, other = numpy(one), numpy(other)
+        np.testing.assert_allclose(one, other, atol=1e-5 * max(1.0, np.abs(other).max()))
 
 
 def test_cope_of_a_row_with_nothing_open_is_finite():
