@@ -68,6 +68,7 @@ def test_the_bound_is_on_all_gradients_together():
     np.testing.assert_allclose(moments, [0.1 * 0.6, 0.1 * 0.8], rtol=1e-5)
 
 
+@pytest.mark.once
 def test_the_first_pattern_counts_and_zero_freezes():
     rates = {"Head/bias": 0.0, "Head": 0.5}
     model = small_model()
@@ -104,6 +105,7 @@ def test_rates_survive_training_and_saving(tmp_path):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.once
 def test_rates_by_depth_shrink_to_the_embeddings(tiny_config):
     model = classifier(build_transformer_model(tiny_config), num_classes=2)
     rates = rates_by_depth(model, 0.5)
@@ -115,6 +117,7 @@ def test_rates_by_depth_shrink_to_the_embeddings(tiny_config):
     assert all(f == 0.5 for path, f in factors.items() if "Transformer-1-" in path)
 
 
+@pytest.mark.once
 def test_rates_of_a_decoder_stand_on_the_encoder():
     model = build_encoder_decoder(9, 8, 2, 2, 8)
     assert rates_by_depth(model, 0.5) == {
@@ -126,6 +129,7 @@ def test_rates_of_a_decoder_stand_on_the_encoder():
     }
 
 
+@pytest.mark.once
 def test_rates_that_mean_nothing_are_refused():
     with pytest.raises(ValueError, match="at least 0.*Received: -1 for 'a'"):
         LayerwiseAdamW(0.1, rates={"a": -1})
