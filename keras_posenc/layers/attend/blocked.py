@@ -87,7 +87,7 @@ def _run(output, held, rows, columns, size):
         # A mask or a bias may be the same for all rows or columns.
         if column_axis is not None and x.shape[column_axis] != 1:
             x = _between(x, column_axis, columns)
-        if row_axis is None or x.shape[row_axis] == 1:
+        if row_axis is None or (x.shape[row_axis] == 1 and key[0] != "q"):
             whole[key] = x
             continue
         names.append(key)
