@@ -13,6 +13,9 @@ from keras_posenc.cli import main
 from keras_posenc.encodings import ENCODINGS
 from keras_posenc.training import load_finetuned
 
+# What the commands call is tested on every backend in its own room.
+pytestmark = pytest.mark.once
+
 
 def run(capsys, *arguments):
     """Runs a command; returns (the program printed, the rest of its output)."""
@@ -125,7 +128,6 @@ def test_convert_writes_stretched_positions_as_plain_rows(capsys, tmp_path, pret
     assert json.loads((tmp_path / "config.json").read_text())["max_position_embeddings"] == 40
 
 
-@pytest.mark.once
 def test_bench(capsys, tmp_path):
     small = "--layers 1 --size 8 --heads 2 --batch-size 4 --train-lengths 3 --test-lengths 4,6"
     arguments = ("--positions", "consecutive", "sorted", "--steps", 2, "--seeds", "0,1")

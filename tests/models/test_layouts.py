@@ -16,7 +16,9 @@ BACKEND = keras.backend.backend()
 
 def on_many_devices(folder):
     """What many_devices.py prints; a process of its own, as devices are made before all else."""
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    flags = os.environ.get("XLA_FLAGS", "")
+    flags = f"{flags} --xla_force_host_platform_device_count=4"
+    environment = {**os.environ, "XLA_FLAGS": flags}
     command = [sys.executable, SCRIPT, BACKEND, folder]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

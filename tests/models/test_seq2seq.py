@@ -103,6 +103,7 @@ def test_a_cache_says_what_a_full_pass_says(changes):
     np.testing.assert_allclose(np.stack(rows, 1), logits(model), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.once
 def test_it_trains_as_published_and_is_saved(tmp_path):
     """Dropout, Noam, label smoothing, padding: a tiny set of pairs is learnt by heart."""
     model = build_encoder_decoder(

@@ -127,6 +127,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path, finetuned, pretrained, c
     assert_complete(output)
 
 
+@pytest.mark.once
 def test_another_seed_is_another_run(tmp_path, finetuned, pretrained, corpus):
     settings = {**SETTINGS, "lengths": [(16, 1)]}
     for seed in (0, 1):
@@ -154,6 +155,7 @@ def test_other_documents_in_the_same_directory_are_refused(finetuned, pretrained
         finetune(pretrained, corpus / "train.tsv", finetuned, **SETTINGS)
 
 
+@pytest.mark.once
 def test_overwrite_starts_anew(tmp_path, pretrained, corpus):
     data = read_texts(corpus / "train.tsv")
     settings = {**SETTINGS, "lengths": [(16, 1)]}
