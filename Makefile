@@ -10,8 +10,11 @@ INSTALLED := .venv/.installed
 OLDEST := .venv/keras-$(OLDEST_KERAS)
 # Two workers on two cores: threads of torch's own would only stand in their way.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
-# What XLA compiles for a test runs once, on ten numbers: so it is compiled in a quarter of the time.
-QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+# What XLA compiles for a test runs once, on ten numbers: so it is compiled in a quarter of the time,
+# and on JAX by one worker for both, and for the next time.
+QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" \
+	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.venv/programs \
+	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
 .PHONY: demo test test-jax test-tensorflow test-torch test-oldest lint format coverage clean
 
@@ -28,10 +31,11 @@ test-torch: $(INSTALLED)
 test-tensorflow: $(INSTALLED)
 	KERAS_BACKEND=tensorflow $(QUICKLY) $(PYTEST) -m "not once"
 
-# The layers are compiled as users compile them.
+# Real weights on real text are compiled as users compile them.
+AS_USERS := tests/models/test_parity_transformers.py
 test-jax: $(INSTALLED)
-	KERAS_BACKEND=jax $(QUICKLY) $(PYTEST) -m "not once" --ignore=tests/layers
-	KERAS_BACKEND=jax $(PYTEST) -m "not once" tests/layers
+	KERAS_BACKEND=jax $(QUICKLY) $(PYTEST) -m "not once" --ignore=$(AS_USERS)
+	KERAS_BACKEND=jax $(PYTEST) -m "not once" $(AS_USERS)
 
 test-oldest: $(OLDEST)
 	PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" tests/encodings tests/layers tests/models

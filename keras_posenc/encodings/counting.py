@@ -41,7 +41,8 @@ class Near:
             self.start = self.columns - width
             before = ops.reshape(index < self.start, (1, 1, 1, -1))
         else:
-            used = ops.any(cells, axis=(0, 1, 2))
+            # One axis: over several Keras 3.11 fails on torch.
+            used = ops.any(ops.reshape(cells, (-1, self.columns)), axis=0)
             end = ops.max(ops.where(used, index + 1, 0))
             self.start = ops.maximum(end - width, 0)
             before = ops.logical_and(cells, index < self.start)

@@ -95,7 +95,10 @@ COPE = {"name": "cope", "gate": "separate_keys"}  # with a dense layer of its ow
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"application": "lm", "with_mlm": "linear", "encodings": [COPE]}],
+    [
+        pytest.param({}, marks=pytest.mark.once),
+        {"application": "lm", "with_mlm": "linear", "encodings": [COPE]},
+    ],
     ids=["classifier", "language model with a tied head"],
 )
 def test_int8_is_close_and_read_again_the_same(tiny_config, options, tmp_path):
