@@ -22,7 +22,7 @@ def _firsts(cases):
 
 # JAX and TensorFlow compile for seconds what torch computes in milliseconds: they run the first
 # case of every encoding and a few lists, causal where it must be (decoding always is); torch runs
-# every case, causal and not.
+# every case, causal and not. What only asks how ids and sizes are read is asked there alone.
 WHOLE = keras.backend.backend() == "torch"
 SINGLE = CASES if WHOLE else _firsts(CASES)
 ALL = SINGLE + (PAIRS if WHOLE else PAIRS[:3])
@@ -66,6 +66,7 @@ def test_shifted_ids_change_nothing(case, causal):
     laws.shifted_ids_change_nothing(case, causal)
 
 
+@pytest.mark.once
 @over_orders(SINGLE)
 def test_whole_floats_are_integers(case, causal):
     laws.whole_floats_are_integers(case, causal)
@@ -76,11 +77,13 @@ def test_float_ids_keep_their_precision_under_mixed_bfloat16(case, causal):
     laws.float_ids_keep_their_precision_under_mixed_bfloat16(case, causal)
 
 
+@pytest.mark.once
 @over_orders(SINGLE)
 def test_two_axes_work_or_are_refused(case, causal):
     laws.two_axes_work_or_are_refused(case, causal)
 
 
+@pytest.mark.once
 @over_orders([case for case in SINGLE if case.flat])
 def test_one_id_for_all_is_no_position(case, causal):
     laws.one_id_for_all_is_no_position(case, causal)
@@ -106,6 +109,7 @@ def test_closed_rows_are_finite(case, causal):
     laws.closed_rows_are_finite(case, causal)
 
 
+@pytest.mark.once
 @over_orders([case for case in ALL if case.apart])
 def test_rows_may_be_asked_for_alone(case, causal):
     laws.rows_may_be_asked_for_alone(case, causal)
@@ -141,11 +145,13 @@ def test_odd_heads_work_or_are_refused(case, causal):
     laws.odd_heads_work_or_are_refused(case, causal)
 
 
+@pytest.mark.once
 @over_orders(SINGLE)
 def test_values_may_have_another_size(case, causal):
     laws.values_may_have_another_size(case, causal)
 
 
+@pytest.mark.once
 @over([case for case in ALL if not case.causal_only])
 def test_queries_and_keys_may_differ_in_number(case):
     laws.queries_and_keys_may_differ_in_number(case)
