@@ -41,6 +41,7 @@ def test_positions_may_be_left_to_the_encodings(minilm):
     assert np.abs(outputs(seeing, backwards)[:, ::-1] - outputs(seeing)).max() > 1e-2
 
 
+@pytest.mark.once
 def test_layers_may_differ(tiny_config):
     model = build_transformer_model(
         tiny_config, encodings=[["rotary", {"name": "window", "window": 4}], ["log_n"]]
@@ -49,6 +50,7 @@ def test_layers_may_differ(tiny_config):
     assert names == [["RotaryEmbedding", "Window"], ["LogN"]]
 
 
+@pytest.mark.once
 def test_an_instance_is_copied_for_every_layer(tiny_config):
     encoding = ENCODINGS["ssmax"]()
     model = build_transformer_model(tiny_config, encodings=[encoding])
@@ -56,6 +58,7 @@ def test_an_instance_is_copied_for_every_layer(tiny_config):
     assert len({id(e) for e in [encoding, *copies]}) == 3
 
 
+@pytest.mark.once
 def test_ids_given_reach_the_encodings(tiny_config):
     """Rotary is relative: ids three apart from the usual ones change nothing, spread ids do."""
     model = build_transformer_model(
@@ -71,6 +74,7 @@ def test_ids_given_reach_the_encodings(tiny_config):
     assert np.abs(spread - usual).max() > 1e-3
 
 
+@pytest.mark.once
 def test_a_layer_may_make_the_ids(tiny_config):
     model = build_transformer_model(
         tiny_config, encodings=["rotary"], position_ids=PaddedPositionIds(pad_token_id=0)
@@ -92,6 +96,7 @@ def test_saved_trained_and_taken_as_a_checkpoint(tiny_config, tmp_path):
     again.fit(INPUTS, np.ones((2, 10, 16)), verbose=0)
 
 
+@pytest.mark.once
 def test_errors(tiny_config, tmp_path):
     def refused(error, message, **arguments):
         with pytest.raises(error, match=message):

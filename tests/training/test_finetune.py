@@ -166,6 +166,7 @@ def test_overwrite_starts_anew(tmp_path, pretrained, corpus):
     assert read_metrics(tmp_path) == second
 
 
+@pytest.mark.once
 def test_positions_that_a_stretch_adds_are_saved(tmp_path, pretrained, corpus):
     settings = {**SETTINGS, "lengths": [(24, 1)], "stretch": "fresh"}
     metrics = finetune(pretrained, corpus / "train.tsv", tmp_path, **settings)
