@@ -209,6 +209,7 @@ def test_a_condition_moves_every_norm(tiny_config):
     assert np.abs(predict(model, [*inputs, c]) - predict(model, [*inputs, -c])).max() > 1e-3
 
 
+@pytest.mark.once
 def test_residual_scores_are_cumulative(tiny_config):
     """RealFormer: layer i's logits are the sum of all layers' up to i."""
     tiny_config["num_hidden_layers"] = 3
@@ -233,6 +234,7 @@ def test_residual_scores_are_cumulative(tiny_config):
         np.testing.assert_allclose(logits, total, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.once
 def test_caches_are_attended_to_and_shared_layers_are_the_same(tiny_config):
     first = build_transformer_model(tiny_config, return_keras_model=False)
     shuffle_weights(first.model)
@@ -253,6 +255,7 @@ def test_caches_are_attended_to_and_shared_layers_are_the_same(tiny_config):
     assert np.abs(some - none).max() > 1e-3
 
 
+@pytest.mark.once
 def test_sizes_of_every_kind(tiny_config):
     model = build_transformer_model(
         tiny_config,
@@ -313,6 +316,7 @@ def test_what_is_loaded_is_not_drawn_first_and_a_clone_is_drawn(tiny_config, tmp
     assert "Pooler-Dense/kernel" in str(kept.transformer.account)
 
 
+@pytest.mark.once
 def test_tokens_kept_and_compounded(tiny_config, minilm):
     keep = [0, 100, 101, 102, 2003, 2004]
     model = build_transformer_model(
@@ -342,6 +346,7 @@ def test_a_stretched_minilm_keeps_its_first_512_positions_to_the_bit(minilm):
     assert "101 loaded" in long.transformer.account.summary()
 
 
+@pytest.mark.once
 def test_config_and_checkpoint_may_be_given_apart(minilm):
     one = build_transformer_model(
         minilm / "config.json", minilm / "model.safetensors", with_pool=True
