@@ -12,27 +12,15 @@ from keras_posenc.checkpoints.rows import Rows
 READABLE = ("float16", "bfloat16", "float32", "float64")
 
 
-def load_checkpoint(
-    layers,
-    checkpoint,
-    table,
-    *,
-    keep_tokens=None,
-    compound_tokens=None,
-    position_offset=0,
-    ignore_missing=False,
-):
+def load_checkpoint(layers, checkpoint, table, *, ignore_missing=False, **rows):
     """Loads a checkpoint into layers, after everything has been found to fit.
 
     Args:
         layers: dict from layer names to built layers.
         checkpoint: `Checkpoint`, or anything that `open_checkpoint` opens.
         table: `Table` of the family, from `keras_posenc.checkpoints.names`.
-        keep_tokens: list of the rows of the token table (and of the MLM bias) to keep; None: all.
-        compound_tokens: list of rows to append to them, each the mean of rows that were kept: a
-            list of row numbers, or a tuple of row numbers and weights.
-        position_offset: int, how many rows at the front of the file's position table to drop.
         ignore_missing: bool; True leaves what the checkpoint lacks at its initial values.
+        **rows: which rows of the file's tables to take, as in `Loader`.
 
     Returns:
         `Account` of every variable and every tensor.
@@ -47,36 +35,19 @@ def load_checkpoint(
     print(account)
     ```
     """
-    loader = Loader(
-        checkpoint,
-        table,
-        keep_tokens=keep_tokens,
-        compound_tokens=compound_tokens,
-        position_offset=position_offset,
-    )
-    return loader.load(layers, ignore_missing)
+    return Loader(checkpoint, table, **rows).load(layers, ignore_missing)
 
 
-def compare_checkpoint(
-    layers, checkpoint, table, *, keep_tokens=None, compound_tokens=None, position_offset=0
-):
+def compare_checkpoint(layers, checkpoint, table, **rows):
     """Says what `load_checkpoint` would do, without loading and without complaint.
 
     Args:
-        layers, checkpoint, table, keep_tokens, compound_tokens, position_offset: as in
-            `load_checkpoint`.
+        layers, checkpoint, table, **rows: as in `load_checkpoint`.
 
     Returns:
         `Account` of every variable and every tensor; `account.problem()` is what would be raised.
     """
-    loader = Loader(
-        checkpoint,
-        table,
-        keep_tokens=keep_tokens,
-        compound_tokens=compound_tokens,
-        position_offset=position_offset,
-    )
-    return loader.match(layers)[0]
+    return Loader(checkpoint, table, **rows).match(layers)[0]
 
 
 def variables_of(layers):
@@ -100,7 +71,11 @@ class Loader:
     """A checkpoint on its way into a model: into weights as they are made, then into the others.
 
     Args:
-        checkpoint, table, keep_tokens, compound_tokens, position_offset: as in `load_checkpoint`.
+        checkpoint, table: as in `load_checkpoint`.
+        keep_tokens: list of the rows of the token table (and of the MLM bias) to keep; None: all.
+        compound_tokens: list of rows to append to them, each the mean of rows that were kept: a
+            list of row numbers, or a tuple of row numbers and weights.
+        position_offset: int, how many rows at the front of the file's position table to drop.
     """
 
     def __init__(

@@ -3,8 +3,7 @@
 import keras
 
 
-# "Unset" is what files saved by earlier versions call it.
-@keras.saving.register_keras_serializable(package="keras_posenc", name="Unset")
+@keras.saving.register_keras_serializable(package="keras_posenc")
 class Stored(keras.initializers.TruncatedNormal):
     """The numbers of a checkpoint where it has them, else random ones.
 
