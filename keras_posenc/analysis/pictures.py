@@ -77,13 +77,14 @@ def entropy_curves(figure, series):
 
 
 @styled
-def accuracy_against_length(figure, panels, trained, chance=None):
+def accuracy_against_length(figure, panels, trained, chance=None, along="length"):
     """Accuracy by the length of the test, a line a model, shaded from the worst to the best seed.
 
     Args:
         panels: dict title -> dict name -> what `bench.curves` gives.
         trained: int. The longest length of training, a dotted line.
         chance: float or None. The accuracy of guessing, a dashed line.
+        along: str. What `length` of the lines is: that of the texts, or a place in them.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -104,7 +105,7 @@ def accuracy_against_length(figure, panels, trained, chance=None):
         lengths = sorted({length for line in lines.values() for length in line["length"]})
         axes.set_xticks(lengths, [str(length) for length in lengths], rotation=45)
         axes.minorticks_off()
-        axes.set(title=title, xlabel="length (dotted: longest of the training)", ylim=(0, 103))
+        axes.set(title=title, xlabel=f"{along} (dotted: longest of the training)", ylim=(0, 103))
     figure.axes[0].set_ylabel("places answered right (%)")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=3)

@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 import time
+from statistics import fmean
 
 import keras
 
@@ -161,17 +162,17 @@ def _result(run, contender, state, tell):
     record = contender.train(run.seed, state, tell)
     started = time.perf_counter()
     compiled = contender.clock.compiling()
-    accuracy = contender.test()
+    found = contender.test()
     seconds = {
         "training": record["seconds"],
         "testing": time.perf_counter() - started,
         "compiling": record["compiling"] + max(contender.clock.compiling() - compiled, 0.0),
     }
-    means = {split: sum(values.values()) / len(values) for split, values in accuracy.items()}
+    means = {split: fmean(values.values()) for split, values in found["accuracy"].items()}
     tell("accuracy " + ", ".join(f"{split} {mean:.1%}" for split, mean in means.items()))
     return {
         **dataclasses.asdict(run),
-        "accuracy": accuracy,
+        **found,
         "chance": contender.task.chance,
         "losses": record["losses"],
         "train_lengths": [min(contender.train_lengths), max(contender.train_lengths)],

@@ -4,12 +4,15 @@ import pathlib
 
 from keras_posenc.analysis import pictures
 from keras_posenc.analysis.plot import to_svg
-from keras_posenc.bench.table import curves
+from keras_posenc.bench.table import curves, curves_by_place
 from keras_posenc.training.state import write_text
 
 
 def save_pictures(results, output):
     """Writes a picture of each task, accuracy against length, to `output`/TASK.svg.
+
+    Of results with counts by place there is one more, `output`/TASK-by-place.svg: the accuracy
+    along the texts of the longest test.
 
     Args:
         results: list of dict, what `bench` returns.
@@ -25,16 +28,21 @@ def save_pictures(results, output):
     paths = []
     for task in dict.fromkeys(result["task"] for result in results):
         own = [result for result in results if result["task"] == task]
-        panels = {
-            task if split == "test" else f"{task}, {split}": lines
-            for split, lines in curves(own).items()
-        }
-        figure = pictures.accuracy_against_length(
-            panels,
-            trained=own[0]["train_lengths"][1],
-            chance=own[0]["chance"],
-            size=(3.2 * len(panels) + 3.2, 4.2),
-        )
-        paths.append(pathlib.Path(output) / f"{task}.svg")
-        write_text(paths[-1], to_svg(figure))
+        drawn = {task: (curves(own), "length")}
+        if all("by_place" in result for result in own):
+            drawn[f"{task}-by-place"] = (curves_by_place(own), "place in the text")
+        for name, (lines_of, along) in drawn.items():
+            panels = {
+                task if split == "test" else f"{task}, {split}": lines
+                for split, lines in lines_of.items()
+            }
+            figure = pictures.accuracy_against_length(
+                panels,
+                trained=own[0]["train_lengths"][1],
+                chance=own[0]["chance"],
+                along=along,
+                size=(3.2 * len(panels) + 3.2, 4.2),
+            )
+            paths.append(pathlib.Path(output) / f"{name}.svg")
+            write_text(paths[-1], to_svg(figure))
     return paths

@@ -91,20 +91,35 @@ class Contender:
         return record
 
     def test(self):
-        """The accuracy: dict split -> dict length -> float."""
-        return {
-            split: {str(length): self._accuracy(task, length) for length in self.test_lengths}
-            for split, task in self.splits.items()
-        }
+        """What the model answers right.
 
-    def _accuracy(self, task, length):
+        Returns:
+            A dict: `accuracy`, dict split -> dict length -> float; and for texts `by_place`, dict
+            split -> dict length -> `right` and `scored`, counts of places, one for each as many
+            places as the longest text of the training has.
+        """
+        found = {"accuracy": {split: {} for split in self.splits}}
+        if self.task.is_text:
+            found["by_place"] = {split: {} for split in self.splits}
+        for split, task in self.splits.items():
+            for length in self.test_lengths:
+                answers = self._answers(task, length)
+                found["accuracy"][split][str(length)] = tasks.accuracy(*answers)
+                if task.is_text:
+                    right, scored = tasks.right_by_span(*answers, max(self.train_lengths))
+                    counts = {"right": right, "scored": scored}
+                    found["by_place"][split][str(length)] = counts
+        return found
+
+    def _answers(self, task, length):
+        """(predictions, targets, mask) of all samples of this length."""
         samples, rows = self.settings.test_samples, self.test_rows
         found = []
         for ids, answers, targets, mask in evaluation_batches(task, length, samples, rows):
             with self.clock("test", ids.shape):
                 logits = self.model.predict_on_batch(ids)
             found.append((logits[:, answers].argmax(-1), targets, mask))
-        return tasks.accuracy(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
 
     @property
     def test_rows(self):

@@ -31,7 +31,7 @@ from keras_posenc.tasks.counting import Counting
 from keras_posenc.tasks.curricula import CURRICULA
 from keras_posenc.tasks.language import Corpus, LanguageModel, MaskedLanguageModel, far_tokens
 from keras_posenc.tasks.regular import CycleNavigation, EvenPairs, ModularArithmetic, ParityCheck
-from keras_posenc.tasks.scoring import accuracy, correct, mean_by_place
+from keras_posenc.tasks.scoring import accuracy, correct, mean_by_place, right_by_span
 
 # name -> class, every task.
 TASKS = {
@@ -74,6 +74,7 @@ __all__ = [
     "far_tokens",
     "get",
     "mean_by_place",
+    "right_by_span",
 ]
 
 

@@ -28,13 +28,15 @@ class Task:
         chance: the accuracy of guessing evenly among the answers that occur.
         causal: the layout, see above.
         bidirectional: whether the answers may be given with later tokens in sight all the same.
+        is_text: whether its tokens are those of a text, so that every place is alike but for what
+            can be seen from it.
         variants: the first is the default.
         paper: address of the publication.
     """
 
     name = level = paper = None
     vocabulary_size = classes = chance = None
-    causal = bidirectional = False
+    causal = bidirectional = is_text = False
     variants = ("code",)
 
     def __init__(self, variant=None):

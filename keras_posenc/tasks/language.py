@@ -83,7 +83,7 @@ class Text(Task):
         split: "train" or "test".
     """
 
-    causal = True
+    causal = is_text = True
     splits = ("train", "test")
 
     def __init__(self, corpus, split="train"):

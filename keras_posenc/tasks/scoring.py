@@ -58,6 +58,31 @@ def mean_by_place(values, mask):
     return np.where(count, means, np.nan)
 
 
+def right_by_span(predictions, targets, mask, span):
+    """How many scored places are right in the first `span` places, in the next, and so on.
+
+    Counts of all rows together, from which the accuracy of any run of spans follows.
+
+    Args:
+        predictions, targets, mask: as `accuracy` takes them.
+        span: places that are counted together; the last span may have fewer.
+
+    Returns:
+        `(right, scored)`, a list of ints each.
+
+    Example:
+
+    >>> targets, mask = np.array([[1, 1, 0]]), np.ones((1, 3))
+    >>> right_by_span(np.array([[1, 0, 0]]), targets, mask, span=2)
+    ([1, 1], [2, 1])
+    """
+    right = correct(predictions, targets)
+    mask = _like(mask, right, "mask").astype(bool)
+    starts = np.arange(0, mask.shape[1], span)
+    counts = (np.add.reduceat(hits.sum(0), starts) for hits in (right & mask, mask))
+    return tuple(count.tolist() for count in counts)
+
+
 def _like(array, model, name):
     array = np.asarray(array)
     if array.shape != model.shape:

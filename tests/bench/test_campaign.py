@@ -91,6 +91,18 @@ def test_a_result_tells_the_corpus_and_not_where_it_lies(tmp_path):
     assert bench(["masked_language_model"], **arguments) == [result]
 
 
+def test_answers_in_texts_are_counted_by_place(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("to be or not to be " * 30)
+    arguments = {**TINY, "encodings": ["rotary"], "corpus": str(path), "test_lengths": [3, 8]}
+    arguments |= {"output": tmp_path / "out", "steps": 1, "seeds": [0], "verbose": False}
+    (result,) = bench(["language_model"], **arguments)
+    short, long = result["by_place"]["test"].values()
+    assert short["scored"] == [24] and long["scored"] == [24, 24, 16]
+    assert sum(long["right"]) / 64 == result["accuracy"]["test"]["8"]
+    assert " far " in (tmp_path / "out" / "table.md").read_text()
+
+
 def test_a_budget_becomes_steps_once(tmp_path):
     runs = runs_of(["bucket_sort"], ["transformer"], ["none"], ["consecutive"], [0, 1])
     settings = {**TINY, "train_lengths": (3,), "test_lengths": (4,)}

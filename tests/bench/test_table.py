@@ -1,6 +1,12 @@
 import pytest
 
-from keras_posenc.bench import curves, read_results, save_pictures, to_table
+from keras_posenc.bench import (
+    curves,
+    curves_by_place,
+    read_results,
+    save_pictures,
+    to_table,
+)
 from keras_posenc.training.state import write_text
 
 pytestmark = pytest.mark.once
@@ -51,6 +57,41 @@ def test_curves():
     assert line["length"] == [40, 80, 160]
     assert line["best"] == [1.0, 0.7, 0.5] and line["worst"] == [0.9, 0.5, 0.3]
     assert line["mean"] == pytest.approx([0.95, 0.6, 0.4])
+
+
+def counts(*pairs):
+    right, scored = zip(*pairs, strict=True)
+    return {"right": list(right), "scored": list(scored)}
+
+
+def text_result(seed, *far):
+    """Trained on 40; right of 10 a span, at 40 and at 100, of which the last span has 5."""
+    first, second = far
+    places = {"40": counts((9, 10)), "100": counts((8, 10), (first, 10), (second, 5))}
+    values = {"40": 0.9, "100": (8 + first + second) / 25}
+    return result(seed, values, by_place={"test": places})
+
+
+def test_far_tokens_are_those_beyond_the_training():
+    results = [text_result(0, 5, 1), text_result(1, 8, 4), {**RESULTS[2], "by_place": {}}]
+    head, _, far, without = to_table(results).splitlines()
+    assert head.startswith("| task | model | best | mean | worst | far | seeds |")
+    assert "| 56.0 | 60.0 (40.0 to 80.0) | 2 |" in far
+    assert "| 80.0 | – | 1 |" in without
+    assert "far" not in to_table(RESULTS)
+
+
+def test_curves_by_place_are_of_the_longest_text():
+    line = curves_by_place([text_result(0, 5, 1), text_result(1, 8, 4)])["test"]["rotary"]
+    assert line["length"] == [40, 80, 100]
+    assert line["mean"] == pytest.approx([0.8, 0.65, 0.5])
+    assert (line["best"], line["worst"]) == ([0.8, 0.8, 0.8], [0.8, 0.5, 0.2])
+
+
+def test_texts_get_a_picture_by_place_too(tmp_path):
+    paths = save_pictures([text_result(0, 5, 1)], tmp_path)
+    assert [path.name for path in paths] == ["bucket_sort.svg", "bucket_sort-by-place.svg"]
+    assert all(path.read_text("utf-8").startswith("<?xml") for path in paths)
 
 
 def test_pictures_and_table_come_from_the_file_alone(tmp_path):

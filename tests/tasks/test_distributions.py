@@ -96,6 +96,19 @@ def test_accuracy_refuses_what_does_not_fit(predictions, mask, message):
         tasks.accuracy(predictions, np.zeros((2, 2), int), mask)
 
 
+@pytest.mark.parametrize("span", [1, 3, 4, 20])
+def test_right_places_are_counted_by_span(span):
+    rng = np.random.default_rng(0)
+    predictions, targets, mask = rng.integers(0, 2, (3, 5, 11))
+    right, scored = tasks.right_by_span(predictions, targets, mask, span)
+    for number, start in enumerate(range(0, 11, span)):
+        cells = [(row, place) for row in range(5) for place in range(start, min(start + span, 11))]
+        kept = [cell for cell in cells if mask[cell]]
+        hits = [cell for cell in kept if predictions[cell] == targets[cell]]
+        assert (right[number], scored[number]) == (len(hits), len(kept))
+    assert sum(right) / sum(scored) == tasks.accuracy(predictions, targets, mask)
+
+
 def test_an_unknown_name_is_refused_with_the_nearest():
     with pytest.raises(ValueError, match="Unknown task 'missing_duplicate': did you mean"):
         tasks.get("missing_duplicate")
