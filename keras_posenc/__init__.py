@@ -59,6 +59,7 @@ if not _is_command():
     from keras_posenc.models.transformer import Transformer
     from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
+    from keras_posenc.training.adamw import FusedAdamW
     from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
     from keras_posenc.training.optimizer import LayerwiseAdamW
     from keras_posenc.training.schedules import LinearWarmup, Noam
@@ -72,6 +73,7 @@ __all__ = [
     "FIRE",
     "ForgetGate",
     "FreshPositionEmbedding",
+    "FusedAdamW",
     "GatedAttentionUnit",
     "Generator",
     "Grid",

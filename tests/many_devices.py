@@ -14,7 +14,13 @@ import sys
 import keras
 import numpy as np
 
-from keras_posenc import build_transformer_model, classifier, layout_map, save_checkpoint
+from keras_posenc import (
+    FusedAdamW,
+    build_transformer_model,
+    classifier,
+    layout_map,
+    save_checkpoint,
+)
 
 SIZES = {
     "vocab_size": 40,
@@ -44,7 +50,7 @@ def trained(folder, scope):
         encoder = build_transformer_model(folder, hierarchical_position=True)
         model = classifier(encoder, 2, dropout_rate=0.0)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.AdamW(1e-3), loss)
+        model.compile(FusedAdamW(1e-3), loss)
         history = model.fit(INPUTS, LABELS, batch_size=8, epochs=3, shuffle=False, verbose=0)
         save_checkpoint(encoder, f"{folder}/written")
         model.save(f"{folder}/model.keras")

@@ -1,5 +1,6 @@
 """What `model.fit` lacks to fine-tune on long text: a resumable run, evaluation, schedules."""
 
+from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.averaging import average_checkpoints
 from keras_posenc.training.curricula import CurriculumBatches
 from keras_posenc.training.evaluate import Prediction, evaluate, predict
@@ -13,6 +14,7 @@ from keras_posenc.training.summary import summary, to_jsonl, to_tsv
 __all__ = [
     "CurriculumBatches",
     "FineTuned",
+    "FusedAdamW",
     "LayerwiseAdamW",
     "LinearWarmup",
     "Noam",

@@ -4,11 +4,13 @@ import re
 
 import keras
 
+from keras_posenc.training.adamw import FusedAdamW
+
 _WITHOUT_DECAY = {"bias", "gamma", "beta"}
 
 
 def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None):
-    """`keras.optimizers.AdamW` for `model`, without decay on biases, norms and position embeddings.
+    """`FusedAdamW` for `model`, without decay on biases, norms and position embeddings.
 
     A decayed position table would shrink rows that few texts reach, and those are the rows that a
     long model is made for.
@@ -22,7 +24,7 @@ def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None):
             takes it and `rates_by_depth` makes it. None: one rate.
 
     Returns:
-        A `keras.optimizers.AdamW`.
+        A `FusedAdamW`, or with `rates` a `LayerwiseAdamW`.
 
     Example:
 
@@ -31,7 +33,7 @@ def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None):
     """
     arguments = dict(weight_decay=weight_decay, epsilon=1e-6, global_clipnorm=clip)
     if rates is None:
-        optimizer = keras.optimizers.AdamW(learning_rate, **arguments)
+        optimizer = FusedAdamW(learning_rate, **arguments)
     else:
         optimizer = LayerwiseAdamW(learning_rate, rates=rates, **arguments)
     # By variable and not by name: Keras matches names without their layer, and the position table
@@ -48,7 +50,7 @@ def decays(path):
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class LayerwiseAdamW(keras.optimizers.AdamW):
+class LayerwiseAdamW(FusedAdamW):
     """AdamW whose learning rate is scaled variable by variable.
 
     A variable moves, and decays, at factor * rate: that of the first pattern found in its path,

@@ -8,6 +8,7 @@ import pathlib
 import time
 
 import keras
+import numpy as np
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.config import read_config
@@ -66,6 +67,11 @@ class Trainer:
             metrics=["accuracy"],
         )
         model.optimizer.build(model.trainable_variables)
+        # What is built inside the first step makes TensorFlow trace that step twice.
+        scores = np.zeros((1, model.output_shape[-1]), "float32")
+        model.compute_loss(y=np.zeros(1), y_pred=scores)
+        model.compute_metrics(None, np.zeros(1), scores)
+        model.reset_metrics()
 
     def run(self, state, verbose="auto"):
         """Trains what `state`, a path, does not yet hold; writes it after every epoch."""
@@ -171,8 +177,10 @@ class OneEpoch(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
         self.batches.set_epoch(epoch)
-        # torch draws dropout from its global state, which no variable holds.
-        keras.utils.set_random_seed(self.seed + 1 + epoch)
+        # torch draws dropout from its global state, which no variable holds. TensorFlow has none,
+        # and would prepare its graphs once more.
+        if keras.backend.backend() != "tensorflow":
+            keras.utils.set_random_seed(self.seed + 1 + epoch)
 
     def on_train_batch_end(self, batch, logs=None):
         place = self.epoch + (batch + 1) / len(self.batches)

@@ -5,6 +5,7 @@ import pytest
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
 from keras_posenc.models.seq2seq import build_encoder_decoder
+from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, decays, rates_by_depth
 
 
@@ -44,6 +45,50 @@ def updates(optimizer, weights, gradients):
     for step in gradients:
         optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in step], variables)
     return [np.array(v) for v in variables]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"amsgrad": True}, {"global_clipnorm": 0.1, "beta_1": 0.8, "beta_2": 0.9}]
+)
+def test_the_kernel_computes_the_formula(arguments):
+    """In float64, from the paper; epsilon is large so that its place in the formula shows."""
+    rng = np.random.default_rng(0)
+    weights = {"a": rng.normal(size=(3, 2)), "b": rng.normal(size=4)}
+    gradients = [[rng.normal(size=w.shape) for w in weights.values()] for _ in range(4)]
+    rate, decay, epsilon = 0.1, 0.05, 0.01
+    optimizer = FusedAdamW(rate, weight_decay=decay, epsilon=epsilon, **arguments)
+    found = updates(optimizer, weights, gradients)
+    beta_1, beta_2 = arguments.get("beta_1", 0.9), arguments.get("beta_2", 0.999)
+    expected = [w.copy() for w in weights.values()]
+    m, v, largest = ([np.zeros_like(w) for w in expected] for _ in range(3))
+    for t, step in enumerate(gradients, 1):
+        norm = np.sqrt(sum((g**2).sum() for g in step))
+        bound = arguments.get("global_clipnorm", norm)
+        for i, g in enumerate(step):
+            g = g * min(1, bound / norm)
+            m[i] = beta_1 * m[i] + (1 - beta_1) * g
+            v[i] = beta_2 * v[i] + (1 - beta_2) * g**2
+            largest[i] = np.maximum(largest[i], v[i])
+            root = np.sqrt(largest[i] if "amsgrad" in arguments else v[i])
+            alpha = rate * np.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+            expected[i] = expected[i] * (1 - rate * decay) - alpha * m[i] / (root + epsilon)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
+
+
+def test_keras_own_adamw_goes_on_where_ours_stopped():
+    ours, keras_own = small_model(), small_model()
+    # No id twice: on TensorFlow Keras squares the gradients of a repeated row one by one.
+    ids, labels = np.arange(3)[None], np.zeros((1, 3, 2))
+    ours.compile(FusedAdamW(0.1), "mse")
+    keras_own.compile(keras.optimizers.AdamW(0.1), "mse")
+    ours.train_on_batch(ids, labels)
+    keras_own.optimizer.build(keras_own.trainable_variables)
+    keras_own.set_weights(ours.get_weights())
+    for mine, yours in zip(ours.optimizer.variables, keras_own.optimizer.variables, strict=True):
+        yours.assign(np.array(mine))
+    losses = [[m.train_on_batch(ids, labels) for _ in range(3)] for m in (ours, keras_own)]
+    np.testing.assert_allclose(*losses, rtol=1e-4)
 
 
 def test_a_variable_moves_and_decays_at_its_rate():
