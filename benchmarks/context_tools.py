@@ -1,0 +1,181 @@
+"""One causal language model with rotary positions, read under tools that lengthen its context.
+
+    KERAS_BACKEND=torch python benchmarks/context_tools.py
+    KERAS_BACKEND=torch python benchmarks/context_tools.py --table      # the results as a table
+
+A small model of characters learns on windows of 64, one for each seed, and is not trained again.
+Every tool reads the same windows of 512 with its weights, whole and cut into pieces of 256, 128 and
+64: the same characters are to be told at every length, with more or less text before them. Tools
+with a factor get the length over 64, those with a window half of the trained length or all of it.
+Text: the book excerpts, the last fifth for the test.
+
+Results go to benchmarks/results/context_tools.json, a row for each tool and seed, and are not
+computed again; the models are kept in build/context_tools.
+"""
+
+import argparse
+import json
+import pathlib
+
+import keras
+import numpy as np
+from data import CORPORA
+from recovery import compiled, spread
+
+from keras_posenc import build_transformer_model, tasks
+from keras_posenc.training.schedules import cosine_warmup
+from keras_posenc.training.state import write_text
+
+RESULTS = pathlib.Path(__file__).parent / "results" / "context_tools.json"
+LENGTH, LENGTHS = 64, (64, 128, 256, 512)
+STEPS, ROWS, RATE = 500, 32, 3e-3
+TEST_ROWS = 16
+LOG_N = {"name": "log_n", "train_length": LENGTH, "clipped": True}
+
+
+def scaled(kind, **fields):
+    """Rotary positions whose frequencies are scaled by `factor`."""
+
+    def encodings(factor):
+        return [{"name": "rotary", "scaling": {"rope_type": kind, "factor": factor, **fields}}]
+
+    return encodings
+
+
+def fixed(*encodings):
+    """The same encodings at every length."""
+    return lambda factor: list(encodings)
+
+
+def with_log_n(tool):
+    return lambda factor: [*tool(factor), LOG_N]
+
+
+rerope = fixed({"name": "rerope", "window": LENGTH // 2})
+TOOLS = {
+    "rotary as it is": fixed("rotary"),
+    "log-n": with_log_n(fixed("rotary")),
+    "linear": scaled("linear"),
+    "NTK": scaled("ntk"),
+    "YaRN": scaled("yarn", original_max_position_embeddings=LENGTH),
+    "mixed base": scaled("su_mixed"),
+    "mixed base, log-n": with_log_n(scaled("su_mixed")),
+    "ReRoPE": rerope,
+    "ReRoPE, log-n": with_log_n(rerope),
+    "leaky ReRoPE": fixed({"name": "rerope", "window": LENGTH // 2, "leak": 16.0}),
+    "window": fixed("rotary", {"name": "window", "window": LENGTH}),
+    "window, 4 sinks": fixed("rotary", {"name": "window", "window": LENGTH, "sinks": 4}),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tools", nargs="+", default=list(TOOLS), choices=TOOLS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--test-rows", type=int, default=TEST_ROWS)
+    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
+    parser.add_argument("--folder", default="build/context_tools", type=pathlib.Path)
+    parser.add_argument("--table", action="store_true", help="only print what the results say")
+    arguments = parser.parse_args()
+    path, rows = arguments.results, []
+    if path.exists():
+        rows = json.loads(path.read_text("utf-8"))
+    if not arguments.table:
+        corpus = tasks.Corpus(f"{CORPORA}/book-excerpts.tab", test_share=0.2)
+        for seed in arguments.seeds:
+            weights = trained(corpus, seed, arguments.steps, arguments.folder)
+            for tool in arguments.tools:
+                if any((row["tool"], row["seed"]) == (tool, seed) for row in rows):
+                    continue
+                found = read(corpus, TOOLS[tool], weights, arguments.test_rows)
+                rows.append({"tool": tool, "seed": seed, **found})
+                print(seed, tool, found["loss"], flush=True)
+                write_text(path, json.dumps(rows, indent=1) + "\n")
+    print(table(rows))
+
+
+def build(corpus, encodings):
+    return build_transformer_model(
+        vocab_size=corpus.vocabulary_size,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=256,
+        hidden_act="gelu",
+        segment_vocab_size=0,
+        pad_token_id=None,
+        initializer_range=0.1,
+        application="lm",
+        with_mlm="linear",
+        absolute_positions=False,
+        encodings=encodings,
+    )
+
+
+def trained(corpus, seed, steps, folder):
+    """The weights of a model that learned on windows of `LENGTH`."""
+    path = folder / f"{steps}-{seed}.weights.h5"
+    keras.utils.set_random_seed(seed)
+    model = build(corpus, ["rotary"])
+    if path.exists():
+        model.load_weights(path)
+        return model.get_weights()
+    task = tasks.get("language_model", corpus=corpus)
+    compiled(model, cosine_warmup(RATE, steps, steps // 20))
+    for step in range(steps):
+        ids, targets, _ = task.sample(ROWS, LENGTH, (seed, step))
+        loss = float(np.ravel(model.train_on_batch({"token_ids": ids}, targets))[0])
+        if step % 100 == 99:
+            print(f"{seed}: step {step + 1}, loss {loss:.3f}", flush=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_weights(path)
+    return model.get_weights()
+
+
+def read(corpus, tool, weights, rows):
+    """Loss and accuracy by length: of all characters, and of those beyond the trained length."""
+    test = tasks.get("language_model", corpus=corpus, split="test")
+    ids, targets, _ = test.sample(rows, LENGTHS[-1], 2**31 - 1)
+    found = {"loss": {}, "accuracy": {}, "far_loss": {}, "far_accuracy": {}}
+    for length in LENGTHS:
+        model = build(corpus, tool(length / LENGTH))
+        model.set_weights(weights)
+        answers = targets.reshape(-1, length)
+        size = max(1, 4096 // length)
+        pieces = np.split(ids.reshape(-1, length), range(size, len(answers), size))
+        logits = [model.predict_on_batch({"token_ids": piece}) for piece in pieces]
+        log_p = logits_to_log_p(np.concatenate(logits))
+        losses = -np.take_along_axis(log_p, answers[..., None], -1)[..., 0]
+        right = log_p.argmax(-1) == answers
+        for name, values in (("loss", losses), ("accuracy", right)):
+            found[name][str(length)] = round(float(values.mean()), 5)
+            if length > LENGTH:
+                found[f"far_{name}"][str(length)] = round(float(values[:, LENGTH:].mean()), 5)
+    return found
+
+
+def logits_to_log_p(logits):
+    logits = logits.astype("float64")
+    logits -= logits.max(-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def table(rows):
+    """Markdown: the loss by length, and the accuracy on the far characters of the longest."""
+    heads = ["", *(f"loss at {length}" for length in LENGTHS), f"far accuracy at {LENGTHS[-1]}"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for tool in dict.fromkeys(row["tool"] for row in rows):
+        own = [row for row in rows if row["tool"] == tool]
+        cells = [tool]
+        for length in map(str, LENGTHS):
+            cells.append(spread([row["loss"][length] for row in own], 2))
+        cells.append(spread([100 * row["far_accuracy"][str(LENGTHS[-1])] for row in own], 1))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

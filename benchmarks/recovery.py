@@ -1,0 +1,366 @@
+"""A masked language model stretched to three times its length: what is lost, how fast it returns.
+
+    KERAS_BACKEND=torch python benchmarks/recovery.py --models small
+    KERAS_BACKEND=torch python benchmarks/recovery.py --models minilm --at-once
+    KERAS_BACKEND=torch python benchmarks/recovery.py --table                   # results as tables
+
+`small` learns characters from scratch on windows of 32, for each seed anew. `minilm` is the
+pretrained MiniLM, whose new MLM head is trained on windows of 512, once, the body being frozen;
+seeds differ in the windows, in what is masked and in new rows. Both are then stretched in several
+ways. Each way sees the same windows, tested at once and along a short training on the long windows;
+"unstretched" trains on as many tokens of the old length, and is what the others are held to: the
+same test places in pieces of the old length. Text: the book excerpts, the last fifth for the test.
+
+Results go to benchmarks/results/recovery.json, a row for each way and seed, and are not computed
+again, and their curves to recovery.svg beside it; the models before stretching are kept in
+build/recovery.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+
+import keras
+import numpy as np
+from data import CORPORA, MINILM
+from keras import ops
+
+from keras_posenc import (
+    HierarchicalPositionEmbedding,
+    SinusoidalPositionEmbedding,
+    Tokenizer,
+    build_transformer_model,
+    tasks,
+)
+from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
+from keras_posenc.training.schedules import cosine_warmup
+from keras_posenc.training.state import write_text
+
+RESULTS = pathlib.Path(__file__).parent / "results" / "recovery.json"
+CORPUS = f"{CORPORA}/book-excerpts.tab"
+FACTOR = 3
+WAYS = {
+    "hierarchical, alpha 0.2": {"hierarchical_position": 0.2},
+    "hierarchical, alpha 0.4": {"hierarchical_position": 0.4},
+    "hierarchical, alpha 0.45": {"hierarchical_position": 0.45},
+    "hierarchical 0.4 without row 0": {"hierarchical_position": 0.4},
+    "tile": {"stretch": "tile"},
+    "interpolate": {"stretch": "interpolate"},
+    "fresh": {"stretch": "fresh"},
+    "unstretched": {},
+}
+# Steps are those of a training; at each number of `marks` the long windows are tested.
+SETTINGS = {
+    "small": {
+        "length": 32,
+        "first": {"rows": 128, "steps": 800, "rate": 5e-3},
+        "then": {"rows": 42, "rate": 3e-3, "marks": [0, 10, 20, 40, 80, 160]},
+        "test_rows": 160,
+    },
+    "minilm": {
+        "length": 512,
+        "first": {"rows": 4, "batches": 24, "epochs": 8, "rate": 1e-3},
+        "then": {"rows": 1, "rate": 1e-4, "marks": [0, 4]},
+        "test_rows": 4,
+    },
+}
+
+
+class WithoutFirstRow(HierarchicalPositionEmbedding):
+    """The hierarchical table of rows 1 to n - 1; row 0 stands at position 0 alone.
+
+    q[0] = p[0] and q[1 + i (n - 1) + j] = p[1 + j] + alpha / (1 - alpha) (p[1 + i] - p[1]): the
+    first n positions are as they were here too.
+    """
+
+    def rows(self, position_ids):
+        size = self.input_dim - 1
+        later = ops.maximum(position_ids - 1, 0)
+        fine = ops.take(self.table, 1 + later % size, axis=0)
+        coarse = ops.take(self.table, 1 + later // size, axis=0)
+        rows = fine + self.alpha / (1 - self.alpha) * (coarse - self.table[1])
+        return ops.where((position_ids == 0)[..., None], self.table[0], rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", default=list(SETTINGS), choices=SETTINGS)
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--at-once", action="store_true", help="test, without training on")
+    parser.add_argument("--tiny", action="store_true", help="a few steps, to see that it runs")
+    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
+    parser.add_argument("--folder", default="build/recovery", type=pathlib.Path)
+    parser.add_argument("--table", action="store_true", help="only print what the results say")
+    arguments = parser.parse_args()
+    path, rows = arguments.results, []
+    if path.exists():
+        rows = json.loads(path.read_text("utf-8"))
+    for model in () if arguments.table else arguments.models:
+        settings = tiny(SETTINGS[model]) if arguments.tiny else SETTINGS[model]
+        subject = Subject(model, settings, arguments.folder)
+        for seed in arguments.seeds:
+            for way in arguments.ways:
+                # Row 0 is unlike the others where [CLS] stands on it.
+                if model == "small" and "without" in way:
+                    continue
+                if any((r["model"], r["way"], r["seed"]) == (model, way, seed) for r in rows):
+                    continue
+                row = subject.row(way, seed, arguments.at_once)
+                rows.append({"model": model, "way": way, "seed": seed, **row})
+                print(model, seed, way, row["accuracy"], flush=True)
+                write_text(path, json.dumps(rows, indent=1) + "\n")
+    if any(len(row["accuracy"]) > 1 for row in rows):
+        write_text(path.with_suffix(".svg"), to_svg(curves(rows, size=(7.6, 4.4))))
+    for model in dict.fromkeys(row["model"] for row in rows):
+        print(f"\n{model}\n{table([row for row in rows if row['model'] == model])}")
+
+
+def tiny(settings):
+    """Runs of a second, of the same kind."""
+    few = {"rows": 2, "steps": 2, "batches": 1, "epochs": 1}
+    first = {name: few.get(name, value) for name, value in settings["first"].items()}
+    then = {**settings["then"], "rows": 2, "marks": [0, 2]}
+    return {**settings, "first": first, "then": then, "test_rows": 4}
+
+
+class Subject:
+    """What is stretched: the text, the model before, and its training."""
+
+    def __init__(self, name, settings, folder):
+        self.name, self.settings, self.folder = name, settings, folder
+        self.length = settings["length"]
+        self.corpus, self.first_id, self.sizes = {"small": characters, "minilm": words}[name]()
+        self.train, self.test = (
+            tasks.get("masked_language_model", corpus=self.corpus, split=split)
+            for split in ("train", "test")
+        )
+
+    def build(self, way):
+        arguments = dict(WAYS[way])
+        if arguments:
+            arguments["max_position"] = FACTOR * self.length
+        # With a checkpoint, all that it lacks is the head.
+        missing = {"ignore_invalid_weights": True} if self.sizes.get("config_path") else {}
+        model = build_transformer_model(
+            **self.sizes, **arguments, **missing, with_mlm="linear", dropout_rate=0.0
+        )
+        if "without" not in way:
+            return model
+
+        def replaced(layer):
+            own = layer.name == "Embedding-Position"
+            return (WithoutFirstRow if own else type(layer)).from_config(layer.get_config())
+
+        return keras.models.clone_model(model, clone_function=replaced)
+
+    def before(self, seed):
+        """The weights before stretching, by layer."""
+        seed = seed if self.name == "small" else 0
+        path = self.folder / f"{self.name}-{self.length}-{seed}.weights.h5"
+        keras.utils.set_random_seed(seed)
+        model = self.build("unstretched")
+        if path.exists():
+            model.load_weights(path)
+        else:
+            (self.learn if self.name == "small" else self.learn_head)(model, seed)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            model.save_weights(path)
+        return {layer.name: layer.get_weights() for layer in model.layers}
+
+    def learn(self, model, seed):
+        # From sines, for else hundreds of steps pass before places matter at all.
+        table = model.get_layer("Embedding-Position")
+        sines = SinusoidalPositionEmbedding(table.output_dim, merge_mode="zero")
+        rows = sines(ops.zeros((1, self.length, table.output_dim)))[0]
+        table.set_weights([0.3 * ops.convert_to_numpy(rows)])
+        first = self.settings["first"]
+        compiled(model, cosine_warmup(first["rate"], first["steps"], first["steps"] // 10))
+        for step in range(first["steps"]):
+            loss = self.step(model, first["rows"], self.length, (seed, step, 0))
+            if step % 100 == 99:
+                print(f"{self.name} {seed}: step {step + 1}, loss {loss:.3f}", flush=True)
+
+    def learn_head(self, model, seed):
+        """Trains the head alone, on what the body makes of hidden tokens."""
+        first, hidden = self.settings["first"], model.get_layer("MLM-Dense").input
+        body, head = keras.Model(model.inputs, hidden), keras.Model(hidden, model.output)
+        features, told = [], []
+        for step in range(first["batches"]):
+            ids, targets, mask = self.sample(
+                self.train, first["rows"], self.length, (seed, step, 0)
+            )
+            places = mask == 1
+            features.append(body.predict_on_batch(self.inputs(ids))[places])
+            told.append(targets[places])
+        features, told = np.concatenate(features)[:, None], np.concatenate(told)[:, None]
+        # The table of the tokens is also that of the output.
+        model.get_layer("Embedding-Token").trainable = False
+        size, epochs = 256, first["epochs"]
+        steps = epochs * -(-len(told) // size)
+        compiled(head, cosine_warmup(first["rate"], steps, steps // 10))
+        head.fit(features, told, size, epochs, verbose=2)
+        model.get_layer("Embedding-Token").trainable = True
+
+    def row(self, way, seed, at_once):
+        weights, then = self.before(seed), self.settings["then"]
+        keras.utils.set_random_seed(seed)
+        model = self.build(way)
+        for layer in model.layers:
+            old = weights[layer.name]
+            # Fresh rows come behind the trained ones.
+            layer.set_weights(old + layer.get_weights()[len(old) :])
+        long = 1 if way == "unstretched" else FACTOR
+        marks = then["marks"][:1] if at_once else then["marks"]
+        compiled(model, then["rate"])
+        found = {"accuracy": {}, "by_block": {}}
+        for step in range(marks[-1] + 1):
+            if step in marks:
+                right, scored = self.score(model, long, seed)
+                found["accuracy"][str(step)] = round(sum(right) / sum(scored), 5)
+                blocks = zip(right, scored, strict=True)
+                found["by_block"][str(step)] = [round(r / n, 5) for r, n in blocks]
+            if step < marks[-1]:
+                rows = then["rows"] * FACTOR // long
+                self.step(model, rows, long * self.length, (seed, step, 1))
+        return found
+
+    def step(self, model, rows, length, seed):
+        ids, targets, mask = self.sample(self.train, rows, length, seed)
+        loss = model.train_on_batch(self.inputs(ids), targets, mask.astype("float32"))
+        return float(np.ravel(loss)[0])
+
+    def score(self, model, long, seed):
+        """(right, scored) in each third of the long windows, or in pieces of a third of them."""
+        size = FACTOR * self.length
+        ids, targets, mask = self.sample(
+            self.test, self.settings["test_rows"], size, (seed, 2**31 - 1)
+        )
+        mask[:, :: self.length] = 0
+        if long == 1:
+            ids = ids.reshape(-1, self.length)
+            ids[:, 0] = ids[0, 0] if self.first_id is not None else ids[:, 0]
+        rows = max(1, 4096 // ids.shape[1])
+        pieces = [ids[start : start + rows] for start in range(0, len(ids), rows)]
+        answers = [model.predict_on_batch(self.inputs(piece)).argmax(-1) for piece in pieces]
+        answers = np.concatenate(answers).reshape(targets.shape)
+        return tasks.right_by_span(answers, targets, mask, self.length)
+
+    def sample(self, task, rows, length, seed):
+        ids, targets, mask = task.sample(rows, length, seed)
+        if self.first_id is not None:
+            ids[:, 0], mask[:, 0] = self.first_id, 0
+        return ids, targets, mask
+
+    def inputs(self, ids):
+        segments = {"segment_ids": np.zeros_like(ids)} if self.name == "minilm" else {}
+        return {"token_ids": ids, **segments}
+
+
+def characters():
+    corpus = tasks.Corpus(CORPUS, test_share=0.2)
+    sizes = {
+        "vocab_size": corpus.mask_id + 1,
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 256,
+        "hidden_act": "gelu",
+        "segment_vocab_size": 0,
+        "pad_token_id": None,
+        "max_position_embeddings": 32,
+        "initializer_range": 0.1,
+    }
+    return corpus, None, sizes
+
+
+def words():
+    """The excerpts as MiniLM's tokens; of its vocabulary, those that occur there."""
+    tokenizer = Tokenizer(MINILM)
+    corpus = tasks.Corpus(CORPUS, unit=tokenizer, test_share=0.2)
+    special = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.mask_id]
+    keep = np.unique(np.concatenate([*corpus.parts.values(), special]))
+    corpus.parts = {
+        part: np.searchsorted(keep, ids).astype("int32") for part, ids in corpus.parts.items()
+    }
+    corpus.vocabulary_size = len(keep)
+    corpus.mask_id = int(np.searchsorted(keep, tokenizer.mask_id))
+    first = int(np.searchsorted(keep, tokenizer.cls_id))
+    return corpus, first, {"config_path": MINILM, "keep_tokens": keep.tolist()}
+
+
+def compiled(model, rate):
+    model.compile(
+        keras.optimizers.Adam(rate, global_clipnorm=1.0),
+        keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        ),
+    )
+
+
+def recovered(row, level, steps):
+    """The first tested step within ten points of the accuracy before stretching."""
+    return next((s for s in steps if row["accuracy"][s] >= level - 0.1), None)
+
+
+def table(rows):
+    """Markdown: accuracy in % at once and, where it was trained, after that, and the steps."""
+    levels = {r["seed"]: r["accuracy"]["0"] for r in rows if r["way"] == "unstretched"}
+    last = max((step for row in rows for step in row["accuracy"]), key=int, default="0")
+    heads = ["", "at once", "of this beyond the old length"]
+    if last != "0":
+        heads += [f"after {last} steps", "steps to within 10 points"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for way in (way for way in WAYS if any(row["way"] == way for row in rows)):
+        own = [row for row in rows if row["way"] == way]
+        later = [100 * statistics.fmean(row["by_block"]["0"][1:]) for row in own]
+        cells = [way, spread([100 * row["accuracy"]["0"] for row in own])]
+        cells.append("" if way == "unstretched" else spread(later))
+        if last != "0":
+            steps = [recovered(row, levels[row["seed"]], row["accuracy"]) for row in own]
+            cells.append(spread([100 * row["accuracy"][last] for row in own]))
+            cells.append(", ".join(step or "–" for step in steps))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+@styled
+def curves(figure, rows):
+    """Accuracy along the training on long windows, a panel a model; shaded: all seeds."""
+    rows = [row for row in rows if len(row["accuracy"]) > 1]
+    models = [model for model in SETTINGS if any(row["model"] == model for row in rows)]
+    for axes, model in zip(np.atleast_1d(figure.subplots(1, len(models))), models, strict=True):
+        for index, way in enumerate(WAYS):
+            own = [r["accuracy"] for r in rows if (r["model"], r["way"]) == (model, way)]
+            if not own:
+                continue
+            steps = [int(step) for step in own[0]]
+            values = np.array([[100 * found[str(step)] for step in steps] for found in own])
+            look = {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+            if way == "unstretched":
+                look = {"color": "#767676", "linestyle": "--"}
+            axes.plot(steps, values.mean(0), markersize=4, label=way, **look)
+            axes.fill_between(
+                steps, values.min(0), values.max(0), color=look["color"], alpha=0.12, linewidth=0
+            )
+        length = SETTINGS[model]["length"]
+        axes.set_xscale("symlog", linthresh=10)
+        axes.set_xticks(steps, [str(step) for step in steps])
+        axes.minorticks_off()
+        axes.set(title=f"{model}: {length} to {FACTOR * length}", xlabel="steps of training")
+        axes.set_ylabel("hidden tokens told right (%)")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=4)
+
+
+def spread(values, places=1):
+    """Mean, and lowest to highest of the seeds."""
+    low, high = min(values), max(values)
+    return f"{statistics.fmean(values):.{places}f} ({low:.{places}f} to {high:.{places}f})"
+
+
+if __name__ == "__main__":
+    main()
