@@ -15,6 +15,7 @@ from keras import ops
 from keras_posenc.grid import AXES
 from keras_posenc.layers.attend.dropout import hashes
 from keras_posenc.layers.attend.explicit import attend_cells, overridden
+from keras_posenc.layers.attend.lean import attend_leanly
 from keras_posenc.layers.attend.loops import over_rows
 
 # The axes of rows and columns in what comes beside the grid.
@@ -62,7 +63,9 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
                 return kernel(*heads, inner, given("bias"))
             signs = given("dropped_rows"), given("dropped_columns")
             arguments = scale, encodings, given("bias"), dropout, signs
-            return attend_cells(*heads, inner, *arguments)[0]
+            if overridden(encodings, "score", "normalize", "value"):
+                return attend_cells(*heads, inner, *arguments)[0]
+            return attend_leanly(*heads, inner, *arguments)
 
     runs = _runs(grid, q, k, size, encodings)
     outputs = [_run(output, held, rows, columns, size) for rows, columns in runs]

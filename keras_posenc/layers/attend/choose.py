@@ -13,7 +13,7 @@ MB = 2**20
 SIZES = {
     "jax": (32 * MB, 8 * MB),
     "torch": (32 * MB, 8 * MB),
-    "tensorflow": (128 * MB, 48 * MB),
+    "tensorflow": (128 * MB, 32 * MB),
 }
 # Of what a fused kernel is given: cutting it costs time and saves memory.
 IN_KERNEL = (128 * MB, 32 * MB)

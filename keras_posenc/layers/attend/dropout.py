@@ -1,22 +1,27 @@
 """Attention dropout whose bits are cheap and known by cell, so that any block drops the same."""
 
+import keras
+import numpy as np
 from keras import ops
 
 
 def drop_weights(weights, rate, drawn):
     """Drops a share of the weights (B, H, Tq, Tk), the same ones whenever `drawn` is the same.
 
-    Cell (i, j) is kept if the 32-bit product r_i c_j is at least rate 2^32, r_i and c_j being odd
-    hashes of the seed and of the row or column. Two cells of one row, or of one column, are
-    independent, and so, as far as tests can see, are any four; it costs two cheap passes over the
-    map where counter-based random bits cost as much as the attention itself.
+    Cell (i, j) is kept if the 32-bit product r_i c_j is large enough, r_i and c_j being odd hashes
+    of the seed and of the row or column. Two cells of one row, or of one column, are independent,
+    and so, as far as tests can see, are any four; it costs two cheap passes over the map where
+    counter-based random bits cost as much as the attention itself.
 
     Args:
         weights: (B, H, Tq, Tk).
         rate: float in (0, 1).
         drawn: two integers, as `SeedGenerator.next()` gives them.
+
+    Returns:
+        The weights over 1 - rate, or 0.
     """
-    return dropped(weights, rate, *hashes(drawn, *ops.shape(weights)))
+    return kept_of(weights * (1 / (1 - rate)), rate, hashes(drawn, *ops.shape(weights)))
 
 
 def hashes(drawn, batch, heads, rows, columns):
@@ -27,11 +32,42 @@ def hashes(drawn, batch, heads, rows, columns):
     return of_rows, _odd_hash(columns, drawn[1], drawn[0] + 1)[None]
 
 
-def dropped(weights, rate, of_rows, of_columns):
-    """The weights of a map, or of a part of one, without those that the hashes say."""
-    product = ops.transpose(of_rows, (0, 2, 1))[..., None] * of_columns[:, None, None]
-    kept = product >= int(rate * 2**32) - 2**31
-    return ops.where(kept, weights * (1 / (1 - rate)), 0.0)
+def kept_of(weights, rate, hashes):
+    """The weights of a map, or of a part of one, with zeros where its hashes say so."""
+    if keras.backend.backend() == "tensorflow" and 0.01 <= rate <= 0.9:
+        if keras.backend.standardize_dtype(weights.dtype) == "float32":
+            return _on_tensorflow(weights, rate, hashes)
+    return ops.where(_product(hashes) >= int(rate * 2**32) - 2**31, weights, 0.0)
+
+
+def _product(hashes):
+    of_rows, of_columns = hashes
+    return ops.transpose(of_rows, (0, 2, 1))[..., None] * of_columns[:, None, None]
+
+
+def _on_tensorflow(weights, rate, hashes):
+    """One pass in place of two, by a kernel made for another purpose.
+
+    The gradient of a fake quantization is what comes in where an input lies between two bounds,
+    else 0. The product's bits, read as a float32, lie between -x and x for 1 - rate of all bits if
+    1 - rate of the non-negative ones are below those of x. (The bounds are moved apart by 1/255 to
+    either side, which changes the rate by less than 1e-5.)
+    """
+    import tensorflow as tf
+
+    bound = float(np.array((1 - rate) * 2**31).astype("int32").view("float32"))
+
+    @tf.custom_gradient
+    def kept(weights):
+        def within(x):
+            bits = tf.bitcast(_product(hashes), tf.float32)
+            return tf.raw_ops.FakeQuantWithMinMaxArgsGradient(
+                gradients=x, inputs=bits, min=-bound, max=bound
+            )
+
+        return within(weights), within
+
+    return kept(weights)
 
 
 def _odd_hash(length, seed, more):

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_posenc.layers.attend.dropout import dropped, hashes
+from keras_posenc.layers.attend.dropout import hashes, kept_of
 
 
 def attend_explicitly(q, k, v, grid, scale, encodings=(), bias=None, dropout=0.0, drawn=None):
@@ -15,21 +15,27 @@ def attend_explicitly(q, k, v, grid, scale, encodings=(), bias=None, dropout=0.0
 def attend_cells(q, k, v, grid, scale, encodings, bias, dropout, signs):
     """The same for a part of a map, whose rows and columns drop by their hashes in the whole."""
     grid = holding(grid, q, k, v)
-    logits = ops.einsum("bqhd,bkhd->bhqk", q * ops.cast(scale, q.dtype), k)
-    logits = ops.cast(logits, "float32")
-    for term in bias_terms(grid, encodings, bias):
-        logits = logits + ops.cast(term, "float32")
+    logits = logits_of(q, k, grid, scale, encodings, bias)
     for encoding in encodings:
         if encoding.overrides("score"):
             logits = encoding.score(logits, grid.queries, grid)
-    weights = _weights(_close(logits, grid.open()), grid, encodings)
-    kept = dropped(weights, dropout, *signs) if dropout else weights
+    weights = _weights(close(logits, grid.open()), grid, encodings)
+    kept = kept_of(weights / (1 - dropout), dropout, signs) if dropout else weights
     kept = ops.cast(kept, v.dtype)
     output = ops.einsum("bhqk,bkhd->bqhd", kept, v)
     for encoding in encodings:
         if encoding.overrides("value"):
             output = output + ops.cast(encoding.value(kept, grid), output.dtype)
     return output, weights, logits
+
+
+def logits_of(q, k, grid, scale, encodings, bias):
+    """The scaled products of rows and columns and what is added to them, float32."""
+    logits = ops.einsum("bqhd,bkhd->bhqk", q * ops.cast(scale, q.dtype), k)
+    logits = ops.cast(logits, "float32")
+    for term in bias_terms(grid, encodings, bias):
+        logits = logits + ops.cast(term, "float32")
+    return logits
 
 
 def overridden(encodings, *hooks):
@@ -55,11 +61,15 @@ def _weights(closed, grid, encodings):
     for encoding in encodings:
         if encoding.overrides("normalize"):
             return encoding.normalize(closed, grid)
-    # Of a single key the weight is 1, and Keras warns about a softmax over one number.
+    return softmax(closed)
+
+
+def softmax(closed):
+    """The weights of each row. Of a single key it is 1, and Keras warns about such a softmax."""
     return ops.ones_like(closed) if closed.shape[-1] == 1 else ops.softmax(closed, axis=-1)
 
 
-def _close(logits, cells):
+def close(logits, cells):
     """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN."""
     if cells is None:
         return logits
