@@ -112,7 +112,6 @@ def test_columns_that_are_closed_to_a_run_of_blocks_are_left_out(window, sinks, 
             np.testing.assert_allclose(blocks * some, explicit * some, atol=1e-5)
 
 
-@pytest.mark.once
 def test_blocks_drop_what_the_whole_map_drops():
     drawn = np.array([5, 77], "int32")
     for order in ({}, dict(row_order=ops.arange(T)[None], column_order=ops.arange(T)[None])):
@@ -125,20 +124,22 @@ def test_blocks_drop_what_the_whole_map_drops():
 
 
 def test_gradients_with_dropout_are_those_of_the_whole_map(monkeypatch):
-    """The block that is computed again drops the same."""
+    """The block that is computed again drops the same, and so does the map that is returned."""
     keras.utils.set_random_seed(0)
     layer = PositionalAttention(H, D, encodings=["t5"], dropout=0.3, seed=3)
     x = laws.numbers(length=T)
     layer.build(x.shape, x.shape)
     state = layer.seed_generator.state.numpy() if BACKEND != "jax" else None
     found = []
-    for size in (T, BLOCK):
+    for size in (None, T, BLOCK):
         monkeypatch.setattr(choose, "block_rows", lambda *_, size=size: size)
         if state is not None:
             layer.seed_generator.state.assign(state)
-        found.append(laws.gradients(layer, x, training=True))
-    for one, other in zip(*found, strict=True):
-        laws.close(one, other, 1e-4)
+        explicitly = {"return_attention_scores": True} if size is None else {}
+        found.append(laws.gradients(layer, x, training=True, **explicitly))
+    for explicit, one, other in zip(*found, strict=True):
+        laws.close(one, explicit, 1e-4)
+        laws.close(other, explicit, 1e-4)
 
 
 @pytest.mark.once

@@ -15,7 +15,7 @@ def kept(rate, seed=(12345, 678), shape=SHAPE):
     return ops.convert_to_numpy(drop_weights(ones, rate, np.array(seed, "int32")))
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.01])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.01, 0.95])
 def test_cells_are_like_independent_coins(rate):
     values = kept(rate)
     np.testing.assert_allclose(np.unique(values), [0, 1 / (1 - rate)], rtol=1e-6)
