@@ -28,7 +28,7 @@ from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "context_tools.json"
 LENGTH, LENGTHS = 64, (64, 128, 256, 512)
-STEPS, ROWS, RATE = 500, 32, 3e-3
+STEPS, ROWS, RATE = 400, 32, 3e-3
 TEST_ROWS = 16
 LOG_N = {"name": "log_n", "train_length": LENGTH, "clipped": True}
 

@@ -3,9 +3,12 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
+import keras
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.once
@@ -19,6 +22,22 @@ def targets(monkeypatch):
     import targets
 
     return targets
+
+
+@pytest.fixture
+def recovery(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import recovery
+
+    return recovery
+
+
+@pytest.fixture
+def context_tools(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import context_tools
+
+    return context_tools
 
 
 def line(row, mode, batch, length, seconds, peak_mb, others=0.0):
@@ -68,3 +87,71 @@ def test_memory_is_linear_or_not(targets, last, verdict):
     peaks = [(2048, 1000), (4096, 2000), (8192, last)]
     text = targets.section([line("posenc-jax", "train", 1, t, 1.0, mb) for t, mb in peaks])
     assert text.endswith(f" {verdict} |")
+
+
+def run_main(module, monkeypatch, *options):
+    monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, options)])
+    module.main()
+
+
+def test_recovery_is_measured_once_for_each_way_and_seed(recovery, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "recovery.json"
+    ways = ["hierarchical, alpha 0.4", "fresh", "unstretched"]
+    options = ["--tiny", "--models", "small", "--seeds", 0, "--results", path, "--folder", tmp_path]
+    run_main(recovery, monkeypatch, *options, "--ways", *ways)
+    rows = json.loads(path.read_text())
+    assert [(r["model"], r["way"], r["seed"]) for r in rows] == [("small", w, 0) for w in ways]
+    assert all(list(row["accuracy"]) == ["0", "2"] for row in rows)
+    assert all(len(row["by_block"]["0"]) == 3 for row in rows)
+    rows[0]["accuracy"]["0"] = 0.5
+    path.write_text(json.dumps(rows))
+    run_main(recovery, monkeypatch, *options, "--ways", *ways[:1])
+    assert json.loads(path.read_text()) == rows
+    assert f"| {ways[0]} | 50.0 (50.0 to 50.0) |" in capsys.readouterr().out
+
+
+def test_a_table_without_its_first_row_starts_as_it_was(recovery):
+    rows = np.random.default_rng(0).normal(size=(4, 2)).astype("float32")
+    layer = recovery.WithoutFirstRow(4, 2, alpha=0.4)
+    layer.build((None, None, 2))
+    layer.set_weights([rows])
+    found = keras.ops.convert_to_numpy(layer(np.zeros((1, 10, 2)), np.arange(10)))[0]
+    assert (found[:4] == rows).all()
+    # Position 9 is 1 + 2 * 3 + 2 in base 3: its digits are rows 3 and 3.
+    step = 0.4 / 0.6
+    expected = rows[[1, 2, 3]] + step * (rows[2] - rows[1])
+    np.testing.assert_allclose(found[4:7], expected, rtol=1e-5)
+    np.testing.assert_allclose(found[9], rows[3] + step * (rows[3] - rows[1]), rtol=1e-5)
+
+
+def test_recovery_counts_steps_to_within_ten_points(recovery):
+    row = {"accuracy": {"0": 0.3, "5": 0.489, "10": 0.491, "20": 0.45}}
+    assert recovery.recovered(row, 0.59, row["accuracy"]) == "10"
+    assert recovery.recovered(row, 0.6, row["accuracy"]) is None
+
+
+def test_context_tools_read_the_same_weights(context_tools, monkeypatch, tmp_path):
+    path = tmp_path / "tools.json"
+    monkeypatch.setattr(context_tools, "LENGTHS", (64, 128))
+    options = ["--seeds", 0, "--steps", 1, "--test-rows", 1, "--results", path]
+    tools = ["rotary as it is", "linear", "window"]
+    run_main(context_tools, monkeypatch, *options, "--folder", tmp_path, "--tools", *tools)
+    found = {row["tool"]: row for row in json.loads(path.read_text())}
+    assert list(found) == tools
+    # Nothing changes at the length of the training, and everything beyond it.
+    assert len({round(row["loss"]["64"], 3) for row in found.values()}) == 1
+    assert len({row["far_loss"]["128"] for row in found.values()}) == len(tools)
+
+
+def test_the_readme_has_the_tables_of_these_results(recovery, context_tools):
+    readme = (BENCHMARKS.parent / "README.md").read_text("utf-8")
+    rows = json.loads(recovery.RESULTS.read_text("utf-8"))
+    expected = {
+        f"recovery: {model}": recovery.table([row for row in rows if row["model"] == model])
+        for model in {row["model"] for row in rows}
+    }
+    rows = json.loads(context_tools.RESULTS.read_text("utf-8"))
+    expected["context tools"] = context_tools.table(rows)
+    for name, table in expected.items():
+        found = re.search(f"<!-- {name} -->\n(.*?)\n<!-- / -->", readme, re.S)
+        assert found and found.group(1) == table
