@@ -162,7 +162,12 @@ def _keras_training(model, inputs, labels, task, keras):
     if task.row.backend != "tensorflow":
         options = {"jit_compile": "auto"}
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=keras.optimizers.Adam(1e-4), loss=loss, **options)
+    if task.row.ours:
+        from keras_posenc import FusedAdamW as AdamW
+    else:
+        AdamW = keras.optimizers.AdamW
+    optimizer = AdamW(1e-4, weight_decay=0.01)
+    model.compile(optimizer=optimizer, loss=loss, **options)
 
     def step():
         model.train_on_batch(inputs, labels)
@@ -217,7 +222,8 @@ def transformers(task):
     task.check_dropout({p.p for p in parts - {part.dropout for part in within}}, attention)
     _assert_it_drops(lambda x: model(**x).logits, inputs)
     targets = torch.from_numpy(labels.astype("int64"))
-    optimizer = torch.optim.Adam(model.parameters(), 1e-4)
+    # As transformers' Trainer makes it unless told otherwise.
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.01, fused=True)
 
     def step():
         optimizer.zero_grad()

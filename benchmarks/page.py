@@ -39,7 +39,7 @@ def head(report, picture):
     return f"""# A step beside the peers
 
 Made by `python benchmarks/peers.py` on {machine["processor"]}, {machine["cores"]} cores. float32,
-Adam, no padding; dropout 0.1 of hidden layers and, but for the rows called nodrop, of attention
+AdamW, no padding; dropout 0.1 of hidden layers and, but for the rows called nodrop, of attention
 weights. Medians of alternating processes; peak memory is all that the process holds, imports
 included. One machine's day: read ratios.
 

@@ -2,7 +2,7 @@
 
     python benchmarks/step.py posenc-torch train minilm 4 512
 
-Every library gets the same sizes, the same kind of step (classification, Adam) and random weights,
+Every library gets the same sizes, the same kind of step (classification, AdamW) and random weights,
 on which the time of dense float32 arithmetic does not depend.
 """
 

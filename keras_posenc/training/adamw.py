@@ -28,58 +28,66 @@ class FusedAdamW(keras.optimizers.AdamW):
     Reference: [Decoupled Weight Decay Regularization](https://arxiv.org/abs/1711.05101).
     """
 
+    def _apply_weight_decay(self, variables):
+        """Left to `update_step`, which reads each weight anyway."""
+
     def update_step(self, gradient, variable, learning_rate):
-        kernel = None if self.amsgrad else KERNELS.get(keras.backend.backend())
-        if kernel is None:
-            return super().update_step(gradient, variable, learning_rate)
+        decay = self.weight_decay if self._use_weight_decay(variable) else 0.0
+        backend = keras.backend.backend()
+        if backend == "torch" and not self.amsgrad:
+            return self._on_torch(gradient, variable, learning_rate, decay)
+        if decay:
+            share = keras.ops.cast(learning_rate * decay, variable.dtype)
+            self.assign(variable, variable * (1 - share))
+        if backend == "tensorflow" and not self.amsgrad:
+            return self._on_tensorflow(gradient, variable, learning_rate)
+        super().update_step(gradient, variable, learning_rate)
+
+    def _moments(self, variable):
         index = self._get_variable_index(variable)
-        moments = self._momentums[index], self._velocities[index]
-        kernel(self, gradient, variable, *moments, learning_rate)
+        return self._momentums[index].value, self._velocities[index].value
 
+    def _on_tensorflow(self, gradient, variable, learning_rate):
+        import tensorflow as tf
 
-def _on_tensorflow(optimizer, gradient, variable, m, v, learning_rate):
-    import tensorflow as tf
-
-    dtype = m.value.dtype
-    step = tf.cast(optimizer.iterations.value + 1, dtype)
-    tf.raw_ops.ResourceApplyAdam(
-        var=(variable.value if isinstance(variable, keras.Variable) else variable).handle,
-        m=m.value.handle,
-        v=v.value.handle,
-        beta1_power=tf.pow(tf.cast(optimizer.beta_1, dtype), step),
-        beta2_power=tf.pow(tf.cast(optimizer.beta_2, dtype), step),
-        lr=tf.cast(learning_rate, dtype),
-        beta1=tf.cast(optimizer.beta_1, dtype),
-        beta2=tf.cast(optimizer.beta_2, dtype),
-        epsilon=tf.cast(optimizer.epsilon, dtype),
-        grad=tf.cast(tf.convert_to_tensor(gradient), dtype),
-    )
-
-
-def _on_torch(optimizer, gradient, variable, m, v, learning_rate):
-    import torch
-    from torch.optim.adam import adam
-
-    done = optimizer.iterations.value.to(torch.float32)
-    # torch divides sqrt(v) by this root before it adds epsilon, Keras does not.
-    root = (1 - optimizer.beta_2 ** (int(done) + 1)) ** 0.5
-    with torch.no_grad():
-        adam(
-            [variable.value],
-            [gradient.to(m.value.dtype)],
-            [m.value],
-            [v.value],
-            [],
-            [done.clone()],
-            fused=True,
-            amsgrad=False,
-            beta1=optimizer.beta_1,
-            beta2=optimizer.beta_2,
-            lr=float(learning_rate),
-            weight_decay=0.0,
-            eps=optimizer.epsilon / root,
-            maximize=False,
+        m, v = self._moments(variable)
+        step = tf.cast(self.iterations.value + 1, m.dtype)
+        beta_1, beta_2 = tf.cast(self.beta_1, m.dtype), tf.cast(self.beta_2, m.dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=(variable.value if isinstance(variable, keras.Variable) else variable).handle,
+            m=m.handle,
+            v=v.handle,
+            beta1_power=tf.pow(beta_1, step),
+            beta2_power=tf.pow(beta_2, step),
+            lr=tf.cast(learning_rate, m.dtype),
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=tf.cast(self.epsilon, m.dtype),
+            grad=tf.cast(tf.convert_to_tensor(gradient), m.dtype),
         )
 
+    def _on_torch(self, gradient, variable, learning_rate, decay):
+        import torch
+        from torch.optim.adamw import adamw
 
-KERNELS = {"tensorflow": _on_tensorflow, "torch": _on_torch}
+        m, v = self._moments(variable)
+        done = self.iterations.value.to(torch.float32)
+        # torch divides sqrt(v) by this root before it adds epsilon, Keras does not.
+        root = (1 - self.beta_2 ** (int(done) + 1)) ** 0.5
+        with torch.no_grad():
+            adamw(
+                [variable.value],
+                [gradient.to(m.dtype)],
+                [m],
+                [v],
+                [],
+                [done.clone()],
+                fused=True,
+                amsgrad=False,
+                beta1=self.beta_1,
+                beta2=self.beta_2,
+                lr=float(learning_rate),
+                weight_decay=decay,
+                eps=self.epsilon / root,
+                maximize=False,
+            )

@@ -107,15 +107,6 @@ class LayerwiseAdamW(FusedAdamW):
     def update_step(self, gradient, variable, learning_rate):
         super().update_step(gradient, variable, learning_rate * self.factor(variable))
 
-    def _apply_weight_decay(self, variables):
-        # Keras decays all variables by one rate.
-        if self.weight_decay is None:
-            return
-        for variable in variables:
-            if self._use_weight_decay(variable):
-                share = self.learning_rate * self.factor(variable) * self.weight_decay
-                variable.assign(variable - variable * keras.ops.cast(share, variable.dtype))
-
     def get_config(self):
         return {**super().get_config(), "rates": self.rates}
 
