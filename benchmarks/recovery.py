@@ -60,7 +60,7 @@ SETTINGS = {
     },
     "minilm": {
         "length": 512,
-        "first": {"rows": 4, "batches": 20, "epochs": 8, "rate": 1e-3},
+        "first": {"rows": 4, "batches": 40, "epochs": 16, "rate": 3e-3},
         "then": {"rows": 1, "rate": 1e-4, "marks": [0, 4]},
         "test_rows": 4,
     },
