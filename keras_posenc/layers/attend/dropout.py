@@ -1,5 +1,7 @@
 """Attention dropout whose bits are cheap and known by cell, so that any block drops the same."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
@@ -34,33 +36,39 @@ def hashes(drawn, batch, heads, rows, columns):
 
 def kept_of(weights, rate, hashes):
     """The weights of a map, or of a part of one, with zeros where its hashes say so."""
-    if keras.backend.backend() == "tensorflow" and 0.01 <= rate <= 0.9:
-        if keras.backend.standardize_dtype(weights.dtype) == "float32":
-            return _on_tensorflow(weights, rate, hashes)
-    return ops.where(_product(hashes) >= int(rate * 2**32) - 2**31, weights, 0.0)
+    in_one_pass = {"tensorflow": _on_tensorflow, "torch": _on_torch}.get(keras.backend.backend())
+    single = keras.backend.standardize_dtype(weights.dtype) == "float32"
+    if in_one_pass and single and 0.01 <= rate <= 0.49:
+        return in_one_pass(weights, rate, hashes)
+    return ops.where(_product(*hashes) >= int(rate * 2**32) - 2**31, weights, 0.0)
 
 
-def _product(hashes):
-    of_rows, of_columns = hashes
+def _product(of_rows, of_columns):
     return ops.transpose(of_rows, (0, 2, 1))[..., None] * of_columns[:, None, None]
 
 
-def _on_tensorflow(weights, rate, hashes):
-    """One pass in place of two, by a kernel made for another purpose.
+# Comparing and choosing are two passes over the map, and slow ones. Both backends have a kernel
+# made for another purpose that does both in one, on the product's bits read as a float32.
 
-    The gradient of a fake quantization is what comes in where an input lies between two bounds,
-    else 0. The product's bits, read as a float32, lie between -x and x for 1 - rate of all bits if
-    1 - rate of the non-negative ones are below those of x. (The bounds are moved apart by 1/255 to
-    either side, which changes the rate by less than 1e-5.)
+
+def _as_float(bits):
+    return float(np.array(bits).astype("int32").view("float32"))
+
+
+def _on_tensorflow(weights, rate, hashes):
+    """The gradient of a fake quantization: what comes in where an input is in [-x, x], else 0.
+
+    That is so for 1 - rate of all bits if 1 - rate of the non-negative ones are below those of x.
+    (The kernel moves both bounds down by x / 255, which changes the rate by less than 1e-5.)
     """
     import tensorflow as tf
 
-    bound = float(np.array((1 - rate) * 2**31).astype("int32").view("float32"))
+    bound = _as_float((1 - rate) * 2**31)
 
     @tf.custom_gradient
     def kept(weights):
         def within(x):
-            bits = tf.bitcast(_product(hashes), tf.float32)
+            bits = tf.bitcast(_product(*hashes), tf.float32)
             return tf.raw_ops.FakeQuantWithMinMaxArgsGradient(
                 gradients=x, inputs=bits, min=-bound, max=bound
             )
@@ -68,6 +76,37 @@ def _on_tensorflow(weights, rate, hashes):
         return within(weights), within
 
     return kept(weights)
+
+
+def _on_torch(weights, rate, hashes):
+    """The gradient of a threshold: what comes in unless an input is at most -x.
+
+    Half of all bits are not negative, and 2^23 of the negative ones are no number and count as
+    above.
+    """
+    return _torch_threshold().apply(weights, -_as_float((0.5 - rate) * 2**32 - 2**23), *hashes)
+
+
+@functools.cache
+def _torch_threshold():
+    import torch
+
+    def above(x, bound, hashes):
+        bits = _product(*hashes).view(torch.float32)
+        return torch.ops.aten.threshold_backward(x, bits, bound)
+
+    class Above(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, bound, *hashes):
+            ctx.bound = bound
+            ctx.save_for_backward(*hashes)
+            return above(x, bound, hashes)
+
+        @staticmethod
+        def backward(ctx, upstream):
+            return above(upstream, ctx.bound, ctx.saved_tensors), None, None, None
+
+    return Above
 
 
 def _odd_hash(length, seed, more):
