@@ -1,7 +1,5 @@
 """Attention dropout whose bits are cheap and known by cell, so that any block drops the same."""
 
-import functools
-
 import keras
 import numpy as np
 from keras import ops
@@ -84,29 +82,10 @@ def _on_torch(weights, rate, hashes):
     Half of all bits are not negative, and 2^23 of the negative ones are no number and count as
     above.
     """
-    return _torch_threshold().apply(weights, -_as_float((0.5 - rate) * 2**32 - 2**23), *hashes)
-
-
-@functools.cache
-def _torch_threshold():
     import torch
 
-    def above(x, bound, hashes):
-        bits = _product(*hashes).view(torch.float32)
-        return torch.ops.aten.threshold_backward(x, bits, bound)
-
-    class Above(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, bound, *hashes):
-            ctx.bound = bound
-            ctx.save_for_backward(*hashes)
-            return above(x, bound, hashes)
-
-        @staticmethod
-        def backward(ctx, upstream):
-            return above(upstream, ctx.bound, ctx.saved_tensors), None, None, None
-
-    return Above
+    bound = -_as_float((0.5 - rate) * 2**32 - 2**23)
+    return torch.ops.aten.threshold_backward(weights, _product(*hashes).view(torch.float32), bound)
 
 
 def _odd_hash(length, seed, more):
