@@ -51,7 +51,7 @@ class FusedAdamW(keras.optimizers.AdamW):
         import tensorflow as tf
 
         m, v = self._moments(variable)
-        step = tf.cast(self.iterations.value + 1, m.dtype)
+        step = tf.cast(keras.ops.convert_to_tensor(self.iterations) + 1, m.dtype)
         beta_1, beta_2 = tf.cast(self.beta_1, m.dtype), tf.cast(self.beta_2, m.dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=(variable.value if isinstance(variable, keras.Variable) else variable).handle,
@@ -71,7 +71,7 @@ class FusedAdamW(keras.optimizers.AdamW):
         from torch.optim.adamw import adamw
 
         m, v = self._moments(variable)
-        done = self.iterations.value.to(torch.float32)
+        done = keras.ops.convert_to_tensor(self.iterations).to(torch.float32)
         # torch divides sqrt(v) by this root before it adds epsilon, Keras does not.
         root = (1 - self.beta_2 ** (int(done) + 1)) ** 0.5
         with torch.no_grad():

@@ -76,6 +76,24 @@ def test_the_kernel_computes_the_formula(arguments):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"gradient_accumulation_steps": 2},
+        {"use_ema": True, "ema_overwrite_frequency": 2},
+        {"clipnorm": 0.1},
+    ],
+)
+def test_what_keras_does_around_the_step_is_kept(arguments):
+    weights = {"a": np.array([1.0, -2.0], "float32"), "b": np.array([3.0], "float32")}
+    rng = np.random.default_rng(0)
+    gradients = [[rng.normal(size=w.shape) for w in weights.values()] for _ in range(5)]
+    kinds = FusedAdamW, keras.optimizers.AdamW
+    found = [updates(kind(0.1, **arguments), weights, gradients) for kind in kinds]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 def test_keras_own_adamw_goes_on_where_ours_stopped():
     ours, keras_own = small_model(), small_model()
     # No id twice: on TensorFlow Keras squares the gradients of a repeated row one by one.
