@@ -20,6 +20,7 @@ import pathlib
 import keras
 import numpy as np
 from data import CORPORA
+from keras import ops
 from recovery import compiled, spread
 
 from keras_posenc import build_transformer_model, tasks
@@ -147,7 +148,7 @@ def read(corpus, tool, weights, rows):
         size = max(1, 4096 // length)
         pieces = np.split(ids.reshape(-1, length), range(size, len(answers), size))
         logits = [model.predict_on_batch({"token_ids": piece}) for piece in pieces]
-        log_p = logits_to_log_p(np.concatenate(logits))
+        log_p = ops.convert_to_numpy(ops.log_softmax(np.concatenate(logits)))
         losses = -np.take_along_axis(log_p, answers[..., None], -1)[..., 0]
         right = log_p.argmax(-1) == answers
         for name, values in (("loss", losses), ("accuracy", right)):
@@ -155,12 +156,6 @@ def read(corpus, tool, weights, rows):
             if length > LENGTH:
                 found[f"far_{name}"][str(length)] = round(float(values[:, LENGTH:].mean()), 5)
     return found
-
-
-def logits_to_log_p(logits):
-    logits = logits.astype("float64")
-    logits -= logits.max(-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
 def table(rows):

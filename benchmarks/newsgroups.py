@@ -20,7 +20,7 @@ from data import CORPORA, MINILM
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import TextBatches, Tokenizer, read_texts
-from keras_posenc.training import FusedAdamW
+from keras_posenc.training import adamw
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 LONG = 512
@@ -99,10 +99,8 @@ def fit(model, batches, start, end):
         warmup_target=start,
         warmup_steps=warm_up,
     )
-    optimizer = FusedAdamW(schedule, weight_decay=0.01, global_clipnorm=1.0)
-    optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "Embedding-Position"])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer, loss, metrics=["accuracy"])
+    model.compile(adamw(model, schedule), loss, metrics=["accuracy"])
     began = time.perf_counter()
     model.fit(batches, verbose=2, shuffle=False)
     return round(time.perf_counter() - began)

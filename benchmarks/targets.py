@@ -53,8 +53,8 @@ REASONS = {
     "(`parts.py`).",
     "best step against transformers": "heads of 32 features make products that are bound by "
     "memory, and each cell of the map is still passed over by one operation after the other.",
-    "memory on TF against KerasHub's": "1.2 GB are there after a step of 8 tokens: TensorFlow, the "
-    "weights, their moments and gradients. A quarter of KerasHub's is 1.3 GB.",
+    "memory on TF against KerasHub's": "steps of 8 tokens hold 1.3 GB already, as much as the "
+    "target: TensorFlow, the weights, their moments and gradients (`step.py posenc-tf train minilm 1 8`).",
 }
 GROWTH = 1.2  # the largest exponent of peak memory over 1,024 to 8,192 tokens of one text
 

@@ -9,7 +9,7 @@ from keras_posenc.layers.attend.explicit import attend_explicitly, overridden
 
 MB = 2**20
 # Backend: bytes of a map, in float32, from which on it is cut, and bytes of a block's map. As
-# measured, JAX and torch gain from a block that stays in cache, TensorFlow pays for each block.
+# measured, JAX and torch gain from a block that stays in cache, TensorFlow from few operations.
 SIZES = {
     "jax": (32 * MB, 8 * MB),
     "torch": (32 * MB, 8 * MB),
