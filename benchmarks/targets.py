@@ -54,7 +54,8 @@ REASONS = {
     "best step against transformers": "heads of 32 features make products that are bound by "
     "memory, and each cell of the map is still passed over by one operation after the other.",
     "memory on TF against KerasHub's": "steps of 8 tokens hold 1.3 GB already, as much as the "
-    "target: TensorFlow, the weights, their moments and gradients (`step.py posenc-tf train minilm 1 8`).",
+    "target: TensorFlow, the weights, their moments and gradients "
+    "(`step.py posenc-tf train minilm 1 8`).",
 }
 GROWTH = 1.2  # the largest exponent of peak memory over 1,024 to 8,192 tokens of one text
 
