@@ -35,7 +35,7 @@ FLOORS = [
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # Where a function may import what the package does not depend on; at module level nothing may.
-QUIRKS = ("positions/guard.py", "layers/attend/", "training/adamw.py")
+QUIRKS = ("positions/guard.py", "encodings/counting.py", "layers/attend/", "training/adamw.py")
 LAZY = {
     "tensorflow": (*QUIRKS, "checkpoints/export.py"),
     "torch": QUIRKS,

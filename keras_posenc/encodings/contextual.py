@@ -135,9 +135,7 @@ class ContextualPositionEmbedding(Encoding):
         passed = ops.logical_or(position[..., :1] >= self.npos_max - 1, near.all)
 
         def far_keys_are_last():
-            last = scores[..., -1:]
-            bias = interpolated(scores, ops.minimum(position, self.npos_max - 1))
-            return logits + last + near.put(bias - last)
+            return logits + near.put(interpolated(scores, position), scores[..., -1:])
 
         return ops.cond(ops.all(passed), far_keys_are_last, everywhere)
 
@@ -148,10 +146,11 @@ class ContextualPositionEmbedding(Encoding):
         return scores if self.scaling == "after" else scores / math.sqrt(self.head_size)
 
     def _bias(self, logits, scores, q, grid):
-        last = self.npos_max - 1
-        first = -last if self.bidirectional else 0
         position = self.positions(self.gates(logits, q, grid), grid)
-        return interpolated(scores, ops.clip(position, first, last) - first)
+        if self.bidirectional:
+            last = self.npos_max - 1
+            position = ops.maximum(position, -last) + last
+        return interpolated(scores, position)
 
     def gates(self, logits, q, grid):
         """(B, H, Tq, Tk) float32: how much of a step every key counts, 0 where it is closed."""

@@ -1,5 +1,6 @@
 """Sums over the way from a key to its query, and where they stop to matter."""
 
+import keras
 from keras import ops
 
 from keras_posenc.grid import AXES
@@ -7,17 +8,42 @@ from keras_posenc.grid import AXES
 
 def sum_from_right(x):
     """out[..., j] = x[..., j] + x[..., j + 1] + ...; a difference of two sums would round more."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.cumsum(x, axis=-1, reverse=True)
     return ops.flip(ops.cumsum(ops.flip(x, axis=-1), axis=-1), axis=-1)
 
 
 def interpolated(scores, position):
-    """The scores (..., P) of the integers, at positions (..., Tk) between 0 and P - 1."""
-    steps = scores[..., 1:] - scores[..., :-1]
+    """The scores (..., P) of the integers, at positions (..., Tk) of at least 0, the last P - 1."""
     # The last position is one step past the last but one, so that its gate has a gradient.
-    lower = ops.floor(ops.minimum(position, scores.shape[-1] - 2))
-    index = ops.cast(lower, "int32")
-    step = ops.take_along_axis(steps, index, axis=-1)
-    return ops.take_along_axis(scores, index, axis=-1) + (position - lower) * step
+    lower = ops.floor(ops.minimum(ops.stop_gradient(position), scores.shape[-1] - 2))
+    score, step = _at(lower, scores, scores[..., 1:] - scores[..., :-1])
+    part = ops.hard_tanh(position - lower)  # at most 1: one kernel forward, one backward
+    return score + part * step
+
+
+def _at(index, *tables):
+    """Each table (..., P) at the float index (..., Tk), within it or not a number: then row 0.
+
+    `keras.ops.take_along_axis` asks of every index again whether it is within.
+    """
+    backend = keras.backend.backend()
+    if backend == "torch":
+        import torch
+
+        index = index.long().clamp_(min=0)
+        return [torch.gather(table, -1, index) for table in tables]
+    index = ops.maximum(ops.cast(index, "int32"), 0)
+    if backend == "jax":
+        import jax.numpy as jnp
+
+        mode = "promise_in_bounds"
+        return [jnp.take_along_axis(table, index, axis=-1, mode=mode) for table in tables]
+    import tensorflow as tf
+
+    return [tf.gather(table, index, batch_dims=len(table.shape) - 1) for table in tables]
 
 
 class Near:
@@ -45,6 +71,9 @@ class Near:
             used = ops.any(ops.reshape(cells, (-1, self.columns)), axis=0)
             end = ops.max(ops.where(used, index + 1, 0))
             self.start = ops.maximum(end - width, 0)
+            if keras.backend.backend() == "torch":
+                # Where the start is a tensor, torch writes cell by cell.
+                self.start = int(self.start)
             before = ops.logical_and(cells, index < self.start)
         self.all = ops.logical_not(ops.any(before, axis=-1, keepdims=True))
         held = {}
@@ -62,7 +91,7 @@ class Near:
         start[axis] = self.start
         return ops.slice(x, start, (*shape[:axis], self.width, *shape[axis + 1 :]))
 
-    def put(self, x):
-        """(B, H, Tq, Tk): x (B, H, Tq, width) in its columns, 0 in the others."""
-        zeros = ops.zeros((*ops.shape(x)[:3], self.columns), x.dtype)
-        return ops.slice_update(zeros, (0, 0, 0, self.start), x)
+    def put(self, x, other):
+        """(B, H, Tq, Tk): x (B, H, Tq, width) in its columns, `other` (B, H, Tq, 1) elsewhere."""
+        whole = ops.broadcast_to(other, (*ops.shape(x)[:3], self.columns))
+        return ops.slice_update(whole, (0, 0, 0, self.start), x)

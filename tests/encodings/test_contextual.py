@@ -13,6 +13,7 @@ from keras_posenc import (
     PositionalAttention,
     StickBreaking,
 )
+from keras_posenc.encodings.counting import interpolated
 
 B, T, H, D, E = 2, 9, 3, 5, 8
 X = np.random.default_rng(0).normal(size=(B, T, E)).astype("float32")
@@ -112,6 +113,12 @@ def test_cope_with_all_gates_open_counts_tokens():
     gates = both.gates(ops.ones((B, H, T, T)) * 1e3, None, open_grid)
     expected = np.where(j <= i, i - j + 1, -(j - i + 1))
     np.testing.assert_array_equal(numpy(both.positions(gates, open_grid))[0, 0], expected)
+
+
+def test_a_position_that_is_no_number_stays_none():
+    positions = np.array([[np.nan, 0.0, 0.5, 1.5, 2.0, 9.0]], "float32")
+    found = numpy(interpolated(ops.array([[0.0, 2.0, 6.0]]), ops.array(positions)))
+    np.testing.assert_array_equal(found, [[np.nan, 0.0, 1.0, 4.0, 6.0, 6.0]])
 
 
 def test_cope_with_its_first_table_changes_nothing():

@@ -63,7 +63,7 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
                 return kernel(*heads, inner, given("bias"))
             signs = given("dropped_rows"), given("dropped_columns")
             arguments = scale, encodings, given("bias"), dropout, signs
-            if overridden(encodings, "score", "normalize", "value"):
+            if overridden(encodings, "normalize", "value"):
                 return attend_cells(*heads, inner, *arguments)[0]
             return attend_leanly(*heads, inner, *arguments)
 

@@ -16,9 +16,6 @@ def attend_cells(q, k, v, grid, scale, encodings, bias, dropout, signs):
     """The same for a part of a map, whose rows and columns drop by their hashes in the whole."""
     grid = holding(grid, q, k, v)
     logits = logits_of(q, k, grid, scale, encodings, bias)
-    for encoding in encodings:
-        if encoding.overrides("score"):
-            logits = encoding.score(logits, grid.queries, grid)
     weights = _weights(close(logits, grid.open()), grid, encodings)
     kept = kept_of(weights / (1 - dropout), dropout, signs) if dropout else weights
     kept = ops.cast(kept, v.dtype)
@@ -30,11 +27,14 @@ def attend_cells(q, k, v, grid, scale, encodings, bias, dropout, signs):
 
 
 def logits_of(q, k, grid, scale, encodings, bias):
-    """The scaled products of rows and columns and what is added to them, float32."""
+    """The scaled products of rows and columns and what encodings make of them, float32."""
     logits = ops.einsum("bqhd,bkhd->bhqk", q * ops.cast(scale, q.dtype), k)
     logits = ops.cast(logits, "float32")
     for term in bias_terms(grid, encodings, bias):
         logits = logits + ops.cast(term, "float32")
+    for encoding in encodings:
+        if encoding.overrides("score"):
+            logits = encoding.score(logits, grid.queries, grid)
     return logits
 
 

@@ -1,4 +1,4 @@
-"""Softmax attention by the map, for encodings that leave its scores and weights alone."""
+"""Softmax attention by the map, for encodings that leave its weights alone."""
 
 import keras
 from keras import ops
