@@ -13,6 +13,7 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
+import inspect
 import time
 
 import keras
@@ -29,12 +30,14 @@ WIDTH, INNER, HEADS = SIZES["width"], SIZES["inner"], SIZES["heads"]
 RUNS = 9
 
 
-def main():
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
 
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def main():
     narrow, wide = (BATCH, LENGTH, WIDTH), (BATCH, LENGTH, INNER)
     heads = keras.layers.EinsumDense(
         "abc,cde->abde", (LENGTH, HEADS, WIDTH // HEADS), bias_axes="de"
@@ -49,27 +52,34 @@ def main():
         "dropout": (Dropout(0.1), narrow),
         "dropout of Keras": (keras.layers.Dropout(0.1), narrow),
     }
-    make = {"tensorflow": tensorflow, "jax": jax, "torch": torch}[keras.backend.backend()]
     rng = np.random.default_rng(0)
     for name, (layer, shape) in layers.items():
         x = rng.normal(size=shape).astype("float32")
         layer.build(shape)
         g = rng.normal(size=layer.compute_output_shape(shape)).astype("float32")
-        print(f"{name:30}{least(make(layer, x, g)):8.1f} ms", flush=True)
+        print(f"{name:30}{least(passes(layer, x, g))[0]:8.1f} ms", flush=True)
     for name, optimizer in (("AdamW", FusedAdamW), ("AdamW of Keras", keras.optimizers.AdamW)):
         step = adamw(rng, optimizer(1e-4, weight_decay=0.01))
-        print(f"{name:30}{least(step):8.1f} ms", flush=True)
+        print(f"{name:30}{least(step)[0]:8.1f} ms", flush=True)
 
 
-def least(run):
-    """Milliseconds of processor time."""
-    run()
-    times = []
-    for _ in range(RUNS):
-        start = time.process_time()
+def least(*runs):
+    """Milliseconds of processor time of each; they take turns."""
+    times = [[] for _ in runs]
+    for run in runs:
         run()
-        times.append(time.process_time() - start)
-    return min(times) * 1e3
+    for _ in range(RUNS):
+        for run, kept in zip(runs, times, strict=True):
+            start = time.process_time()
+            run()
+            kept.append(time.process_time() - start)
+    return [min(kept) * 1e3 for kept in times]
+
+
+def passes(layer, x, g):
+    """A function that runs the layer on x, in training, and backward from the gradient g."""
+    make = {"tensorflow": tensorflow, "jax": jax, "torch": torch}[keras.backend.backend()]
+    return make(layer, x, g)
 
 
 def tensorflow(layer, x, g):
@@ -81,7 +91,7 @@ def tensorflow(layer, x, g):
     def run():
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = layer(x, training=True) if drops(layer) else layer(x)
+            y = layer(x, **options(layer))
         return y, tape.gradient(y, [x, *(v.value for v in layer.trainable_variables)], g)
 
     return run
@@ -91,12 +101,12 @@ def jax(layer, x, g):
     import jax
 
     values = [v.value for v in layer.non_trainable_variables]
-    options = {"training": True} if drops(layer) else {}
+    training = options(layer)
 
     @jax.jit
     def run(weights, values, x, g):
         y, back, state = jax.vjp(
-            lambda w, x: layer.stateless_call(w, values, x, **options), weights, x, has_aux=True
+            lambda w, x: layer.stateless_call(w, values, x, **training), weights, x, has_aux=True
         )
         return y, back(g), state
 
@@ -112,14 +122,14 @@ def torch(layer, x, g):
     weights = [v.value for v in layer.trainable_variables]
 
     def run():
-        y = layer(x, training=True) if drops(layer) else layer(x)
+        y = layer(x, **options(layer))
         return torch.autograd.grad(y, [x, *weights], g)
 
     return run
 
 
-def drops(layer):
-    return isinstance(layer, keras.layers.Dropout)
+def options(layer):
+    return {"training": True} if "training" in inspect.signature(layer.call).parameters else {}
 
 
 def adamw(rng, optimizer):

@@ -1,0 +1,115 @@
+"""What an encoding adds to attention, forward and backward.
+
+    KERAS_BACKEND=torch python benchmarks/attention.py              # all of them: minutes
+    KERAS_BACKEND=torch python benchmarks/attention.py --names cope alibi --dropout 0
+
+Causal attention alone, without the projections: 12 heads of 64, one text. Time is processor
+milliseconds of one thread, the least of some runs that take turns with plain attention of the same
+dropout; memory is what the first step holds at its peak beyond what was there before, as a share of
+the T x T map of all heads. Encodings have their default arguments. Results go to
+benchmarks/results/attention.json, a list a backend.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+import parts  # isort: skip  # before Keras: it leaves one thread to the backends
+import keras
+import numpy as np
+import step
+
+from keras_posenc import PositionalAttention
+from keras_posenc.encodings import ENCODINGS
+
+HEADS, SIZE = 12, 64
+RESULTS = pathlib.Path(__file__).parent / "results" / "attention.json"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--names", nargs="+", choices=list(ENCODINGS), default=list(ENCODINGS))
+    parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--dropout", type=float, default=0.1, help="of the attention weights")
+    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.alone:
+        return print(json.dumps(measured(arguments.alone, arguments.length, arguments.dropout)))
+    for name in ["plain", *arguments.names]:
+        command = [sys.executable, __file__, "--alone", name]
+        options = ["--length", str(arguments.length), "--dropout", str(arguments.dropout)]
+        run = subprocess.run(command + options, capture_output=True, text=True)
+        if run.returncode:
+            sys.exit(f"{name} failed:\n{run.stderr[-2000:]}")
+        line = json.loads(run.stdout.splitlines()[-1])
+        print(*(f"{key} {value}," for key, value in line.items()), flush=True)
+        keep(arguments.results, line)
+
+
+def keep(path, line):
+    """Puts the line in place of that of the same encoding, length and dropout."""
+
+    def key(line):
+        return line["length"], line["dropout"], line["encoding"]
+
+    report = json.loads(path.read_text()) if path.exists() else {}
+    backend = keras.backend.backend()
+    held = {key(old): old for old in report.get(backend, [])} | {key(line): line}
+    report[backend] = [held[key] for key in sorted(held)]
+    path.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def measured(name, length, dropout):
+    rng = np.random.default_rng(0)
+    x, g = (rng.normal(size=(1, length, HEADS * SIZE)).astype("float32") for _ in range(2))
+    few = x[:, :64], g[:, :64]
+    parts.passes(Alone(name, dropout), *few)()  # a backend holds more once it has run at all
+    before = resident_mb()
+    run = parts.passes(Alone(name, dropout), x, g)
+    run()
+    peak = (step.peak_mb() - before) * 2**20 / (4 * HEADS * length**2)
+    line = {"encoding": name, "length": length, "dropout": dropout, "maps at peak": round(peak, 3)}
+    if name == "plain":
+        return {**line, "ms": round(parts.least(run)[0])}
+    plain = parts.passes(Alone("plain", dropout), x, g)
+    ours, others = (round(time) for time in parts.least(run, plain))
+    return {**line, "ms": ours, "plain ms": others, "ratio": round(ours / others, 2)}
+
+
+class Alone(keras.layers.Layer):
+    """Causal self-attention without its projections."""
+
+    def __init__(self, name, dropout):
+        super().__init__()
+        encodings = [] if name == "plain" else [name]
+        self.attention = Heads(HEADS, SIZE, encodings=encodings, dropout=dropout)
+
+    def call(self, x, training=False):
+        return self.attention(x, x, use_causal_mask=True, training=training)
+
+
+class Heads(PositionalAttention):
+    """Attention of heads that are there already, side by side."""
+
+    def build(self, query_shape, value_shape):
+        self._build_encodings(query_shape, value_shape)
+
+    def _project(self, query, key, value):
+        shape = query.shape
+        heads = [keras.ops.reshape(x, (*shape[:2], HEADS, SIZE)) for x in (query, key, value)]
+        return *heads, lambda output: keras.ops.reshape(output, shape)
+
+
+def resident_mb():
+    """What the process holds now; Linux."""
+    status = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+
+
+if __name__ == "__main__":
+    main()
