@@ -8,8 +8,9 @@ OLDEST_KERAS := 3.11.0
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 OLDEST := .venv/keras-$(OLDEST_KERAS)
-# Two workers on two cores: threads of torch's own would only stand in their way.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+# Two workers on two cores: threads of torch's own would only stand in their way. Each has half of
+# the tests, file by file, and who is done first takes of the other's.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # What XLA compiles for a test runs once, on ten numbers: so it is compiled in a quarter of the time,
 # and on JAX by one worker for both, and for the next time.
 QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" \
@@ -23,10 +24,10 @@ demo: $(INSTALLED)
 
 test: lint test-torch test-tensorflow test-jax test-oldest
 
-# The tests marked `once` do not depend on the backend: they run on torch, which compiles nothing.
-# A missing backend is an error at `import keras`.
+# The tests marked `once` do not depend on the backend: they run on torch, which compiles nothing,
+# but for those that start the others. A missing backend is an error at `import keras`.
 test-torch: $(INSTALLED)
-	KERAS_BACKEND=torch $(PYTEST)
+	KERAS_BACKEND=torch $(QUICKLY) $(PYTEST)
 
 test-tensorflow: $(INSTALLED)
 	KERAS_BACKEND=tensorflow $(QUICKLY) $(PYTEST) -m "not once"

@@ -6,7 +6,7 @@
 Causal attention alone, without the projections: 12 heads of 64, one text. Time is processor
 milliseconds of one thread, the least of some runs that take turns with plain attention of the same
 dropout; memory is what the first step holds at its peak beyond what was there before, as a share of
-the T x T map of all heads. Encodings have their default arguments. Results go to
+the T x T map of all heads (on Linux). Encodings have their default arguments. Results go to
 benchmarks/results/attention.json, a list a backend.
 """
 
@@ -69,7 +69,7 @@ def measured(name, length, dropout):
     x, g = (rng.normal(size=(1, length, HEADS * SIZE)).astype("float32") for _ in range(2))
     few = x[:, :64], g[:, :64]
     passes(name, dropout, *few)()  # a backend holds more once it has run at all
-    before = resident_mb()
+    before = step.status_mb("VmRSS")
     run = passes(name, dropout, x, g)
     run()
     peak = (step.peak_mb() - before) * 2**20 / (4 * HEADS * length**2)
@@ -113,12 +113,6 @@ class Heads(PositionalAttention):
         shape = query.shape
         heads = [keras.ops.reshape(x, (*shape[:2], HEADS, SIZE)) for x in (query, key, value)]
         return *heads, lambda output: keras.ops.reshape(output, shape)
-
-
-def resident_mb():
-    """What the process holds now; Linux."""
-    status = pathlib.Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
 
 
 if __name__ == "__main__":

@@ -64,10 +64,15 @@ def busy_seconds():
 def peak_mb():
     """Peak resident memory of this program alone: `ru_maxrss` may be the parent's."""
     try:
-        with open("/proc/self/status") as file:
-            return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+        return status_mb("VmHWM")
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def status_mb(field):
+    """A size that Linux tells of this process: "VmHWM", the peak of "VmRSS", what it holds now."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(field)) / 1024
 
 
 if __name__ == "__main__":
