@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    ("grid", "quantized"),
+    ("device", "grid", "quantized"),
     ("positions",),
     ("encodings",),
     ("layers",),
@@ -35,7 +35,14 @@ FLOORS = [
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # Where a function may import what the package does not depend on; at module level nothing may.
-QUIRKS = ("positions/guard.py", "encodings/counting.py", "layers/attend/", "training/adamw.py")
+QUIRKS = (
+    "device.py",
+    "positions/guard.py",
+    "encodings/counting.py",
+    "encodings/lookup.py",
+    "layers/attend/",
+    "training/adamw.py",
+)
 LAZY = {
     "tensorflow": (*QUIRKS, "checkpoints/export.py"),
     "torch": QUIRKS,

@@ -37,6 +37,7 @@ class Encoding(keras.layers.Layer):
         causal_only: bool. Attention refuses the encoding without a causal order or a mask.
         needs_all_rows: bool. The map hooks read other rows, so the map is formed in one piece.
         needs_all_columns: bool. They read closed columns too.
+        fewest_rows: int. Rows below which a block is not worth what the map hooks do once in each.
         paper: str. Address of the paper.
         num_heads, head_size: H and D, after `build`; the logits are q.k / sqrt(head_size).
         feature_size: int. Size F of what `features` returns, after `build`.
@@ -45,6 +46,7 @@ class Encoding(keras.layers.Layer):
     causal_only = False
     needs_all_rows = False
     needs_all_columns = False
+    fewest_rows = 0
     feature_size = 0
     paper = None
 
@@ -65,7 +67,7 @@ class Encoding(keras.layers.Layer):
         raise NotImplementedError
 
     def restrict(self, grid):
-        """The grid with fewer cells open."""
+        """The grid with fewer cells open, or with a table of what all its blocks read."""
         return grid
 
     def features(self, states):

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.columns import band
 from keras_posenc.encodings.separable import before_softplus
 
 
@@ -168,12 +169,14 @@ class T5Bias(Encoding):
     def bias(self, q, grid):
         table = grid.tables[self] if self.shared else self.table
         by_distance = ops.take(ops.cast(table, "float32"), self.buckets, axis=0)
-        distance = grid.distance()
+        near = band(grid, self.max_distance)
+        distance = near.grid.distance()
         if not keras.backend.is_int_dtype(distance.dtype):
             distance = ops.sign(distance) * ops.floor(ops.abs(distance))
-        near = ops.clip(distance, -self.max_distance, self.max_distance)
-        index = ops.cast(near, "int32") + self.max_distance
-        return ops.transpose(ops.take(by_distance, index, axis=0), (0, 3, 1, 2))
+        distance = ops.clip(distance, -self.max_distance, self.max_distance)
+        index = ops.cast(distance, "int32") + self.max_distance
+        found = ops.transpose(ops.take(by_distance, index, axis=0), (0, 3, 1, 2))
+        return near.put(found, by_distance[-1][:, None, None], by_distance[0][:, None, None])
 
     def get_config(self):
         return {

@@ -117,15 +117,29 @@ class ContextualPositionEmbedding(Encoding):
         scores = self._scores(q, grid)
         rows, columns = ops.shape(logits)[2:]
         width = rows + NEAR * self.npos_max
+        width += -width % 16  # sums go by chunks
 
         def everywhere():
             return logits + self._bias(logits, scores, q, grid)
 
-        # TensorFlow 2.21 cannot run a choice of branches in a loop: its optimizer of graphs fails.
-        graph = keras.backend.backend() == "tensorflow"
-        if self.bidirectional or graph or 2 * width > columns:
+        if self.bidirectional or (isinstance(columns, int) and 2 * width > columns):
             return everywhere()
+        if keras.backend.backend() == "tensorflow":
+            return self._near_or_all(logits, scores, q, grid, width)
         return self._near_or_far(logits, scores, q, grid, width, everywhere)
+
+    def _near_or_all(self, logits, scores, q, grid, width):
+        """The same for TensorFlow, which can choose how many columns it reads but not, in a loop
+        (its optimizer of graphs fails, in 2.21), between branches."""
+        columns = ops.shape(logits)[3]
+        width = ops.minimum(width, columns)
+        near = Near(grid, width)
+        gates = self.gates(near.cut(ops.stop_gradient(logits)), q, near.grid)
+        counted = ops.sum(gates, axis=-1, keepdims=True)
+        passed = ops.logical_or(counted >= self.npos_max - 1, near.all)
+        near = Near(grid, ops.where(ops.all(passed), width, columns))
+        position = self.positions(self.gates(near.cut(logits), q, near.grid), near.grid)
+        return logits + near.put(interpolated(scores, position), scores[..., -1:])
 
     def _near_or_far(self, logits, scores, q, grid, width, everywhere):
         """Gates of the nearest keys only, if with them every row is at its last position."""

@@ -7,10 +7,11 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.columns import band
+from keras_posenc.encodings.lookup import looked_up
 from keras_posenc.encodings.relative import (
     NORMAL,
     check_positive_integers,
-    looked_up,
     whole_distance,
 )
 
@@ -106,6 +107,8 @@ class DeBERTaRelative(Encoding):
         self.released = bool(released)
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.span = buckets or max_distance
+        # In each block all keys nearby meet all rows of Q.
+        self.fewest_rows = self.span
 
     def build(self, heads_shape):
         super().build(heads_shape)
@@ -132,18 +135,22 @@ class DeBERTaRelative(Encoding):
 
     def bias(self, q, grid):
         scale = 1 / math.sqrt((1 + len(self.terms)) * self.head_size)
-        distance = whole_distance(grid)
+        near = band(grid, self.max_distance)
+        distance = whole_distance(near.grid)
         total = 0.0
         if "c2p" in self.terms:
-            table = ops.cast(self.key_table, q.dtype) * scale
-            met = ops.einsum("bqhd,chd->bhqc", q, table)
-            total += looked_up(met, self.index(distance))
+            met = ops.einsum("bqhd,chd->bhqc", q, ops.cast(self.key_table, q.dtype) * scale)
+            (found,) = looked_up(self.index(distance)[:, None], met)
+            total += near.put(found, met[..., -1:], met[..., :1])
         if "p2c" in self.terms:
             table = ops.cast(self.query_table, q.dtype) * scale
-            met = ops.einsum("bkhd,chd->bhkc", grid.keys, table)
+            met = ops.einsum("bkhd,chd->bhkc", near.grid.keys, table)
             by_key = self.index(distance if self.released else -distance)
-            by_key = looked_up(met, ops.transpose(by_key, (0, 2, 1)))
-            total += ops.transpose(by_key, (0, 1, 3, 2))
+            (found,) = looked_up(ops.transpose(by_key, (0, 2, 1))[:, None], met)
+            ends = ops.stack([table[0], table[-1]])
+            far = ops.einsum("bkhd,chd->cbhk", grid.keys, ends)[..., None, :]
+            before, after = (far[1], far[0]) if self.released else (far[0], far[1])
+            total += near.put(ops.transpose(found, (0, 1, 3, 2)), before, after)
         return total
 
     def get_config(self):

@@ -11,6 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.columns import band
+from keras_posenc.encodings.lookup import looked_up
 
 # As BERT and its kin initialise tables.
 NORMAL = {"class_name": "RandomNormal", "config": {"stddev": 0.02}}
@@ -22,11 +24,6 @@ def whole_distance(grid):
     if not keras.backend.is_int_dtype(distance.dtype):
         distance = ops.round(distance)
     return ops.cast(distance, "int32")
-
-
-def looked_up(scores, index):
-    """(B, H, Tq, Tk): cell (i, j) gets entry index[i, j] of row i of the scores (B, H, Tq, C)."""
-    return ops.take_along_axis(scores, index[:, None], axis=-1)
 
 
 def summed_by_class(weights, index, classes):
@@ -78,12 +75,19 @@ class _ClippedTable(Encoding):
 
     def bias(self, q, grid):
         rows = ops.cast(self.rows_for_keys(), q.dtype) / math.sqrt(self.head_size)
-        return looked_up(ops.einsum("bqhd,cd->bhqc", q, rows), self.index(grid))
+        met = ops.einsum("bqhd,cd->bhqc", q, rows)
+        near = band(grid, self.max_distance)
+        (found,) = looked_up(self.index(near.grid)[:, None], met)
+        return near.put(found, met[..., :1], met[..., -1:])
 
     def value(self, weights, grid):
         rows = ops.cast(self.rows_for_values(grid.values.shape[-1]), "float32")
-        sums = summed_by_class(weights, self.index(grid), 2 * self.max_distance + 1)
-        return ops.einsum("bqhc,cd->bqhd", sums, rows)
+        near = band(grid, self.max_distance)
+        index = self.index(near.grid)
+        sums = summed_by_class(near.cut(weights), index, 2 * self.max_distance + 1)
+        beside = ops.cast(near.sums_beside(weights), "float32")
+        ends = ops.stack([rows[0], rows[-1]])
+        return ops.einsum("bqhc,cd->bqhd", sums, rows) + ops.einsum("bhqc,cd->bqhd", beside, ends)
 
     def get_config(self):
         return {

@@ -1,4 +1,4 @@
-"""Transformer-XL's relative positions: an inner product of sinusoids, so it rides in the heads."""
+"""Transformer-XL's relative positions: queries meet projected sinusoids of the distance."""
 
 import math
 
@@ -7,6 +7,8 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.diagonals import distances, onto_map
+from keras_posenc.encodings.lookup import looked_up
 from keras_posenc.encodings.relative import NORMAL
 
 
@@ -17,8 +19,10 @@ class TransformerXLRelative(Encoding):
         logits[i, j] = ((q_i + u) k_j + (q_i + v) W s(i - j)) / sqrt(D),
         s(r) = [sin(r w_0), ..., sin(r w_F), cos(r w_0), ..., cos(r w_F)],  w_m = 10000^(-2m / S).
 
-    u, v (H, D) and W (S, H, D) are learned. With (alpha, beta) = W'(q_i + v), the parts that meet
-    sines and cosines, the position term is
+    u, v (H, D) and W (S, H, D) are learned. Where no ids are given, the rows W s(r) of all
+    distances are made once, and each query meets them. Of ids that are given, two may be any
+    distance apart: with (alpha, beta) = W'(q_i + v), the parts that meet sines and cosines, the
+    position term is
 
         (alpha sin(i w) + beta cos(i w)) cos(j w) + (beta sin(i w) - alpha cos(i w)) sin(j w),
 
@@ -84,28 +88,56 @@ class TransformerXLRelative(Encoding):
             name="kernel", shape=(size, *heads), initializer=self.kernel_initializer.clone()
         )
 
-    def heads(self, q, k, grid):
+    def restrict(self, grid):
+        """The same cells, with the rows of distances M - 1 .. -M where they pay: (2M, H, D)."""
         grid.check_one_axis()
+        rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+        known = isinstance(rows, int) and isinstance(columns, int)
+        if not grid.ids_are_indices or (known and 2 * rows < columns):  # as one row and its cache
+            return grid
+        longest = max(rows, columns) if known else ops.maximum(rows, columns)
+        distance = longest - 1 - ops.arange(2 * longest, dtype="int32")
+        waves = ops.concatenate(self._waves(distance), axis=-1)[:, 0]
+        kernel = ops.cast(self.kernel, "float32") / math.sqrt(self.head_size)
+        table = ops.einsum("rs,shd->rhd", waves, kernel)
+        return grid.replace(tables=grid.tables | {self: table})
+
+    def heads(self, q, k, grid):
         content = q if grid.queries is None else grid.queries
-        met = ops.einsum(
-            "bqhd,shd->bqhs",
-            content + ops.cast(self.position_bias, content.dtype),
-            ops.cast(self.kernel, content.dtype),
-        )
+        # The softmax meets u k_j as a part of q k: only the head proper takes u.
+        head = q[..., : self.head_size] + ops.cast(self.content_bias, q.dtype)
+        q = ops.concatenate([head, q[..., self.head_size :]], axis=-1)
+        if self in grid.tables:
+            return q, k
+        kernel = ops.cast(self.kernel, content.dtype)
+        met = ops.einsum("bqhd,shd->bqhs", self._moved(content), kernel)
         met = ops.cast(met, "float32") / math.sqrt(self.head_size)
         alpha, beta = ops.split(met, 2, axis=-1)
         sin_i, cos_i = self._waves(grid.rows)
         sin_j, cos_j = self._waves(grid.columns)
         rows = [alpha * sin_i + beta * cos_i, beta * sin_i - alpha * cos_i]
-        # The softmax meets u k_j as a part of q k: only the head proper takes u.
-        head = q[..., : self.head_size] + ops.cast(self.content_bias, q.dtype)
-        q = ops.concatenate([head, q[..., self.head_size :]], axis=-1)
         return self.widen(
             q, k, ops.concatenate(rows, axis=-1), ops.concatenate([cos_j, sin_j], axis=-1)
         )
 
+    def bias(self, q, grid):
+        if self not in grid.tables:
+            return None
+        table = ops.cast(grid.tables[self], q.dtype)
+        last = ops.shape(table)[0] - 1
+        if not grid.ids_are_indices:  # of a window and its sinks
+            met = ops.einsum("bqhd,nhd->bhqn", self._moved(q), table)
+            return looked_up((last // 2 - grid.distance())[:, None], met)[0]
+        # Beyond the table are rows that fill up a block.
+        index = ops.clip(last // 2 - distances(grid), 0, last)
+        rows = ops.take(table, index, axis=0)
+        return onto_map(ops.einsum("bqhd,nhd->bhqn", self._moved(q), rows))
+
+    def _moved(self, content):
+        return content + ops.cast(self.position_bias, content.dtype)
+
     def _waves(self, positions):
-        """(B, T, 1, S / 2) float32, twice: sines and cosines of the positions."""
+        """(..., 1, S / 2) float32, twice: sines and cosines of the positions."""
         positions = ops.cast(positions, "float32")[..., None, None]
         angles = positions * ops.convert_to_tensor(self.frequencies)
         return ops.sin(angles), ops.cos(angles)

@@ -210,32 +210,32 @@ def test_cope_gradients_are_those_of_the_formula():
 
 
 def few_rows(far, near):
-    """Logits of 4 rows and 40 keys, of which the last 20 are read first; q.e is 4, 6, 8, 10."""
+    """Logits of 4 rows and 80 keys, of which the last 32 are read first; q.e is 4, 6, 8, 10."""
     cope = ContextualPositionEmbedding(4, gate="separate_keys")
-    cope.build((1, 40, 1, 2), (1, 40, E))
+    cope.build((1, 80, 1, 2), (1, 80, E))
     cope.embeddings.assign(np.arange(8.0).reshape(2, 4))
-    rows, columns = ops.arange(36, 40)[None], ops.arange(40)[None]
+    rows, columns = ops.arange(76, 80)[None], ops.arange(80)[None]
     grid = Grid(rows=rows, columns=columns, row_order=rows, column_order=columns)
-    keys = np.where(np.arange(40) < 20, far, near)[None, :, None, None] * np.ones(2)
+    keys = np.where(np.arange(80) < 48, far, near)[None, :, None, None] * np.ones(2)
     grid.features = {cope: ops.convert_to_tensor(keys.astype("float32"))}
-    return numpy(cope.score(ops.zeros((1, 1, 4, 40)), ops.ones((1, 4, 1, 2)), grid))[0, 0]
+    return numpy(cope.score(ops.zeros((1, 1, 4, 80)), ops.ones((1, 4, 1, 2)), grid))[0, 0]
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="reads all gates there")
 def test_cope_reads_no_gate_behind_the_last_position():
     """Unless the nearest gates are too small to reach it."""
     logits = few_rows(far=np.nan, near=0.0)
-    np.testing.assert_array_equal(logits[:, :20], 10.0)
+    np.testing.assert_array_equal(logits[:, :48], 10.0)
     assert logits[-1, -1] == pytest.approx(5.0)
     logits = few_rows(far=0.0, near=-100.0)
-    np.testing.assert_allclose(logits[:, 14:20], 4 + np.arange(6, 0, -1) * np.ones((4, 1)))
-    np.testing.assert_allclose(logits[:, 20:], 4.0)
+    np.testing.assert_allclose(logits[:, 42:48], 4 + np.arange(6, 0, -1) * np.ones((4, 1)))
+    np.testing.assert_allclose(logits[:, 48:], 4.0)
 
 
 @pytest.mark.parametrize("shift", [2.0, -2.0], ids=["near", "far"])
 def test_cope_of_a_few_rows_is_that_of_the_whole_map(shift):
     """With gates that are 0.5 and 1, or tiny, and with padding: values and gradients."""
-    length, rows = 56, slice(40, 52)
+    length, rows = 72, slice(56, 68)
     layer = make({"name": "cope", "npos_max": 3})
     layer.query_dense.bias.assign(np.full((H, D), 1.0))
     layer.key_dense.bias.assign(np.full((H, D), shift))

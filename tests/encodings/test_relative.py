@@ -224,13 +224,13 @@ def test_a_bad_distance_is_refused(number):
 
 
 # ---------------------------------------------------------------- Transformer-XL
-def test_nothing_of_size_t_by_t_is_formed():
+def test_given_ids_are_met_in_wider_heads():
+    """So that nothing of size T x T is formed."""
     encoding = built(TransformerXLRelative(size=6))
-    for hook in ("bias", "score", "value", "normalize"):
-        assert not encoding.overrides(hook)
-    grid = Grid(np.arange(T)[None], np.arange(T)[None])
+    grid = encoding.restrict(Grid(np.arange(T)[None], np.arange(T)[None]))
     q, k = encoding.heads(ops.convert_to_tensor(Q), ops.convert_to_tensor(K), grid)
     assert tuple(q.shape) == tuple(k.shape) == (B, T, H, D + 6)
+    assert encoding.bias(ops.convert_to_tensor(Q), grid) is None
 
 
 def test_the_sinusoid_is_as_wide_as_the_model():
@@ -240,7 +240,8 @@ def test_the_sinusoid_is_as_wide_as_the_model():
     assert encoding.kernel.shape == (8, 2, 4)
 
 
-def test_transformer_xl_is_that_of_xlnet():
+@pytest.mark.parametrize("given", [True, False], ids=["ids", "no ids"])
+def test_transformer_xl_is_that_of_xlnet(given):
     """transformers' XLNet has the same four terms, with its u and v as r_w_bias and r_r_bias."""
     modeling = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
     torch = pytest.importorskip("torch")
@@ -262,7 +263,8 @@ def test_transformer_xl_is_that_of_xlnet():
         output = theirs.rel_attn_core(*heads, relative).permute(1, 0, 2, 3).numpy()
     q, k, values = (ops.convert_to_tensor(x) for x in (q, k, values))
     rows = ops.arange(T)[None]
-    grid = Grid(rows, rows)
+    grid = encoding.restrict(Grid(rows, rows).replace(ids_are_indices=not given))
+    grid = grid.replace(queries=q)
     ours = attend(*encoding.heads(q, k, grid), values, grid, 0.5, [encoding])
     np.testing.assert_allclose(numpy(ours), output, atol=1e-5)
 

@@ -186,11 +186,11 @@ def test_an_encoding_that_reads_other_rows_gets_them_all(small_blocks):
 def test_the_size_of_a_block_follows_the_shape(monkeypatch):
     sizes = 2**25, 2**24
     q = np.zeros((1, 2048, 12, 1), "float32")
-    monkeypatch.setattr(choose, "_on_accelerator", lambda q: False)
+    monkeypatch.setattr(choose, "on_accelerator", lambda q: False)
     assert choose.block_rows(q, q, [], 12, sizes) == 2**24 // (4 * 12 * 2048)
     assert choose.block_rows(q[:, :512], q[:, :512], [], 12, sizes) is None
     long = np.zeros((1, 2**15, 12, 1), "float32")
     assert choose.block_rows(long, long, [], 12, sizes) == choose.FEWEST_ROWS
     assert choose.block_rows(q[:, :1], long, [], 12, sizes) is None
-    monkeypatch.setattr(choose, "_on_accelerator", lambda q: True)
+    monkeypatch.setattr(choose, "on_accelerator", lambda q: True)
     assert choose.block_rows(q, q, [], 12, sizes) is None

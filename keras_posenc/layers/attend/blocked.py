@@ -45,6 +45,9 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
         signs = hashes(drawn, batch, heads, rows, ops.shape(k)[1])
         held["dropped_rows", None], held["dropped_columns", None] = signs
     held |= _read(grid, q, k, v, encodings)
+    runs = _runs(grid, q, k, size, encodings)
+    side_by_side = all(columns is None or len(columns) == 1 for _, columns in runs)
+    grid = grid.replace(ids_are_indices=grid.ids_are_indices and side_by_side)
     weights = {}
     if keras.backend.backend() == "tensorflow":
         weights = {v.path: v for e in encodings for v in e.trainable_variables}
@@ -67,7 +70,6 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
                 return attend_cells(*heads, inner, *arguments)[0]
             return attend_leanly(*heads, inner, *arguments)
 
-    runs = _runs(grid, q, k, size, encodings)
     outputs = [_run(output, held, rows, columns, size) for rows, columns in runs]
     return ops.concatenate(outputs, axis=1) if len(outputs) > 1 else outputs[0]
 

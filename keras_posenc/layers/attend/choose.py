@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc.device import on_accelerator
 from keras_posenc.layers.attend import fused
 from keras_posenc.layers.attend.blocked import attend_in_blocks
 from keras_posenc.layers.attend.explicit import attend_explicitly, overridden
@@ -85,28 +86,16 @@ def block_rows(q, k, encodings, heads, sizes):
     """Rows of a block; None where the map, of so many heads, is to be formed in one piece."""
     if any(encoding.needs_all_rows for encoding in encodings):
         return None
-    largest, wanted = ON_ACCELERATOR if _on_accelerator(q) else sizes
+    largest, wanted = ON_ACCELERATOR if on_accelerator(q) else sizes
     batch, rows, columns = *ops.shape(q)[:2], ops.shape(k)[1]
-    if isinstance(rows, int) and rows <= FEWEST_ROWS:
+    fewest = max([FEWEST_ROWS, *(encoding.fewest_rows for encoding in encodings)])
+    if isinstance(rows, int) and rows <= fewest:
         return None
     if all(isinstance(size, int) for size in (batch, rows, columns)):
         of_row = 4 * heads * batch * columns
-        return None if of_row * rows <= largest else max(FEWEST_ROWS, wanted // of_row)
+        return None if of_row * rows <= largest else max(fewest, wanted // of_row)
     # TensorFlow learns the sizes later. A map can have more bytes than int32 can count.
     of_row = 4 * heads * ops.cast(batch, "int64") * ops.cast(columns, "int64")
     rows = ops.cast(rows, "int64")
-    size = ops.maximum(FEWEST_ROWS, wanted // ops.maximum(of_row, 1))
+    size = ops.maximum(fewest, wanted // ops.maximum(of_row, 1))
     return ops.cast(ops.where(of_row * rows <= largest, rows, ops.minimum(size, rows)), "int32")
-
-
-def _on_accelerator(q):
-    backend = keras.backend.backend()
-    if backend == "torch":
-        return q.device.type != "cpu"
-    if backend == "jax":
-        import jax
-
-        return jax.default_backend() != "cpu"
-    import tensorflow as tf
-
-    return bool(tf.config.list_logical_devices("GPU"))

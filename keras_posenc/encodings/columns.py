@@ -1,0 +1,90 @@
+"""A part of the columns of a map, where all others are alike."""
+
+import keras
+from keras import ops
+
+from keras_posenc.grid import AXES
+
+
+class Columns:
+    """Adjacent columns of a grid.
+
+    Args:
+        grid: `Grid`.
+        start: int, or an int32 scalar. The first of them.
+        width: how many, at most all.
+
+    Attributes:
+        grid: the grid of these columns alone.
+    """
+
+    def __init__(self, grid, start, width):
+        # Where the start is a tensor, torch writes cell by cell.
+        self.start = int(start) if keras.backend.backend() == "torch" else start
+        self.width = width
+        self.columns = ops.shape(grid.columns)[1]
+        held = {}
+        for key, x in grid.held().items():
+            axis = AXES[key[0]][1]
+            one = axis is None or x.shape[axis] == 1  # a mask may be the same for all columns
+            held[key] = x if one else self.cut(x, axis)
+        self.grid = grid.holding(held)
+
+    def cut(self, x, axis=-1):
+        """The part of a tensor that belongs to these columns."""
+        return _part(x, axis, self.start, self.width)
+
+    def put(self, x, before, after=None):
+        """(B, H, Tq, Tk): x (B, H, Tq, width) in its columns, `before` and `after` beside it.
+
+        Both are broadcastable to (B, H, Tq, Tk); `after` is as `before` if not given.
+        """
+        if isinstance(self.width, int) and self.width == self.columns:
+            return x
+        fill = before if after is None else ops.where(self._index() < self.start, before, after)
+        shape = (*ops.shape(x)[:3], self.columns)
+        if keras.backend.backend() != "tensorflow":
+            return ops.slice_update(ops.broadcast_to(fill, shape), (0, 0, 0, self.start), x)
+        # There a slice that is written has no gradient.
+        fill, end = ops.broadcast_to(fill, shape), self.start + self.width
+        left, right = _part(fill, -1, 0, self.start), _part(fill, -1, end, self.columns - end)
+        return ops.concatenate([left, x, right], axis=-1)
+
+    def sums_beside(self, weights):
+        """(B, H, Tq, 2): the weights (B, H, Tq, Tk) before and after these columns, summed."""
+        index = self._index()
+        beside = ops.stack([index < self.start, index >= self.start + self.width], axis=1)
+        return ops.matmul(weights, ops.cast(beside, weights.dtype))
+
+    def _index(self):
+        return ops.arange(self.columns, dtype="int32")
+
+
+def _part(x, axis, start, size):
+    axis %= len(x.shape)
+    shape = ops.shape(x)
+    first = [0] * len(shape)
+    first[axis] = start
+    return ops.slice(x, first, (*shape[:axis], size, *shape[axis + 1 :]))
+
+
+def band(grid, reach):
+    """The columns of a grid that may be within a distance of one of its rows, as `Columns`.
+
+    All columns, where rows and columns may skip positions.
+
+    Args:
+        grid: `Grid`.
+        reach: int. The distance, to either side.
+    """
+    rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+    if not grid.ids_are_indices:
+        return Columns(grid, 0, columns)
+    width = rows + 2 * reach
+    if isinstance(width, int) and isinstance(columns, int):
+        if width >= columns:
+            return Columns(grid, 0, columns)
+    else:
+        width = ops.minimum(width, columns)
+    start = grid.rows[0, 0] - grid.columns[0, 0] - reach
+    return Columns(grid, ops.clip(start, 0, columns - width), width)

@@ -1,0 +1,110 @@
+"""Where no ids are given, some encodings read a part of the columns, or the diagonals."""
+
+import keras
+import laws
+import numpy as np
+import pytest
+from cases import case, spec
+from keras import ops
+
+from keras_posenc import Grid, PositionalAttention
+from keras_posenc.encodings.columns import Columns, band
+from keras_posenc.encodings.diagonals import distances, onto_map
+from keras_posenc.layers.attend import choose
+
+BACKEND = keras.backend.backend()
+T, ROWS = 22, 5
+# All with distances that end well before the text does, but Transformer-XL.
+TOGETHER = case(
+    spec("shaw", max_distance=2),
+    spec("nezha", max_distance=1),
+    spec("t5", num_buckets=8, max_distance=3),
+    spec("deberta", max_distance=2),
+    spec("deberta", max_distance=4, buckets=4, released=True),
+    "transformer_xl",
+)
+ALONE = [case(encoding) for encoding in TOGETHER.encodings] if BACKEND == "torch" else []
+
+
+def a_grid(start, rows, columns):
+    grid = Grid(ops.arange(start, start + rows)[None], ops.arange(columns)[None])
+    return grid.replace(ids_are_indices=True)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("some", [TOGETHER, *ALONE], ids=str)
+def test_given_ids_and_none_say_the_same(some, causal, monkeypatch):
+    """Values and gradients, in blocks of rows and in one piece, beside padding."""
+    layer, x = laws.attention(some), laws.numbers(length=T)
+    keep = np.arange(T) < np.array([[T], [T - 3]])
+    arguments = dict(causal=causal, value_mask=keep, counted=keep, training=True)
+    ids = {"query_positions": np.arange(7, T + 7), "key_positions": np.arange(7, T + 7)}
+    given = laws.gradients(layer, x, **ids, **arguments)
+    pieces = [laws.gradients(layer, x, **arguments)]
+    monkeypatch.setitem(choose.SIZES, BACKEND, (0, 4 * len(x) * laws.H * T * ROWS))
+    monkeypatch.setattr(choose, "IN_KERNEL", choose.SIZES[BACKEND])
+    monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
+    pieces.append(laws.gradients(layer, x, **arguments))
+    for found in pieces:
+        for one, other in zip(found, given, strict=True):
+            laws.close(one, other, 1e-4)
+
+
+@pytest.mark.once
+def test_a_window_with_sinks_leaves_columns_out(monkeypatch):
+    """Then they do not stand side by side, and every cell is looked up."""
+    monkeypatch.setitem(choose.SIZES, BACKEND, (0, 4 * 2 * laws.H * T * ROWS))
+    monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
+    window = spec("window", window=4, sinks=2)
+    layer = laws.attention(case(window, *TOGETHER.encodings), dropout=0.0)
+    x = laws.numbers(length=T)
+    blocks = laws.run(layer, x, causal=True, training=True)
+    whole = laws.call(layer, x, causal=True, return_attention_scores=True)[0]
+    laws.close(blocks, laws.to_numpy(whole), 1e-4)
+
+
+@pytest.mark.once
+def test_a_cache_is_read_from_where_its_rows_stand():
+    layer = PositionalAttention(2, 8, encodings=list(TOGETHER.encodings))
+    x = laws.numbers(length=T, features=12)
+    whole = laws.run(layer, x, causal=True)
+    cache, found = layer.make_cache(len(x), T), []
+    for start, stop in ((0, 14), (14, 15), (15, T)):
+        out, cache = layer(*[ops.convert_to_tensor(x[:, start:stop])] * 2, cache=cache)
+        found.append(laws.to_numpy(out))
+    laws.close(np.concatenate(found, 1), whole, 1e-4)
+
+
+@pytest.mark.parametrize("start", [0, 3, 17])
+def test_what_is_cut_is_put_back_between_what_is_beside_it(start):
+    rng = np.random.default_rng(0)
+    x, before, after = (rng.normal(size=s).astype("float32") for s in ((2, 3, 4, 5), (3, 4, 1), 22))
+    columns = Columns(a_grid(0, 4, 22), start, 5)
+    put = laws.to_numpy(columns.put(*map(ops.convert_to_tensor, (x, before, after))))
+    assert put.shape == (2, 3, 4, 22)
+    np.testing.assert_array_equal(put[..., start : start + 5], x)
+    np.testing.assert_array_equal(put[..., :start], before * np.ones((2, 1, 1, start)))
+    np.testing.assert_array_equal(put[..., start + 5 :], after[start + 5 :] * np.ones((2, 3, 4, 1)))
+    np.testing.assert_array_equal(laws.to_numpy(columns.cut(ops.convert_to_tensor(put))), x)
+    beside = laws.to_numpy(columns.sums_beside(ops.convert_to_tensor(put)))
+    ends = put[..., :start], put[..., start + 5 :]
+    np.testing.assert_allclose(beside, np.stack([e.sum(-1) for e in ends], -1), rtol=1e-5)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("start", [0, 2, 9, 18, 30])
+def test_a_band_holds_every_cell_within_reach(start):
+    grid = a_grid(start, 4, 22)
+    part = band(grid, 3)
+    assert ops.shape(part.grid.columns)[1] == 4 + 2 * 3
+    near = np.abs(laws.to_numpy(grid.distance())) <= 3
+    assert near.sum() == (np.abs(laws.to_numpy(part.grid.distance())) <= 3).sum()
+    assert ops.shape(band(grid.replace(ids_are_indices=False), 3).grid.columns)[1] == 22
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 6), (4, 6), (6, 6), (7, 2)])
+def test_diagonals_hold_one_distance_each(rows, columns):
+    grid = a_grid(3, rows, columns)
+    by_row = ops.broadcast_to(distances(grid), (2, 3, rows, rows + columns))
+    found = laws.to_numpy(onto_map(by_row))
+    np.testing.assert_array_equal(found, laws.to_numpy(grid.distance()) * np.ones((2, 3, 1, 1)))
