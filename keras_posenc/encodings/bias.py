@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.columns import band
+from keras_posenc.encodings.diagonals import bias_of
 from keras_posenc.encodings.separable import before_softplus
 
 
@@ -68,13 +68,17 @@ class KERPLE(Encoding):
         )
 
     def bias(self, q, grid):
-        distance = ops.abs(ops.cast(grid.distance(), "float32"))[:, None]
-        a = ops.softplus(ops.cast(self.a, "float32"))[:, None, None]
+        return bias_of(self._of_distance, grid)
+
+    def _of_distance(self, distance):
+        distance = ops.abs(ops.cast(distance, "float32"))[:, None]
+        by_head = (self.num_heads, *[1] * (len(distance.shape) - 2))
+        a = ops.reshape(ops.softplus(ops.cast(self.a, "float32")), by_head)
         if self.kind == "log":
-            p = ops.softplus(ops.cast(self.p, "float32"))[:, None, None]
+            p = ops.reshape(ops.softplus(ops.cast(self.p, "float32")), by_head)
             return -p * ops.log1p(a * distance)
         if self.power is None:
-            p = 2 * ops.sigmoid(ops.cast(self.p, "float32"))[:, None, None]
+            p = ops.reshape(2 * ops.sigmoid(ops.cast(self.p, "float32")), by_head)
         else:
             p = ops.cast(self.power, "float32")
         # The gradient of 0^p is ln 0.
@@ -169,14 +173,15 @@ class T5Bias(Encoding):
     def bias(self, q, grid):
         table = grid.tables[self] if self.shared else self.table
         by_distance = ops.take(ops.cast(table, "float32"), self.buckets, axis=0)
-        near = band(grid, self.max_distance)
-        distance = near.grid.distance()
-        if not keras.backend.is_int_dtype(distance.dtype):
-            distance = ops.sign(distance) * ops.floor(ops.abs(distance))
-        distance = ops.clip(distance, -self.max_distance, self.max_distance)
-        index = ops.cast(distance, "int32") + self.max_distance
-        found = ops.transpose(ops.take(by_distance, index, axis=0), (0, 3, 1, 2))
-        return near.put(found, by_distance[-1][:, None, None], by_distance[0][:, None, None])
+
+        def looked_up(distance):
+            if not keras.backend.is_int_dtype(distance.dtype):
+                distance = ops.sign(distance) * ops.floor(ops.abs(distance))
+            distance = ops.clip(distance, -self.max_distance, self.max_distance)
+            index = ops.cast(distance, "int32") + self.max_distance
+            return ops.moveaxis(ops.take(by_distance, index, axis=0), -1, 1)
+
+        return bias_of(looked_up, grid)
 
     def get_config(self):
         return {

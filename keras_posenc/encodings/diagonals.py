@@ -1,8 +1,8 @@
-"""What meets a distance alone, laid along the diagonals of a map.
+"""What depends on the distance alone, laid along the diagonals of a map.
 
 Where rows and columns stand side by side, a map of Tq rows and Tk columns has Tq + Tk - 1
-diagonals, one distance each (here Tq + Tk, the last of which no cell lies on). A row meets each
-distance once, and the products move into place by a change of shape.
+diagonals, one distance each (here Tq + Tk, the last of which no cell lies on). What a distance
+says is computed once, and moved into place by a change of shape.
 """
 
 from keras import ops
@@ -13,6 +13,21 @@ def distances(grid):
     rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
     first = grid.rows[0, 0] - grid.columns[0, 0]
     return first + rows - 1 - ops.arange(rows + columns, dtype="int32")
+
+
+def bias_of(distance_bias, grid):
+    """(B, H, Tq, Tk): what `distance_bias` makes of the distances.
+
+    Args:
+        distance_bias: function of distances (B, ...) that returns (B, H, ...).
+        grid: `Grid`.
+    """
+    if not grid.ids_are_indices:
+        return distance_bias(grid.distance())
+    line = distance_bias(distances(grid)[None])
+    batch, heads, count = ops.shape(line)
+    rows = ops.shape(grid.rows)[1]
+    return onto_map(ops.broadcast_to(line[:, :, None], (batch, heads, rows, count)))
 
 
 def onto_map(x):

@@ -123,14 +123,14 @@ class TransformerXLRelative(Encoding):
     def bias(self, q, grid):
         if self not in grid.tables:
             return None
-        table = ops.cast(grid.tables[self], q.dtype)
+        table = grid.tables[self]
         last = ops.shape(table)[0] - 1
         if not grid.ids_are_indices:  # of a window and its sinks
-            met = ops.einsum("bqhd,nhd->bhqn", self._moved(q), table)
+            met = ops.einsum("bqhd,nhd->bhqn", self._moved(q), ops.cast(table, q.dtype))
             return looked_up((last // 2 - grid.distance())[:, None], met)[0]
         # Beyond the table are rows that fill up a block.
         index = ops.clip(last // 2 - distances(grid), 0, last)
-        rows = ops.take(table, index, axis=0)
+        rows = ops.cast(ops.take(table, index, axis=0), q.dtype)
         return onto_map(ops.einsum("bqhd,nhd->bhqn", self._moved(q), rows))
 
     def _moved(self, content):
