@@ -43,12 +43,7 @@ class Columns:
             return x
         fill = before if after is None else ops.where(self._index() < self.start, before, after)
         shape = (*ops.shape(x)[:3], self.columns)
-        if keras.backend.backend() != "tensorflow":
-            return ops.slice_update(ops.broadcast_to(fill, shape), (0, 0, 0, self.start), x)
-        # There a slice that is written has no gradient.
-        fill, end = ops.broadcast_to(fill, shape), self.start + self.width
-        left, right = _part(fill, -1, 0, self.start), _part(fill, -1, end, self.columns - end)
-        return ops.concatenate([left, x, right], axis=-1)
+        return _written(ops.broadcast_to(fill, shape), (0, 0, 0, self.start), x)
 
     def sums_beside(self, weights):
         """(B, H, Tq, 2): the weights (B, H, Tq, Tk) before and after these columns, summed."""
@@ -58,6 +53,22 @@ class Columns:
 
     def _index(self):
         return ops.arange(self.columns, dtype="int32")
+
+
+def _written(whole, start, x):
+    """`ops.slice_update`, which has no gradient on TensorFlow."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.slice_update(whole, start, x)
+
+    @ops.custom_gradient
+    def written(whole, x):
+        def gradient(upstream):
+            of_whole = ops.slice_update(upstream, start, ops.zeros_like(x))
+            return of_whole, ops.slice(upstream, start, ops.shape(x))
+
+        return ops.slice_update(whole, start, x), gradient
+
+    return written(whole, x)
 
 
 def _part(x, axis, start, size):

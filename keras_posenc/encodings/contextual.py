@@ -122,24 +122,11 @@ class ContextualPositionEmbedding(Encoding):
         def everywhere():
             return logits + self._bias(logits, scores, q, grid)
 
-        if self.bidirectional or (isinstance(columns, int) and 2 * width > columns):
+        known = isinstance(width, int) and isinstance(columns, int)
+        if self.bidirectional or (known and 2 * width > columns):
             return everywhere()
-        if keras.backend.backend() == "tensorflow":
-            return self._near_or_all(logits, scores, q, grid, width)
+        width = width if known else ops.minimum(width, columns)
         return self._near_or_far(logits, scores, q, grid, width, everywhere)
-
-    def _near_or_all(self, logits, scores, q, grid, width):
-        """The same for TensorFlow, which can choose how many columns it reads but not, in a loop
-        (its optimizer of graphs fails, in 2.21), between branches."""
-        columns = ops.shape(logits)[3]
-        width = ops.minimum(width, columns)
-        near = Near(grid, width)
-        gates = self.gates(near.cut(ops.stop_gradient(logits)), q, near.grid)
-        counted = ops.sum(gates, axis=-1, keepdims=True)
-        passed = ops.logical_or(counted >= self.npos_max - 1, near.all)
-        near = Near(grid, ops.where(ops.all(passed), width, columns))
-        position = self.positions(self.gates(near.cut(logits), q, near.grid), near.grid)
-        return logits + near.put(interpolated(scores, position), scores[..., -1:])
 
     def _near_or_far(self, logits, scores, q, grid, width, everywhere):
         """Gates of the nearest keys only, if with them every row is at its last position."""
@@ -151,7 +138,7 @@ class ContextualPositionEmbedding(Encoding):
         def far_keys_are_last():
             return logits + near.put(interpolated(scores, position), scores[..., -1:])
 
-        return ops.cond(ops.all(passed), far_keys_are_last, everywhere)
+        return _either(ops.all(passed), far_keys_are_last, everywhere)
 
     def _scores(self, q, grid):
         """(B, H, Tq, P) float32: q.e at all integers: T x P products, not T x T."""
@@ -200,3 +187,23 @@ class ContextualPositionEmbedding(Encoding):
         }
         parts = [self.gate_dense] if hasattr(self, "gate_dense") else []
         return with_quantized_parts(config, self, parts)
+
+
+def _either(condition, usual, other):
+    """usual() or other(), of one shape.
+
+    TensorFlow 2.21 cannot run a choice of branches in a loop, as its optimizer of graphs fails. It
+    can run a loop of no or one turn.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.cond(condition, usual, other)
+    import tensorflow as tf
+
+    turns = ops.cast(ops.logical_not(condition), "int32")
+    _, result = tf.while_loop(
+        lambda turn, _: turn < turns,
+        lambda turn, _: (turn + 1, other()),
+        (0, usual()),
+        maximum_iterations=1,
+    )
+    return result

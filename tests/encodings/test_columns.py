@@ -50,6 +50,26 @@ def test_given_ids_and_none_say_the_same(some, causal, monkeypatch):
             laws.close(one, other, 1e-4)
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="what Keras compiles with XLA by default")
+def test_xla_trains_to_the_same_weights(monkeypatch):
+    """Of sizes that are known only when it runs."""
+    few = "t5", spec("deberta", max_distance=2), "transformer_xl", spec("cope", npos_max=3)
+    x, trained = laws.numbers(length=100), []
+    monkeypatch.setitem(choose.SIZES, BACKEND, (0, 4 * len(x) * laws.H * 100 * ROWS))
+    monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
+    for compiled in (False, True):
+        inputs = keras.Input((None, x.shape[-1]))
+        layer = PositionalAttention(laws.H, laws.D, encodings=list(few))
+        model = keras.Model(inputs, layer(inputs, inputs, use_causal_mask=True))
+        rng = np.random.default_rng(1)
+        model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
+        model.compile(keras.optimizers.SGD(0.01), "mse", jit_compile=compiled)
+        model.train_on_batch(x, x)
+        trained.append(model.get_weights())
+    for one, other in zip(*trained, strict=True):
+        laws.close(one, other, 1e-4)
+
+
 @pytest.mark.once
 def test_a_window_with_sinks_leaves_columns_out(monkeypatch):
     """Then they do not stand side by side, and every cell is looked up."""

@@ -221,7 +221,6 @@ def few_rows(far, near):
     return numpy(cope.score(ops.zeros((1, 1, 4, 80)), ops.ones((1, 4, 1, 2)), grid))[0, 0]
 
 
-@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="reads all gates there")
 def test_cope_reads_no_gate_behind_the_last_position():
     """Unless the nearest gates are too small to reach it."""
     logits = few_rows(far=np.nan, near=0.0)
