@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.counting import Near, interpolated, sum_from_right
+from keras_posenc.encodings.counting import Near, either, interpolated, sum_from_right
 from keras_posenc.quantized import policy_of_part, with_quantized_parts
 
 GATES = ("query_key", "separate_keys", "values")
@@ -138,7 +138,7 @@ class ContextualPositionEmbedding(Encoding):
         def far_keys_are_last():
             return logits + near.put(interpolated(scores, position), scores[..., -1:])
 
-        return _either(ops.all(passed), far_keys_are_last, everywhere)
+        return either(ops.all(passed), far_keys_are_last, everywhere)
 
     def _scores(self, q, grid):
         """(B, H, Tq, P) float32: q.e at all integers: T x P products, not T x T."""
@@ -187,23 +187,3 @@ class ContextualPositionEmbedding(Encoding):
         }
         parts = [self.gate_dense] if hasattr(self, "gate_dense") else []
         return with_quantized_parts(config, self, parts)
-
-
-def _either(condition, usual, other):
-    """usual() or other(), of one shape.
-
-    TensorFlow 2.21 cannot run a choice of branches in a loop, as its optimizer of graphs fails. It
-    can run a loop of no or one turn.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return ops.cond(condition, usual, other)
-    import tensorflow as tf
-
-    turns = ops.cast(ops.logical_not(condition), "int32")
-    _, result = tf.while_loop(
-        lambda turn, _: turn < turns,
-        lambda turn, _: (turn + 1, other()),
-        (0, usual()),
-        maximum_iterations=1,
-    )
-    return result

@@ -84,3 +84,23 @@ class Near(Columns):
             before = ops.logical_and(cells, index < start)
         self.all = ops.logical_not(ops.any(before, axis=-1, keepdims=True))
         super().__init__(grid, start, width)
+
+
+def either(condition, usual, other):
+    """usual() or other(), of one shape.
+
+    TensorFlow 2.21 cannot run a choice of branches in a loop, as its optimizer of graphs fails. It
+    can run a loop of no or one turn.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.cond(condition, usual, other)
+    import tensorflow as tf
+
+    turns = ops.cast(ops.logical_not(condition), "int32")
+    _, result = tf.while_loop(
+        lambda turn, _: turn < turns,
+        lambda turn, _: (turn + 1, other()),
+        (0, usual()),
+        maximum_iterations=1,
+    )
+    return result

@@ -53,7 +53,7 @@ def test_given_ids_and_none_say_the_same(some, causal, monkeypatch):
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="what Keras compiles with XLA by default")
 def test_xla_trains_to_the_same_weights(monkeypatch):
     """Of sizes that are known only when it runs."""
-    few = "t5", spec("deberta", max_distance=2), "transformer_xl", spec("cope", npos_max=3)
+    few = spec("deberta", max_distance=2), spec("cope", npos_max=3)
     x, trained = laws.numbers(length=100), []
     monkeypatch.setitem(choose.SIZES, BACKEND, (0, 4 * len(x) * laws.H * 100 * ROWS))
     monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
