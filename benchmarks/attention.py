@@ -7,7 +7,7 @@ Causal attention alone, without the projections: 12 heads of 64, one text. Time 
 milliseconds of one thread, the least of some runs that take turns with plain attention of the same
 dropout; memory is what the first step holds at its peak beyond what was there before, as a share of
 the T x T map of all heads (on Linux). Encodings have their default arguments. Results go to
-benchmarks/results/attention.json, a list a backend.
+benchmarks/results/attention.json, a list a backend, and attention.md has a table of all of them.
 """
 
 import argparse
@@ -62,6 +62,38 @@ def keep(path, line):
     held = {key(old): old for old in report.get(backend, [])} | {key(line): line}
     report[backend] = [held[key] for key in sorted(held)]
     path.write_text(json.dumps(report, indent=1) + "\n")
+    path.with_suffix(".md").write_text(page(report))
+
+
+def page(report):
+    """The times in plain attention's, and the memory in maps, one table a length and dropout."""
+    text = [
+        "# What an encoding adds to attention",
+        "",
+        f"Made by `python benchmarks/attention.py`: causal, {HEADS} heads of {SIZE}, forward and",
+        "backward on one thread of a CPU. Times plain attention's on the same backend, then memory",
+        "at the peak in maps of T x T numbers for each head.",
+    ]
+    lines = {(b, line["encoding"], _kind(line)): line for b in report for line in report[b]}
+    for kind in sorted({kind for _, _, kind in lines}):
+        text += ["", f"## {kind[0]:,} tokens, dropout {kind[1]}", ""]
+        text += ["| | " + " | ".join(report) + " |", "|---" * (len(report) + 1) + "|"]
+        names = {name for _, name, other in lines if other == kind}
+        for name in sorted(names, key=lambda name: (name != "plain", name)):
+            found = [lines.get((backend, name, kind)) for backend in report]
+            text.append(f"| {name} | " + " | ".join(map(_cell, found)) + " |")
+    return "\n".join(text) + "\n"
+
+
+def _kind(line):
+    return line["length"], line["dropout"]
+
+
+def _cell(line):
+    if line is None:
+        return "–"
+    time = f"{line['ratio']:.2f}x" if "ratio" in line else f"{line['ms']} ms"
+    return f"{time}, {line['maps at peak']:.1f}"
 
 
 def measured(name, length, dropout):

@@ -4,7 +4,7 @@ import keras
 
 
 def on_accelerator(x):
-    """Whether a tensor is computed on a GPU or a TPU."""
+    """Whether a tensor, or on TensorFlow and JAX the program, is computed on an accelerator."""
     backend = keras.backend.backend()
     if backend == "torch":
         return x.device.type != "cpu"

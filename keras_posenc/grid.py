@@ -51,10 +51,12 @@ class Grid:
     Attributes:
         queries, keys, values: what rows and columns hold, (B, T, H, D), from before any `heads`.
         features: dict, encoding -> what its `features` said of the keys, (B, Tk, H, F).
-        tables: dict, encoding with `shared=True` -> the table that layers share, a tensor.
+        tables: dict, encoding -> a tensor that all rows and columns read: the table that layers
+            share (`shared=True`), or what its `restrict` made.
         encoded: (q, k) as the `heads` of all encodings left them.
-        ids_are_indices: bool. Rows and columns stand where they are in the map, so that positions
-            say which cells a window closes; the rows of a cache come behind those before.
+        ids_are_indices: bool. Rows and columns stand where they are in the map, each one behind the
+            one before, so that positions say which cells a window closes; the rows of a cache come
+            behind those before. False of a block whose columns are not all side by side.
 
     Example:
 

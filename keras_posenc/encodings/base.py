@@ -37,7 +37,9 @@ class Encoding(keras.layers.Layer):
         causal_only: bool. Attention refuses the encoding without a causal order or a mask.
         needs_all_rows: bool. The map hooks read other rows, so the map is formed in one piece.
         needs_all_columns: bool. They read closed columns too.
-        fewest_rows: int. Rows below which a block is not worth what the map hooks do once in each.
+        fewest_rows: int. Blocks have so many rows if memory allows, since the map hooks do costly
+            work once a block.
+        heads_follow: bool. Whether an encoding behind it in the list changes the heads.
         paper: str. Address of the paper.
         num_heads, head_size: H and D, after `build`; the logits are q.k / sqrt(head_size).
         feature_size: int. Size F of what `features` returns, after `build`.
@@ -47,6 +49,7 @@ class Encoding(keras.layers.Layer):
     needs_all_rows = False
     needs_all_columns = False
     fewest_rows = 0
+    heads_follow = False
     feature_size = 0
     paper = None
 

@@ -174,14 +174,14 @@ class T5Bias(Encoding):
         table = grid.tables[self] if self.shared else self.table
         by_distance = ops.take(ops.cast(table, "float32"), self.buckets, axis=0)
 
-        def looked_up(distance):
+        def of_distance(distance):
             if not keras.backend.is_int_dtype(distance.dtype):
                 distance = ops.sign(distance) * ops.floor(ops.abs(distance))
             distance = ops.clip(distance, -self.max_distance, self.max_distance)
             index = ops.cast(distance, "int32") + self.max_distance
             return ops.moveaxis(ops.take(by_distance, index, axis=0), -1, 1)
 
-        return bias_of(looked_up, grid)
+        return bias_of(of_distance, grid)
 
     def get_config(self):
         return {

@@ -12,7 +12,7 @@ class Columns:
     Args:
         grid: `Grid`.
         start: int, or an int32 scalar. The first of them.
-        width: how many, at most all.
+        width: int, or on TensorFlow an int32 scalar. How many, at most all.
 
     Attributes:
         grid: the grid of these columns alone.

@@ -26,8 +26,8 @@ def _one_by_one(x):
 def _by_chunks(x):
     """Sums within chunks as products with a triangle of ones, and those of whole chunks behind.
 
-    On a CPU TensorFlow and XLA take 4 to 15 ns a number to add up one by one, and 1 to 2 so. On
-    others a product may round its factors.
+    On a CPU TensorFlow and XLA take 4 to 15 ns a number to add up one by one, and 1 to 2 so; for a
+    prime width there are no chunks. On accelerators a product may round its factors.
     """
     *outer, width = ops.shape(x)
     size = _chunk(width)

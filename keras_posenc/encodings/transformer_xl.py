@@ -19,16 +19,17 @@ class TransformerXLRelative(Encoding):
         logits[i, j] = ((q_i + u) k_j + (q_i + v) W s(i - j)) / sqrt(D),
         s(r) = [sin(r w_0), ..., sin(r w_F), cos(r w_0), ..., cos(r w_F)],  w_m = 10000^(-2m / S).
 
-    u, v (H, D) and W (S, H, D) are learned. Where no ids are given, the rows W s(r) of all
-    distances are made once, and each query meets them. Of ids that are given, two may be any
-    distance apart: with (alpha, beta) = W'(q_i + v), the parts that meet sines and cosines, the
-    position term is
+    u, v (H, D) and W (S, H, D) are learned. Where rows and columns stand side by side, the rows
+    W s(r) of all distances are made once, and each query meets them. Of ids that are given, two may
+    be any distance apart; a few rows of a cache meet few distances; and encodings behind it may
+    scale the heads. There, with (alpha, beta) = W'(q_i + v), the parts that meet sines and cosines,
+    the position term is
 
         (alpha sin(i w) + beta cos(i w)) cos(j w) + (beta sin(i w) - alpha cos(i w)) sin(j w),
 
-    an inner product of S numbers of the query with S numbers of the key: q and k are widened by
-    them, and no T x T tensor is formed. Positions may be fractional; both directions are told
-    apart. It comes before encodings that rotate or scale the heads.
+    an inner product of S numbers of the query with S numbers of the key, by which q and k are
+    widened. Positions may be fractional; both directions are told apart. It comes before encodings
+    that rotate or scale the heads.
 
     Args:
         size: int, even, or None. Numbers S of the sinusoid; default H D, the model's, as in the
@@ -88,12 +89,16 @@ class TransformerXLRelative(Encoding):
             name="kernel", shape=(size, *heads), initializer=self.kernel_initializer.clone()
         )
 
+    def overrides(self, hook):
+        return super().overrides(hook) and not (hook == "bias" and self.heads_follow)
+
     def restrict(self, grid):
         """The same cells, with the rows of distances M - 1 .. -M where they pay: (2M, H, D)."""
         grid.check_one_axis()
         rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
         known = isinstance(rows, int) and isinstance(columns, int)
-        if not grid.ids_are_indices or (known and 2 * rows < columns):  # as one row and its cache
+        few = known and 2 * rows < columns
+        if self.heads_follow or few or not grid.ids_are_indices:
             return grid
         longest = max(rows, columns) if known else ops.maximum(rows, columns)
         distance = longest - 1 - ops.arange(2 * longest, dtype="int32")

@@ -363,9 +363,13 @@ class PositionalAttention(keras.layers.Layer):
 
 
 def _checked(encodings):
-    """The encodings, of which one at most may replace the softmax, under names that last."""
+    """The encodings, of which one at most may replace the softmax, under names that last.
+
+    Each is told whether others change the heads behind it.
+    """
     for i, encoding in enumerate(encodings):
         encoding.name = f"encoding_{i}"
+        encoding.heads_follow = any(e.overrides("heads") for e in encodings[i + 1 :])
     names = [type(e).__name__ for e in encodings if e.overrides("normalize")]
     if len(names) > 1:
         raise ValueError(

@@ -23,7 +23,12 @@ TOGETHER = case(
     spec("deberta", max_distance=4, buckets=4, released=True),
     "transformer_xl",
 )
-ALONE = [case(encoding) for encoding in TOGETHER.encodings] if BACKEND == "torch" else []
+SCALED = [
+    case("transformer_xl", last)
+    for last in ("log_n", "ssmax", spec("temperature", value=2.0), "rotary", "deberta")
+]
+ALONE = [case(encoding) for encoding in TOGETHER.encodings]
+ON_TORCH = [*ALONE, *SCALED] if BACKEND == "torch" else []
 
 
 def a_grid(start, rows, columns):
@@ -32,7 +37,7 @@ def a_grid(start, rows, columns):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("some", [TOGETHER, *ALONE], ids=str)
+@pytest.mark.parametrize("some", [TOGETHER, *ON_TORCH], ids=str)
 def test_given_ids_and_none_say_the_same(some, causal, monkeypatch):
     """Values and gradients, in blocks of rows and in one piece, beside padding."""
     layer, x = laws.attention(some), laws.numbers(length=T)
@@ -84,9 +89,10 @@ def test_a_window_with_sinks_leaves_columns_out(monkeypatch):
 
 
 @pytest.mark.once
-def test_a_cache_is_read_from_where_its_rows_stand():
-    layer = PositionalAttention(2, 8, encodings=list(TOGETHER.encodings))
-    x = laws.numbers(length=T, features=12)
+@pytest.mark.parametrize("some", [TOGETHER, *SCALED], ids=str)
+def test_a_cache_is_read_from_where_its_rows_stand(some):
+    """Also by one row, of which Transformer-XL makes another computation."""
+    layer, x = laws.attention(some), laws.numbers(length=T)
     whole = laws.run(layer, x, causal=True)
     cache, found = layer.make_cache(len(x), T), []
     for start, stop in ((0, 14), (14, 15), (15, T)):

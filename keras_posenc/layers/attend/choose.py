@@ -20,6 +20,8 @@ SIZES = {
 IN_KERNEL = (128 * MB, 32 * MB)
 # A GPU wants more rows at a time.
 ON_ACCELERATOR = (1024 * MB, 256 * MB)
+# Times the usual bytes, of a block with the rows that an encoding asks for.
+AT_MOST = 4
 # Blocks of fewer rows would read the keys and values too often.
 FEWEST_ROWS = 64
 
@@ -88,14 +90,16 @@ def block_rows(q, k, encodings, heads, sizes):
         return None
     largest, wanted = ON_ACCELERATOR if on_accelerator(q) else sizes
     batch, rows, columns = *ops.shape(q)[:2], ops.shape(k)[1]
-    fewest = max([FEWEST_ROWS, *(encoding.fewest_rows for encoding in encodings)])
-    if isinstance(rows, int) and rows <= fewest:
+    if isinstance(rows, int) and rows <= FEWEST_ROWS:
         return None
+    asked = max([0, *(encoding.fewest_rows for encoding in encodings)])
     if all(isinstance(size, int) for size in (batch, rows, columns)):
         of_row = 4 * heads * batch * columns
-        return None if of_row * rows <= largest else max(fewest, wanted // of_row)
+        size = max(FEWEST_ROWS, wanted // of_row, min(asked, AT_MOST * wanted // of_row))
+        return None if of_row * rows <= largest else size
     # TensorFlow learns the sizes later. A map can have more bytes than int32 can count.
-    of_row = 4 * heads * ops.cast(batch, "int64") * ops.cast(columns, "int64")
+    of_row = ops.maximum(4 * heads * ops.cast(batch, "int64") * ops.cast(columns, "int64"), 1)
     rows = ops.cast(rows, "int64")
-    size = ops.maximum(fewest, wanted // ops.maximum(of_row, 1))
-    return ops.cast(ops.where(of_row * rows <= largest, rows, ops.minimum(size, rows)), "int32")
+    size = ops.maximum(wanted // of_row, ops.minimum(asked, AT_MOST * wanted // of_row))
+    size = ops.minimum(ops.maximum(FEWEST_ROWS, size), rows)
+    return ops.cast(ops.where(of_row * rows <= largest, rows, size), "int32")
