@@ -55,15 +55,16 @@ def test_given_ids_and_none_say_the_same(some, causal, monkeypatch):
             laws.close(one, other, 1e-4)
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="what Keras compiles with XLA by default")
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow with XLA")
 def test_xla_trains_to_the_same_weights(monkeypatch):
     """Of sizes that are known only when it runs."""
+    parts = [spec("shaw", max_distance=2, values=False), spec("cope", npos_max=3)]
     x, trained = laws.numbers(length=100), []
     monkeypatch.setitem(choose.SIZES, BACKEND, (0, 4 * len(x) * laws.H * 100 * ROWS))
     monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
     for compiled in (False, True):
         inputs = keras.Input((None, x.shape[-1]))
-        layer = PositionalAttention(laws.H, laws.D, encodings=[spec("cope", npos_max=3)])
+        layer = PositionalAttention(laws.H, laws.D, encodings=parts)
         model = keras.Model(inputs, layer(inputs, inputs, use_causal_mask=True))
         rng = np.random.default_rng(1)
         model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
