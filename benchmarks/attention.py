@@ -55,7 +55,7 @@ def keep(path, line):
     """Puts the line in place of that of the same encoding, length and dropout."""
 
     def key(line):
-        return line["length"], line["dropout"], line["encoding"]
+        return *_kind(line), line["encoding"]
 
     report = json.loads(path.read_text()) if path.exists() else {}
     backend = keras.backend.backend()

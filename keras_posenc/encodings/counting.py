@@ -52,9 +52,9 @@ def interpolated(scores, position):
     # The last position is one step past the last but one, so that its gate has a gradient.
     lower = ops.floor(ops.minimum(ops.stop_gradient(position), scores.shape[-1] - 2))
     index = ops.maximum(ops.cast(lower, "int32"), 0)  # also where it is not a number
-    score, step = looked_up(index, scores, scores[..., 1:] - scores[..., :-1])
     part = ops.hard_tanh(position - lower)  # at most 1: one kernel forward, one backward
-    return score + part * step
+    step = looked_up(scores[..., 1:] - scores[..., :-1], index)
+    return looked_up(scores, index) + part * step
 
 
 class Near(Columns):
@@ -62,7 +62,7 @@ class Near(Columns):
 
     Args:
         grid: `Grid`.
-        width: int, at most the number of columns.
+        width: int, or on TensorFlow an int32 scalar. How many, at most all.
 
     Attributes:
         grid: the grid of these columns alone.

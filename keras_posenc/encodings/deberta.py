@@ -140,13 +140,13 @@ class DeBERTaRelative(Encoding):
         total = 0.0
         if "c2p" in self.terms:
             met = ops.einsum("bqhd,chd->bhqc", q, ops.cast(self.key_table, q.dtype) * scale)
-            (found,) = looked_up(self.index(distance)[:, None], met)
+            found = looked_up(met, self.index(distance)[:, None])
             total += near.put(found, met[..., -1:], met[..., :1])
         if "p2c" in self.terms:
             table = ops.cast(self.query_table, q.dtype) * scale
             met = ops.einsum("bkhd,chd->bhkc", near.grid.keys, table)
             by_key = self.index(distance if self.released else -distance)
-            (found,) = looked_up(ops.transpose(by_key, (0, 2, 1))[:, None], met)
+            found = looked_up(met, ops.transpose(by_key, (0, 2, 1))[:, None])
             ends = ops.stack([table[0], table[-1]])
             far = ops.einsum("bkhd,chd->cbhk", grid.keys, ends)[..., None, :]
             before, after = (far[1], far[0]) if self.released else (far[0], far[1])

@@ -1,7 +1,7 @@
 """Rows of a table by clipped distance, met by the queries and added to the values (Shaw, NEZHA).
 
-Nothing of size (T, T, D) is formed: the query meets the few rows of the table first, and every
-cell then looks its number up; the weights are first summed by the row they call for.
+Nothing of size (T, T, D) is formed: the query meets the few rows of the table first, and the cells
+within its reach then look their number up; the weights are first summed by the row they call for.
 """
 
 import math
@@ -77,7 +77,7 @@ class _ClippedTable(Encoding):
         rows = ops.cast(self.rows_for_keys(), q.dtype) / math.sqrt(self.head_size)
         met = ops.einsum("bqhd,cd->bhqc", q, rows)
         near = band(grid, self.max_distance)
-        (found,) = looked_up(self.index(near.grid)[:, None], met)
+        found = looked_up(met, self.index(near.grid)[:, None])
         return near.put(found, met[..., :1], met[..., -1:])
 
     def value(self, weights, grid):

@@ -132,7 +132,7 @@ class TransformerXLRelative(Encoding):
         last = ops.shape(table)[0] - 1
         if not grid.ids_are_indices:  # of a window and its sinks
             met = ops.einsum("bqhd,nhd->bhqn", self._moved(q), ops.cast(table, q.dtype))
-            return looked_up((last // 2 - grid.distance())[:, None], met)[0]
+            return looked_up(met, (last // 2 - grid.distance())[:, None])
         # Beyond the table are rows that fill up a block.
         index = ops.clip(last // 2 - distances(grid), 0, last)
         rows = ops.cast(ops.take(table, index, axis=0), q.dtype)

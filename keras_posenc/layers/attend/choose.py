@@ -92,7 +92,7 @@ def block_rows(q, k, encodings, heads, sizes):
     batch, rows, columns = *ops.shape(q)[:2], ops.shape(k)[1]
     if isinstance(rows, int) and rows <= FEWEST_ROWS:
         return None
-    asked = max([0, *(encoding.fewest_rows for encoding in encodings)])
+    asked = max((encoding.fewest_rows for encoding in encodings), default=0)
     if all(isinstance(size, int) for size in (batch, rows, columns)):
         of_row = 4 * heads * batch * columns
         size = max(FEWEST_ROWS, wanted // of_row, min(asked, AT_MOST * wanted // of_row))
