@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import pathlib
-import re
 import time
 from statistics import fmean
 
@@ -17,7 +16,9 @@ from keras_posenc.bench.settings import (
     RECURRENT,
     Settings,
     encodings_of,
+    file_name,
     positions_of,
+    task_parts,
 )
 from keras_posenc.bench.table import to_table
 from keras_posenc.tasks import TASKS
@@ -42,18 +43,16 @@ class Run:
 
     @property
     def file_name(self):
-        return re.sub(r"[^A-Za-z0-9_.+=-]", "-", "--".join(map(str, dataclasses.astuple(self))))
+        return file_name("--".join(map(str, dataclasses.astuple(self))))
 
 
 def runs_of(tasks, models, encodings, positions, seeds):
     """All runs, those of one contender side by side; recurrent models have no encodings."""
     found = []
     for task, model in itertools.product(tasks, models):
-        if task not in TASKS or model not in MODELS:
-            kind, name, known = (
-                ("task", task, TASKS) if task not in TASKS else ("model", model, MODELS)
-            )
-            raise ValueError(f"Unknown {kind} {name!r}: there are {', '.join(sorted(known))}.")
+        task_parts(task)
+        if model not in MODELS:
+            raise ValueError(f"Unknown model {model!r}: there are {', '.join(sorted(MODELS))}.")
         pairs = itertools.product(encodings, positions)
         for pair in [("none", "consecutive")] if model in RECURRENT else pairs:
             _check(task, *pair)
@@ -63,7 +62,8 @@ def runs_of(tasks, models, encodings, positions, seeds):
 
 def _check(task, encodings, positions):
     """Finds a mistake in the last of many runs before the first of them begins."""
-    causal = TASKS[task].causal and not TASKS[task].bidirectional
+    kind = TASKS[task_parts(task)[0]]
+    causal = kind.causal and not kind.bidirectional
     positions_of(positions, 512, 64)
     for spec in encodings_of(encodings, causal, 64)[1]:
         if position_encodings.get(spec).causal_only and not causal:
@@ -93,10 +93,11 @@ def bench(
     dropout are functions of seed and step; test batches are the same for all.
 
     Args:
-        tasks: names, see `keras_posenc.tasks.TASKS`.
+        tasks: names, see `keras_posenc.tasks.TASKS`, each with arguments behind a colon,
+            "counting:variables=1".
         models: of "transformer", "gau", "rnn", "lstm", "stack_rnn", "tape_rnn".
         encodings: for each transformer: "none", or names with + between, each with arguments
-            behind a colon, "cope:npos_max=16+log_n"; "sinusoidal" and "learned" are absolute.
+            likewise, "cope:npos_max=16+log_n"; "sinusoidal" and "learned" are absolute.
         positions: for each encoding: "consecutive", or a method of `RandomPositionIds`, with
             arguments likewise.
         seeds: ints.

@@ -4,6 +4,7 @@ import pathlib
 
 from keras_posenc.analysis import pictures
 from keras_posenc.analysis.plot import to_svg
+from keras_posenc.bench.settings import file_name
 from keras_posenc.bench.table import curves, curves_by_place
 from keras_posenc.training.state import write_text
 
@@ -43,6 +44,6 @@ def save_pictures(results, output):
                 along=along,
                 size=(3.2 * len(panels) + 3.2, 4.2),
             )
-            paths.append(pathlib.Path(output) / f"{name}.svg")
+            paths.append(pathlib.Path(output) / f"{file_name(name)}.svg")
             write_text(paths[-1], to_svg(figure))
     return paths

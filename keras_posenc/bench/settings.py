@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import re
 
 from keras_posenc import tasks
 from keras_posenc.encodings import ENCODINGS
@@ -57,9 +58,11 @@ class Settings:
             )
 
 
-def task_of(name, corpus=None, split=None):
-    """The task of this name; `split` for those that have splits."""
-    arguments = {} if split is None else {"split": split}
+def task_of(text, corpus=None, split=None):
+    """The task as it is written, "counting:variables=1"; `split` for those that have splits."""
+    name, arguments = task_parts(text)
+    if split is not None:
+        arguments["split"] = split
     if name in ("language_model", "masked_language_model"):
         if corpus is None:
             raise ValueError(f"{name} needs a text file: give corpus (--corpus FILE).")
@@ -67,15 +70,25 @@ def task_of(name, corpus=None, split=None):
     return tasks.get(name, **arguments)
 
 
-def splits_of(name, corpus=None):
+def task_parts(text):
+    """(name, arguments) of a task as it is written, "odds_first:variant=paper"."""
+    name, arguments = one_part(text, tasks.TASKS, "task")
+    known = inspect.signature(tasks.TASKS[name]).parameters
+    for key in arguments:
+        if key not in known:
+            raise ValueError(f"{text}: {name} has no {key!r}; there are {', '.join(known)}.")
+    return name, arguments
+
+
+def splits_of(text, corpus=None):
     """The splits to test on: dict split -> task; "test" alone for texts and tasks without any."""
-    task = task_of(name, corpus)
+    task = task_of(text, corpus)
     splits = getattr(task, "splits", None)
     if splits is None:
         return {"test": task}
     if isinstance(splits, dict):
-        return {split: task_of(name, corpus, split) for split in splits}
-    return {"test": task_of(name, corpus, "test")}
+        return {split: task_of(text, corpus, split) for split in splits}
+    return {"test": task_of(text, corpus, "test")}
 
 
 def lengths_of(task, settings):
@@ -109,6 +122,19 @@ def parts(text, kinds, what):
             arguments[key] = _literal(value)
         found.append((name, arguments))
     return found
+
+
+def one_part(text, kinds, what):
+    """`parts` where there can be one only."""
+    found = parts(text, kinds, what)
+    if len(found) != 1:
+        raise ValueError(f"{text!r} is {len(found)} parts: give one {what}.")
+    return found[0]
+
+
+def file_name(text):
+    """What is written, as the name of a file on any system."""
+    return re.sub(r"[^A-Za-z0-9_.+=-]", "-", text)
 
 
 def _literal(text):
@@ -145,7 +171,7 @@ def positions_of(text, max_position, train_length):
     """
     if text == "consecutive":
         return None
-    ((method, arguments),) = parts(text, METHODS, "kind of positions")
+    method, arguments = one_part(text, METHODS, "kind of positions")
     filled = {"max_position": max_position}
     if method == "sorted":
         filled["inference"] = "sampled"

@@ -193,7 +193,7 @@ COMMANDS = [
         "bench",
         "train short, test long: which encoding works on lengths that it was not trained on; the "
         "same command continues a killed one",
-        [("tasks", "such as even_pairs, bucket_sort, flip_flop, language_model", {"nargs": "+"})],
+        [("tasks", "such as even_pairs, counting:variables=1, language_model", {"nargs": "+"})],
         [
             (
                 "--encodings",

@@ -42,6 +42,8 @@ def test_positions():
             lambda: positions_of("random", 9, 8),
             "Unknown kind of positions .random.: there",
         ),
+        (lambda: positions_of("sorted+beta", 9, 8), "'sorted.beta' is 2 parts: give one kind of"),
+        (lambda: task_of("counting:names=1"), "counting has no 'names'; there are split, variab"),
         (lambda: task_of("language_model"), "language_model needs a text file: give corpus"),
         (lambda: Settings(steps=0), "steps=0: give an integer from 1 on"),
         (lambda: Settings(steps=1, size=24, heads=8), "a multiple of twice the heads"),
@@ -58,6 +60,15 @@ def test_lengths_are_the_published_ones_unless_given():
     assert (min(train), max(train), test) == (1, 40, (41, 50, 100, 200, 300, 500))
     assert lengths_of(task, Settings(steps=1, test_lengths=(60,)))[1] == (60,)
     assert lengths_of(task_of("counting"), Settings(steps=1))[0] == (64,)
+
+
+def test_a_task_is_written_with_its_arguments():
+    assert task_of("counting:variables=1").variables == 1
+    splits = settings.splits_of("counting:variables=5,split=dense")
+    assert [(task.split, task.variables) for task in splits.values()] == [
+        *[("train", 5), ("sparse", 5), ("dense", 5)],
+    ]
+    assert settings.file_name("counting:variables=5") == "counting-variables=5"
 
 
 def test_splits(tmp_path):
