@@ -12,7 +12,8 @@ OLDEST := .venv/keras-$(OLDEST_KERAS)
 # the tests, file by file, and who is done first takes of the other's.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # What XLA compiles for a test runs once, on ten numbers: so it is compiled in a quarter of the time,
-# and on JAX by one worker for both, and for the next time.
+# and on JAX by one worker for both, and for the next time. Real weights are compiled as users
+# compile them in tests/test_backends.py.
 QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" \
 	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.venv/programs \
 	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
@@ -32,11 +33,8 @@ test-torch: $(INSTALLED)
 test-tensorflow: $(INSTALLED)
 	KERAS_BACKEND=tensorflow $(QUICKLY) $(PYTEST) -m "not once"
 
-# Real weights on real text are compiled as users compile them.
-AS_USERS := tests/models/test_parity_transformers.py::test_minilm_on_real_text
 test-jax: $(INSTALLED)
-	KERAS_BACKEND=jax $(QUICKLY) $(PYTEST) -m "not once" --deselect=$(AS_USERS)
-	KERAS_BACKEND=jax $(PYTEST) -m "not once" $(AS_USERS)
+	KERAS_BACKEND=jax $(QUICKLY) $(PYTEST) -m "not once"
 
 test-oldest: $(OLDEST)
 	PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" tests/encodings tests/layers tests/models
