@@ -23,6 +23,12 @@ def width(places):
     return size
 
 
+def places_of(task, length):
+    """How many ids a text of this length has, its answer's placeholders among them."""
+    tokens = task.input_length(length)
+    return tokens if task.causal else tokens + task.output_length(tokens)
+
+
 def train_batch(task, curriculum, batch_size, seed, step):
     """The batch of this step: a function of seed and step alone.
 

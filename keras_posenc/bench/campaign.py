@@ -10,6 +10,7 @@ from statistics import fmean
 import keras
 
 from keras_posenc import encodings as position_encodings
+from keras_posenc.bench.models import check_room
 from keras_posenc.bench.run import Contender
 from keras_posenc.bench.settings import (
     MODELS,
@@ -18,6 +19,7 @@ from keras_posenc.bench.settings import (
     encodings_of,
     file_name,
     positions_of,
+    task_of,
     task_parts,
 )
 from keras_posenc.bench.table import to_table
@@ -73,6 +75,15 @@ def _check(task, encodings, positions):
             )
 
 
+def _check_room(runs, settings):
+    """Finds texts that a run has no ids for before any of them begins."""
+    found = {name: task_of(name, settings.corpus) for name in {run.task for run in runs}}
+    for name, encodings, positions in dict.fromkeys(
+        (run.task, run.encodings, run.positions) for run in runs
+    ):
+        check_room(found[name], settings, encodings, positions)
+
+
 def bench(
     tasks,
     models=("transformer",),
@@ -115,7 +126,7 @@ def bench(
 
     Raises:
         ValueError: an unknown name, both or none of `steps` and `budget`, a budget that is too
-            small, or an `output` with results under other settings.
+            small, texts too long for their ids, or an `output` with results under other settings.
 
     Example:
 
@@ -125,13 +136,14 @@ def bench(
     if (steps is None) == (budget is None):
         raise ValueError("Give either steps or budget: how long a run trains, or minutes for all.")
     runs = runs_of(tasks, models, encodings, positions, seeds)
-    output = pathlib.Path(output)
-    for folder in ("runs", "states"):
-        (output / folder).mkdir(parents=True, exist_ok=True)
     settings = {
         name: tuple(value) if isinstance(value, (list, range)) else value
         for name, value in settings.items()
     }
+    _check_room(runs, Settings(steps=steps or 1, **settings))
+    output = pathlib.Path(output)
+    for folder in ("runs", "states"):
+        (output / folder).mkdir(parents=True, exist_ok=True)
     tell = print if verbose else _quiet
     steps = steps or _planned(output, runs, settings, budget, tell)
     settings = Settings(steps=steps, **settings)

@@ -1,8 +1,9 @@
 """The models that a benchmark compares: one function makes each of them."""
 
 import keras
+import numpy as np
 
-from keras_posenc.bench.batches import width
+from keras_posenc.bench.batches import places_of, width
 from keras_posenc.bench.settings import RECURRENT, encodings_of, lengths_of, positions_of
 from keras_posenc.encodings.absolute import LearnedPositionEmbedding, SinusoidalPositionEmbedding
 from keras_posenc.layers.attention import PositionalAttention
@@ -11,6 +12,7 @@ from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.gau import GatedAttentionUnit
 from keras_posenc.layers.memory import MemoryStates, StackRNNCell, TapeRNNCell
 from keras_posenc.positions import RandomPositionIds
+from keras_posenc.positions.guard import check_length
 
 CELL_SIZE = 8
 
@@ -42,15 +44,42 @@ def build_model(task, settings, model="transformer", encodings="none", positions
     return keras.Model(ids, keras.layers.Dense(task.classes, name="answer")(x))
 
 
+def check_room(task, settings, encodings, positions):
+    """Finds texts too long for their ids or for a learned table before any model is trained.
+
+    Raises:
+        ValueError: says which length.
+    """
+    learned = "learned" in (name for name, _ in encodings_of(encodings, task.causal, 1)[0])
+    random_ids = _random_ids(task, settings, positions)
+    for lengths, training in zip(lengths_of(task, settings), (True, False), strict=True):
+        places = width(places_of(task, max(lengths)))
+        try:
+            if random_ids is not None:
+                random_ids.call(np.zeros((1, places), "int32"), training=training)
+            elif learned:
+                check_length(0, places, settings.max_position, "Raise `max_position`.")
+        except ValueError as error:
+            raise ValueError(
+                f"{task.name} at length {max(lengths)}: {places} places with padding. {error}"
+            ) from None
+
+
+def _random_ids(task, settings, positions):
+    """`RandomPositionIds` as written, or None for consecutive ids."""
+    longest = width(places_of(task, max(lengths_of(task, settings)[0])))
+    drawn = positions_of(positions, settings.max_position, longest)
+    if drawn is None:
+        return None
+    return RandomPositionIds(pad_token_id=task.input_size, **drawn, name="positions")
+
+
 def _attending(ids, task, settings, model, encodings, positions):
     causal = task.causal and not task.bidirectional
-    tokens = task.input_length(max(lengths_of(task, settings)[0]))
-    longest = tokens if task.causal else tokens + task.output_length(tokens)
+    longest = places_of(task, max(lengths_of(task, settings)[0]))
     absolute, specs = encodings_of(encodings, causal, longest)
-    drawn = positions_of(positions, settings.max_position, width(longest))
-    places = None
-    if drawn is not None:
-        places = RandomPositionIds(pad_token_id=task.input_size, **drawn, name="positions")(ids)
+    random_ids = _random_ids(task, settings, positions)
+    places = None if random_ids is None else random_ids(ids)
     x = TokenEmbedding(
         task.input_size + 1,
         settings.size,

@@ -81,6 +81,16 @@ def test_a_mistake_in_the_last_run_is_found_before_the_first():
         runs_of(["flip_flop"], ["transformer"], ["none", "xpoz"], ["pose"], [0])
 
 
+@pytest.mark.parametrize("ids", [{"positions": ["sorted"]}, {"encodings": ["learned"]}])
+def test_texts_without_ids_are_found_before_the_first_run(tmp_path, ids):
+    words = (
+        "bucket_sort at length 20: 48 places with padding. Position 47 does not exist: .* 0 to 39"
+    )
+    with pytest.raises(ValueError, match=words):
+        run(tmp_path / "out", **ids, max_position=40, test_lengths=[20])
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_result_tells_the_corpus_and_not_where_it_lies(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("to be or not to be " * 30)
