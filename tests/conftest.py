@@ -6,7 +6,6 @@ import os
 import pathlib
 import signal
 
-import keras
 import numpy as np
 import pytest
 
@@ -58,20 +57,25 @@ def pytest_configure():
 
 
 def pytest_report_header():
-    return f"keras {keras.__version__} on {keras.backend.backend()}"
+    backend = os.environ.get("KERAS_BACKEND", "its default backend")
+    return f"keras {importlib.metadata.version('keras')} on {backend}"
 
 
-def pytest_sessionstart():
-    wanted = os.environ.get("KERAS_BACKEND", keras.backend.backend())
-    if wanted != keras.backend.backend():
-        raise pytest.UsageError(
-            f"KERAS_BACKEND={wanted}, but Keras runs on {keras.backend.backend()}."
-        )
+# Keras is imported where tests run: the process that hands them out does not wait for it.
+@pytest.fixture(scope="session", autouse=True)
+def backend():
+    """What the header says, held against what runs."""
+    import keras
+
+    assert keras.__version__ == importlib.metadata.version("keras")
+    assert keras.backend.backend() == os.environ.get("KERAS_BACKEND", keras.backend.backend())
 
 
 @pytest.fixture(autouse=True)
 def seed():
     """Seeds Python, NumPy and the backend before each test, so that tests may run in any order."""
+    import keras
+
     keras.utils.set_random_seed(0)
 
 
@@ -134,6 +138,8 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory):
     """Folder of a random BERT of 16 positions with dropout: config.json, model.keras, vocab.txt."""
+    import keras
+
     from keras_posenc.models.factory import build_transformer_model
 
     folder = tmp_path_factory.mktemp("pretrained")

@@ -154,11 +154,9 @@ def consecutive_ids_are_the_default(case, causal):
     ids = ids_of(case, np.arange(T))
     if case.axes == 1:
         close(run(layer, x, causal=causal, query_positions=ids), plain)
-        # int64 is cast, key positions may be given too.
-        ids = ids.astype("int64")
-        close(run(layer, x, causal=causal, query_positions=ids, key_positions=ids), plain)
-    batch = np.repeat(ids_of(case, np.arange(T))[None], B, 0)
-    close(run(layer, x, causal=causal, query_positions=batch), plain)
+    # int64 is cast, key positions may be given too.
+    batch = np.repeat(ids[None].astype("int64"), B, 0)
+    close(run(layer, x, causal=causal, query_positions=batch, key_positions=batch), plain)
 
 
 def shifted_ids_change_nothing(case, causal):
@@ -305,8 +303,9 @@ def decoding_is_the_full_pass(case):
     room = T + 2
     later = np.concatenate([ids, ids[:, -1:] + 1, ids[:, -1:] + 2], 1)
     counted = {"query_positions": ids_of(case, ids)}
-    for given in [False, True] if case.relative and case.axes == 1 else [True]:
-        full = run(layer, x, causal=True, value_mask=keep, **(counted if given else {}))
+    may_be_left_out = bool(case.relative) and case.axes == 1
+    full = run(layer, x, causal=True, value_mask=keep, **({} if may_be_left_out else counted))
+    for given in {True, not may_be_left_out}:
         cache, steps = layer.make_cache(B, room), []
         for start, end in ((0, HALF), *((i, i + 1) for i in range(HALF, T))):
             arguments = {}

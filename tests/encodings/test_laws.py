@@ -20,25 +20,40 @@ def _firsts(cases):
     return list(found.values())
 
 
-# JAX and TensorFlow compile for seconds what torch computes in milliseconds: they run the first
-# case of every encoding and a few lists, causal where it must be (decoding always is); torch runs
-# every case, causal and not. What only asks how ids and sizes are read is asked there alone.
-WHOLE = keras.backend.backend() == "torch"
-SINGLE = CASES if WHOLE else _firsts(CASES)
-ALL = SINGLE + (PAIRS if WHOLE else PAIRS[:3])
+# The first case of every encoding and a few lists, causal where they must be (decoding always is),
+# run with every backend and every Keras; the rest, and the other order, `once`: on torch, where a
+# case takes milliseconds, and not the seconds for which JAX and TensorFlow compile it. What only
+# asks how ids and sizes are read is asked there alone.
+FIRSTS = _firsts(CASES)
+OTHERS = [case for case in CASES if case not in FIRSTS]
+EVERYWHERE = FIRSTS + PAIRS[:3]
+ALL = CASES + PAIRS
 
 
 def over(cases):
-    return pytest.mark.parametrize("case", cases, ids=str)
+    return pytest.mark.parametrize("case", [_once(case in EVERYWHERE, case) for case in cases])
 
 
 def over_orders(cases):
-    """Every case, causal and not, as far as it may be; unless `WHOLE`, in one order."""
+    """Every case, causal and not, as far as it may be."""
     pairs = [
-        (case, order) for case in cases for order in (case.orders if WHOLE else case.orders[:1])
+        _once(case in EVERYWHERE and causal == case.orders[0], case, causal)
+        for case in cases
+        for causal in case.orders
     ]
-    names = [f"{case}-{'causal' if causal else 'open'}" for case, causal in pairs]
-    return pytest.mark.parametrize(("case", "causal"), pairs, ids=names)
+    return pytest.mark.parametrize(("case", "causal"), pairs)
+
+
+def _groups(cases, marks=()):
+    """Eight cases at a time."""
+    starts = range(0, len(cases), 8)
+    return [pytest.param(cases[i : i + 8], id=f"{cases[i]}...", marks=marks) for i in starts]
+
+
+def _once(everywhere, case, *causal):
+    order = [f"-{'causal' if value else 'open'}" for value in causal]
+    marks = () if everywhere else pytest.mark.once
+    return pytest.param(case, *causal, id="".join([str(case), *order]), marks=marks)
 
 
 @pytest.mark.once
@@ -67,24 +82,24 @@ def test_shifted_ids_change_nothing(case, causal):
 
 
 @pytest.mark.once
-@over_orders(SINGLE)
+@over_orders(CASES)
 def test_whole_floats_are_integers(case, causal):
     laws.whole_floats_are_integers(case, causal)
 
 
-@over_orders([case for case in SINGLE if case.fractional])
+@over_orders([case for case in CASES if case.fractional])
 def test_float_ids_keep_their_precision_under_mixed_bfloat16(case, causal):
     laws.float_ids_keep_their_precision_under_mixed_bfloat16(case, causal)
 
 
 @pytest.mark.once
-@over_orders(SINGLE)
+@over_orders(CASES)
 def test_two_axes_work_or_are_refused(case, causal):
     laws.two_axes_work_or_are_refused(case, causal)
 
 
 @pytest.mark.once
-@over_orders([case for case in SINGLE if case.flat])
+@over_orders([case for case in CASES if case.flat])
 def test_one_id_for_all_is_no_position(case, causal):
     laws.one_id_for_all_is_no_position(case, causal)
 
@@ -135,18 +150,19 @@ def test_bfloat16_tells_large_positions_apart(case, causal):
     laws.bfloat16_tells_large_positions_apart(case, causal)
 
 
+@pytest.mark.once
 @over_orders(ALL)
 def test_one_token_is_enough(case, causal):
     laws.one_token_is_enough(case, causal)
 
 
-@over_orders(SINGLE)
+@over_orders(CASES)
 def test_odd_heads_work_or_are_refused(case, causal):
     laws.odd_heads_work_or_are_refused(case, causal)
 
 
 @pytest.mark.once
-@over_orders(SINGLE)
+@over_orders(CASES)
 def test_values_may_have_another_size(case, causal):
     laws.values_may_have_another_size(case, causal)
 
@@ -171,11 +187,11 @@ def test_arguments_matter(name):
     laws.arguments_matter(cases)
 
 
-@over_orders(SINGLE)
+@over_orders(CASES)
 def test_compiled_is_eager(case, causal):
     laws.compiled_is_eager(case, causal)
 
 
-@pytest.mark.parametrize("start", range(0, len(SINGLE), 8))
-def test_a_saved_model_trains_on(start, tmp_path):
-    laws.saved_model_trains_on(SINGLE[start : start + 8], tmp_path)
+@pytest.mark.parametrize("cases", _groups(FIRSTS) + _groups(OTHERS, pytest.mark.once))
+def test_a_saved_model_trains_on(cases, tmp_path):
+    laws.saved_model_trains_on(cases, tmp_path)
