@@ -19,9 +19,10 @@ AXES = {
     "values": (None, 1),
     "features": (None, 1),
     "tables": (None, None),
+    "lines": (None, None),
     "mask": (-2, -1),
 }
-BY_ENCODING = ("features", "tables")
+BY_ENCODING = ("features", "tables", "lines")
 
 
 class Grid:
@@ -53,6 +54,7 @@ class Grid:
         features: dict, encoding -> what its `features` said of the keys, (B, Tk, H, F).
         tables: dict, encoding -> a tensor that all rows and columns read: the table that layers
             share (`shared=True`), or what its `restrict` made.
+        lines: dict, encoding -> its numbers by distance (2M, H), which stand for its `heads`.
         encoded: (q, k) as the `heads` of all encodings left them.
         ids_are_indices: bool. Rows and columns stand where they are in the map, each one behind the
             one before, so that positions say which cells a window closes; the rows of a cache come
@@ -91,6 +93,7 @@ class Grid:
         self.queries = self.keys = self.values = self.encoded = None
         self.features = {}
         self.tables = {}
+        self.lines = {}
         self.ids_are_indices = False
 
     def replace(self, **changes):

@@ -18,7 +18,8 @@ class Encoding(keras.layers.Layer):
     (`grid.features[self]`). Attention may call the hooks on blocks of rows, and leave out columns
     that are closed to all of them: row i of what a hook returns may depend on row i of the grid and
     on the columns open to it, on no other row. An encoding that cannot keep to this says so by
-    `needs_all_rows` or `needs_all_columns`.
+    `needs_all_rows` or `needs_all_columns`. An encoding whose `heads` add what depends on distances
+    alone may bring `by_distance` as well, for maps that are formed anyway.
 
     Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` in
     `build(heads_shape, states_shape)`, (B, T, E) being that of the hidden states behind the keys.
@@ -80,6 +81,17 @@ class Encoding(keras.layers.Layer):
     def heads(self, q, k, grid):
         """q and k with position in them. They may be widened; the softmax scale stays that of D."""
         return q, k
+
+    def by_distance(self, distances):
+        """(N, H) float32: what `heads` adds to the logits, where that depends on distances alone.
+
+        Attention adds these numbers, and leaves out `heads`, where it forms the map in any case:
+        wider heads cost more than one more term.
+
+        Args:
+            distances: (N,) int32.
+        """
+        raise NotImplementedError
 
     def bias(self, q, grid):
         """A term for the logits, broadcastable to (B, H, Tq, Tk), or None."""

@@ -8,6 +8,47 @@ says is computed once, and moved into place by a change of shape.
 from keras import ops
 
 
+def all_distances(grid):
+    """(2M,) int32: the distances M - 1 .. -M between M positions side by side, or None.
+
+    None where ids are given, of which two may be any distance apart, and for a few rows of a cache,
+    which meet few distances.
+    """
+    rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+    known = isinstance(rows, int) and isinstance(columns, int)
+    if not grid.ids_are_indices or (known and 2 * rows < columns):
+        return None
+    longest = max(rows, columns) if known else ops.maximum(rows, columns)
+    return longest - 1 - ops.arange(2 * longest, dtype="int32")
+
+
+def lines_of(encodings, grid):
+    """dict, encoding -> its numbers at `all_distances`, for those that bring `by_distance`.
+
+    Not where an encoding behind it might scale them along with the heads.
+    """
+    found = []
+    for encoding in reversed(encodings):
+        if encoding.overrides("by_distance"):
+            found.append(encoding)
+        elif encoding.overrides("heads"):
+            break
+    numbers = all_distances(grid) if found else None
+    return {} if numbers is None else {e: e.by_distance(numbers) for e in found}
+
+
+def bias_of_line(line, grid):
+    """(B or 1, H, Tq, Tk): the numbers (2M, H) of the distances M - 1 .. -M, each in its cells."""
+    last = ops.shape(line)[0] - 1
+
+    def numbers(distance):
+        # Beyond the line are rows that fill up a block.
+        index = ops.clip(last // 2 - distance, 0, last)
+        return ops.moveaxis(ops.take(line, index, axis=0), -1, 1)
+
+    return bias_of(numbers, grid)
+
+
 def distances(grid):
     """(Tq + Tk,) int32: the distance of each diagonal, from the lower left corner on."""
     rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]

@@ -128,7 +128,8 @@ class Sandwich(Encoding):
         b[h, i, j] = (sum_k cos((i - j) w_k) - S / 2) H / (8h),
         w_k = base^(-2k / S), k = 0 .. S / 2 - 1, h = 1 .. H.
 
-    The same on both sides of the query. It widens the heads by S + 1 dimensions.
+    The same on both sides of the query. It widens the heads by S + 1 dimensions, or is added to the
+    logits where the map is formed.
 
     Args:
         size: int, even. Numbers S of the sinusoid; free of the head size.
@@ -157,6 +158,11 @@ class Sandwich(Encoding):
         self.size = size
         self.base = base
 
+    def by_distance(self, distances):
+        waves = ops.cos(_angles(distances, self.size, self.base))
+        ratios = ops.cast(sandwich_ratios(self.num_heads), "float32")
+        return (ops.sum(waves, axis=-1, keepdims=True) - self.size / 2) * ratios
+
     def heads(self, q, k, grid):
         rows, columns = _waves(grid, self.size, self.base)
         ratios = ops.cast(sandwich_ratios(self.num_heads)[:, None], "float32")
@@ -175,7 +181,8 @@ class RotaryBias(Encoding):
 
         b[h, i, j] = a_h' R_i' R_j b_h,
 
-    where R_p turns the pair (2k, 2k + 1) by p base^(-2k / S). It widens the heads by S dimensions.
+    where R_p turns the pair (2k, 2k + 1) by p base^(-2k / S). It widens the heads by S dimensions,
+    or is added to the logits where the map is formed.
 
     Args:
         size: int, even, or None. Numbers S of a vector; default the head size D.
@@ -226,6 +233,14 @@ class RotaryBias(Encoding):
             )
             for name, initializer in zip("ab", initializers, strict=True)
         )
+
+    def by_distance(self, distances):
+        angles = _angles(distances, self.a.shape[-1], self.base)
+        a, b = (ops.cast(x, "float32") for x in (self.a, self.b))
+        (a1, a2), (b1, b2) = ((x[:, 0::2], x[:, 1::2]) for x in (a, b))
+        waves = ops.concatenate([ops.cos(angles), ops.sin(angles)], axis=-1)
+        met = ops.concatenate([a1 * b1 + a2 * b2, a1 * b2 - a2 * b1], axis=-1)
+        return ops.einsum("ns,hs->nh", waves, met)
 
     def heads(self, q, k, grid):
         rows, columns = _waves(grid, self.a.shape[-1], self.base)
@@ -305,9 +320,14 @@ def _two_factors(direction):
 
 def _waves(grid, size, base):
     """(cosines, sines) of the rows and of the columns, each (B, T, 1, S / 2) float32."""
-    frequencies = ops.cast(float(base) ** (-np.arange(0, size, 2) / size), "float32")
-    angles = [ops.cast(p, "float32")[..., None, None] * frequencies for p in from_first_key(grid)]
+    angles = [_angles(p, size, base)[:, :, None] for p in from_first_key(grid)]
     return [(ops.cos(angle), ops.sin(angle)) for angle in angles]
+
+
+def _angles(positions, size, base):
+    """(..., S / 2) float32: the positions, times the frequencies."""
+    frequencies = ops.cast(float(base) ** (-np.arange(0, size, 2) / size), "float32")
+    return ops.cast(positions, "float32")[..., None] * frequencies
 
 
 def _turned(vectors, waves):

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.diagonals import distances, onto_map
+from keras_posenc.encodings.diagonals import all_distances, distances, onto_map
 from keras_posenc.encodings.lookup import looked_up
 from keras_posenc.encodings.relative import NORMAL
 
@@ -95,13 +95,9 @@ class TransformerXLRelative(Encoding):
     def restrict(self, grid):
         """The same cells, with the rows of distances M - 1 .. -M where they pay: (2M, H, D)."""
         grid.check_one_axis()
-        rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
-        known = isinstance(rows, int) and isinstance(columns, int)
-        few = known and 2 * rows < columns
-        if self.heads_follow or few or not grid.ids_are_indices:
+        distance = None if self.heads_follow else all_distances(grid)
+        if distance is None:
             return grid
-        longest = max(rows, columns) if known else ops.maximum(rows, columns)
-        distance = longest - 1 - ops.arange(2 * longest, dtype="int32")
         waves = ops.concatenate(self._waves(distance), axis=-1)[:, 0]
         kernel = ops.cast(self.kernel, "float32") / math.sqrt(self.head_size)
         table = ops.einsum("rs,shd->rhd", waves, kernel)

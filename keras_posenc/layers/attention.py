@@ -7,8 +7,9 @@ import keras
 from keras import ops
 
 from keras_posenc import encodings as position_encodings
+from keras_posenc.encodings.diagonals import lines_of
 from keras_posenc.grid import Grid
-from keras_posenc.layers.attend import attend, attend_explicitly
+from keras_posenc.layers.attend import attend, attend_explicitly, forms_map
 from keras_posenc.layers.initializer import part
 from keras_posenc.positions import check_positions, consecutive
 from keras_posenc.quantized import policy_of_part, with_quantized_parts
@@ -245,9 +246,13 @@ class PositionalAttention(keras.layers.Layer):
         grid.ids_are_indices = query_positions is None and key_positions is None
         for encoding in self.encodings:
             grid = encoding.restrict(grid)
-        for encoding in self.encodings:
-            q, k = encoding.heads(q, k, grid)
         dropout = self.dropout if training else 0.0
+        explicit = return_attention_scores or return_attention_logits
+        if explicit or forms_map(self.encodings, bias, dropout, self.flash_attention):
+            grid = grid.replace(lines=lines_of(self.encodings, grid))
+        for encoding in self.encodings:
+            if encoding not in grid.lines:
+                q, k = encoding.heads(q, k, grid)
         arguments = dict(
             grid=grid,
             scale=1 / math.sqrt(self.key_dim),
@@ -256,7 +261,7 @@ class PositionalAttention(keras.layers.Layer):
             dropout=dropout,
             drawn=self.seed_generator.next() if dropout else None,
         )
-        if return_attention_scores or return_attention_logits:
+        if explicit:
             output, scores, logits = attend_explicitly(q, k, v, **arguments)
         else:
             output = attend(q, k, v, flash=self.flash_attention, training=training, **arguments)

@@ -237,6 +237,24 @@ def test_rotary_bias_in_attention(x):
     assert [w.shape for w in layer.encodings[0].weights] == [(H, 4)] * 2
 
 
+@pytest.mark.parametrize(
+    "encodings", [["sandwich"], ["rotary_bias"], ["rotary", "rotary_bias", "sandwich"]]
+)
+def test_a_number_a_distance_is_the_inner_product(encodings, x, monkeypatch):
+    """Where the map is formed the numbers are added; of ids that are given the heads are wider."""
+    layer = PositionalAttention(H, 4, encodings=encodings)
+    layer.build(x.shape, x.shape)
+    for weight in (w for encoding in layer.encodings for w in encoding.weights):
+        weight.assign(20 * weight)
+    ids = np.arange(x.shape[1])
+    wider = layer(x, x, query_positions=ids, return_attention_logits=True)[1]
+    for encoding in (Sandwich, RotaryBias):
+        monkeypatch.setattr(encoding, "heads", None)
+    np.testing.assert_allclose(
+        numpy(layer(x, x, return_attention_logits=True)[1]), numpy(wider), atol=2e-5
+    )
+
+
 def test_separable_biases_far_from_zero():
     for encoding in (Sandwich(16), RotaryBias(8)):
         near, far = (added(encoding, grid_of(IDS + shift)) for shift in (0, 1_000_000))

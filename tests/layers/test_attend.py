@@ -124,10 +124,14 @@ def test_blocks_drop_what_the_whole_map_drops():
         assert np.abs(blocks - still).max() > 0.1
 
 
-def test_gradients_with_dropout_are_those_of_the_whole_map(monkeypatch):
+SINKS = {"name": "window", "window": 3, "sinks": 1}
+
+
+@pytest.mark.parametrize("encodings", [["t5"], [SINKS, "rotary", "sandwich", "rotary_bias"]])
+def test_gradients_with_dropout_are_those_of_the_whole_map(encodings, monkeypatch):
     """The block that is computed again drops the same, and so does the map that is returned."""
     keras.utils.set_random_seed(0)
-    layer = PositionalAttention(H, D, encodings=["t5"], dropout=0.3, seed=3)
+    layer = PositionalAttention(H, D, encodings=encodings, dropout=0.3, seed=3)
     x = laws.numbers(length=T)
     layer.build(x.shape, x.shape)
     state = layer.seed_generator.state.numpy() if BACKEND != "jax" else None

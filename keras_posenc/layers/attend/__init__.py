@@ -3,8 +3,8 @@
 Shapes: q (B, Tq, H, D), k (B, Tk, H, D), v (B, Tk, H, Dv); logits and weights (B, H, Tq, Tk).
 """
 
-from keras_posenc.layers.attend.choose import attend
+from keras_posenc.layers.attend.choose import attend, forms_map
 from keras_posenc.layers.attend.dropout import drop_weights
 from keras_posenc.layers.attend.explicit import attend_explicitly
 
-__all__ = ["attend", "attend_explicitly", "drop_weights"]
+__all__ = ["attend", "attend_explicitly", "drop_weights", "forms_map"]

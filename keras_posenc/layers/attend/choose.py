@@ -57,16 +57,15 @@ def attend(
         flash: None (the backend decides), True or False, as in `keras.ops.dot_product_attention`.
         training: bool. Whether a backward pass will come.
     """
-    needs_map = dropout or overridden(encodings, "score", "normalize", "value")
-    if flash and needs_map:
+    if flash and needs_map(encodings, dropout):
         raise ValueError(
             "A fused kernel cannot drop attention weights, nor run an encoding that reads the "
             "attention map. Set `dropout=0`, take such encodings out, or leave "
             "`flash_attention=None`."
         )
-    biased = bias is not None or overridden(encodings, "bias")
     kernel = None
-    if not needs_map and (flash or fused.has_fused_kernel(biased)):
+    if not forms_map(encodings, bias, dropout, flash):
+        biased = bias is not None or overridden(encodings, "bias")
 
         def kernel(q, k, v, grid, bias):
             return fused.attend_fused(q, k, v, grid, scale, encodings, bias, flash)
@@ -82,6 +81,19 @@ def attend(
             return attend_explicitly(q, k, v, grid, scale, encodings, bias, dropout, drawn)[0]
     size = ops.shape(q)[1] if size is None else size
     return attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size, kernel)
+
+
+def forms_map(encodings, bias, dropout, flash):
+    """Whether `attend` forms the map itself, in one piece or in blocks."""
+    if needs_map(encodings, dropout):
+        return True
+    biased = bias is not None or overridden(encodings, "bias")
+    return not flash and not fused.has_fused_kernel(biased)
+
+
+def needs_map(encodings, dropout):
+    """Whether no fused kernel could say it."""
+    return bool(dropout) or overridden(encodings, "score", "normalize", "value")
 
 
 def block_rows(q, k, encodings, heads, sizes):

@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_posenc.encodings.diagonals import bias_of_line
 from keras_posenc.layers.attend.dropout import hashes, kept_of
 
 
@@ -54,7 +55,8 @@ def holding(grid, q, k, v):
 def bias_terms(grid, encodings, bias):
     """The tensors to be added to the logits."""
     terms = [e.bias(grid.queries, grid) for e in encodings if e.overrides("bias")]
-    return [term for term in (bias, *terms) if term is not None]
+    lines = [bias_of_line(line, grid) for line in grid.lines.values()]
+    return [term for term in (bias, *terms, *lines) if term is not None]
 
 
 def _weights(closed, grid, encodings):
