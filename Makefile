@@ -8,9 +8,10 @@ OLDEST_KERAS := 3.11.0
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 OLDEST := .venv/keras-$(OLDEST_KERAS)
-# Two workers on two cores: threads of torch's own would only stand in their way. Each has half of
-# the tests, file by file, and who is done first takes of the other's.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Two workers on two cores: threads of a backend's own would only stand in their way. Each has half
+# of the tests, file by file, and who is done first takes of the other's.
+PYTEST := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 \
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 # What XLA compiles for a test runs once, on ten numbers: so it is compiled in a quarter of the time,
 # and on JAX by one worker for both, and for the next time. Real weights are compiled as users
 # compile them in tests/test_backends.py.

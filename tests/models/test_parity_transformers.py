@@ -90,7 +90,10 @@ def texts_of(path, count):
     return [max(line.split("\t"), key=len) for line in lines]
 
 
-@pytest.mark.parametrize("kind", ["sentences", "newsgroups", "books"])
+LONGER = [pytest.param(kind, marks=pytest.mark.once) for kind in ("newsgroups", "books")]
+
+
+@pytest.mark.parametrize("kind", ["sentences", *LONGER])
 def test_minilm_on_real_text(minilms, encode, newsgroups_test, book_excerpts, kind):
     texts = {
         "sentences": SENTENCES,
