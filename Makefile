@@ -20,8 +20,8 @@ QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_em
 	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.venv/programs \
 	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-# Packages are compiled as they are imported, a third of them, and kept compiled, also where
-# this variable says not to: else each of many processes would compile them anew.
+# Of the packages only what is imported is compiled, a third. It is kept also where this variable
+# says not to: else each of many processes would compile it anew.
 export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(BIN)/python -m pip install --no-compile
 

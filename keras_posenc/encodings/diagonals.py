@@ -39,14 +39,14 @@ def lines_of(encodings, grid):
 
 def bias_of_line(line, grid):
     """(B or 1, H, Tq, Tk): the numbers (2M, H) of the distances M - 1 .. -M, each in its cells."""
-    last = ops.shape(line)[0] - 1
+    return bias_of(lambda distance: ops.moveaxis(at_distances(line, distance), -1, 1), grid)
 
-    def numbers(distance):
-        # Beyond the line are rows that fill up a block.
-        index = ops.clip(last // 2 - distance, 0, last)
-        return ops.moveaxis(ops.take(line, index, axis=0), -1, 1)
 
-    return bias_of(numbers, grid)
+def at_distances(table, distance):
+    """What a table of `all_distances` (2M, ...) has for some distances, of any shape."""
+    last = ops.shape(table)[0] - 1
+    # Beyond the table are rows that fill up a block.
+    return ops.take(table, ops.clip(last // 2 - distance, 0, last), axis=0)
 
 
 def distances(grid):

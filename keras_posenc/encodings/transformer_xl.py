@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.diagonals import all_distances, distances, onto_map
+from keras_posenc.encodings.diagonals import all_distances, at_distances, distances, onto_map
 from keras_posenc.encodings.lookup import looked_up
 from keras_posenc.encodings.relative import NORMAL
 
@@ -125,13 +125,10 @@ class TransformerXLRelative(Encoding):
         if self not in grid.tables:
             return None
         table = grid.tables[self]
-        last = ops.shape(table)[0] - 1
         if not grid.ids_are_indices:  # of a window and its sinks
             met = ops.einsum("bqhd,nhd->bhqn", self._moved(q), ops.cast(table, q.dtype))
-            return looked_up(met, (last // 2 - grid.distance())[:, None])
-        # Beyond the table are rows that fill up a block.
-        index = ops.clip(last // 2 - distances(grid), 0, last)
-        rows = ops.cast(ops.take(table, index, axis=0), q.dtype)
+            return looked_up(met, (ops.shape(table)[0] // 2 - 1 - grid.distance())[:, None])
+        rows = ops.cast(at_distances(table, distances(grid)), q.dtype)
         return onto_map(ops.einsum("bqhd,nhd->bhqn", self._moved(q), rows))
 
     def _moved(self, content):

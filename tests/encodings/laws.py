@@ -303,9 +303,9 @@ def decoding_is_the_full_pass(case):
     room = T + 2
     later = np.concatenate([ids, ids[:, -1:] + 1, ids[:, -1:] + 2], 1)
     counted = {"query_positions": ids_of(case, ids)}
-    may_be_left_out = bool(case.relative) and case.axes == 1
-    full = run(layer, x, causal=True, value_mask=keep, **({} if may_be_left_out else counted))
-    for given in {True, not may_be_left_out}:
+    free = bool(case.relative) and case.axes == 1  # to leave the ids out
+    full = run(layer, x, causal=True, value_mask=keep, **({} if free else counted))
+    for given in [False, True] if free else [True]:
         cache, steps = layer.make_cache(B, room), []
         for start, end in ((0, HALF), *((i, i + 1) for i in range(HALF, T))):
             arguments = {}

@@ -57,7 +57,7 @@ def attend(
         flash: None (the backend decides), True or False, as in `keras.ops.dot_product_attention`.
         training: bool. Whether a backward pass will come.
     """
-    if flash and needs_map(encodings, dropout):
+    if flash and _needs_map(encodings, dropout):
         raise ValueError(
             "A fused kernel cannot drop attention weights, nor run an encoding that reads the "
             "attention map. Set `dropout=0`, take such encodings out, or leave "
@@ -65,12 +65,11 @@ def attend(
         )
     kernel = None
     if not forms_map(encodings, bias, dropout, flash):
-        biased = bias is not None or overridden(encodings, "bias")
 
         def kernel(q, k, v, grid, bias):
             return fused.attend_fused(q, k, v, grid, scale, encodings, bias, flash)
 
-        of_map = fused.heads_of_map(q, k, grid, biased)
+        of_map = fused.heads_of_map(q, k, grid, _biased(encodings, bias))
         size = block_rows(q, k, encodings, of_map, IN_KERNEL) if of_map else None
         if size is None:
             return kernel(q, k, v, grid, bias)
@@ -85,15 +84,18 @@ def attend(
 
 def forms_map(encodings, bias, dropout, flash):
     """Whether `attend` forms the map itself, in one piece or in blocks."""
-    if needs_map(encodings, dropout):
+    if _needs_map(encodings, dropout):
         return True
-    biased = bias is not None or overridden(encodings, "bias")
-    return not flash and not fused.has_fused_kernel(biased)
+    return not flash and not fused.has_fused_kernel(_biased(encodings, bias))
 
 
-def needs_map(encodings, dropout):
+def _needs_map(encodings, dropout):
     """Whether no fused kernel could say it."""
     return bool(dropout) or overridden(encodings, "score", "normalize", "value")
+
+
+def _biased(encodings, bias):
+    return bias is not None or overridden(encodings, "bias")
 
 
 def block_rows(q, k, encodings, heads, sizes):
