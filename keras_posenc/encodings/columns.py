@@ -32,7 +32,7 @@ class Columns:
 
     def cut(self, x, axis=-1):
         """The part of a tensor that belongs to these columns."""
-        return _part(x, axis, self.start, self.width)
+        return part(x, axis, self.start, self.width)
 
     def put(self, x, before, after=None):
         """(B, H, Tq, Tk): x (B, H, Tq, width) in its columns, `before` and `after` beside it.
@@ -71,7 +71,8 @@ def _written(whole, start, x):
     return written(whole, x)
 
 
-def _part(x, axis, start, size):
+def part(x, axis, start, size):
+    """A slice along one axis. The gradient of one by brackets is slow on TensorFlow."""
     axis %= len(x.shape)
     shape = ops.shape(x)
     first = [0] * len(shape)

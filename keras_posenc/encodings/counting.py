@@ -4,27 +4,33 @@ import keras
 from keras import ops
 
 from keras_posenc.device import on_accelerator
-from keras_posenc.encodings.columns import Columns
+from keras_posenc.encodings.columns import Columns, part
 from keras_posenc.encodings.lookup import looked_up
 
 
 def sum_from_right(x):
     """out[..., j] = x[..., j] + x[..., j + 1] + ...; a difference of two sums would round more."""
     if keras.backend.backend() == "torch" or on_accelerator(x):
-        return _one_by_one(x)
-    return _by_chunks(x)
+        return _one_by_one(x, from_right=True)
+
+    # Left to themselves, backends take four passes for the gradient.
+    @ops.custom_gradient
+    def summed(x):
+        return _by_chunks(x, from_right=True), lambda upstream: _by_chunks(upstream, False)
+
+    return summed(x)
 
 
-def _one_by_one(x):
+def _one_by_one(x, from_right):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        return tf.cumsum(x, axis=-1, reverse=True)
-    return ops.flip(ops.cumsum(ops.flip(x, axis=-1), axis=-1), axis=-1)
+        return tf.cumsum(x, axis=-1, reverse=from_right)
+    return ops.flip(ops.cumsum(ops.flip(x, -1), -1), -1) if from_right else ops.cumsum(x, -1)
 
 
-def _by_chunks(x):
-    """Sums within chunks as products with a triangle of ones, and those of whole chunks behind.
+def _by_chunks(x, from_right):
+    """Sums within chunks as products with a triangle of ones, and those of whole chunks beyond.
 
     On a CPU TensorFlow and XLA take 4 to 15 ns a number to add up one by one, and 1 to 2 so; for a
     prime width there are no chunks. On accelerators a product may round its factors.
@@ -32,11 +38,15 @@ def _by_chunks(x):
     *outer, width = ops.shape(x)
     size = _chunk(width)
     index = ops.arange(size, dtype="int32")
-    triangle = ops.cast(index[:, None] >= index, x.dtype)
-    within = ops.matmul(ops.reshape(x, (*outer, width // size, size)), triangle)
-    behind = _one_by_one(within[..., 0])[..., 1:]
-    behind = ops.pad(behind, [*[(0, 0)] * len(outer), (0, 1)])
-    return ops.reshape(within + behind[..., None], (*outer, width))
+    earlier = index[:, None] >= index if from_right else index[:, None] <= index
+    chunks = ops.reshape(x, (*outer, width // size, size))
+    within = ops.matmul(chunks, ops.cast(earlier, x.dtype))
+    beyond = _one_by_one(ops.sum(chunks, axis=-1), from_right)
+    # Without the chunk itself.
+    beyond = beyond[..., 1:] if from_right else beyond[..., :-1]
+    sides = (0, 1) if from_right else (1, 0)
+    beyond = ops.pad(beyond, [*[(0, 0)] * len(outer), sides])
+    return ops.reshape(within + beyond[..., None], (*outer, width))
 
 
 def _chunk(width):
@@ -52,9 +62,9 @@ def interpolated(scores, position):
     # The last position is one step past the last but one, so that its gate has a gradient.
     lower = ops.floor(ops.minimum(ops.stop_gradient(position), scores.shape[-1] - 2))
     index = ops.maximum(ops.cast(lower, "int32"), 0)  # also where it is not a number
-    part = ops.hard_tanh(position - lower)  # at most 1: one kernel forward, one backward
-    step = looked_up(scores[..., 1:] - scores[..., :-1], index)
-    return looked_up(scores, index) + part * step
+    share = ops.hard_tanh(position - lower)  # at most 1: one kernel forward, one backward
+    steps = part(scores, -1, 1, scores.shape[-1] - 1) - part(scores, -1, 0, scores.shape[-1] - 1)
+    return looked_up(scores, index) + share * looked_up(steps, index)
 
 
 class Near(Columns):

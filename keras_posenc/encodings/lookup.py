@@ -1,5 +1,7 @@
 """Numbers of a row by their index."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -22,6 +24,25 @@ def looked_up(table, index):
         import torch
 
         return torch.gather(table, -1, index)
+    return _on_tensorflow(table, index)
+
+
+def _on_tensorflow(table, index):
+    """By its other names of the same: `tf.gather` takes four times as long on a CPU."""
     import tensorflow as tf
 
-    return tf.gather(table, index, batch_dims=len(outer))
+    *outer, columns = ops.shape(table)
+    first = columns * ops.reshape(ops.arange(math.prod(outer), dtype="int32"), (*outer, 1))
+    index = index + first
+
+    @tf.custom_gradient
+    def gathered(table):
+        found = tf.gather_nd(tf.reshape(table, [-1]), index[..., None])
+
+        def gradient(upstream):
+            sums = tf.math.unsorted_segment_sum(upstream, index, tf.size(table))
+            return tf.reshape(sums, tf.shape(table))
+
+        return found, gradient
+
+    return gathered(table)

@@ -40,13 +40,13 @@ def rotate(x, cos, sin, layout):
         layout: "interleaved" (pair k is 2k, 2k + 1) or "half" (k, k + pairs).
     """
     pairs = cos.shape[-1]
+    x, *rest = [x] if x.shape[-1] == 2 * pairs else ops.split(x, [2 * pairs], axis=-1)
+    # Not by brackets, whose gradients are slow on TensorFlow.
     if layout == "half":
-        a, b = x[..., :pairs], x[..., pairs : 2 * pairs]
-        parts = [a * cos - b * sin, b * cos + a * sin]
+        a, b = ops.split(x, 2, axis=-1)
+        turned = ops.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
     else:
-        a, b = x[..., 0 : 2 * pairs : 2], x[..., 1 : 2 * pairs : 2]
-        turned = ops.stack([a * cos - b * sin, b * cos + a * sin], axis=-1)
-        parts = [ops.reshape(turned, (*ops.shape(turned)[:-2], 2 * pairs))]
-    if x.shape[-1] > 2 * pairs:
-        parts.append(x[..., 2 * pairs :])
-    return ops.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
+        shape = ops.shape(x)
+        a, b = ops.unstack(ops.reshape(x, (*shape[:-1], pairs, 2)), axis=-1)
+        turned = ops.reshape(ops.stack([a * cos - b * sin, b * cos + a * sin], axis=-1), shape)
+    return ops.concatenate([turned, *rest], axis=-1) if rest else turned

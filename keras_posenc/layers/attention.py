@@ -248,7 +248,7 @@ class PositionalAttention(keras.layers.Layer):
             grid = encoding.restrict(grid)
         dropout = self.dropout if training else 0.0
         explicit = return_attention_scores or return_attention_logits
-        if explicit or forms_map(self.encodings, bias, dropout, self.flash_attention):
+        if explicit or forms_map(q, self.encodings, bias, dropout, self.flash_attention):
             grid = grid.replace(lines=lines_of(self.encodings, grid))
         for encoding in self.encodings:
             if encoding not in grid.lines:

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
 from keras_posenc.encodings import DeBERTaRelative
-from keras_posenc.layers.attend import attend_explicitly, choose
+from keras_posenc.layers.attend import attend_explicitly, choose, lean
 from keras_posenc.layers.attend.blocked import attend_in_blocks
 from keras_posenc.layers.attend.fused import attend_fused
 
@@ -25,6 +25,8 @@ def case_of(name):
 # A loop compiles for seconds: torch runs every case, the others one of each hook.
 NAMES = ("cope+rotary", "squared_relu+shaw+t5")
 CHOSEN = PAIRS + CASES if BACKEND == "torch" else [case_of(name) for name in NAMES]
+
+ON_TORCH = pytest.mark.skipif(BACKEND != "torch", reason="of torch alone")
 
 
 @pytest.fixture
@@ -176,6 +178,43 @@ def test_fused_blocks_are_the_map_in_full():
             explicit = attend_explicitly(q, k, v, grid, 0.3, [], given)[0]
             for result in (blocks, whole):
                 np.testing.assert_allclose(numpy(result), numpy(explicit), atol=1e-5)
+
+
+@ON_TORCH
+@pytest.mark.parametrize("name", ["alibi", "sandwich", "rotary_bias", "forget_gate"])
+def test_wider_heads_stay_in_the_kernel_of_torch(name):
+    """It has one for heads of one size only; else it would keep whole maps."""
+    import torch
+
+    layer, x = PositionalAttention(H, D, encodings=[name]), laws.numbers(length=T)
+    expected = laws.gradients(layer, x, causal=True, return_attention_scores=True)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        found = laws.gradients(layer, x, causal=True)
+    for one, other in zip(found, expected, strict=True):
+        laws.close(one, other, 1e-4)
+
+
+@ON_TORCH
+@pytest.mark.parametrize("slope", [0.1, 5.0])
+def test_weights_too_small_for_a_processor_are_zero(slope, monkeypatch):
+    """On a CPU of torch, where a row has such; the output and its gradients stay."""
+    cut, taken = lean._cut(), []
+    monkeypatch.setattr(lean, "_cut", lambda: taken.append(cut) or cut)
+    near = -slope * np.abs(np.arange(T)[:, None] - np.arange(T))[None, None]
+    bias = ops.convert_to_tensor(near.astype("float32"))
+    grid = grid_of(keep=ops.convert_to_tensor(padding()))
+    found = []
+    for attend in (attend_explicitly, attend_in_blocks):
+        heads = [x.requires_grad_() for x in tensors()]
+        size = [BLOCK] if attend is attend_in_blocks else []
+        output = attend(*heads, grid, 0.3, [], bias, 0.0, None, *size)
+        (output if size else output[0]).square().sum().backward()
+        found.append([output if size else output[0], *(x.grad for x in heads)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(numpy(one.detach()), numpy(other.detach()), atol=1e-5)
+    assert bool(taken) == (slope == 5.0)
+    small = ops.softmax(cut.apply(bias))
+    assert not ops.any((small > 0) & (small < 1e-31))
 
 
 @pytest.mark.once

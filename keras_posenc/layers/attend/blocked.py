@@ -12,6 +12,7 @@ import math
 import keras
 from keras import ops
 
+from keras_posenc.encodings.columns import part
 from keras_posenc.grid import AXES
 from keras_posenc.layers.attend.dropout import hashes
 from keras_posenc.layers.attend.explicit import attend_cells, overridden
@@ -111,8 +112,7 @@ def _between(x, axis, ranges):
     """The parts of a tensor within the ranges, side by side; None: all of it."""
     if ranges in (None, [(0, x.shape[axis])]):
         return x
-    before = [slice(None)] * (axis % len(x.shape))
-    parts = [x[(*before, slice(start, stop))] for start, stop in ranges]
+    parts = [part(x, axis, start, stop - start) for start, stop in ranges]
     return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=axis)
 
 

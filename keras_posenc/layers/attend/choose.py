@@ -14,7 +14,7 @@ MB = 2**20
 SIZES = {
     "jax": (32 * MB, 8 * MB),
     "torch": (32 * MB, 8 * MB),
-    "tensorflow": (128 * MB, 32 * MB),
+    "tensorflow": (128 * MB, 24 * MB),
 }
 # Of what a fused kernel is given: cutting it costs time and saves memory.
 IN_KERNEL = (128 * MB, 32 * MB)
@@ -64,7 +64,7 @@ def attend(
             "`flash_attention=None`."
         )
     kernel = None
-    if not forms_map(encodings, bias, dropout, flash):
+    if not forms_map(q, encodings, bias, dropout, flash):
 
         def kernel(q, k, v, grid, bias):
             return fused.attend_fused(q, k, v, grid, scale, encodings, bias, flash)
@@ -82,11 +82,11 @@ def attend(
     return attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size, kernel)
 
 
-def forms_map(encodings, bias, dropout, flash):
+def forms_map(q, encodings, bias, dropout, flash):
     """Whether `attend` forms the map itself, in one piece or in blocks."""
     if _needs_map(encodings, dropout):
         return True
-    return not flash and not fused.has_fused_kernel(_biased(encodings, bias))
+    return not flash and not fused.has_fused_kernel(q, _biased(encodings, bias))
 
 
 def _needs_map(encodings, dropout):

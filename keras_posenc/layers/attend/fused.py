@@ -3,19 +3,22 @@
 import keras
 from keras import ops
 
+from keras_posenc.device import on_accelerator
 from keras_posenc.layers.attend.explicit import bias_terms, holding
 
 
-def has_fused_kernel(biased):
+def has_fused_kernel(q, biased):
     """Whether the backend has a kernel worth it, for logits with a bias or without."""
     backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        return jax.default_backend() != "cpu"
+    if backend != "torch":
+        return backend == "jax" and on_accelerator(q)
     # Keras before 3.14 has no way to add a bias there.
-    version = tuple(int(part) for part in keras.__version__.split(".")[:2])
-    return backend == "torch" and (version >= (3, 14) or not biased)
+    if biased and tuple(int(part) for part in keras.__version__.split(".")[:2]) < (3, 14):
+        return False
+    import torch
+
+    # On a CPU the kernel has no gradient for a bias, and torch keeps whole maps in its place.
+    return not biased or on_accelerator(q) or not torch.is_grad_enabled()
 
 
 def heads_of_map(q, k, grid, biased):
@@ -62,15 +65,17 @@ def attend_fused(q, k, v, grid, scale, encodings, bias=None, flash=None):
 
 
 def _of_one_size(q, k, v):
-    """The heads, and the size of v; JAX wants v as wide as q and k, and zeros change nothing.
+    """The heads, and the size of v; kernels want v as wide as q and k, and zeros change nothing.
 
-    Its kernels for GPUs take widths that are multiples of 8 only, which widened heads seldom have.
+    JAX has no others; torch would form whole maps. JAX's kernels for GPUs take widths that are
+    multiples of 8 only, which widened heads seldom have.
     """
-    size, widest = v.shape[-1], -(-max(v.shape[-1], q.shape[-1]) // 8) * 8
-    if keras.backend.backend() != "jax" or size == q.shape[-1] == widest:
-        return q, k, v, size
+    backend, size, widest = keras.backend.backend(), v.shape[-1], max(v.shape[-1], q.shape[-1])
+    if backend == "jax":
+        widest = -(-widest // 8) * 8
 
     def widen(x):
-        return ops.pad(x, [(0, 0), (0, 0), (0, 0), (0, widest - x.shape[-1])])
+        missing = widest - x.shape[-1]
+        return ops.pad(x, [(0, 0), (0, 0), (0, 0), (0, missing)]) if missing else x
 
     return widen(q), widen(k), widen(v), size
