@@ -206,12 +206,13 @@ def test_weights_too_small_for_a_processor_are_zero(slope, monkeypatch):
     found = []
     for attend in (attend_explicitly, attend_in_blocks):
         heads = [x.requires_grad_() for x in tensors()]
-        size = [BLOCK] if attend is attend_in_blocks else []
-        output = attend(*heads, grid, 0.3, [], bias, 0.0, None, *size)
-        (output if size else output[0]).square().sum().backward()
-        found.append([output if size else output[0], *(x.grad for x in heads)])
+        blocks = attend is attend_in_blocks
+        output = attend(*heads, grid, 0.3, [], bias, 0.0, None, *[BLOCK] * blocks)
+        output = output if blocks else output[0]
+        output.square().sum().backward()
+        found.append([numpy(x) for x in (output.detach(), *(x.grad for x in heads))])
     for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(numpy(one.detach()), numpy(other.detach()), atol=1e-5)
+        np.testing.assert_allclose(one, other, atol=1e-5)
     assert bool(taken) == (slope == 5.0)
     small = ops.softmax(cut.apply(bias))
     assert not ops.any((small > 0) & (small < 1e-31))

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
-from keras_posenc.encodings import ALiBi
+from keras_posenc.encodings import ENCODINGS, ALiBi
 from keras_posenc.layers.attend import attend, choose
 
 BACKEND = keras.backend.backend()
@@ -57,8 +57,13 @@ def test_the_memory_of_a_compiled_step_is_linear(block_of):
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="torch tells what it keeps for the backward pass")
-def test_what_is_kept_for_the_backward_pass_is_linear(block_of):
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["plain", *ENCODINGS])
+def test_what_is_kept_for_the_backward_pass_is_linear(name, dropout, block_of):
+    """With a fused kernel and without one."""
     import torch
+
+    layer = PositionalAttention(H, D, encodings=[] if name == "plain" else [name], dropout=dropout)
 
     def kept(length):
         found = {}
@@ -68,12 +73,13 @@ def test_what_is_kept_for_the_backward_pass_is_linear(block_of):
             found[storage.data_ptr()] = storage.nbytes()
             return x
 
-        q, k, v = (torch.tensor(x, requires_grad=True) for x in heads(length))
+        x = torch.tensor(heads(length)[0].reshape(1, length, H * D), requires_grad=True)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-            loss(q, k, v).backward()
+            (layer(x, x, use_causal_mask=True, training=True) ** 2).sum().backward()
         return sum(found.values())
 
     block_of(2**15)
+    kept(8)  # builds the layer
     assert kept(512) < 2.2 * kept(256)
 
 

@@ -12,13 +12,17 @@ def has_fused_kernel(q, biased):
     backend = keras.backend.backend()
     if backend != "torch":
         return backend == "jax" and on_accelerator(q)
-    # Keras before 3.14 has no way to add a bias there.
-    if biased and tuple(int(part) for part in keras.__version__.split(".")[:2]) < (3, 14):
-        return False
+    if not biased:
+        return True
     import torch
 
     # On a CPU the kernel has no gradient for a bias, and torch keeps whole maps in its place.
-    return not biased or on_accelerator(q) or not torch.is_grad_enabled()
+    return adds_bias() and (on_accelerator(q) or not torch.is_grad_enabled())
+
+
+def adds_bias():
+    """Whether Keras can add a bias in torch's kernel: not before 3.14."""
+    return tuple(int(part) for part in keras.__version__.split(".")[:2]) >= (3, 14)
 
 
 def heads_of_map(q, k, grid, biased):
