@@ -30,7 +30,7 @@ def write(path):
         for model in rows.MODELS:
             here = [line for line in lines if (line["mode"], line["model"]) == (mode, model)]
             if here:
-                parts.append(table(here, mode, model, lines))
+                parts.append(table(here, mode, model))
     path.with_suffix(".md").write_text("\n\n".join(part for part in parts if part) + "\n")
 
 
@@ -41,7 +41,7 @@ def head(report, picture):
 Made by `python benchmarks/peers.py` on {machine["processor"]}, {machine["cores"]} cores. float32,
 AdamW, no padding; dropout 0.1 of hidden layers and, but for the rows called nodrop, of attention
 weights. Medians of alternating processes; peak memory is all that the process holds, imports
-included. One machine's day: read ratios.
+included. Machines differ by two times, and so do one's days: read ratios, within a column.
 
 `*` other programs used more than {report["quiet"]} cores while it was measured.
 
@@ -55,14 +55,16 @@ def limits(lines):
     said = ", ".join(
         f"{line['row'].removeprefix('matmul-')} {line['gflops']:.0f}" for line in rates
     )
-    return f"Largest float32 matmul rate, GFLOP/s: {said}. Shares of the limit are of the largest."
+    return (
+        f"Largest float32 matmul rate, GFLOP/s: {said}. Shares are of the largest, as it\n"
+        "was when a row was measured."
+    )
 
 
-def table(here, mode, model, lines):
+def table(here, mode, model):
     """A table by length: seconds, the ratio to the best of this library, memory."""
     names = [name for name in rows.NAMES if any(line["row"] == name for line in here)]
     shapes = sorted({(line["length"], line["batch"]) for line in here})
-    limit = max((x["gflops"] for x in lines if x["mode"] == "limit" and "gflops" in x), default=0)
     text = [f"## {TITLES[mode]}, {model}", ""]
     text.append(
         "Seconds (times the fastest of this library; share of the limit), then peak memory."
@@ -73,12 +75,12 @@ def table(here, mode, model, lines):
         cells = []
         for length, batch in shapes:
             found = {x["row"]: x for x in here if (x["length"], x["batch"]) == (length, batch)}
-            cells.append(cell(found, name, rows.gigaflops(model, mode, batch, length), limit))
+            cells.append(cell(found, name, rows.gigaflops(model, mode, batch, length)))
         text.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(text)
 
 
-def cell(found, name, work, limit):
+def cell(found, name, work):
     line = found.get(name)
     if line is None:
         return "–"
@@ -89,6 +91,7 @@ def cell(found, name, work, limit):
         default=None,
     )
     ratio = [f"{line['seconds'] / best:.2f}x"] if best else []
+    limit = line.get("limit")
     share = [f"{work / line['seconds'] / limit:.0%}"] if limit else []
     said = f" ({'; '.join(ratio + share)})" if ratio or share else ""
     return f"{line['seconds']:.3f}{noise(line)}{said}, {line['peak_mb'] / 1000:.1f} GB"

@@ -11,8 +11,8 @@ used more than a tenth of a core is taken again, up to twice; the quietest count
 marks it if it was not quiet. What wants more memory than is free, or more than `--patience`
 seconds, is ended and reported so.
 
-A run adds to benchmarks/results/peers.json row by row, and writes peers.md and peers.png beside it.
-Peers get virtual environments of their own under build/peers, made when they are first needed.
+A run adds to benchmarks/results/peers.json turn by turn, and writes peers.md and peers.png beside
+it. Peers get virtual environments of their own under build/peers, made when they are first needed.
 """
 
 import argparse
@@ -89,12 +89,12 @@ def run(arguments):
             for batch, length in shapes:
                 shape = (mode, model, batch, length)
                 here = [row for row in chosen if mode in row.modes]
-                measured = in_turns(here, shape, pythons, arguments)
-                merge(arguments.results, measured)
+                for measured in in_turns(here, shape, pythons, arguments):
+                    merge(arguments.results, measured)
 
 
 def in_turns(chosen, shape, pythons, arguments):
-    """The summary of every row on one shape, each measured once a turn."""
+    """After each turn, in which each is measured once: the summary of every row on one shape."""
     runs = {row.name: [] for row in chosen}
     for turn in range(arguments.turns):
         for row in chosen:
@@ -103,7 +103,7 @@ def in_turns(chosen, shape, pythons, arguments):
             line = measure(row, shape, pythons[row.library], arguments)
             runs[row.name].append(line)
             print(turn + 1, row.name, *shape, said(line), flush=True)
-    return [summary(row, shape, runs[row.name]) for row in chosen]
+        yield [summary(row, shape, runs[row.name]) for row in chosen]
 
 
 def said(line):
@@ -202,11 +202,15 @@ KEY = ("mode", "model", "batch", "length", "row")
 
 
 def merge(path, measured):
-    """Puts the rows in place of those of the same key."""
+    """Puts the rows in place of those of the same key, with the limit of the machine as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     report = json.loads(path.read_text()) if path.exists() else {}
     held = {tuple(line[k] for k in KEY): line for line in report.get("rows", [])}
     held |= {tuple(line[k] for k in KEY): line for line in measured}
+    limit = max((line["gflops"] for line in held.values() if "gflops" in line), default=0)
+    for line in measured:
+        if "seconds" in line:
+            line["limit"] = limit
     order = list(rows.NAMES)
 
     def place(line):

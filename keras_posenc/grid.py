@@ -55,6 +55,7 @@ class Grid:
         tables: dict, encoding -> a tensor that all rows and columns read: the table that layers
             share (`shared=True`), or what its `restrict` made.
         lines: dict, encoding -> its numbers by distance (2M, H), which stand for its `heads`.
+        carried: dict, encoding -> what its `score` passes on from block to block of rows.
         encoded: (q, k) as the `heads` of all encodings left them.
         ids_are_indices: bool. Rows and columns stand where they are in the map, each one behind the
             one before, so that positions say which cells a window closes; the rows of a cache come
@@ -94,6 +95,7 @@ class Grid:
         self.features = {}
         self.tables = {}
         self.lines = {}
+        self.carried = {}
         self.ids_are_indices = False
 
     def replace(self, **changes):

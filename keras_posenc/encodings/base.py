@@ -17,9 +17,10 @@ class Encoding(keras.layers.Layer):
     the heads as they met in the logits (`grid.encoded`) and what `features` said
     (`grid.features[self]`). Attention may call the hooks on blocks of rows, and leave out columns
     that are closed to all of them: row i of what a hook returns may depend on row i of the grid and
-    on the columns open to it, on no other row. An encoding that cannot keep to this says so by
-    `needs_all_rows` or `needs_all_columns`. An encoding whose `heads` add what depends on distances
-    alone may bring `by_distance` as well, for maps that are formed anyway.
+    on the columns open to it. An encoding that reads closed columns too says so by
+    `needs_all_columns`, and one that reads earlier rows brings `carry`. An encoding whose `heads`
+    add what depends on distances alone may bring `by_distance` as well, for maps that are formed
+    anyway.
 
     Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` in
     `build(heads_shape, states_shape)`, (B, T, E) being that of the hidden states behind the keys.
@@ -36,8 +37,7 @@ class Encoding(keras.layers.Layer):
 
     Attributes:
         causal_only: bool. Attention refuses the encoding without a causal order or a mask.
-        needs_all_rows: bool. The map hooks read other rows, so the map is formed in one piece.
-        needs_all_columns: bool. They read closed columns too.
+        needs_all_columns: bool. The map hooks read closed columns too.
         fewest_rows: int. Blocks have so many rows if memory allows, since the map hooks do costly
             work once a block.
         heads_follow: bool. Whether an encoding behind it in the list changes the heads.
@@ -47,7 +47,6 @@ class Encoding(keras.layers.Layer):
     """
 
     causal_only = False
-    needs_all_rows = False
     needs_all_columns = False
     fewest_rows = 0
     heads_follow = False
@@ -100,6 +99,15 @@ class Encoding(keras.layers.Layer):
     def score(self, logits, q, grid):
         """The logits, where a term depends on the logits themselves."""
         return logits
+
+    def carry(self, grid):
+        """What `score` needs to know of the rows before the first, (B, Tk) or so, float32.
+
+        Blocks of rows then come one after the other, with all columns. `score` finds in
+        `grid.carried[self]` what it left there at the block before, and leaves it for the next;
+        where the map is formed in one piece, `grid.carried` is empty.
+        """
+        raise NotImplementedError
 
     def normalize(self, logits, grid):
         """The weights, in place of softmax(logits); closed cells have logits of about -1e9."""

@@ -5,7 +5,14 @@ diagonals, one distance each (here Tq + Tk, the last of which no cell lies on). 
 says is computed once, and moved into place by a change of shape.
 """
 
+import keras
 from keras import ops
+
+from keras_posenc.encodings.columns import part
+from keras_posenc.encodings.lookup import pieces_at
+
+# Numbers that are written at a time, on TensorFlow: a cache line of them.
+PIECE = 16
 
 
 def all_distances(grid):
@@ -68,7 +75,29 @@ def bias_of(distance_bias, grid):
     line = distance_bias(distances(grid)[None])
     batch, heads, count = ops.shape(line)
     rows = ops.shape(grid.rows)[1]
+    if keras.backend.backend() == "tensorflow":
+        return _by_pieces(line, rows, count - rows)
     return onto_map(ops.broadcast_to(line[:, :, None], (batch, heads, rows, count)))
+
+
+def _by_pieces(line, rows, columns):
+    """(B, H, Tq, Tk): cell (i, j) gets the number of the line (B, H, Tq + Tk) for its diagonal.
+
+    TensorFlow writes the map once so, and six times by changes of shape and back. A row of the map
+    is a part of the line, and as such pieces side by side of the line or of one moved by less than
+    a piece.
+    """
+    batch, heads, _ = ops.shape(line)
+    wide = (columns + PIECE - 1) // PIECE
+    span = (rows - 1) // PIECE + wide
+    line = ops.pad(line, [(0, 0), (0, 0), (0, 2 * PIECE)])
+    moved = ops.stack([part(line, -1, start, span * PIECE) for start in range(PIECE)], axis=2)
+    pieces = ops.reshape(moved, (batch * heads, PIECE * span, PIECE))
+    first = rows - 1 - ops.arange(rows, dtype="int32")[:, None]
+    index = first % PIECE * span + first // PIECE + ops.arange(wide, dtype="int32")
+    cells = ops.reshape(pieces_at(pieces, index), (batch, heads, rows, wide * PIECE))
+    filled = isinstance(columns, int) and columns % PIECE == 0
+    return cells if filled else part(cells, -1, 0, columns)
 
 
 def onto_map(x):

@@ -100,7 +100,7 @@ class SelectiveAttention(Encoding):
 
     No query masks its own key, nor the first key it sees (the start of the text). There are no
     weights. Since row i sums over earlier rows, which a cache does not keep, it cannot decode from
-    a cache, and attention forms its whole map at once.
+    a cache.
 
     Raises:
         ValueError: if there are not as many queries as keys.
@@ -116,25 +116,40 @@ class SelectiveAttention(Encoding):
     """
 
     causal_only = True
-    needs_all_rows = True
     paper = "https://arxiv.org/abs/2410.02703"
 
+    def carry(self, grid):
+        _check_square(ops.shape(grid.rows)[1], ops.shape(grid.columns)[1])
+        return ops.zeros((ops.shape(grid.queries)[0], ops.shape(grid.columns)[1]), "float32")
+
     def score(self, logits, q, grid):
-        rows, columns = logits.shape[-2:]
-        if None not in (rows, columns) and rows != columns:
-            raise ValueError(
-                "SelectiveAttention sums over all earlier queries, so it needs the whole sequence "
-                f"in one call, without a cache. Received: {rows} queries and {columns} keys"
-            )
-        cells = grid.open()[:, 0]
-        first = ops.cumsum(ops.cast(cells, "int32"), axis=-1) == 1
-        spared = ops.logical_or(first, grid.own())
+        if self in grid.carried:
+            before = grid.carried[self]
+        else:
+            _check_square(*ops.shape(logits)[-2:])
+            before = ops.zeros_like(logits[:, 0, 0])
+        cells, own = grid.open()[:, 0], grid.own()
+        index = ops.arange(ops.shape(cells)[-1], dtype="int32")
+        first = ops.argmax(ops.cast(cells, "int8"), axis=-1)[..., None] == index
+        spared = ops.logical_or(first, own)
         masking = ops.logical_and(cells, ops.logical_not(spared))
         if grid.keep is not None:  # a query that is padding masks nothing
-            masking = ops.logical_and(masking, ops.cast(grid.keep, "bool")[:, :, None])
+            real = ops.logical_and(own, ops.cast(grid.keep, "bool")[:, None])
+            masking = ops.logical_and(masking, ops.any(real, axis=-1, keepdims=True))
         masked = ops.relu(logits[:, 0]) * ops.cast(masking, "float32")
-        of_earlier = ops.pad(masked[:, :-1], ((0, 0), (1, 0), (0, 0)))
-        return logits - ops.cumsum(of_earlier, axis=1)[:, None]
+        earlier = ops.concatenate([before[:, None], masked[:, :-1]], axis=1)
+        sums = ops.cumsum(earlier, axis=1)
+        if self in grid.carried:
+            grid.carried[self] = sums[:, -1] + masked[:, -1]
+        return logits - sums[:, None]
+
+
+def _check_square(rows, columns):
+    if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
+        raise ValueError(
+            "SelectiveAttention sums over all earlier queries, so it needs the whole sequence "
+            f"in one call, without a cache. Received: {rows} queries and {columns} keys"
+        )
 
 
 def _at_queries(x, q, grid):

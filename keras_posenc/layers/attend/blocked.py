@@ -15,7 +15,7 @@ from keras import ops
 from keras_posenc.encodings.columns import part
 from keras_posenc.grid import AXES
 from keras_posenc.layers.attend.dropout import hashes
-from keras_posenc.layers.attend.explicit import attend_cells, overridden
+from keras_posenc.layers.attend.explicit import attend_cells, holding, overridden
 from keras_posenc.layers.attend.lean import attend_leanly
 from keras_posenc.layers.attend.loops import over_rows
 
@@ -46,6 +46,8 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
         signs = hashes(drawn, batch, heads, rows, ops.shape(k)[1])
         held["dropped_rows", None], held["dropped_columns", None] = signs
     held |= _read(grid, q, k, v, encodings)
+    carrying = [encoding for encoding in encodings if encoding.overrides("carry")]
+    start = [encoding.carry(holding(grid, q, k, v)) for encoding in carrying]
     runs = _runs(grid, q, k, size, encodings)
     side_by_side = all(columns is None or len(columns) == 1 for _, columns in runs)
     grid = grid.replace(ids_are_indices=grid.ids_are_indices and side_by_side)
@@ -55,11 +57,15 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
         held |= {("weight", path): ops.convert_to_tensor(v) for path, v in weights.items()}
     held = {key: ops.convert_to_tensor(x) for key, x in held.items() if x is not None}
 
-    def output(held):
+    def run(held, carried):
+        inner = grid.holding({key: x for key, x in held.items() if key[0] in AXES})
+        inner.carried = dict(zip(carrying, carried, strict=True))
+        return output(held, inner), list(inner.carried.values())
+
+    def output(held, inner):
         def given(name):
             return held.get((name, None))
 
-        inner = grid.holding({key: x for key, x in held.items() if key[0] in AXES})
         heads = given("q"), given("k"), given("v")
         mapping = [(variable, held["weight", path]) for path, variable in weights.items()]
         with keras.StatelessScope(mapping) if mapping else contextlib.nullcontext():
@@ -71,7 +77,7 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
                 return attend_cells(*heads, inner, *arguments)[0]
             return attend_leanly(*heads, inner, *arguments)
 
-    outputs = [_run(output, held, rows, columns, size) for rows, columns in runs]
+    outputs = [_run(run, held, rows, columns, size, start) for rows, columns in runs]
     return ops.concatenate(outputs, axis=1) if len(outputs) > 1 else outputs[0]
 
 
@@ -85,7 +91,7 @@ def _read(grid, q, k, v, encodings):
     return {key: x for key, x in held.items() if same.get(key[0]) is not x}
 
 
-def _run(output, held, rows, columns, size):
+def _run(run, held, rows, columns, size, start):
     """The output of a run of rows, in blocks that see the given columns."""
     names, axes, cut, whole = [], [], [], {}
     for key, x in held.items():
@@ -100,12 +106,13 @@ def _run(output, held, rows, columns, size):
         axes.append(row_axis)
         cut.append(_between(x, row_axis, rows))
 
-    def block(parts, others):
-        return output(dict(zip(names, parts, strict=True)) | dict(zip(whole, others, strict=True)))
+    def block(parts, others, carried):
+        held = dict(zip(names, parts, strict=True)) | dict(zip(whole, others, strict=True))
+        return run(held, carried)
 
     q, v = held["q", None], held["v", None]
     shape = (*q.shape[:3], v.shape[-1])
-    return over_rows(block, cut, axes, list(whole.values()), size, shape, v.dtype)
+    return over_rows(block, cut, axes, list(whole.values()), start, size, shape, v.dtype)
 
 
 def _between(x, axis, ranges):
@@ -121,7 +128,7 @@ def _runs(grid, q, k, size, encodings):
     rows, columns = q.shape[1], k.shape[1]
     window = grid.window if grid.ids_are_indices else None
     ordered = grid.order_is_index or window is not None
-    needed = any(encoding.needs_all_columns for encoding in encodings)
+    needed = any(e.needs_all_columns or e.overrides("carry") for e in encodings)
     if not ordered or needed or None in (rows, columns) or not isinstance(size, int):
         return [(None, None)]
     # Each run is a program of its own to compile: as many as save the most.

@@ -100,8 +100,6 @@ def _biased(encodings, bias):
 
 def block_rows(q, k, encodings, heads, sizes):
     """Rows of a block; None where the map, of so many heads, is to be formed in one piece."""
-    if any(encoding.needs_all_rows for encoding in encodings):
-        return None
     largest, wanted = ON_ACCELERATOR if on_accelerator(q) else sizes
     batch, rows, columns = *ops.shape(q)[:2], ops.shape(k)[1]
     if isinstance(rows, int) and rows <= FEWEST_ROWS:

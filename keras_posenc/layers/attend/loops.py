@@ -4,61 +4,72 @@ import keras
 from keras import ops
 
 
-def over_rows(block, by_row, axes, whole, size, shape, dtype):
-    """block(parts of `by_row`, whole) of all blocks of rows, joined on axis 1.
+def over_rows(block, by_row, axes, whole, start, size, shape, dtype):
+    """block(parts of `by_row`, whole, carried) of all blocks of rows, joined on axis 1.
 
     What the block reads besides has no gradient on TensorFlow.
 
     Args:
-        block: function of two lists of tensors; it returns (B, rows of the block, ...).
+        block: function of three lists of tensors. It returns (B, rows of the block, ...), and the
+            list that it is to get as `carried` with the next block.
         by_row: list of tensors that are cut.
         axes: list of int. Their axes of rows.
         whole: list of tensors.
+        start: list of tensors of floats, `carried` of the first block.
         size: int, or on TensorFlow an int32 scalar. Rows of a block, at most; blocks are even.
         shape, dtype: of the result.
     """
     rows = ops.shape(by_row[0])[axes[0]]
     count = (rows + size - 1) // size
     size = (rows + count - 1) // count
-    cut = block, by_row, axes, whole, rows, count, size
+    cut = block, by_row, axes, whole, start, rows, count, size
     if keras.backend.backend() == "tensorflow":
         return _on_tensorflow(*cut, shape, dtype)
     return (_on_jax if keras.backend.backend() == "jax" else _on_torch)(*cut)
 
 
-def _on_torch(block, by_row, axes, whole, rows, count, size):
+def _on_torch(block, by_row, axes, whole, carried, rows, count, size):
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    def run(*parts):
+    def run(*given):
         if not torch.is_grad_enabled():
-            return block(parts, whole)
-        return checkpoint(block, parts, whole, use_reentrant=False, preserve_rng_state=False)
+            return block(*given)
+        return checkpoint(block, *given, use_reentrant=False, preserve_rng_state=False)
 
     # The parts of a split have one gradient; the gradient of a slice would fill a whole tensor.
     cut = [torch.split(x, size, axis) for x, axis in zip(by_row, axes, strict=True)]
-    return torch.cat([run(*parts) for parts in zip(*cut, strict=True)], dim=1)
+    outputs = []
+    for parts in zip(*cut, strict=True):
+        output, carried = run(parts, whole, carried)
+        outputs.append(output)
+    return torch.cat(outputs, dim=1)
 
 
-def _on_jax(block, by_row, axes, whole, rows, count, size):
+def _on_jax(block, by_row, axes, whole, start, rows, count, size):
     import jax
 
-    def run(parts):
-        return block(parts, whole)
+    def run(carried, parts):
+        output, carried = block(parts, whole, carried)
+        return carried, output
 
     if count == 1:
-        return jax.checkpoint(run)(by_row)
+        return jax.checkpoint(run)(start, by_row)[1]
     stacked = [_stacked(x, axis, count, size) for x, axis in zip(by_row, axes, strict=True)]
     if any(isinstance(x, jax.core.Tracer) for x in [*by_row, *whole]):
         # In a loop nothing can be merged with the first computation, so it needs no barrier.
-        out = jax.lax.map(jax.checkpoint(run, prevent_cse=False), stacked)
+        _, out = jax.lax.scan(jax.checkpoint(run, prevent_cse=False), start, stacked)
     else:
         # Outside of a compiled program each call would compile its loop again.
-        out = ops.stack([run([x[i] for x in stacked]) for i in range(count)])
+        outputs = []
+        for i in range(count):
+            start, output = run(start, [x[i] for x in stacked])
+            outputs.append(output)
+        out = ops.stack(outputs)
     return _joined(out, 1, rows)
 
 
-def _on_tensorflow(block, by_row, axes, whole, rows, count, size, shape, dtype):
+def _on_tensorflow(block, by_row, axes, whole, start, rows, count, size, shape, dtype):
     """Forward and backward pass are loops, neither of which is differentiated: no map is kept."""
     import tensorflow as tf
 
@@ -92,12 +103,18 @@ def _on_tensorflow(block, by_row, axes, whole, rows, count, size, shape, dtype):
             """The block's inputs, by names of this turn of the loop."""
             return [*(x[i] for x in stacked), *(tf.identity(x) for x in held[cut:])]
 
-        def forward(i, blocks):
+        def forward(i, blocks, *found):
             x = at(i)
-            return (blocks.write(i, block(x[:cut], x[cut:])),)
+            came, carried = found[: len(start)], found[len(start) :]
+            output, left = block(x[:cut], x[cut:], carried)
+            came = [a.write(i, c) for a, c in zip(came, carried, strict=True)]
+            return blocks.write(i, output), *came, *map(tf.ensure_shape, left, shapes)
 
-        (blocks,) = looped(forward, array(shape, 1, dtype))
+        shapes = [x.shape for x in start]
+        came = [tf.TensorArray(x.dtype, count, element_shape=x.shape) for x in start]
+        blocks, *came = looped(forward, array(shape, 1, dtype), *came, *start)
         output = _joined(blocks.stack(), 1, rows)
+        came = [x.stack() for x in came[: len(start)]]
 
         def gradients(upstream):
             padding = [[0, 0], [0, count * size - rows], *[[0, 0]] * (len(upstream.shape) - 2)]
@@ -105,26 +122,32 @@ def _on_tensorflow(block, by_row, axes, whole, rows, count, size, shape, dtype):
             ours = [i for i in floats if i < cut]
             others = [i for i in floats if i >= cut]
 
-            def backward(i, *found):
-                x = at(i)
+            def backward(turn, *found):
+                i = count - 1 - turn
+                x, carried = at(i), [x[i] for x in came]
+                of_carried, found = found[: len(start)], found[len(start) :]
+                wanted = [*(x[j] for j in floats), *carried]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch([x[j] for j in floats])
-                    out = block(x[:cut], x[cut:])
+                    tape.watch(wanted)
+                    out, left = block(x[:cut], x[cut:], carried)
                 grads = tape.gradient(
-                    out, {j: x[j] for j in floats}, upstream[i], unconnected_gradients="zero"
+                    [out, *left], wanted, [upstream[i], *of_carried], unconnected_gradients="zero"
                 )
+                grads, of_carried = grads[: len(floats)], grads[len(floats) :]
+                grads = dict(zip(floats, grads, strict=True))
                 parts = [a.write(i, grads[j]) for a, j in zip(found, ours, strict=False)]
                 sums = [
                     tf.ensure_shape(s + grads[j], s.shape)
                     for s, j in zip(found[len(ours) :], others, strict=True)
                 ]
-                return *parts, *sums
+                return *map(tf.ensure_shape, of_carried, shapes), *parts, *sums
 
             found = looped(
                 backward,
+                *map(tf.zeros_like, start),
                 *(array(inputs[i].shape, axes[i], inputs[i].dtype) for i in ours),
                 *(tf.zeros_like(held[i]) for i in others),
-            )
+            )[len(start) :]
             parts = [_joined(a.stack(), axes[i], rows) for a, i in zip(found, ours, strict=False)]
             return *parts, *found[len(ours) :]
 
