@@ -260,15 +260,14 @@ class FIRE(Encoding):
         reach = ops.maximum(ops.cast(grid.rows, "float32"), threshold)[..., None]
         # As published; it also keeps the quotient finite as c goes to 0.
         share = ops.log1p(c * distance) / (ops.log1p(c * reach) + 1e-6)
-        # Units before cells, as the map has heads; d is the weight of a unit that is always 1. Two
-        # axes alone: of three, backends make a product for each text.
-        batch, rows, columns = ops.shape(share)
-        share = ops.reshape(share, (1, batch * rows * columns))
-        always = np.array([[0.0, 1.0]], "float32")
-        inner = ops.concatenate([ops.stack([w, u], axis=-1), always])
-        hidden = ops.relu(ops.matmul(inner, ops.concatenate([share, ops.ones_like(share)])))
-        biases = ops.matmul(ops.transpose(ops.concatenate([v, d[None]])), hidden)
-        biases = ops.reshape(biases, (self.num_heads, batch, rows, columns))
+        # Two axes, and two products: of more axes, or by single numbers, backends take longer. d is
+        # the weight of a unit that is always 1.
+        cells = ops.reshape(ops.stack([share, ops.ones_like(share)], axis=-1), (-1, 2))
+        always = np.array([[0.0], [1.0]], "float32")
+        inner = ops.concatenate([ops.stack([w, u]), always], axis=1)
+        outer = ops.concatenate([v, d[None]])
+        biases = ops.matmul(ops.relu(ops.matmul(cells, inner)), outer)
+        biases = ops.reshape(ops.transpose(biases), (self.num_heads, *ops.shape(share)))
         return ops.transpose(biases, (1, 0, 2, 3))
 
     def get_config(self):
