@@ -9,7 +9,6 @@ import keras
 from keras import ops
 
 from keras_posenc.encodings.columns import part
-from keras_posenc.encodings.lookup import pieces_at
 
 # Numbers that are written at a time, on TensorFlow: a cache line of them.
 PIECE = 16
@@ -81,23 +80,34 @@ def bias_of(distance_bias, grid):
 
 
 def _by_pieces(line, rows, columns):
-    """(B, H, Tq, Tk): cell (i, j) gets the number of the line (B, H, Tq + Tk) for its diagonal.
+    """`onto_map` of the same line (B, H, Tq + Tk) for each row.
 
-    TensorFlow writes the map once so, and six times by changes of shape and back. A row of the map
-    is a part of the line, and as such pieces side by side of the line or of one moved by less than
-    a piece.
+    TensorFlow writes the map once so, and three times by changes of shape. A row of the map is a
+    part of the line: pieces side by side of the line, or of one moved by less than a piece.
     """
-    batch, heads, _ = ops.shape(line)
+    batch, heads, count = ops.shape(line)
     wide = (columns + PIECE - 1) // PIECE
     span = (rows - 1) // PIECE + wide
-    line = ops.pad(line, [(0, 0), (0, 0), (0, 2 * PIECE)])
-    moved = ops.stack([part(line, -1, start, span * PIECE) for start in range(PIECE)], axis=2)
-    pieces = ops.reshape(moved, (batch * heads, PIECE * span, PIECE))
     first = rows - 1 - ops.arange(rows, dtype="int32")[:, None]
     index = first % PIECE * span + first // PIECE + ops.arange(wide, dtype="int32")
-    cells = ops.reshape(pieces_at(pieces, index), (batch, heads, rows, wide * PIECE))
     filled = isinstance(columns, int) and columns % PIECE == 0
-    return cells if filled else part(cells, -1, 0, columns)
+
+    @ops.custom_gradient
+    def laid(line):
+        line = ops.pad(line, [(0, 0), (0, 0), (0, 2 * PIECE)])
+        moved = ops.stack([part(line, -1, start, span * PIECE) for start in range(PIECE)], axis=2)
+        pieces = ops.reshape(moved, (batch * heads, PIECE * span, PIECE))
+        cells = ops.reshape(ops.take(pieces, index, axis=1), (batch, heads, rows, wide * PIECE))
+
+        def gradient(upstream):
+            upstream = ops.pad(upstream, [(0, 0), (0, 0), (0, 0), (0, rows - 1)])
+            upstream = ops.reshape(upstream, (batch, heads, rows * (count - 1)))
+            upstream = ops.pad(upstream, [(0, 0), (0, 0), (rows - 1, 1)])
+            return ops.sum(ops.reshape(upstream, (batch, heads, rows, count)), axis=2)
+
+        return cells if filled else part(cells, -1, 0, columns), gradient
+
+    return laid(line)
 
 
 def onto_map(x):

@@ -1,4 +1,4 @@
-"""Numbers of a row, and pieces of it, by their index."""
+"""Numbers of a row by their index."""
 
 import math
 
@@ -44,28 +44,5 @@ def _on_tensorflow(table, index):
             return tf.reshape(sums, tf.shape(table))
 
         return found, gradient
-
-    return gathered(table)
-
-
-def pieces_at(table, index):
-    """(N, ..., C): the pieces of N tables (N, P, C) at an index (...), on TensorFlow.
-
-    The gradient of `tf.gather` would turn the whole result over first.
-    """
-    import tensorflow as tf
-
-    tables, count, _ = ops.shape(table)
-    first = ops.reshape(
-        count * ops.arange(tables, dtype="int32"), (tables, *[1] * len(index.shape))
-    )
-
-    @tf.custom_gradient
-    def gathered(table):
-        def gradient(upstream):
-            sums = tf.math.unsorted_segment_sum(upstream, first + index, tables * count)
-            return tf.reshape(sums, tf.shape(table))
-
-        return tf.gather(table, index, axis=1), gradient
 
     return gathered(table)
