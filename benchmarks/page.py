@@ -41,7 +41,7 @@ def head(report, picture):
 Made by `python benchmarks/peers.py` on {machine["processor"]}, {machine["cores"]} cores. float32,
 AdamW, no padding; dropout 0.1 of hidden layers and, but for the rows called nodrop, of attention
 weights. Medians of alternating processes; peak memory is all that the process holds, imports
-included. Machines differ by two times, and so do one's days: read ratios, within a column.
+included. A shared machine is now fast, now half as fast: read ratios, and within a column.
 
 `*` other programs used more than {report["quiet"]} cores while it was measured.
 

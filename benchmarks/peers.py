@@ -207,7 +207,9 @@ def merge(path, measured):
     report = json.loads(path.read_text()) if path.exists() else {}
     held = {tuple(line[k] for k in KEY): line for line in report.get("rows", [])}
     held |= {tuple(line[k] for k in KEY): line for line in measured}
-    limit = max((line["gflops"] for line in held.values() if "gflops" in line), default=0)
+    today = datetime.date.today().isoformat()
+    rates = [x["gflops"] for x in held.values() if "gflops" in x and x.get("day") == today]
+    limit = max(rates, default=0)
     for line in measured:
         if "seconds" in line:
             line["limit"] = limit

@@ -11,6 +11,7 @@ from keras import ops
 AXES = {
     "rows": (1, None),
     "row_order": (1, None),
+    "row_keep": (1, None),
     "queries": (1, None),
     "columns": (None, 1),
     "column_order": (None, 1),
@@ -50,6 +51,7 @@ class Grid:
         sinks: number. Keys at positions below it are seen from any distance.
 
     Attributes:
+        row_keep: (B, Tq) bool, False where the query is padding, or None; for what asks for it.
         queries, keys, values: what rows and columns hold, (B, T, H, D), from before any `heads`.
         features: dict, encoding -> what its `features` said of the keys, (B, Tk, H, F).
         tables: dict, encoding -> a tensor that all rows and columns read: the table that layers
@@ -91,7 +93,7 @@ class Grid:
         self.mask = mask
         self.window = window
         self.sinks = sinks
-        self.queries = self.keys = self.values = self.encoded = None
+        self.row_keep = self.queries = self.keys = self.values = self.encoded = None
         self.features = {}
         self.tables = {}
         self.lines = {}

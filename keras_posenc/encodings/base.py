@@ -70,7 +70,7 @@ class Encoding(keras.layers.Layer):
         raise NotImplementedError
 
     def restrict(self, grid):
-        """The grid with fewer cells open, or with a table of what all its blocks read."""
+        """The grid with fewer cells open, or with more that its rows, columns or blocks read."""
         return grid
 
     def features(self, states):
@@ -101,11 +101,12 @@ class Encoding(keras.layers.Layer):
         return logits
 
     def carry(self, grid):
-        """What `score` needs to know of the rows before the first, (B, Tk) or so, float32.
+        """What `score` knows of earlier rows before the first: a constant, (B, Tk) float32 or so.
 
-        Blocks of rows then come one after the other, with all columns. `score` finds in
+        Blocks of rows then come one after the other, with closed columns too. `score` finds in
         `grid.carried[self]` what it left there at the block before, and leaves it for the next;
-        where the map is formed in one piece, `grid.carried` is empty.
+        where the map is formed in one piece, `grid.carried` is empty. What each block got is kept
+        for the backward pass.
         """
         raise NotImplementedError
 

@@ -260,7 +260,7 @@ class FIRE(Encoding):
         reach = ops.maximum(ops.cast(grid.rows, "float32"), threshold)[..., None]
         # As published; it also keeps the quotient finite as c goes to 0.
         share = ops.log1p(c * distance) / (ops.log1p(c * reach) + 1e-6)
-        # Two axes, and two products: of more axes, or by single numbers, backends take longer. d is
+        # Backends take longer for more axes, and for share * w + u than for a matrix product. d is
         # the weight of a unit that is always 1.
         cells = ops.reshape(ops.stack([share, ops.ones_like(share)], axis=-1), (-1, 2))
         always = np.array([[0.0], [1.0]], "float32")

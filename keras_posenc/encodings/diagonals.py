@@ -2,7 +2,7 @@
 
 Where rows and columns stand side by side, a map of Tq rows and Tk columns has Tq + Tk - 1
 diagonals, one distance each (here Tq + Tk, the last of which no cell lies on). What a distance
-says is computed once, and moved into place by a change of shape.
+says is computed once, and moved into place by a change of shape, or on TensorFlow by pieces.
 """
 
 import keras

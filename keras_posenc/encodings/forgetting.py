@@ -118,38 +118,32 @@ class SelectiveAttention(Encoding):
     causal_only = True
     paper = "https://arxiv.org/abs/2410.02703"
 
+    def restrict(self, grid):
+        rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+        if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
+            raise ValueError(
+                "SelectiveAttention sums over all earlier queries, so it needs the whole sequence "
+                f"in one call, without a cache. Received: {rows} queries and {columns} keys"
+            )
+        return grid.replace(row_keep=grid.keep)
+
     def carry(self, grid):
-        _check_square(ops.shape(grid.rows)[1], ops.shape(grid.columns)[1])
         return ops.zeros((ops.shape(grid.queries)[0], ops.shape(grid.columns)[1]), "float32")
 
     def score(self, logits, q, grid):
-        if self in grid.carried:
-            before = grid.carried[self]
-        else:
-            _check_square(*ops.shape(logits)[-2:])
-            before = ops.zeros_like(logits[:, 0, 0])
-        cells, own = grid.open()[:, 0], grid.own()
+        cells = grid.open()[:, 0]
         index = ops.arange(ops.shape(cells)[-1], dtype="int32")
         first = ops.argmax(ops.cast(cells, "int8"), axis=-1)[..., None] == index
-        spared = ops.logical_or(first, own)
+        spared = ops.logical_or(first, grid.own())
         masking = ops.logical_and(cells, ops.logical_not(spared))
-        if grid.keep is not None:  # a query that is padding masks nothing
-            real = ops.logical_and(own, ops.cast(grid.keep, "bool")[:, None])
-            masking = ops.logical_and(masking, ops.any(real, axis=-1, keepdims=True))
+        if grid.row_keep is not None:  # a query that is padding masks nothing
+            masking = ops.logical_and(masking, ops.cast(grid.row_keep, "bool")[:, :, None])
         masked = ops.relu(logits[:, 0]) * ops.cast(masking, "float32")
-        earlier = ops.concatenate([before[:, None], masked[:, :-1]], axis=1)
-        sums = ops.cumsum(earlier, axis=1)
+        before = grid.carried[self] if self in grid.carried else ops.zeros_like(masked[:, 0])
+        sums = ops.cumsum(ops.concatenate([before[:, None], masked[:, :-1]], axis=1), axis=1)
         if self in grid.carried:
             grid.carried[self] = sums[:, -1] + masked[:, -1]
         return logits - sums[:, None]
-
-
-def _check_square(rows, columns):
-    if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
-        raise ValueError(
-            "SelectiveAttention sums over all earlier queries, so it needs the whole sequence "
-            f"in one call, without a cache. Received: {rows} queries and {columns} keys"
-        )
 
 
 def _at_queries(x, q, grid):

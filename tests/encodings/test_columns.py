@@ -4,12 +4,13 @@ import keras
 import laws
 import numpy as np
 import pytest
+from backend_gradients import GRADIENTS
 from cases import case, spec
 from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
+from keras_posenc.encodings import diagonals
 from keras_posenc.encodings.columns import Columns, band
-from keras_posenc.encodings.diagonals import distances, onto_map
 from keras_posenc.layers.attend import choose
 
 BACKEND = keras.backend.backend()
@@ -59,6 +60,7 @@ def test_given_ids_and_none_say_the_same(some, causal, monkeypatch):
 def test_xla_trains_to_the_same_weights(monkeypatch):
     """Of sizes that are known only when it runs."""
     parts = [spec("shaw", max_distance=2, values=False), spec("cope", npos_max=3)]
+    parts += ["t5", "selective"]
     x, trained = laws.numbers(length=100), []
     monkeypatch.setitem(choose.SIZES, BACKEND, (0, 4 * len(x) * laws.H * 100 * ROWS))
     monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
@@ -131,6 +133,31 @@ def test_a_band_holds_every_cell_within_reach(start):
 @pytest.mark.parametrize("rows, columns", [(1, 6), (4, 6), (6, 6), (7, 2)])
 def test_diagonals_hold_one_distance_each(rows, columns):
     grid = a_grid(3, rows, columns)
-    by_row = ops.broadcast_to(distances(grid), (2, 3, rows, rows + columns))
-    found = laws.to_numpy(onto_map(by_row))
+    by_row = ops.broadcast_to(diagonals.distances(grid), (2, 3, rows, rows + columns))
+    found = laws.to_numpy(diagonals.onto_map(by_row))
     np.testing.assert_array_equal(found, laws.to_numpy(grid.distance()) * np.ones((2, 3, 1, 1)))
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="TensorFlow's way; torch says the same sooner")
+@pytest.mark.parametrize("rows, columns", [(1, 16), (1, 6), (17, 32), (33, 5), (40, 40)])
+def test_pieces_of_a_line_are_its_diagonals(rows, columns):
+    """Values and gradients."""
+    rng = np.random.default_rng(0)
+    line = rng.normal(size=(2, 3, rows + columns)).astype("float32")
+    weight = rng.normal(size=(2, 3, rows, columns)).astype("float32")
+
+    def by_shape(line):
+        return diagonals.onto_map(ops.repeat(line[:, :, None], rows, axis=2))
+
+    def loss_of(lay):
+        def loss(x, _):
+            out = lay(x)
+            return ops.sum(out * weight), out
+
+        return loss
+
+    ways = by_shape, lambda line: diagonals._by_pieces(line, rows, columns)
+    gradients, layer = GRADIENTS[BACKEND], keras.layers.Layer()
+    found = [gradients(layer, ops.convert_to_tensor(line), loss_of(way), False) for way in ways]
+    for one, other in zip(*found, strict=True):
+        laws.close(laws.to_numpy(one), laws.to_numpy(other), 1e-5)

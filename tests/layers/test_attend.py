@@ -218,6 +218,17 @@ def test_weights_too_small_for_a_processor_are_zero(slope, monkeypatch):
     assert not ops.any((small > 0) & (small < 1e-31))
 
 
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_what_earlier_rows_say_is_carried_from_block_to_block(policy, small_blocks):
+    """Also operation by operation, beside gaps, and by two encodings of which each has its own."""
+    encodings = ["selective", "rotary", "selective"]
+    layer, x = PositionalAttention(H, D, encodings=encodings, dtype=policy), laws.numbers(length=T)
+    arguments = dict(causal=True, value_mask=np.arange(T) % 4 != np.array([[1], [2]]))
+    blocks = laws.run(layer, x, training=True, **arguments)
+    explicit = laws.call(layer, x, return_attention_scores=True, **arguments)[0]
+    laws.close(blocks, numpy(explicit), 1e-4 if policy == "float32" else 0.03)
+
+
 @pytest.mark.once
 def test_the_size_of_a_block_follows_the_shape(monkeypatch):
     sizes = 2**25, 2**24

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
-from keras_posenc.encodings import ENCODINGS, ALiBi
+from keras_posenc.encodings import ENCODINGS, ALiBi, SelectiveAttention
 from keras_posenc.layers.attend import attend, choose
 
 BACKEND = keras.backend.backend()
@@ -26,14 +26,15 @@ def block_of(monkeypatch):
     return set_bytes
 
 
-def loss(q, k, v):
-    """Of a map with a bias and dropout."""
-    encoding = ALiBi("symmetric")
+def loss(q, k, v, encoding=None):
+    """Of a causal map with a bias and dropout."""
+    encoding = ALiBi("symmetric") if encoding is None else encoding
     encoding.build((None, None, H, D))
     ids = ops.arange(q.shape[1])[None]
     drawn = ops.convert_to_tensor(np.array([1, 2], "int32"))
     arguments = [encoding], None, 0.1, drawn, None, True
-    return ops.sum(attend(q, k, v, Grid(ids, ids), 0.5, *arguments) ** 2)
+    grid = Grid(ids, ids, row_order=ids, column_order=ids)
+    return ops.sum(attend(q, k, v, grid, 0.5, *arguments) ** 2)
 
 
 def heads(length):
@@ -84,7 +85,8 @@ def test_what_is_kept_for_the_backward_pass_is_linear(name, dropout, block_of):
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow shows the shapes of its graphs")
-def test_no_tensor_of_the_graph_is_a_map(block_of):
+@pytest.mark.parametrize("encoding", [ALiBi("symmetric"), SelectiveAttention()], ids=type)
+def test_no_tensor_of_the_graph_is_a_map(encoding, block_of):
     import tensorflow as tf
 
     length = 96
@@ -92,7 +94,7 @@ def test_no_tensor_of_the_graph_is_a_map(block_of):
     def step(q, k, v):
         with tf.GradientTape() as tape:
             tape.watch((q, k, v))
-            total = loss(q, k, v)
+            total = loss(q, k, v, encoding)
         return tape.gradient(total, (q, k, v))
 
     def maps():

@@ -2,8 +2,8 @@
 
 A block's map is formed, used and forgotten, and formed again in the backward pass. Columns that the
 causal order or a window closes to a whole run of blocks are left out, as far as this is known
-before the numbers are. Padding is not: in a batch that is cut to its longest text, no column is
-padding in all rows.
+before the numbers are, but not where an encoding reads them or carries a number for each. Padding
+is not: in a batch that is cut to its longest text, no column is padding in all rows.
 """
 
 import contextlib

@@ -15,7 +15,7 @@ def over_rows(block, by_row, axes, whole, start, size, shape, dtype):
         by_row: list of tensors that are cut.
         axes: list of int. Their axes of rows.
         whole: list of tensors.
-        start: list of tensors of floats, `carried` of the first block.
+        start: list of tensors of floats, `carried` of the first block; they get no gradient.
         size: int, or on TensorFlow an int32 scalar. Rows of a block, at most; blocks are even.
         shape, dtype: of the result.
     """
