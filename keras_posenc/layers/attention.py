@@ -375,11 +375,6 @@ def _checked(encodings):
     for i, encoding in enumerate(encodings):
         encoding.name = f"encoding_{i}"
         encoding.heads_follow = any(e.overrides("heads") for e in encodings[i + 1 :])
-    if len(set(map(id, encodings))) < len(encodings):
-        raise ValueError(
-            "An encoding may stand in the list only once: for two of a kind give two instances. "
-            f"Received: {[type(e).__name__ for e in encodings]}"
-        )
     names = [type(e).__name__ for e in encodings if e.overrides("normalize")]
     if len(names) > 1:
         raise ValueError(

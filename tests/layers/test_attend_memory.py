@@ -1,5 +1,9 @@
 """Blocks keep no map: memory is linear in the tokens, in training, at lengths known late too."""
 
+import pathlib
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -76,12 +80,36 @@ def test_what_is_kept_for_the_backward_pass_is_linear(name, dropout, block_of):
 
         x = torch.tensor(heads(length)[0].reshape(1, length, H * D), requires_grad=True)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-            (layer(x, x, use_causal_mask=True, training=True) ** 2).sum().backward()
+            layer(x, x, use_causal_mask=True, training=True)
         return sum(found.values())
 
     block_of(2**15)
     kept(8)  # builds the layer
     assert kept(512) < 2.2 * kept(256)
+
+
+ALONE = """
+import torch
+from keras_posenc import PositionalAttention
+
+def peak():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) * 1024
+
+layer = PositionalAttention(4, 8, dropout=0.1)
+for length in (64, 4096):
+    before, x = peak(), torch.zeros(1, length, 32, requires_grad=True)
+    layer(x, x, training=True).sum().backward()
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="the others keep no tensors between blocks")
+@pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="Linux tells the peak")
+def test_the_process_does_not_grow_by_the_maps_of_all_blocks():
+    """As it would if what lasts lay where a block's map was, and the next found no room."""
+    run = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 4 * 4 * 4096**2 / 2
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow shows the shapes of its graphs")

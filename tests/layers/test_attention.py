@@ -4,7 +4,7 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_posenc import ALiBi, Encoding, PositionalAttention
+from keras_posenc import Encoding, PositionalAttention
 from keras_posenc.layers.attend import attend, attend_explicitly
 
 B, T, H, D, E = 2, 7, 3, 5, 8
@@ -384,8 +384,6 @@ def test_errors_name_the_value_and_the_remedy():
         PositionalAttention(H, D, encodings=["rotray"])
     with pytest.raises(ValueError, match="Unknown encoding 'rotray'"):
         PositionalAttention(H, D, encodings=[{"name": "rotray", "base": 5}])
-    with pytest.raises(ValueError, match="in the list only once: .* Received: .'ALiBi', 'ALiBi'"):
-        PositionalAttention(2, 4, encodings=[ALiBi()] * 2)
     with pytest.raises(ValueError, match=r"`output_shape` must be one size. Received: \(2, 3\)"):
         PositionalAttention(H, D, output_shape=(2, 3))
     with pytest.raises(ValueError, match="`query_positions` .*T = 7, one id a token. Received: 1"):

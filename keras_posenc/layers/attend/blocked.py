@@ -52,7 +52,7 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
     side_by_side = all(columns is None or len(columns) == 1 for _, columns in runs)
     grid = grid.replace(ids_are_indices=grid.ids_are_indices and side_by_side)
     weights = {}
-    if keras.backend.backend() == "tensorflow":
+    if keras.backend.backend() != "jax":
         weights = {v.path: v for e in encodings for v in e.trainable_variables}
         held |= {("weight", path): ops.convert_to_tensor(v) for path, v in weights.items()}
     held = {key: ops.convert_to_tensor(x) for key, x in held.items() if x is not None}

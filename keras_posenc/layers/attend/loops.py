@@ -7,7 +7,7 @@ from keras import ops
 def over_rows(block, by_row, axes, whole, start, size, shape, dtype):
     """block(parts of `by_row`, whole, carried) of all blocks of rows, joined on axis 1.
 
-    What the block reads besides has no gradient on TensorFlow.
+    What the block reads besides has no gradient on TensorFlow and torch.
 
     Args:
         block: function of three lists of tensors. It returns (B, rows of the block, ...), and the
@@ -28,7 +28,80 @@ def over_rows(block, by_row, axes, whole, start, size, shape, dtype):
     return (_on_jax if keras.backend.backend() == "jax" else _on_torch)(*cut)
 
 
-def _on_torch(block, by_row, axes, whole, carried, rows, count, size):
+def _on_torch(block, by_row, axes, whole, start, rows, count, size):
+    import torch
+
+    inputs, cut = [*by_row, *whole], len(by_row)
+    starts = range(0, rows, size)
+
+    def parts_of(held, first):
+        length = min(size, rows - first)
+        cut_out = [x.narrow(axis, first, length) for x, axis in zip(held, axes, strict=False)]
+        return [*cut_out, *held[cut:]]
+
+    def joined(held, states=None):
+        """The output, and in `states` what each block got from the one before."""
+        output, carried = None, start
+        for first in starts:
+            if states is not None:
+                states.append(carried)
+            parts = parts_of(held, first)
+            found, carried = block(parts[:cut], parts[cut:], carried)
+            if output is None:
+                output = found.new_empty((found.shape[0], rows, *found.shape[2:]))
+            output[:, first : first + size] = found
+        return output
+
+    class Joined(torch.autograd.Function):
+        """Nothing that lasts is made between two blocks: in the gap that a map leaves it would
+        take its place from the next map, and the process grow by all maps there are."""
+
+        @staticmethod
+        def forward(context, *held):
+            context.save_for_backward(*held)
+            context.states = []
+            return joined(held, context.states)
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(context, upstream):
+            held, needed = context.saved_tensors, context.needs_input_grad
+            grads = [torch.zeros_like(x) if n else None for x, n in zip(held, needed, strict=True)]
+            of_carried = [torch.zeros_like(x) for x in start]
+            for first, carried in zip(reversed(starts), reversed(context.states), strict=True):
+                given = [x.detach() for x in parts_of(held, first)]
+                wanted = [x.requires_grad_() for x, n in zip(given, needed, strict=True) if n]
+                carried = [x.detach().requires_grad_() for x in carried]
+                with torch.enable_grad():
+                    output, left = block(given[:cut], given[cut:], carried)
+                found = torch.autograd.grad(
+                    [output, *left],
+                    [*wanted, *carried],
+                    [upstream[:, first : first + size], *of_carried],
+                    allow_unused=True,
+                    materialize_grads=True,
+                )
+                of_carried = found[len(wanted) :]
+                for into, more in zip(parts_of_grads(grads, first), found, strict=False):
+                    into += more
+            return tuple(grads)
+
+    def parts_of_grads(grads, first):
+        found = [
+            x if x is None or i >= cut else x.narrow(axes[i], first, min(size, rows - first))
+            for i, x in enumerate(grads)
+        ]
+        return [x for x in found if x is not None]
+
+    if torch.compiler.is_compiling():
+        return _compiled_by_torch(block, by_row, axes, whole, start, size)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
+        return Joined.apply(*inputs)
+    return joined(inputs)
+
+
+def _compiled_by_torch(block, by_row, axes, whole, carried, size):
+    """As `_on_torch`, by what torch can compile."""
     import torch
     from torch.utils.checkpoint import checkpoint
 
