@@ -61,14 +61,11 @@ REASONS = {
     "memory on TF against KerasHub's": "steps of 8 tokens hold 1.3 GB already, as much as the "
     "target: TensorFlow, the weights, their moments and gradients "
     "(`step.py posenc-tf train minilm 1 8`).",
+    "step on TF against KerasHub's best TF": "1.52x the day before, on a machine that multiplies "
+    "1.4 times as fast; not taken apart.",
+    "attention dropout against none, whole step, torch": "without dropout torch's own kernel is "
+    "taken, which forms no map and has no dropout.",
 }
-REASONS["step on TF against KerasHub's best TF"] = (
-    "1.52x the day before, on a machine that multiplies 1.4 times as fast; not taken apart."
-)
-REASONS["memory against transformers without attention dropout"] = "not taken apart."
-REASONS["attention dropout against none, whole step, torch"] = (
-    "without dropout torch's own kernel is taken, which forms no map and has no dropout."
-)
 GROWTH = 1.2  # the largest exponent of peak memory over the lengths of one text
 
 

@@ -33,6 +33,14 @@ def recovery(monkeypatch):
 
 
 @pytest.fixture
+def attention(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import attention
+
+    return attention
+
+
+@pytest.fixture
 def context_tools(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import context_tools
@@ -156,3 +164,20 @@ def test_the_readme_has_the_tables_of_these_results(recovery, context_tools):
     for name, table in expected.items():
         found = re.search(f"<!-- {name} -->\n(.*?)\n<!-- / -->", readme, re.S)
         assert found and found.group(1) == table
+
+
+def test_attention_is_judged_by_the_encodings_held_to_a_target(attention):
+    def line(name, ratio, length=2048, dropout=0.1):
+        kind = {"encoding": name, "length": length, "dropout": dropout}
+        return kind | {"ratio": ratio, "ms": 1, "maps at peak": 1.0}
+
+    lines = [line("alibi", 1.16), line("t5", 1.15), line("cope", 1.81), line("plain", 1.0)]
+    no_target = [line("shaw", 9.0), line("alibi", 9.0, dropout=0.0), line("t5", 9.0, length=512)]
+    text = attention.page({"jax": [*lines, *no_target]})
+    judged = text.partition("## Targets")[2]
+    assert "Of 3 figures these miss it" in judged
+    assert re.findall(r"^- (\w+): ([\d.]+)x on jax", judged, re.M) == [
+        ("alibi", "1.16"),
+        ("cope", "1.81"),
+    ]
+    assert "## Targets" not in attention.page({"jax": no_target})

@@ -104,9 +104,8 @@ class Encoding(keras.layers.Layer):
         """What `score` knows of earlier rows before the first: a constant, (B, Tk) float32 or so.
 
         Blocks of rows then come one after the other, with closed columns too. `score` finds in
-        `grid.carried[self]` what it left there at the block before, and leaves it for the next;
-        where the map is formed in one piece, `grid.carried` is empty. What each block got is kept
-        for the backward pass.
+        `grid.carried[self]` this, then what it left there at the block before, and leaves there
+        what the next is to find. What each block got is kept for the backward pass.
         """
         raise NotImplementedError
 

@@ -139,10 +139,9 @@ class SelectiveAttention(Encoding):
         if grid.row_keep is not None:  # a query that is padding masks nothing
             masking = ops.logical_and(masking, ops.cast(grid.row_keep, "bool")[:, :, None])
         masked = ops.relu(logits[:, 0]) * ops.cast(masking, "float32")
-        before = grid.carried[self] if self in grid.carried else ops.zeros_like(masked[:, 0])
-        sums = ops.cumsum(ops.concatenate([before[:, None], masked[:, :-1]], axis=1), axis=1)
-        if self in grid.carried:
-            grid.carried[self] = sums[:, -1] + masked[:, -1]
+        earlier = ops.concatenate([grid.carried[self][:, None], masked[:, :-1]], axis=1)
+        sums = ops.cumsum(earlier, axis=1)
+        grid.carried[self] = sums[:, -1] + masked[:, -1]
         return logits - sums[:, None]
 
 

@@ -15,7 +15,7 @@ from keras import ops
 from keras_posenc.encodings.columns import part
 from keras_posenc.grid import AXES
 from keras_posenc.layers.attend.dropout import hashes
-from keras_posenc.layers.attend.explicit import attend_cells, holding, overridden
+from keras_posenc.layers.attend.explicit import attend_cells, carried_at_first, holding, overridden
 from keras_posenc.layers.attend.lean import attend_leanly
 from keras_posenc.layers.attend.loops import over_rows
 
@@ -46,8 +46,7 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
         signs = hashes(drawn, batch, heads, rows, ops.shape(k)[1])
         held["dropped_rows", None], held["dropped_columns", None] = signs
     held |= _read(grid, q, k, v, encodings)
-    carrying = [encoding for encoding in encodings if encoding.overrides("carry")]
-    start = [encoding.carry(holding(grid, q, k, v)) for encoding in carrying]
+    start = carried_at_first(holding(grid, q, k, v), encodings)
     runs = _runs(grid, q, k, size, encodings)
     side_by_side = all(columns is None or len(columns) == 1 for _, columns in runs)
     grid = grid.replace(ids_are_indices=grid.ids_are_indices and side_by_side)
@@ -59,7 +58,7 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
 
     def run(held, carried):
         inner = grid.holding({key: x for key, x in held.items() if key[0] in AXES})
-        inner.carried = dict(zip(carrying, carried, strict=True))
+        inner.carried = dict(zip(start, carried, strict=True))
         return output(held, inner), list(inner.carried.values())
 
     def output(held, inner):
@@ -77,7 +76,7 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
                 return attend_cells(*heads, inner, *arguments)[0]
             return attend_leanly(*heads, inner, *arguments)
 
-    outputs = [_run(run, held, rows, columns, size, start) for rows, columns in runs]
+    outputs = [_run(run, held, rows, columns, size, list(start.values())) for rows, columns in runs]
     return ops.concatenate(outputs, axis=1) if len(outputs) > 1 else outputs[0]
 
 
@@ -128,6 +127,7 @@ def _runs(grid, q, k, size, encodings):
     rows, columns = q.shape[1], k.shape[1]
     window = grid.window if grid.ids_are_indices else None
     ordered = grid.order_is_index or window is not None
+    # Rows that fill up the last block of a run would be carried into the next one.
     needed = any(e.needs_all_columns or e.overrides("carry") for e in encodings)
     if not ordered or needed or None in (rows, columns) or not isinstance(size, int):
         return [(None, None)]

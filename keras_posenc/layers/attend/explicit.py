@@ -10,6 +10,7 @@ def attend_explicitly(q, k, v, grid, scale, encodings=(), bias=None, dropout=0.0
     """The map in full: output (B, Tq, H, Dv), weights before dropout, logits before closing."""
     batch, rows, heads = ops.shape(q)[:3]
     signs = hashes(drawn, batch, heads, rows, ops.shape(k)[1]) if dropout else None
+    grid = grid.replace(carried=carried_at_first(holding(grid, q, k, v), encodings))
     return attend_cells(q, k, v, grid, scale, encodings, bias, dropout, signs)
 
 
@@ -50,6 +51,11 @@ def holding(grid, q, k, v):
     keys = k if grid.keys is None else grid.keys
     values = v if grid.values is None else grid.values
     return grid.replace(queries=queries, keys=keys, values=values, encoded=(q, k))
+
+
+def carried_at_first(grid, encodings):
+    """dict, encoding -> what its `score` finds in the first rows, for those that bring `carry`."""
+    return {e: e.carry(grid) for e in encodings if e.overrides("carry")}
 
 
 def bias_terms(grid, encodings, bias):

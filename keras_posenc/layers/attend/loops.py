@@ -31,26 +31,28 @@ def over_rows(block, by_row, axes, whole, start, size, shape, dtype):
 def _on_torch(block, by_row, axes, whole, start, rows, count, size):
     import torch
 
+    if torch.compiler.is_compiling():
+        return _compiled_by_torch(block, by_row, axes, whole, start, size)
     inputs, cut = [*by_row, *whole], len(by_row)
     starts = range(0, rows, size)
 
-    def parts_of(held, first):
+    def at(first, held):
+        """What belongs to the block that begins at a row; None stays."""
         length = min(size, rows - first)
-        cut_out = [x.narrow(axis, first, length) for x, axis in zip(held, axes, strict=False)]
-        return [*cut_out, *held[cut:]]
+        parts = zip(held, axes, strict=False)
+        parts = [None if x is None else x.narrow(axis, first, length) for x, axis in parts]
+        return parts, held[cut:]
 
-    def joined(held, states=None):
-        """The output, and in `states` what each block got from the one before."""
-        output, carried = None, start
+    def joined(held):
+        """The output, and what each block got from the one before."""
+        output, states = None, [start]
         for first in starts:
-            if states is not None:
-                states.append(carried)
-            parts = parts_of(held, first)
-            found, carried = block(parts[:cut], parts[cut:], carried)
+            found, carried = block(*at(first, held), states[-1])
+            states.append(carried)
             if output is None:
                 output = found.new_empty((found.shape[0], rows, *found.shape[2:]))
             output[:, first : first + size] = found
-        return output
+        return output, states[:-1]
 
     class Joined(torch.autograd.Function):
         """Nothing that lasts is made between two blocks: in the gap that a map leaves it would
@@ -59,8 +61,8 @@ def _on_torch(block, by_row, axes, whole, start, rows, count, size):
         @staticmethod
         def forward(context, *held):
             context.save_for_backward(*held)
-            context.states = []
-            return joined(held, context.states)
+            output, context.states = joined(held)
+            return output
 
         @staticmethod
         @torch.autograd.function.once_differentiable
@@ -69,11 +71,12 @@ def _on_torch(block, by_row, axes, whole, start, rows, count, size):
             grads = [torch.zeros_like(x) if n else None for x, n in zip(held, needed, strict=True)]
             of_carried = [torch.zeros_like(x) for x in start]
             for first, carried in zip(reversed(starts), reversed(context.states), strict=True):
-                given = [x.detach() for x in parts_of(held, first)]
-                wanted = [x.requires_grad_() for x, n in zip(given, needed, strict=True) if n]
+                parts, others = ([x.detach() for x in some] for some in at(first, held))
                 carried = [x.detach().requires_grad_() for x in carried]
+                inner = zip([*parts, *others], needed, strict=True)
+                wanted = [x.requires_grad_() for x, n in inner if n]
                 with torch.enable_grad():
-                    output, left = block(given[:cut], given[cut:], carried)
+                    output, left = block(parts, others, carried)
                 found = torch.autograd.grad(
                     [output, *left],
                     [*wanted, *carried],
@@ -82,22 +85,14 @@ def _on_torch(block, by_row, axes, whole, start, rows, count, size):
                     materialize_grads=True,
                 )
                 of_carried = found[len(wanted) :]
-                for into, more in zip(parts_of_grads(grads, first), found, strict=False):
-                    into += more
+                sums = [x for some in at(first, grads) for x in some if x is not None]
+                for total, more in zip(sums, found, strict=False):
+                    total += more
             return tuple(grads)
 
-    def parts_of_grads(grads, first):
-        found = [
-            x if x is None or i >= cut else x.narrow(axes[i], first, min(size, rows - first))
-            for i, x in enumerate(grads)
-        ]
-        return [x for x in found if x is not None]
-
-    if torch.compiler.is_compiling():
-        return _compiled_by_torch(block, by_row, axes, whole, start, size)
     if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
         return Joined.apply(*inputs)
-    return joined(inputs)
+    return joined(inputs)[0]
 
 
 def _compiled_by_torch(block, by_row, axes, whole, carried, size):
@@ -134,9 +129,9 @@ def _on_jax(block, by_row, axes, whole, start, rows, count, size):
         _, out = jax.lax.scan(jax.checkpoint(run, prevent_cse=False), start, stacked)
     else:
         # Outside of a compiled program each call would compile its loop again.
-        outputs = []
+        carried, outputs = start, []
         for i in range(count):
-            start, output = run(start, [x[i] for x in stacked])
+            carried, output = run(carried, [x[i] for x in stacked])
             outputs.append(output)
         out = ops.stack(outputs)
     return _joined(out, 1, rows)
@@ -156,14 +151,14 @@ def _on_tensorflow(block, by_row, axes, whole, start, rows, count, size, shape, 
         shape[axis] = size if isinstance(size, int) else None
         return tf.TensorArray(dtype, count, infer_shape=False, element_shape=shape)
 
-    def looped(body, *start):
-        def step(i, *carried):
-            return i + 1, *body(i, *carried)
+    def looped(body, *first):
+        def step(i, *found):
+            return i + 1, *body(i, *found)
 
-        carried = tf.while_loop(
-            lambda i, *_: i < count, step, (tf.constant(0), *start), parallel_iterations=1
+        found = tf.while_loop(
+            lambda i, *_: i < count, step, (tf.constant(0), *first), parallel_iterations=1
         )
-        return carried[1:]
+        return found[1:]
 
     @tf.custom_gradient
     def attended(*given):
@@ -178,16 +173,16 @@ def _on_tensorflow(block, by_row, axes, whole, start, rows, count, size, shape, 
 
         def forward(i, blocks, *found):
             x = at(i)
-            came, carried = found[: len(start)], found[len(start) :]
+            states, carried = found[: len(start)], found[len(start) :]
             output, left = block(x[:cut], x[cut:], carried)
-            came = [a.write(i, c) for a, c in zip(came, carried, strict=True)]
-            return blocks.write(i, output), *came, *map(tf.ensure_shape, left, shapes)
+            states = [a.write(i, c) for a, c in zip(states, carried, strict=True)]
+            return blocks.write(i, output), *states, *map(tf.ensure_shape, left, shapes)
 
         shapes = [x.shape for x in start]
-        came = [tf.TensorArray(x.dtype, count, element_shape=x.shape) for x in start]
-        blocks, *came = looped(forward, array(shape, 1, dtype), *came, *start)
+        states = [tf.TensorArray(x.dtype, count, element_shape=x.shape) for x in start]
+        blocks, *states = looped(forward, array(shape, 1, dtype), *states, *start)
         output = _joined(blocks.stack(), 1, rows)
-        came = [x.stack() for x in came[: len(start)]]
+        states = [x.stack() for x in states[: len(start)]]
 
         def gradients(upstream):
             padding = [[0, 0], [0, count * size - rows], *[[0, 0]] * (len(upstream.shape) - 2)]
@@ -197,7 +192,7 @@ def _on_tensorflow(block, by_row, axes, whole, start, rows, count, size, shape, 
 
             def backward(turn, *found):
                 i = count - 1 - turn
-                x, carried = at(i), [x[i] for x in came]
+                x, carried = at(i), [x[i] for x in states]
                 of_carried, found = found[: len(start)], found[len(start) :]
                 wanted = [*(x[j] for j in floats), *carried]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
