@@ -1,5 +1,6 @@
 """Blocks keep no map: memory is linear in the tokens, in training, at lengths known late too."""
 
+import gc
 import pathlib
 import subprocess
 import sys
@@ -19,10 +20,10 @@ H, D = 2, 4
 
 @pytest.fixture
 def block_of(monkeypatch):
-    """A function that sets the bytes of a block's map; 0: the map in one piece."""
-    monkeypatch.setattr(choose, "FEWEST_ROWS", 1)
+    """A function that sets the bytes of a block's map, and its rows; 0: the map in one piece."""
 
-    def set_bytes(size):
+    def set_bytes(size, fewest_rows=1):
+        monkeypatch.setattr(choose, "FEWEST_ROWS", fewest_rows)
         sizes = (0, size) if size else (2**60, 0)
         monkeypatch.setitem(choose.SIZES, BACKEND, sizes)
         monkeypatch.setattr(choose, "IN_KERNEL", sizes)
@@ -83,9 +84,38 @@ def test_what_is_kept_for_the_backward_pass_is_linear(name, dropout, block_of):
             layer(x, x, use_causal_mask=True, training=True)
         return sum(found.values())
 
-    block_of(2**15)
+    # Of rows as in use: selective attention keeps a number for each key and block.
+    block_of(2**15, choose.FEWEST_ROWS)
     kept(8)  # builds the layer
     assert kept(512) < 2.2 * kept(256)
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="torch keeps a graph as long as its loss")
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["plain", "t5", "cope", "selective", "forget_gate"])
+def test_nothing_outlives_the_backward_pass(name, dropout, block_of):
+    """Of a whole step nothing is left, and while the loss is held nothing but the loss."""
+    import torch
+
+    block_of(2**10)
+    layer = PositionalAttention(H, D, encodings=[] if name == "plain" else [name], dropout=dropout)
+    x = torch.tensor(heads(32)[0].reshape(1, 32, H * D), requires_grad=True)
+
+    def step():
+        total = layer(x, x, use_causal_mask=True, training=True).sum()
+        total.backward()
+        return total
+
+    def alive():
+        gc.collect()
+        return sum(issubclass(type(found), torch.Tensor) for found in gc.get_objects())
+
+    step()  # builds the layer, and makes room for the gradients
+    before = alive()
+    total = step()
+    assert alive() == before + 1
+    del total
+    assert alive() == before
 
 
 ALONE = """

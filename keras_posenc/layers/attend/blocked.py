@@ -47,9 +47,11 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
         held["dropped_rows", None], held["dropped_columns", None] = signs
     held |= _read(grid, q, k, v, encodings)
     start = carried_at_first(holding(grid, q, k, v), encodings)
+    carrying = list(start)
     runs = _runs(grid, q, k, size, encodings)
     side_by_side = all(columns is None or len(columns) == 1 for _, columns in runs)
-    grid = grid.replace(ids_are_indices=grid.ids_are_indices and side_by_side)
+    # A block is given all that it reads: what it held itself would outlive the backward pass.
+    grid = grid.replace(ids_are_indices=grid.ids_are_indices and side_by_side).holding({})
     weights = {}
     if keras.backend.backend() != "jax":
         weights = {v.path: v for e in encodings for v in e.trainable_variables}
@@ -58,7 +60,7 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
 
     def run(held, carried):
         inner = grid.holding({key: x for key, x in held.items() if key[0] in AXES})
-        inner.carried = dict(zip(start, carried, strict=True))
+        inner.carried = dict(zip(carrying, carried, strict=True))
         return output(held, inner), list(inner.carried.values())
 
     def output(held, inner):
@@ -92,7 +94,7 @@ def _read(grid, q, k, v, encodings):
 
 def _run(run, held, rows, columns, size, start):
     """The output of a run of rows, in blocks that see the given columns."""
-    names, axes, cut, whole = [], [], [], {}
+    axes, cut, whole = [], {}, {}
     for key, x in held.items():
         row_axis, column_axis = (AXES | MORE_AXES)[key[0]]
         # A mask or a bias may be the same for all rows or columns.
@@ -101,17 +103,17 @@ def _run(run, held, rows, columns, size, start):
         if row_axis is None or (x.shape[row_axis] == 1 and key[0] != "q"):
             whole[key] = x
             continue
-        names.append(key)
         axes.append(row_axis)
-        cut.append(_between(x, row_axis, rows))
+        cut[key] = _between(x, row_axis, rows)
+    keys = [*cut, *whole]
 
     def block(parts, others, carried):
-        held = dict(zip(names, parts, strict=True)) | dict(zip(whole, others, strict=True))
-        return run(held, carried)
+        return run(dict(zip(keys, [*parts, *others], strict=True)), carried)
 
     q, v = held["q", None], held["v", None]
-    shape = (*q.shape[:3], v.shape[-1])
-    return over_rows(block, cut, axes, list(whole.values()), start, size, shape, v.dtype)
+    shape, dtype = (*q.shape[:3], v.shape[-1]), v.dtype
+    given = list(cut.values()), axes, list(whole.values()), start
+    return over_rows(block, *given, size, shape, dtype)
 
 
 def _between(x, axis, ranges):

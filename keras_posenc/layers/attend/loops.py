@@ -1,5 +1,9 @@
 """Blocks of rows one after the other, each computed again in the backward pass."""
 
+import dataclasses
+import functools
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
@@ -33,66 +37,91 @@ def _on_torch(block, by_row, axes, whole, start, rows, count, size):
 
     if torch.compiler.is_compiling():
         return _compiled_by_torch(block, by_row, axes, whole, start, size)
-    inputs, cut = [*by_row, *whole], len(by_row)
-    starts = range(0, rows, size)
+    inputs, blocks = [*by_row, *whole], _Blocks(block, axes, rows, size)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
+        return _joined_by_torch().apply(blocks, start, *inputs)
+    return blocks.joined(inputs, start)[0]
 
-    def at(first, held):
+
+@dataclasses.dataclass(frozen=True)
+class _Blocks:
+    """The blocks of `over_rows` on torch, over a list of inputs: those by row, then the others."""
+
+    block: Callable
+    axes: list
+    rows: int
+    size: int
+
+    def firsts(self):
+        """The first row of each block."""
+        return range(0, self.rows, self.size)
+
+    def at(self, first, held):
         """What belongs to the block that begins at a row; None stays."""
-        length = min(size, rows - first)
-        parts = zip(held, axes, strict=False)
+        length = min(self.size, self.rows - first)
+        parts = zip(held, self.axes, strict=False)
         parts = [None if x is None else x.narrow(axis, first, length) for x, axis in parts]
-        return parts, held[cut:]
+        return parts, held[len(parts) :]
 
-    def joined(held):
+    def joined(self, held, start):
         """The output, and what each block got from the one before."""
         output, states = None, [start]
-        for first in starts:
-            found, carried = block(*at(first, held), states[-1])
+        for first in self.firsts():
+            found, carried = self.block(*self.at(first, held), states[-1])
             states.append(carried)
             if output is None:
-                output = found.new_empty((found.shape[0], rows, *found.shape[2:]))
-            output[:, first : first + size] = found
+                output = found.new_empty((found.shape[0], self.rows, *found.shape[2:]))
+            output[:, first : first + self.size] = found
         return output, states[:-1]
+
+
+@functools.cache
+def _joined_by_torch():
+    import torch
 
     class Joined(torch.autograd.Function):
         """Nothing that lasts is made between two blocks: in the gap that a map leaves it would
-        take its place from the next map, and the process grow by all maps there are."""
+        take its place from the next map, and the process grow by all maps there are.
+
+        One class for all calls: torch never lets go of a class, nor of what its methods hold.
+        """
 
         @staticmethod
-        def forward(context, *held):
-            context.save_for_backward(*held)
-            output, context.states = joined(held)
+        def forward(context, blocks, start, *held):
+            output, states = blocks.joined(held, start)
+            context.blocks = blocks
+            context.save_for_backward(*held, *(x for carried in states for x in carried))
             return output
 
         @staticmethod
         @torch.autograd.function.once_differentiable
         def backward(context, upstream):
-            held, needed = context.saved_tensors, context.needs_input_grad
+            blocks, saved, firsts = context.blocks, context.saved_tensors, context.blocks.firsts()
+            needed = context.needs_input_grad[2:]
+            held, states = saved[: len(needed)], list(saved[len(needed) :])
             grads = [torch.zeros_like(x) if n else None for x, n in zip(held, needed, strict=True)]
-            of_carried = [torch.zeros_like(x) for x in start]
-            for first, carried in zip(reversed(starts), reversed(context.states), strict=True):
-                parts, others = ([x.detach() for x in some] for some in at(first, held))
-                carried = [x.detach().requires_grad_() for x in carried]
+            of_carried = [torch.zeros_like(x) for x in states[: len(states) // len(firsts)]]
+            for first in reversed(firsts):
+                parts, others = ([x.detach() for x in some] for some in blocks.at(first, held))
+                carried = [states.pop().detach().requires_grad_() for _ in of_carried][::-1]
                 inner = zip([*parts, *others], needed, strict=True)
                 wanted = [x.requires_grad_() for x, n in inner if n]
                 with torch.enable_grad():
-                    output, left = block(parts, others, carried)
+                    output, left = blocks.block(parts, others, carried)
                 found = torch.autograd.grad(
                     [output, *left],
                     [*wanted, *carried],
-                    [upstream[:, first : first + size], *of_carried],
+                    [upstream[:, first : first + blocks.size], *of_carried],
                     allow_unused=True,
                     materialize_grads=True,
                 )
                 of_carried = found[len(wanted) :]
-                sums = [x for some in at(first, grads) for x in some if x is not None]
+                sums = [x for some in blocks.at(first, grads) for x in some if x is not None]
                 for total, more in zip(sums, found, strict=False):
                     total += more
-            return tuple(grads)
+            return None, None, *grads
 
-    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
-        return Joined.apply(*inputs)
-    return joined(inputs)[0]
+    return Joined
 
 
 def _compiled_by_torch(block, by_row, axes, whole, carried, size):
