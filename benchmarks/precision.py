@@ -5,7 +5,7 @@
 MiniLM is fine-tuned in float32 on two groups of 20 Newsgroups, which look alike, and then asked for
 its answers on their test texts in float32, in mixed bfloat16 and in int8 (`model.quantize("int8")`,
 saved and read again). Times are medians over the batches after the first. The results go to
-benchmarks/results/precision-BACKEND.json.
+benchmarks/results/precision.json, one entry a backend.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from data import CORPORA, MINILM
 
 from keras_posenc import Tokenizer, build_transformer_model, classifier, read_texts
 
+RESULTS = pathlib.Path(__file__).parent / "results" / "precision.json"
 GROUPS = ("comp.sys.ibm.pc.hardware", "comp.sys.mac.hardware")
 BATCH = 16
 
@@ -61,11 +62,10 @@ def main():
     rows[-1]["after reading again"] = float(np.abs(again - quantized).max())
     for each in rows:
         print(json.dumps(each))
-    name = f"precision-{keras.backend.backend()}.json"
-    results = pathlib.Path(__file__).parent / "results" / name
-    results.parent.mkdir(exist_ok=True)
-    report = {"texts": len(labels), "length": arguments.length, "batch": BATCH, "rows": rows}
-    results.write_text(json.dumps(report, indent=1) + "\n")
+    report = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    line = {"texts": len(labels), "length": arguments.length, "batch": BATCH, "rows": rows}
+    report[keras.backend.backend()] = line
+    RESULTS.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def encoded(tokenizer, part, count, length):
@@ -103,6 +103,20 @@ def row(name, model, inputs, labels, folder):
         "megabytes": round(path.stat().st_size / 1e6, 1),
         "logits": logits,
     }
+
+
+def table(report):
+    """Markdown: what each precision costs and changes, by backend."""
+    heads = ["", "same answers", "logits moved by", "seconds a batch", "megabytes"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for backend, line in report.items():
+        for found in line["rows"]:
+            moved = found.get("largest difference", "")
+            same = f"{100 * found['same answers']:.0f}%" if moved else ""
+            cells = same, moved, f"{found['seconds a batch']:.2f}", f"{found['megabytes']:.0f}"
+            name = f"{backend}, {found['precision']}"
+            lines.append("| " + " | ".join(map(str, (name, *cells))) + " |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

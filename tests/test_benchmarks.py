@@ -41,6 +41,14 @@ def attention(monkeypatch):
 
 
 @pytest.fixture
+def precision(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import precision
+
+    return precision
+
+
+@pytest.fixture
 def context_tools(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import context_tools
@@ -152,7 +160,7 @@ def test_context_tools_read_the_same_weights(context_tools, monkeypatch, tmp_pat
     assert len(far) == len(tools)
 
 
-def test_the_readme_has_the_tables_of_these_results(recovery, context_tools):
+def test_the_readme_has_the_tables_of_these_results(recovery, context_tools, precision):
     readme = (BENCHMARKS.parent / "README.md").read_text("utf-8")
     rows = json.loads(recovery.RESULTS.read_text("utf-8"))
     expected = {
@@ -161,6 +169,7 @@ def test_the_readme_has_the_tables_of_these_results(recovery, context_tools):
     }
     rows = json.loads(context_tools.RESULTS.read_text("utf-8"))
     expected["context tools"] = context_tools.table(rows)
+    expected["precision"] = precision.table(json.loads(precision.RESULTS.read_text("utf-8")))
     for name, table in expected.items():
         found = re.search(f"<!-- {name} -->\n(.*?)\n<!-- / -->", readme, re.S)
         assert found and found.group(1) == table
