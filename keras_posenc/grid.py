@@ -101,7 +101,7 @@ class Grid:
         self.ids_are_indices = False
 
     def replace(self, **changes):
-        """The same grid with some attributes changed."""
+        """The same grid with some attributes changed; both share what is carried between blocks."""
         other = copy.copy(self)
         for name, value in changes.items():
             setattr(other, name, value)
@@ -176,7 +176,8 @@ class Grid:
             if self.row_order is None:
                 return ops.cast(ops.sum(kept, axis=1), "float32")[:, None, None]
             if self.order_is_index:
-                seen = ops.take(ops.cumsum(kept, axis=1), self.row_order[0], axis=1)
+                own = ops.minimum(self.row_order[0], columns - 1)
+                seen = ops.take(ops.cumsum(kept, axis=1), own, axis=1)
                 return ops.cast(seen, "float32")[:, None]
         return ops.sum(ops.cast(self.open(), "float32"), axis=-1)
 

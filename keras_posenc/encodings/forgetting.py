@@ -147,15 +147,13 @@ class SelectiveAttention(Encoding):
 
 def _at_queries(x, q, grid):
     """x (B, Tk, H) of the keys, at the queries' own keys, (B, Tq, H)."""
-    if grid.order_is_index:
-        return ops.take(x, grid.row_order[0], axis=1)
     rows, columns = q.shape[1], x.shape[1]
-    if None not in (rows, columns) and rows != columns:
+    if None not in (rows, columns) and (rows > columns if grid.order_is_index else rows != columns):
         raise ValueError(
             "ForgetGate needs the queries among the keys: call the layer on one sequence, with "
             f"`use_causal_mask=True` or a cache. Received: {rows} queries and {columns} keys"
         )
-    return x
+    return ops.take(x, grid.row_order[0], axis=1) if grid.order_is_index else x
 
 
 def _digits(x):

@@ -1,5 +1,7 @@
 """Attention by blocks of rows: memory linear in the number of tokens, whatever the encodings do.
 
+But for what an encoding hands on from block to block, a number for each column and block.
+
 A block's map is formed, used and forgotten, and formed again in the backward pass. Columns that the
 causal order or a window closes to a whole run of blocks are left out, as far as this is known
 before the numbers are, but not where an encoding reads them or carries a number for each. Padding
@@ -54,21 +56,22 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
     grid = grid.replace(ids_are_indices=grid.ids_are_indices and side_by_side).holding({})
     weights = {}
     if keras.backend.backend() != "jax":
-        weights = {v.path: v for e in encodings for v in e.trainable_variables}
-        held |= {("weight", path): ops.convert_to_tensor(v) for path, v in weights.items()}
+        # Frozen ones too: TensorFlow watches what is read, and a scope may hold other values.
+        weights = {id(v): v for e in encodings for v in e.weights}
+        held |= {("weight", key): ops.convert_to_tensor(v) for key, v in weights.items()}
     held = {key: ops.convert_to_tensor(x) for key, x in held.items() if x is not None}
 
     def run(held, carried):
         inner = grid.holding({key: x for key, x in held.items() if key[0] in AXES})
         inner.carried = dict(zip(carrying, carried, strict=True))
-        return output(held, inner), list(inner.carried.values())
+        return output(held, inner), [inner.carried[encoding] for encoding in carrying]
 
     def output(held, inner):
         def given(name):
             return held.get((name, None))
 
         heads = given("q"), given("k"), given("v")
-        mapping = [(variable, held["weight", path]) for path, variable in weights.items()]
+        mapping = [(variable, held["weight", key]) for key, variable in weights.items()]
         with keras.StatelessScope(mapping) if mapping else contextlib.nullcontext():
             if kernel is not None:
                 return kernel(*heads, inner, given("bias"))

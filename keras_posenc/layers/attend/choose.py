@@ -63,6 +63,9 @@ def attend(
             "attention map. Set `dropout=0`, take such encodings out, or leave "
             "`flash_attention=None`."
         )
+    if bias is not None:  # with an axis of rows and one of columns, to be cut
+        bias = ops.convert_to_tensor(bias)
+        bias = ops.reshape(bias, (*[1] * (4 - len(bias.shape)), *ops.shape(bias)))
     kernel = None
     if not forms_map(q, encodings, bias, dropout, flash):
 
@@ -106,7 +109,7 @@ def block_rows(q, k, encodings, heads, sizes):
         return None
     asked = max((encoding.fewest_rows for encoding in encodings), default=0)
     if all(isinstance(size, int) for size in (batch, rows, columns)):
-        of_row = 4 * heads * batch * columns
+        of_row = max(1, 4 * heads * batch * columns)
         size = max(FEWEST_ROWS, wanted // of_row, min(asked, AT_MOST * wanted // of_row))
         return None if of_row * rows <= largest else size
     # TensorFlow learns the sizes later. A map can have more bytes than int32 can count.

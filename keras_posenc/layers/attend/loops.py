@@ -75,6 +75,15 @@ class _Blocks:
         return output, states[:-1]
 
 
+def _autocast(device):
+    """What tells `torch.autocast` to compute a block again as it is computed now."""
+    import torch
+
+    device = device if torch.amp.is_autocast_available(device) else "cpu"
+    enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    return {"device_type": device, "dtype": dtype, "enabled": enabled, "cache_enabled": False}
+
+
 @functools.cache
 def _joined_by_torch():
     import torch
@@ -89,7 +98,7 @@ def _joined_by_torch():
         @staticmethod
         def forward(context, blocks, start, *held):
             output, states = blocks.joined(held, start)
-            context.blocks = blocks
+            context.blocks, context.autocast = blocks, _autocast(held[0].device.type)
             context.save_for_backward(*held, *(x for carried in states for x in carried))
             return output
 
@@ -106,12 +115,16 @@ def _joined_by_torch():
                 carried = [states.pop().detach().requires_grad_() for _ in of_carried][::-1]
                 inner = zip([*parts, *others], needed, strict=True)
                 wanted = [x.requires_grad_() for x, n in inner if n]
-                with torch.enable_grad():
+                with torch.enable_grad(), torch.autocast(**context.autocast):
                     output, left = blocks.block(parts, others, carried)
+                of_left = [upstream[:, first : first + blocks.size], *of_carried]
+                # What depends on none of the wanted has no gradient to give.
+                pairs = zip([output, *left], of_left, strict=True)
+                pairs = [(x, of_x) for x, of_x in pairs if x.requires_grad]
                 found = torch.autograd.grad(
-                    [output, *left],
+                    [x for x, _ in pairs],
                     [*wanted, *carried],
-                    [upstream[:, first : first + blocks.size], *of_carried],
+                    [of_x for _, of_x in pairs],
                     allow_unused=True,
                     materialize_grads=True,
                 )
