@@ -51,7 +51,8 @@ REASONS = {
     "forward as fast as onnxruntime, JAX": "XLA's dense layers run at two thirds of TensorFlow's "
     "rate on a CPU (`parts.py`).",
     "forward against the best peer": "without dropout attention is torch's own fused kernel in "
-    "both, and the dense layers are the same; Keras adds its calls of 91 layers (LOG.md).",
+    "both, and the dense layers are the same; Keras adds its calls of 91 layers (LOG.md). What "
+    "more there is at 4,096 was not taken apart.",
     "forward against KerasHub on JAX": "XLA's dense layers, as in the step below.",
     "step on JAX against KerasHub on JAX": "XLA's dense layers, the same in both, take a larger "
     "share the faster the attention is; on a CPU they run at two thirds of TensorFlow's rate "
