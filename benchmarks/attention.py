@@ -123,7 +123,8 @@ def judged(lines):
         f"{COPE_TARGET}x for CoPE, from {LONG:,} tokens on. Of {len(held)} figures these miss it:",
         "",
     ]
-    text += [f"- {name}: {', '.join(missed[name])}. {REASONS.get(name, '')}" for name in missed]
+    for name, where in missed.items():
+        text.append(f"- {name}: {', '.join(where)}. {REASONS.get(name, 'Not taken apart.')}")
     return text if held else []
 
 

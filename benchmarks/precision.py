@@ -111,11 +111,12 @@ def table(report):
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for backend, line in report.items():
         for found in line["rows"]:
-            moved = found.get("largest difference", "")
-            same = f"{100 * found['same answers']:.0f}%" if moved else ""
+            same, moved = "", ""
+            if found["precision"] != "float32":
+                same = f"{100 * found['same answers']:.0f}%"
+                moved = str(found["largest difference"])
             cells = same, moved, f"{found['seconds a batch']:.2f}", f"{found['megabytes']:.0f}"
-            name = f"{backend}, {found['precision']}"
-            lines.append("| " + " | ".join(map(str, (name, *cells))) + " |")
+            lines.append(f"| {backend}, {found['precision']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

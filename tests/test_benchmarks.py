@@ -1,11 +1,13 @@
 """The benchmark of the peers measures, merges row by row, and judges by the rows it has."""
 
+import importlib
 import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import keras
 import numpy as np
@@ -16,44 +18,21 @@ pytestmark = pytest.mark.once
 BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
 
 
-@pytest.fixture
-def targets(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import targets
+def imported(name):
+    """A fixture: a module of the benchmarks, which may set variables of the environment."""
 
-    return targets
+    @pytest.fixture(name=name)
+    def module(monkeypatch):
+        monkeypatch.syspath_prepend(str(BENCHMARKS))
+        with mock.patch.dict(os.environ):
+            yield importlib.import_module(name)
 
-
-@pytest.fixture
-def recovery(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import recovery
-
-    return recovery
+    return module
 
 
-@pytest.fixture
-def attention(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import attention
-
-    return attention
-
-
-@pytest.fixture
-def precision(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import precision
-
-    return precision
-
-
-@pytest.fixture
-def context_tools(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import context_tools
-
-    return context_tools
+targets, recovery, attention, precision, context_tools = map(
+    imported, ("targets", "recovery", "attention", "precision", "context_tools")
+)
 
 
 def line(row, mode, batch, length, seconds, peak_mb, others=0.0):

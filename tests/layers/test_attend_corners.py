@@ -33,7 +33,7 @@ def gradients(layer, x):
         out = layer(x, x, use_causal_mask=True, training=True)
         return ops.sum(out**2), out
 
-    return [keras.ops.convert_to_numpy(g) for g in GRADIENTS[BACKEND](layer, x, loss, False)]
+    return [ops.convert_to_numpy(g) for g in GRADIENTS[BACKEND](layer, x, loss, False)]
 
 
 @pytest.mark.parametrize("name", WITH_WEIGHTS)

@@ -1,10 +1,9 @@
 """Attention by blocks of rows: memory linear in the number of tokens, whatever the encodings do.
 
-But for what an encoding hands on from block to block, a number for each column and block.
-
-A block's map is formed, used and forgotten, and formed again in the backward pass. Columns that the
+A block's map is formed, used and forgotten, and formed again in the backward pass; only what an
+encoding hands on to the next block, a number for each column, is kept of each. Columns that the
 causal order or a window closes to a whole run of blocks are left out, as far as this is known
-before the numbers are, but not where an encoding reads them or carries a number for each. Padding
+before the numbers are, but not where an encoding reads them or hands on a number for each. Padding
 is not: in a batch that is cut to its longest text, no column is padding in all rows.
 """
 

@@ -89,8 +89,8 @@ def _joined_by_torch():
     import torch
 
     class Joined(torch.autograd.Function):
-        """Nothing that lasts is made between two blocks: in the gap that a map leaves it would
-        take its place from the next map, and the process grow by all maps there are.
+        """Between two blocks nothing that lasts is made but what they hand on: in the gap that a
+        map leaves it would take its place from the next, and the process grow by all maps.
 
         One class for all calls: torch never lets go of a class, nor of what its methods hold.
         """
