@@ -11,6 +11,11 @@ from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.programs import PROGRAMS
 
 BACKENDS = ("jax", "tensorflow", "torch")
+MISTAKES = (ValueError, TypeError, OSError, ImportError)
+AGAIN = {
+    "finetune": "; the same command goes on after the last finished epoch",
+    "bench": "; the same command goes on after the last hundred steps",
+}
 
 
 def main(argv=None):
@@ -31,16 +36,12 @@ def main(argv=None):
     command, debug = arguments.pop("command"), arguments.pop("debug", False)
     try:
         _run(command, arguments)
-    except KeyboardInterrupt:
-        again = {
-            "finetune": "; the same command goes on after the last finished epoch",
-            "bench": "; the same command goes on after the last hundred steps",
-        }
-        return _fail(f"interrupted{again.get(command, '')}.", 130)
     except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        if debug:
+    except (KeyboardInterrupt, Exception) as error:
+        if _is_interrupt(error):
+            return _fail(f"interrupted{AGAIN.get(command, '')}.", 130)
+        if debug or not isinstance(error, MISTAKES):
             raise
         return _fail(f"error: {_one_line(error)}", 2)
     return 0
@@ -54,6 +55,14 @@ def _run(command, arguments):
     _import_keras()
     exec(compile(source, f"<keras-posenc {command}>", "exec"), {"__name__": "__main__"})
     sys.stdout.flush()
+
+
+def _is_interrupt(error):
+    """Whether `error` comes of Ctrl-C: what is closed on its way out may raise an error of its own,
+    as a zip file does that is open for writing."""
+    while error and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _fail(message, status):

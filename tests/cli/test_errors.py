@@ -10,6 +10,7 @@ import time
 import pytest
 
 import keras_posenc
+from keras_posenc import cli
 from keras_posenc.cli import main
 
 pytestmark = pytest.mark.once
@@ -172,11 +173,24 @@ def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.returncode == 130, error
     assert error.splitlines()[-1] == (
         "keras-posenc: interrupted; the same command goes on after the last finished epoch."
     )
     assert "Traceback" not in error
+
+
+def test_control_c_is_told_from_the_errors_it_leads_to(monkeypatch, capsys):
+    """A zip file that is left while one of its files is being written raises a ValueError."""
+    program = (
+        "import io, zipfile\n"
+        "with zipfile.ZipFile(io.BytesIO(), 'w') as archive:\n"
+        "    file = archive.open('weights.npy', 'w')\n"
+        "    raise KeyboardInterrupt\n"
+    )
+    monkeypatch.setitem(cli.PROGRAMS, "list", lambda arguments: program)
+    assert main(["list"]) == 130
+    assert capsys.readouterr().err == "keras-posenc: interrupted.\n"
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(pretrained):

@@ -106,16 +106,20 @@ def test_nothing_outlives_the_backward_pass(name, dropout, block_of):
         total.backward()
         return total
 
-    def alive():
+    def tensors():
         gc.collect()
-        return sum(issubclass(type(found), torch.Tensor) for found in gc.get_objects())
+        return [found for found in gc.get_objects() if issubclass(type(found), torch.Tensor)]
+
+    def new():
+        """Tensors that were not there before. Those of other tests may go at any time."""
+        return [found for found in tensors() if id(found) not in before]
 
     step()  # builds the layer, and makes room for the gradients
-    before = alive()
+    before = {id(found): found for found in tensors()}
     total = step()
-    assert alive() == before + 1
+    assert new() == [total]
     del total
-    assert alive() == before
+    assert new() == []
 
 
 ALONE = """
