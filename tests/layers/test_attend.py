@@ -195,6 +195,40 @@ def test_wider_heads_stay_in_the_kernel_of_torch(name):
 
 
 @ON_TORCH
+@pytest.mark.filterwarnings("ignore")  # what torch says of tracing
+def test_a_mask_that_keeps_all_is_left_out(monkeypatch):
+    """On a CPU of torch, but not where a program is traced, which is for other masks too."""
+    import torch
+
+    kernel, masks = torch.nn.functional.scaled_dot_product_attention, []
+
+    def noted(*heads, attn_mask=None, **options):
+        masks.append(attn_mask)
+        return kernel(*heads, attn_mask=attn_mask, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", noted)
+    x = ops.convert_to_tensor(laws.numbers(length=T))
+    full = ops.ones(x.shape[:2], "bool")
+    some = ops.arange(T)[None] < T - 3 * ops.arange(len(x))[:, None]
+
+    class Causal(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = PositionalAttention(H, D)
+
+        def forward(self, x, mask):
+            return self.layer(x, x, value_mask=mask, use_causal_mask=True)
+
+    attend = Causal()
+    with torch.no_grad():
+        np.testing.assert_array_equal(attend(x, full), attend(x, None))
+        assert masks == [None, None]
+        traced = torch.jit.trace(attend, (x, full), check_trace=False)
+        assert masks[2] is not None
+        np.testing.assert_array_equal(traced(x, some), attend(x, some))
+
+
+@ON_TORCH
 @pytest.mark.parametrize("slope", [0.1, 5.0])
 def test_weights_too_small_for_a_processor_are_zero(slope, monkeypatch):
     """On a CPU of torch, where a row has such; the output and its gradients stay."""

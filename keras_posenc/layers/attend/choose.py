@@ -66,6 +66,8 @@ def attend(
     if bias is not None:  # with an axis of rows and one of columns, to be cut
         bias = ops.convert_to_tensor(bias)
         bias = ops.reshape(bias, (*[1] * (4 - len(bias.shape)), *ops.shape(bias)))
+    if grid.keep is not None and _keeps_all(grid.keep):
+        grid = grid.replace(keep=None)
     kernel = None
     if not forms_map(q, encodings, bias, dropout, flash):
 
@@ -83,6 +85,19 @@ def attend(
             return attend_explicitly(q, k, v, grid, scale, encodings, bias, dropout, drawn)[0]
     size = ops.shape(q)[1] if size is None else size
     return attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size, kernel)
+
+
+def _keeps_all(keep):
+    """Whether it is known that no column is padding: a mask is a pass over the map, and bars the
+    kernels for the causal order. To ask an accelerator would be to wait for it, and a program that
+    is being traced is for other masks too."""
+    if keras.backend.backend() != "torch":
+        return False
+    import torch
+
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    keep = ops.convert_to_tensor(keep)
+    return not traced and keep.device.type == "cpu" and bool(torch.all(keep))
 
 
 def forms_map(q, encodings, bias, dropout, flash):
