@@ -51,8 +51,8 @@ REASONS = {
     "forward as fast as onnxruntime, JAX": "XLA's dense layers run at two thirds of TensorFlow's "
     "rate on a CPU (`parts.py`).",
     "forward against the best peer": "without dropout attention is torch's own fused kernel in "
-    "both, and the dense layers are the same; Keras adds its calls of 91 layers (LOG.md). What "
-    "more there is at 4,096 was not taken apart.",
+    "both, and the dense layers are the same; Keras adds its calls of 91 layers and holds what "
+    "each gave until the last, 5% of the time at 4,096 tokens (LOG.md).",
     "forward against KerasHub on JAX": "XLA's dense layers, as in the step below.",
     "step on JAX against KerasHub on JAX": "XLA's dense layers, the same in both, take a larger "
     "share the faster the attention is; on a CPU they run at two thirds of TensorFlow's rate "
@@ -62,6 +62,9 @@ REASONS = {
     "memory on TF against KerasHub's": "steps of 8 tokens hold 1.3 GB already, as much as the "
     "target: TensorFlow, the weights, their moments and gradients "
     "(`step.py posenc-tf train minilm 1 8`).",
+    "memory against transformers without attention dropout": "with Keras imported a process holds "
+    "0.47 GB (JAX is imported where it is installed), with torch and transformers 0.24.",
+    "attention dropout against none, whole step, tf": "0.96x in an earlier hour.",
     "step on TF against KerasHub's best TF": "1.52x the day before, on a machine that multiplies "
     "1.4 times as fast; not taken apart.",
     "attention dropout against none, whole step, torch": "without dropout torch's own kernel is "
