@@ -63,7 +63,8 @@ REASONS = {
     "target: TensorFlow, the weights, their moments and gradients "
     "(`step.py posenc-tf train minilm 1 8`).",
     "memory against transformers without attention dropout": "with Keras imported a process holds "
-    "0.47 GB (JAX is imported where it is installed), with torch and transformers 0.24.",
+    "0.47 GB (JAX is imported where it is installed), with torch and transformers 0.24 (VmHWM of "
+    "/proc/self/status after the imports).",
     "attention dropout against none, whole step, tf": "0.96x in an earlier hour.",
     "step on TF against KerasHub's best TF": "1.52x the day before, on a machine that multiplies "
     "1.4 times as fast; not taken apart.",
