@@ -16,15 +16,23 @@ from keras import ops
 from keras_posenc.encodings.columns import part
 from keras_posenc.grid import AXES
 from keras_posenc.layers.attend.dropout import hashes
-from keras_posenc.layers.attend.explicit import attend_cells, carried_at_first, holding, overridden
+from keras_posenc.layers.attend.explicit import (
+    attend_cells,
+    by_head,
+    carried_at_first,
+    columns_last,
+    columns_second,
+    holding,
+    overridden,
+)
 from keras_posenc.layers.attend.lean import attend_leanly
 from keras_posenc.layers.attend.loops import over_rows
 
 # The axes of rows and columns in what comes beside the grid.
 MORE_AXES = {
-    "q": (1, None),
-    "k": (None, 1),
-    "v": (None, 1),
+    "q": (2, None),
+    "k": (None, 3),
+    "v": (None, 3),
     "bias": (-2, -1),
     "dropped_rows": (1, None),
     "dropped_columns": (None, 1),
@@ -41,7 +49,8 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
         size: int, or on TensorFlow an int32 scalar. Rows of a block.
         kernel: function of (q, k, v, grid, bias) to use for a block in place of its map.
     """
-    held = {(name, None): x for name, x in (("q", q), ("k", k), ("v", v), ("bias", bias))}
+    heads = {"q": by_head(q), "k": columns_last(k), "v": columns_last(v), "bias": bias}
+    held = {(name, None): x for name, x in heads.items()}
     if dropout:
         batch, rows, heads = ops.shape(q)[:3]
         signs = hashes(drawn, batch, heads, rows, ops.shape(k)[1])
@@ -69,19 +78,21 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
         def given(name):
             return held.get((name, None))
 
-        heads = given("q"), given("k"), given("v")
+        q, k, v = given("q"), given("k"), given("v")
+        tokens = by_head(q), columns_second(k), columns_second(v)
+        inner = holding(inner, *tokens)
         mapping = [(variable, held["weight", key]) for key, variable in weights.items()]
         with keras.StatelessScope(mapping) if mapping else contextlib.nullcontext():
             if kernel is not None:
-                return kernel(*heads, inner, given("bias"))
+                return by_head(kernel(*tokens, inner, given("bias")))
             signs = given("dropped_rows"), given("dropped_columns")
             arguments = scale, encodings, given("bias"), dropout, signs
             if overridden(encodings, "normalize", "value"):
-                return attend_cells(*heads, inner, *arguments)[0]
-            return attend_leanly(*heads, inner, *arguments)
+                return attend_cells(q, k, v, inner, *arguments)[0]
+            return attend_leanly(q, k, v, inner, *arguments)
 
     outputs = [_run(run, held, rows, columns, size, list(start.values())) for rows, columns in runs]
-    return ops.concatenate(outputs, axis=1) if len(outputs) > 1 else outputs[0]
+    return by_head(ops.concatenate(outputs, axis=2) if len(outputs) > 1 else outputs[0])
 
 
 def _read(grid, q, k, v, encodings):
@@ -95,7 +106,7 @@ def _read(grid, q, k, v, encodings):
 
 
 def _run(run, held, rows, columns, size, start):
-    """The output of a run of rows, in blocks that see the given columns."""
+    """The output (B, H, rows, Dv) of a run of rows, in blocks that see the given columns."""
     axes, cut, whole = [], {}, {}
     for key, x in held.items():
         row_axis, column_axis = (AXES | MORE_AXES)[key[0]]
@@ -113,7 +124,7 @@ def _run(run, held, rows, columns, size, start):
         return run(dict(zip(keys, [*parts, *others], strict=True)), carried)
 
     q, v = held["q", None], held["v", None]
-    shape, dtype = (*q.shape[:3], v.shape[-1]), v.dtype
+    shape, dtype = (*q.shape[:3], v.shape[2]), v.dtype
     given = list(cut.values()), axes, list(whole.values()), start
     return over_rows(block, *given, size, shape, dtype)
 

@@ -7,15 +7,17 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+ROWS = 2  # their axis in what a block returns
+
 
 def over_rows(block, by_row, axes, whole, start, size, shape, dtype):
-    """block(parts of `by_row`, whole, carried) of all blocks of rows, joined on axis 1.
+    """block(parts of `by_row`, whole, carried) of all blocks of rows, joined.
 
     What the block reads besides has no gradient on TensorFlow and torch.
 
     Args:
-        block: function of three lists of tensors. It returns (B, rows of the block, ...), and the
-            list that it is to get as `carried` with the next block.
+        block: function of three lists of tensors. It returns (B, H, rows of the block, D), and
+            the list that it is to get as `carried` with the next block.
         by_row: list of tensors that are cut.
         axes: list of int. Their axes of rows.
         whole: list of tensors.
@@ -70,8 +72,8 @@ class _Blocks:
             found, carried = self.block(*self.at(first, held), states[-1])
             states.append(carried)
             if output is None:
-                output = found.new_empty((found.shape[0], self.rows, *found.shape[2:]))
-            output[:, first : first + self.size] = found
+                output = found.new_empty((*found.shape[:ROWS], self.rows, found.shape[-1]))
+            output.narrow(ROWS, first, found.shape[ROWS]).copy_(found)
         return output, states[:-1]
 
 
@@ -117,7 +119,7 @@ def _joined_by_torch():
                 wanted = [x.requires_grad_() for x, n in inner if n]
                 with torch.enable_grad(), torch.autocast(**context.autocast):
                     output, left = blocks.block(parts, others, carried)
-                of_left = [upstream[:, first : first + blocks.size], *of_carried]
+                of_left = [upstream.narrow(ROWS, first, output.shape[ROWS]), *of_carried]
                 # What depends on none of the wanted has no gradient to give.
                 pairs = zip([output, *left], of_left, strict=True)
                 pairs = [(x, of_x) for x, of_x in pairs if x.requires_grad]
@@ -153,7 +155,7 @@ def _compiled_by_torch(block, by_row, axes, whole, carried, size):
     for parts in zip(*cut, strict=True):
         output, carried = run(parts, whole, carried)
         outputs.append(output)
-    return torch.cat(outputs, dim=1)
+    return torch.cat(outputs, dim=ROWS)
 
 
 def _on_jax(block, by_row, axes, whole, start, rows, count, size):
@@ -176,7 +178,7 @@ def _on_jax(block, by_row, axes, whole, start, rows, count, size):
             carried, output = run(carried, [x[i] for x in stacked])
             outputs.append(output)
         out = ops.stack(outputs)
-    return _joined(out, 1, rows)
+    return _joined(out, ROWS, rows)
 
 
 def _on_tensorflow(block, by_row, axes, whole, start, rows, count, size, shape, dtype):
@@ -222,13 +224,13 @@ def _on_tensorflow(block, by_row, axes, whole, start, rows, count, size, shape, 
 
         shapes = [x.shape for x in start]
         states = [tf.TensorArray(x.dtype, count, element_shape=x.shape) for x in start]
-        blocks, *states = looped(forward, array(shape, 1, dtype), *states, *start)
-        output = _joined(blocks.stack(), 1, rows)
+        blocks, *states = looped(forward, array(shape, ROWS, dtype), *states, *start)
+        output = _joined(blocks.stack(), ROWS, rows)
         states = [x.stack() for x in states[: len(start)]]
 
         def gradients(upstream):
-            padding = [[0, 0], [0, count * size - rows], *[[0, 0]] * (len(upstream.shape) - 2)]
-            upstream = _stacked(tf.pad(upstream, padding), 1, count, size)
+            padding = [[0, 0], [0, 0], [0, count * size - rows], [0, 0]]
+            upstream = _stacked(tf.pad(upstream, padding), ROWS, count, size)
             ours = [i for i in floats if i < cut]
             others = [i for i in floats if i >= cut]
 
