@@ -26,7 +26,7 @@ from keras_posenc.layers.attend.explicit import (
     overridden,
 )
 from keras_posenc.layers.attend.lean import attend_leanly
-from keras_posenc.layers.attend.loops import over_rows
+from keras_posenc.layers.attend.loops import ROWS, over_rows
 
 # The axes of rows and columns in what comes beside the grid.
 MORE_AXES = {
@@ -49,8 +49,8 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
         size: int, or on TensorFlow an int32 scalar. Rows of a block.
         kernel: function of (q, k, v, grid, bias) to use for a block in place of its map.
     """
-    heads = {"q": by_head(q), "k": columns_last(k), "v": columns_last(v), "bias": bias}
-    held = {(name, None): x for name, x in heads.items()}
+    turned = {"q": by_head(q), "k": columns_last(k), "v": columns_last(v)}
+    held = {(name, None): x for name, x in (turned | {"bias": bias}).items()}
     if dropout:
         batch, rows, heads = ops.shape(q)[:3]
         signs = hashes(drawn, batch, heads, rows, ops.shape(k)[1])
@@ -92,7 +92,7 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
             return attend_leanly(q, k, v, inner, *arguments)
 
     outputs = [_run(run, held, rows, columns, size, list(start.values())) for rows, columns in runs]
-    return by_head(ops.concatenate(outputs, axis=2) if len(outputs) > 1 else outputs[0])
+    return by_head(ops.concatenate(outputs, axis=ROWS) if len(outputs) > 1 else outputs[0])
 
 
 def _read(grid, q, k, v, encodings):

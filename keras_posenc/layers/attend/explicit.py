@@ -26,8 +26,8 @@ def by_head(x):
 def columns_last(x):
     """(B, T, H, D) as (B, H, D, T).
 
-    The gradient of keys and values is then the one of rows times a map as it stands. XLA forms that
-    of (B, H, T, D), a product with the map turned round, at half the rate and less on a CPU.
+    The gradient of keys and values is then a product of rows with the map as it stands. The other,
+    of the map turned round with rows, XLA forms at half the rate, or less, on a CPU.
     """
     x = by_head(x)
     if keras.backend.backend() == "torch":  # in memory by head, once, or each product would copy it
