@@ -34,7 +34,7 @@ MORE_AXES = {
     "k": (None, 3),
     "v": (None, 3),
     "bias": (-2, -1),
-    "dropped_rows": (1, None),
+    "dropped_rows": (2, None),
     "dropped_columns": (None, 1),
     "weight": (None, None),
 }
@@ -69,12 +69,12 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
         held |= {("weight", key): ops.convert_to_tensor(v) for key, v in weights.items()}
     held = {key: ops.convert_to_tensor(x) for key, x in held.items() if x is not None}
 
-    def run(held, carried):
+    def run(held, carried, found):
         inner = grid.holding({key: x for key, x in held.items() if key[0] in AXES})
         inner.carried = dict(zip(carrying, carried, strict=True))
-        return output(held, inner), [inner.carried[encoding] for encoding in carrying]
+        return output(held, inner, found), [inner.carried[encoding] for encoding in carrying]
 
-    def output(held, inner):
+    def output(held, inner, found):
         def given(name):
             return held.get((name, None))
 
@@ -89,7 +89,7 @@ def attend_in_blocks(q, k, v, grid, scale, encodings, bias, dropout, drawn, size
             arguments = scale, encodings, given("bias"), dropout, signs
             if overridden(encodings, "normalize", "value"):
                 return attend_cells(q, k, v, inner, *arguments)[0]
-            return attend_leanly(q, k, v, inner, *arguments)
+            return attend_leanly(q, k, v, inner, *arguments, found)
 
     outputs = [_run(run, held, rows, columns, size, list(start.values())) for rows, columns in runs]
     return by_head(ops.concatenate(outputs, axis=ROWS) if len(outputs) > 1 else outputs[0])
@@ -120,8 +120,8 @@ def _run(run, held, rows, columns, size, start):
         cut[key] = _between(x, row_axis, rows)
     keys = [*cut, *whole]
 
-    def block(parts, others, carried):
-        return run(dict(zip(keys, [*parts, *others], strict=True)), carried)
+    def block(parts, others, carried, found=None):
+        return run(dict(zip(keys, [*parts, *others], strict=True)), carried, found)
 
     q, v = held["q", None], held["v", None]
     shape, dtype = (*q.shape[:3], v.shape[2]), v.dtype

@@ -25,10 +25,10 @@ def drop_weights(weights, rate, drawn):
 
 
 def hashes(drawn, batch, heads, rows, columns):
-    """(B, Tq, H) hashes of the rows and (1, Tk) of the columns of a whole map, odd int32."""
+    """(B, H, Tq) hashes of the rows and (1, Tk) of the columns of a whole map, odd int32."""
     drawn = ops.cast(drawn, "int32")
     of_rows = _odd_hash(batch * heads * rows, drawn[0], drawn[1])
-    of_rows = ops.transpose(ops.reshape(of_rows, (batch, heads, rows)), (0, 2, 1))
+    of_rows = ops.reshape(of_rows, (batch, heads, rows))
     return of_rows, _odd_hash(columns, drawn[1], drawn[0] + 1)[None]
 
 
@@ -42,7 +42,7 @@ def kept_of(weights, rate, hashes):
 
 
 def _product(of_rows, of_columns):
-    return ops.transpose(of_rows, (0, 2, 1))[..., None] * of_columns[:, None, None]
+    return of_rows[..., None] * of_columns[:, None, None]
 
 
 # Comparing and choosing are two passes over the map, and slow ones. Both backends have a kernel

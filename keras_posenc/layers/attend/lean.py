@@ -12,33 +12,35 @@ from keras_posenc.layers.attend.explicit import close, logits_of, softmax
 SMALL = 69.0
 # Closed cells are about 1e9 below.
 CLOSED = 1e8
+# What JAX knows by this name it keeps, and does not find it again in the backward pass.
+KEPT = "kept of a block"
 
 
-def attend_leanly(q, k, v, grid, scale, encodings, bias, dropout, signs):
+def attend_leanly(q, k, v, grid, scale, encodings, bias, dropout, signs, found=None):
     """The output of `attend_cells`, with fewer passes over the map.
 
     With the weights p, those in use u (p or 0) and the output o = u v, the gradients for g are
     u^T g of the values and u (g v^T) - p sum(o g) of the logits. Left to themselves, TensorFlow and
     JAX find the sum from the map: on TensorFlow that takes six passes in place of three, on JAX a
     third of the whole time. torch has a kernel for it.
+
+    Args:
+        found: the output, where TensorFlow wants its gradient only. JAX keeps it by its name.
     """
     logits = close(logits_of(q, k, grid, scale, encodings, bias), grid.open())
     v = v * ops.cast(1 / (1 - dropout), v.dtype) if dropout else v
 
-    def forward(logits, v, signs):
-        weights = softmax(logits)
-        used = kept_of(weights, dropout, signs) if dropout else weights
-        output = ops.matmul(ops.cast(used, v.dtype), _turned(v))
-        return output, (weights, used, output, v)
+    def used_of(weights, signs):
+        return kept_of(weights, dropout, signs) if dropout else weights
 
     mixed = {"tensorflow": _on_tensorflow, "jax": _on_jax, "torch": _on_torch}
-    return mixed[keras.backend.backend()](forward, logits, v, signs)
+    return mixed[keras.backend.backend()](logits, v, signs, used_of, found)
 
 
 def _backward(held, upstream):
     """The gradients of the logits and of the values."""
     weights, used, output, v = held
-    of_v = ops.matmul(_turned(upstream), ops.cast(used, v.dtype))
+    of_v = ops.einsum("bhqd,bhqk->bhdk", upstream, ops.cast(used, v.dtype))
     of_used = ops.cast(ops.matmul(upstream, v), weights.dtype)
     shared = ops.cast(output, weights.dtype) * ops.cast(upstream, weights.dtype)
     shared = ops.sum(shared, axis=-1, keepdims=True)
@@ -49,7 +51,7 @@ def _turned(x):
     return ops.swapaxes(x, -1, -2)
 
 
-def _on_torch(forward, logits, v, signs):
+def _on_torch(logits, v, signs, used_of, _):
     import torch
 
     # On a CPU, products with numbers below 1e-38 take five times as long. Weights of 0 in place of
@@ -59,7 +61,7 @@ def _on_torch(forward, logits, v, signs):
         below = torch.amax(row, -1, keepdim=True) - row
         if torch.any((below > SMALL) & (below < CLOSED)):
             logits = _cut().apply(logits)
-    return forward(logits, v, signs)[0]
+    return torch.matmul(used_of(softmax(logits), signs).to(v.dtype), _turned(v))
 
 
 @functools.cache
@@ -82,19 +84,32 @@ def _cut():
     return Cut
 
 
-def _on_tensorflow(forward, logits, v, signs):
+def _on_tensorflow(logits, v, signs, used_of, found):
     import tensorflow as tf
 
     @tf.custom_gradient
     def mixed(logits, v):
-        output, held = forward(logits, v, signs)
-        return output, lambda upstream: _backward(held, upstream)
+        weights = softmax(logits)
+        used = used_of(weights, signs)
+        output = ops.matmul(ops.cast(used, v.dtype), _turned(v)) if found is None else found
+        return output, lambda upstream: _backward((weights, used, output, v), upstream)
 
     return mixed(logits, v)
 
 
-def _on_jax(forward, logits, v, signs):
+def _on_jax(logits, v, signs, used_of, _):
     import jax
+    from jax.ad_checkpoint import checkpoint_name
+
+    def forward(logits, v, signs):
+        below = logits - ops.max(logits, axis=-1, keepdims=True)
+        above = ops.exp(below)
+        total = ops.sum(above, axis=-1, keepdims=True)
+        output = ops.matmul(ops.cast(used_of(above / total, signs), v.dtype), _turned(v))
+        output = checkpoint_name(output, KEPT)
+        # Where the total is known this is one pass with the product before it.
+        weights = ops.exp(below - checkpoint_name(ops.log(total), KEPT))
+        return output, (weights, used_of(weights, signs), output, v)
 
     mixed = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
     mixed.defvjp(forward, lambda held, upstream: (*_backward(held, upstream), None))

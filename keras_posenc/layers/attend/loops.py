@@ -7,6 +7,8 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+from keras_posenc.layers.attend.lean import KEPT
+
 ROWS = 2  # their axis in what a block returns
 
 
@@ -17,7 +19,8 @@ def over_rows(block, by_row, axes, whole, start, size, shape, dtype):
 
     Args:
         block: function of three lists of tensors. It returns (B, H, rows of the block, D), and
-            the list that it is to get as `carried` with the next block.
+            the list that it is to get as `carried` with the next block. In the backward pass on
+            TensorFlow it is given the first of them too; on JAX it finds what it called `KEPT`.
         by_row: list of tensors that are cut.
         axes: list of int. Their axes of rows.
         whole: list of tensors.
@@ -165,12 +168,13 @@ def _on_jax(block, by_row, axes, whole, start, rows, count, size):
         output, carried = block(parts, whole, carried)
         return carried, output
 
+    policy = jax.checkpoint_policies.save_only_these_names(KEPT)
     if count == 1:
-        return jax.checkpoint(run)(start, by_row)[1]
+        return jax.checkpoint(run, policy=policy)(start, by_row)[1]
     stacked = [_stacked(x, axis, count, size) for x, axis in zip(by_row, axes, strict=True)]
     if any(isinstance(x, jax.core.Tracer) for x in [*by_row, *whole]):
         # In a loop nothing can be merged with the first computation, so it needs no barrier.
-        _, out = jax.lax.scan(jax.checkpoint(run, prevent_cse=False), start, stacked)
+        _, out = jax.lax.scan(jax.checkpoint(run, prevent_cse=False, policy=policy), start, stacked)
     else:
         # Outside of a compiled program each call would compile its loop again.
         carried, outputs = start, []
@@ -225,7 +229,7 @@ def _on_tensorflow(block, by_row, axes, whole, start, rows, count, size, shape, 
         shapes = [x.shape for x in start]
         states = [tf.TensorArray(x.dtype, count, element_shape=x.shape) for x in start]
         blocks, *states = looped(forward, array(shape, ROWS, dtype), *states, *start)
-        output = _joined(blocks.stack(), ROWS, rows)
+        blocks = blocks.stack()
         states = [x.stack() for x in states[: len(start)]]
 
         def gradients(upstream):
@@ -241,7 +245,7 @@ def _on_tensorflow(block, by_row, axes, whole, start, rows, count, size, shape, 
                 wanted = [*(x[j] for j in floats), *carried]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(wanted)
-                    out, left = block(x[:cut], x[cut:], carried)
+                    out, left = block(x[:cut], x[cut:], carried, blocks[i])
                 grads = tape.gradient(
                     [out, *left], wanted, [upstream[i], *of_carried], unconnected_gradients="zero"
                 )
@@ -263,7 +267,7 @@ def _on_tensorflow(block, by_row, axes, whole, start, rows, count, size, shape, 
             parts = [_joined(a.stack(), axes[i], rows) for a, i in zip(found, ours, strict=False)]
             return *parts, *found[len(ours) :]
 
-        return output, gradients
+        return _joined(blocks, ROWS, rows), gradients
 
     return attended(*[inputs[i] for i in floats])
 
