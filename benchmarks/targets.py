@@ -67,7 +67,7 @@ REASONS = {
     "/proc/self/status after the imports).",
     "attention dropout against none, whole step, tf": "0.96x in an earlier hour.",
     "step on TF against KerasHub's best TF": "1.52x in a faster hour. KerasHub keeps its maps; "
-    "here each is formed again in the backward pass, eight products of heads for its six, and "
+    "here each is formed again in the backward pass, seven products of heads for its six, and "
     "those are nearly half of the step (LOG.md).",
     "attention dropout against none, whole step, torch": "without dropout torch's own kernel is "
     "taken, which forms no map and has no dropout.",

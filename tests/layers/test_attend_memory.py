@@ -62,6 +62,16 @@ def test_the_memory_of_a_compiled_step_is_linear(block_of):
     assert memory(1024) > 3.5 * memory(512)
 
 
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX tells what a program is made of")
+def test_the_backward_pass_does_not_form_the_output_again(block_of):
+    """It has the map's product and four gradients, the forward pass the map's and the output's."""
+    import jax
+
+    block_of(0)
+    program = jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(*heads(64))
+    assert str(program).count(" dot_general[") == 2 + 5
+
+
 @pytest.mark.skipif(BACKEND != "torch", reason="torch tells what it keeps for the backward pass")
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("name", ["plain", *ENCODINGS])
