@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
 from keras_posenc.encodings import ENCODINGS, ALiBi, SelectiveAttention
-from keras_posenc.layers.attend import attend, choose
+from keras_posenc.layers.attend import attend, choose, one_pass
 
 BACKEND = keras.backend.backend()
 H, D = 2, 4
@@ -60,6 +60,25 @@ def test_the_memory_of_a_compiled_step_is_linear(block_of):
     assert memory(1024) < 2.2 * memory(512)
     block_of(0)
     assert memory(1024) > 3.5 * memory(512)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="the others take one way on a CPU and a GPU")
+def test_the_ways_over_a_block_on_a_cpu_and_a_gpu_agree(block_of, monkeypatch):
+    """With a GPU the operations run one by one: not every plugin of TensorFlow knows XLA."""
+    import tensorflow as tf
+
+    def gradients():
+        inputs = [tf.constant(x) for x in heads(64)]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            total = loss(*inputs)
+        return [total, *tape.gradient(total, inputs)]
+
+    block_of(2**12)
+    in_one_pass = gradients()
+    monkeypatch.setattr(one_pass, "on_accelerator", lambda _: True)
+    for x, y in zip(in_one_pass, gradients(), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX tells what a program is made of")

@@ -4,6 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc.layers.attend.one_pass import in_one_pass
+
 
 def drop_weights(weights, rate, drawn):
     """Drops a share of the weights (B, H, Tq, Tk), the same ones whenever `drawn` is the same.
@@ -34,44 +36,33 @@ def hashes(drawn, batch, heads, rows, columns):
 
 def kept_of(weights, rate, hashes):
     """The weights of a map, or of a part of one, with zeros where its hashes say so."""
-    in_one_pass = {"tensorflow": _on_tensorflow, "torch": _on_torch}.get(keras.backend.backend())
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        return _on_tensorflow(weights, rate, hashes)
     single = keras.backend.standardize_dtype(weights.dtype) == "float32"
-    if in_one_pass and single and 0.01 <= rate <= 0.49:
-        return in_one_pass(weights, rate, hashes)
-    return ops.where(_product(*hashes) >= int(rate * 2**32) - 2**31, weights, 0.0)
+    if backend == "torch" and single and rate <= 0.49:
+        return _on_torch(weights, rate, hashes)
+    return _chosen(weights, rate, *hashes)
+
+
+def _chosen(weights, rate, of_rows, of_columns):
+    bits = _product(of_rows, of_columns)
+    return ops.where(bits >= int(rate * 2**32) - 2**31, weights, 0.0)
 
 
 def _product(of_rows, of_columns):
     return of_rows[..., None] * of_columns[:, None, None]
 
 
-# Comparing and choosing are two passes over the map, and slow ones. Both backends have a kernel
-# made for another purpose that does both in one, on the product's bits read as a float32.
-
-
-def _as_float(bits):
-    return float(np.array(bits).astype("int32").view("float32"))
-
-
 def _on_tensorflow(weights, rate, hashes):
-    """The gradient of a fake quantization: what comes in where an input is in [-x, x], else 0.
-
-    That is so for 1 - rate of all bits if 1 - rate of the non-negative ones are below those of x.
-    (The kernel moves both bounds down by x / 255, which changes the rate by less than 1e-5.)
-    """
     import tensorflow as tf
-
-    bound = _as_float((1 - rate) * 2**31)
 
     @tf.custom_gradient
     def kept(weights):
-        def within(x):
-            bits = tf.bitcast(_product(*hashes), tf.float32)
-            return tf.raw_ops.FakeQuantWithMinMaxArgsGradient(
-                gradients=x, inputs=bits, min=-bound, max=bound
-            )
+        def chosen(x):
+            return in_one_pass(_chosen, x, rate, *hashes)
 
-        return within(weights), within
+        return chosen(weights), chosen
 
     return kept(weights)
 
@@ -79,13 +70,15 @@ def _on_tensorflow(weights, rate, hashes):
 def _on_torch(weights, rate, hashes):
     """The gradient of a threshold: what comes in unless an input is at most -x.
 
-    Half of all bits are not negative, and 2^23 of the negative ones are no number and count as
-    above.
+    Comparing and choosing are two passes over the map, and slow ones. This kernel does both in one,
+    on the product's bits read as a float32. Half of all bits are not negative, and 2^23 of the
+    negative ones are no number and count as above.
     """
     import torch
 
-    bound = -_as_float((0.5 - rate) * 2**32 - 2**23)
-    return torch.ops.aten.threshold_backward(weights, _product(*hashes).view(torch.float32), bound)
+    bound = np.array((0.5 - rate) * 2**32 - 2**23).astype("int32").view("float32")
+    bits = _product(*hashes).view(torch.float32)
+    return torch.ops.aten.threshold_backward(weights, bits, -float(bound))
 
 
 def _odd_hash(length, seed, more):

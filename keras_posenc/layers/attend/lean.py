@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_posenc.layers.attend.dropout import kept_of
 from keras_posenc.layers.attend.explicit import close, logits_of, softmax
+from keras_posenc.layers.attend.one_pass import in_one_pass
 
 # Weights of e^-69 are 1e-30: their products with gradients of 1e-8 are numbers as any others.
 SMALL = 69.0
@@ -29,29 +30,44 @@ def attend_leanly(q, k, v, grid, scale, encodings, bias, dropout, signs, found=N
     """
     logits = close(logits_of(q, k, grid, scale, encodings, bias), grid.open())
     v = v * ops.cast(1 / (1 - dropout), v.dtype) if dropout else v
-
-    def used_of(weights, signs):
-        return kept_of(weights, dropout, signs) if dropout else weights
-
     mixed = {"tensorflow": _on_tensorflow, "jax": _on_jax, "torch": _on_torch}
-    return mixed[keras.backend.backend()](logits, v, signs, used_of, found)
+    return mixed[keras.backend.backend()](logits, v, dropout, signs, found)
 
 
-def _backward(held, upstream):
-    """The gradients of the logits and of the values."""
-    weights, used, output, v = held
-    of_v = ops.einsum("bhqd,bhqk->bhdk", upstream, ops.cast(used, v.dtype))
-    of_used = ops.cast(ops.matmul(upstream, v), weights.dtype)
+def _output(weights, v, dropout, signs):
+    used = kept_of(weights, dropout, signs) if dropout else weights
+    return ops.matmul(ops.cast(used, v.dtype), _turned(v))
+
+
+def _gradients(weights, output, v, upstream, dropout, signs):
+    """Those of the logits and of the values."""
+    of_used = ops.matmul(upstream, v)
     shared = ops.cast(output, weights.dtype) * ops.cast(upstream, weights.dtype)
     shared = ops.sum(shared, axis=-1, keepdims=True)
-    return used * of_used - weights * shared, of_v
+    if dropout:
+        used, of_logits = in_one_pass(_over_map, weights, of_used, shared, dropout, *signs)
+    else:
+        used = ops.cast(weights, v.dtype)
+        of_logits = in_one_pass(_over_whole_map, weights, of_used, shared)
+    return of_logits, ops.einsum("bhqd,bhqk->bhdk", upstream, used)
+
+
+def _over_map(weights, of_used, shared, dropout, *signs):
+    """The weights in use, and the gradient of the logits."""
+    used = kept_of(weights, dropout, signs)
+    of_logits = used * ops.cast(of_used, weights.dtype) - weights * shared
+    return ops.cast(used, of_used.dtype), of_logits
+
+
+def _over_whole_map(weights, of_used, shared):
+    return weights * (ops.cast(of_used, weights.dtype) - shared)
 
 
 def _turned(x):
     return ops.swapaxes(x, -1, -2)
 
 
-def _on_torch(logits, v, signs, used_of, _):
+def _on_torch(logits, v, dropout, signs, _):
     import torch
 
     # On a CPU, products with numbers below 1e-38 take five times as long. Weights of 0 in place of
@@ -61,7 +77,7 @@ def _on_torch(logits, v, signs, used_of, _):
         below = torch.amax(row, -1, keepdim=True) - row
         if torch.any((below > SMALL) & (below < CLOSED)):
             logits = _cut().apply(logits)
-    return torch.matmul(used_of(softmax(logits), signs).to(v.dtype), _turned(v))
+    return _output(softmax(logits), v, dropout, signs)
 
 
 @functools.cache
@@ -84,20 +100,19 @@ def _cut():
     return Cut
 
 
-def _on_tensorflow(logits, v, signs, used_of, found):
+def _on_tensorflow(logits, v, dropout, signs, found):
     import tensorflow as tf
 
     @tf.custom_gradient
     def mixed(logits, v):
         weights = softmax(logits)
-        used = used_of(weights, signs)
-        output = ops.matmul(ops.cast(used, v.dtype), _turned(v)) if found is None else found
-        return output, lambda upstream: _backward((weights, used, output, v), upstream)
+        output = _output(weights, v, dropout, signs) if found is None else found
+        return output, lambda upstream: _gradients(weights, output, v, upstream, dropout, signs)
 
     return mixed(logits, v)
 
 
-def _on_jax(logits, v, signs, used_of, _):
+def _on_jax(logits, v, dropout, signs, _):
     import jax
     from jax.ad_checkpoint import checkpoint_name
 
@@ -105,12 +120,15 @@ def _on_jax(logits, v, signs, used_of, _):
         below = logits - ops.max(logits, axis=-1, keepdims=True)
         above = ops.exp(below)
         total = ops.sum(above, axis=-1, keepdims=True)
-        output = ops.matmul(ops.cast(used_of(above / total, signs), v.dtype), _turned(v))
-        output = checkpoint_name(output, KEPT)
+        output = checkpoint_name(_output(above / total, v, dropout, signs), KEPT)
         # Where the total is known this is one pass with the product before it.
         weights = ops.exp(below - checkpoint_name(ops.log(total), KEPT))
-        return output, (weights, used_of(weights, signs), output, v)
+        return output, (weights, output, v, signs)
+
+    def backward(held, upstream):
+        weights, output, v, signs = held
+        return *_gradients(weights, output, v, upstream, dropout, signs), None
 
     mixed = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
-    mixed.defvjp(forward, lambda held, upstream: (*_backward(held, upstream), None))
+    mixed.defvjp(forward, backward)
     return mixed(logits, v, signs)
