@@ -65,8 +65,10 @@ REASONS = {
     "memory against transformers without attention dropout": "with Keras imported a process holds "
     "0.47 GB (JAX is imported where it is installed), with torch and transformers 0.24 (VmHWM of "
     "/proc/self/status after the imports).",
-    "attention dropout against none, whole step, tf": "0.96x in an earlier hour.",
-    "step on TF against KerasHub's best TF": "1.52x in a faster hour. KerasHub keeps its maps; "
+    "attention dropout against none, whole step, tf": "0.89x in an earlier hour. To drop takes "
+    "about 13 ms for 50 MB of a map, forward and backward, a tenth of a step; the more, the less "
+    "the rest takes (LOG.md).",
+    "step on TF against KerasHub's best TF": "1.36x in an earlier hour. KerasHub keeps its maps; "
     "here each is formed again in the backward pass, seven products of heads for its six, and "
     "those are nearly half of the step (LOG.md).",
     "attention dropout against none, whole step, torch": "without dropout torch's own kernel is "
