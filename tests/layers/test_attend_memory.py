@@ -88,11 +88,12 @@ def test_a_map_in_one_pass_is_the_map_pass_by_pass(block_of, monkeypatch):
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX tells what a program is made of")
-def test_the_backward_pass_does_not_form_the_output_again(block_of):
+@pytest.mark.parametrize("size", [0, 2**12])
+def test_the_backward_pass_does_not_form_the_output_again(block_of, size):
     """It has the map's product and four gradients, the forward pass the map's and the output's."""
     import jax
 
-    block_of(0)
+    block_of(size)
     program = jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(*heads(64))
     assert str(program).count(" dot_general[") == 2 + 5
 

@@ -55,6 +55,7 @@ def _product(of_rows, of_columns):
 
 
 def _on_tensorflow(weights, rate, hashes):
+    """Its gradient chooses by the same bits, formed again: no map of them is kept."""
     import tensorflow as tf
 
     @tf.custom_gradient

@@ -7,14 +7,13 @@ from keras import ops
 
 from keras_posenc.layers.attend.dropout import kept_of
 from keras_posenc.layers.attend.explicit import close, logits_of, softmax
+from keras_posenc.layers.attend.loops import KEPT
 from keras_posenc.layers.attend.one_pass import in_one_pass
 
 # Weights of e^-69 are 1e-30: their products with gradients of 1e-8 are numbers as any others.
 SMALL = 69.0
 # Closed cells are about 1e9 below.
 CLOSED = 1e8
-# What JAX knows by this name it keeps, and does not find it again in the backward pass.
-KEPT = "kept of a block"
 
 
 def attend_leanly(q, k, v, grid, scale, encodings, bias, dropout, signs, found=None):
@@ -22,7 +21,7 @@ def attend_leanly(q, k, v, grid, scale, encodings, bias, dropout, signs, found=N
 
     With the weights p, those in use u (p or 0) and the output o = u v, the gradients for g are
     u^T g of the values and u (g v^T) - p sum(o g) of the logits. Left to themselves, TensorFlow and
-    JAX find the sum from the map: on TensorFlow that takes six passes in place of three, on JAX a
+    JAX find the sum from the map: on TensorFlow that takes six passes in place of one, on JAX a
     third of the whole time. torch has a kernel for it.
 
     Args:

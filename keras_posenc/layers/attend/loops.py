@@ -7,9 +7,9 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_posenc.layers.attend.lean import KEPT
-
 ROWS = 2  # their axis in what a block returns
+# What JAX knows by this name it keeps, and does not find it again in the backward pass.
+KEPT = "kept of a block"
 
 
 def over_rows(block, by_row, axes, whole, start, size, shape, dtype):
@@ -20,7 +20,7 @@ def over_rows(block, by_row, axes, whole, start, size, shape, dtype):
     Args:
         block: function of three lists of tensors. It returns (B, H, rows of the block, D), and
             the list that it is to get as `carried` with the next block. In the backward pass on
-            TensorFlow it is given the first of them too; on JAX it finds what it called `KEPT`.
+            TensorFlow it is given the first of them too; on JAX it has what it called `KEPT`.
         by_row: list of tensors that are cut.
         axes: list of int. Their axes of rows.
         whole: list of tensors.

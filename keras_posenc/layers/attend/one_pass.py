@@ -32,4 +32,4 @@ def _in_graph_on_cpu(x):
 def _compiled(function):
     import tensorflow as tf
 
-    return tf.function(function, jit_compile=True)
+    return tf.function(function, autograph=False, jit_compile=True)
