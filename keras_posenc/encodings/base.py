@@ -40,6 +40,8 @@ class Encoding(keras.layers.Layer):
         needs_all_columns: bool. The map hooks read closed columns too.
         fewest_rows: int. Blocks have so many rows if memory allows, since the map hooks do costly
             work once a block.
+        most_rows: int or None. Blocks on a CPU have at most so many rows, since the map hooks work
+            on what is near to all rows of a block, or need much memory for each row.
         heads_follow: bool. Whether an encoding behind it in the list changes the heads.
         paper: str. Address of the paper.
         num_heads, head_size: H and D, after `build`; the logits are q.k / sqrt(head_size).
@@ -49,6 +51,7 @@ class Encoding(keras.layers.Layer):
     causal_only = False
     needs_all_columns = False
     fewest_rows = 0
+    most_rows = None
     heads_follow = False
     feature_size = 0
     paper = None

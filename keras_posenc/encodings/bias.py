@@ -222,6 +222,7 @@ class FIRE(Encoding):
     Transformers](https://arxiv.org/abs/2310.04418), section 3.
     """
 
+    most_rows = 256  # of a block, each cell meets all units
     paper = "https://arxiv.org/abs/2310.04418"
 
     def __init__(self, units=32, scale=0.1, length=512, **kwargs):

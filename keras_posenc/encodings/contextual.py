@@ -6,7 +6,8 @@ import keras
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.counting import Near, either, interpolated, sum_from_right
+from keras_posenc.encodings.counting import Near, either, sum_from_right
+from keras_posenc.encodings.lookup import interpolated
 from keras_posenc.quantized import policy_of_part, with_quantized_parts
 
 GATES = ("query_key", "separate_keys", "values")
@@ -61,6 +62,7 @@ class ContextualPositionEmbedding(Encoding):
     """
 
     causal_only = True
+    most_rows = 128
     paper = "https://arxiv.org/abs/2405.18719"
 
     def __init__(

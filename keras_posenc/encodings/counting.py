@@ -4,8 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc.device import on_accelerator
-from keras_posenc.encodings.columns import Columns, part
-from keras_posenc.encodings.lookup import looked_up
+from keras_posenc.encodings.columns import Columns
 
 
 def sum_from_right(x):
@@ -55,16 +54,6 @@ def _chunk(width):
         return max(size for size in range(1, 65) if width % size == 0)
     sizes = ops.arange(1, 65, dtype="int32")
     return ops.max(ops.where(width % sizes == 0, sizes, 1))
-
-
-def interpolated(scores, position):
-    """The scores (..., P) of the integers, at positions (..., Tk) of at least 0, the last P - 1."""
-    # The last position is one step past the last but one, so that its gate has a gradient.
-    lower = ops.floor(ops.minimum(ops.stop_gradient(position), scores.shape[-1] - 2))
-    index = ops.maximum(ops.cast(lower, "int32"), 0)  # also where it is not a number
-    share = ops.hard_tanh(position - lower)  # at most 1: one kernel forward, one backward
-    steps = part(scores, -1, 1, scores.shape[-1] - 1) - part(scores, -1, 0, scores.shape[-1] - 1)
-    return looked_up(scores, index) + share * looked_up(steps, index)
 
 
 class Near(Columns):

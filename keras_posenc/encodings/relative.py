@@ -50,6 +50,8 @@ def check_positive_integers(**sizes):
 class _ClippedTable(Encoding):
     """A table of rows a for the distances -k .. k; a subclass says where the rows come from."""
 
+    most_rows = 128
+
     def __init__(self, max_distance, values, **kwargs):
         super().__init__(**kwargs)
         check_positive_integers(max_distance=max_distance)

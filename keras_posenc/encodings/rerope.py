@@ -38,6 +38,7 @@ class ReRoPE(RotaryEmbedding):
     embeddings](https://kexue.fm/archives/9708), 2023; https://github.com/bojone/rerope.
     """
 
+    fewest_rows = 512  # each block turns all columns
     paper = "https://kexue.fm/archives/9708"
     one_axis = True
 

@@ -13,7 +13,7 @@ from keras_posenc import (
     PositionalAttention,
     StickBreaking,
 )
-from keras_posenc.encodings.counting import interpolated
+from keras_posenc.encodings.lookup import interpolated
 
 B, T, H, D, E = 2, 9, 3, 5, 8
 X = np.random.default_rng(0).normal(size=(B, T, E)).astype("float32")

@@ -8,7 +8,7 @@ from cases import CASES, PAIRS
 from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
-from keras_posenc.encodings import DeBERTaRelative
+from keras_posenc.encodings import ContextualPositionEmbedding, DeBERTaRelative
 from keras_posenc.layers.attend import attend_explicitly, choose, lean
 from keras_posenc.layers.attend.blocked import attend_in_blocks
 from keras_posenc.layers.attend.fused import attend_fused
@@ -270,7 +270,10 @@ def test_the_size_of_a_block_follows_the_shape(monkeypatch):
     monkeypatch.setattr(choose, "on_accelerator", lambda q: False)
     assert choose.block_rows(q, q, [], 12, sizes) == 2**24 // (4 * 12 * 2048)
     assert choose.block_rows(q[:, :512], q[:, :512], [], 12, sizes) is None
+    near = ContextualPositionEmbedding()
+    assert choose.block_rows(q, q, [near], 12, sizes) == near.most_rows < 2**24 // (4 * 12 * 2048)
     asks = DeBERTaRelative(max_distance=512)
+    assert choose.block_rows(q, q, [asks, near], 12, sizes) == 512
     assert choose.block_rows(q, q, [asks], 12, sizes) == 512
     many = np.zeros((8, 2048, 12, 1), "float32")
     assert choose.block_rows(many, many, [asks], 12, sizes) == 4 * 2**24 // (8 * 4 * 12 * 2048)
@@ -279,3 +282,4 @@ def test_the_size_of_a_block_follows_the_shape(monkeypatch):
     assert choose.block_rows(q[:, :1], long, [], 12, sizes) is None
     monkeypatch.setattr(choose, "on_accelerator", lambda q: True)
     assert choose.block_rows(q, q, [], 12, sizes) is None
+    assert choose.block_rows(long, long, [near], 12, sizes) == 2**28 // (4 * 12 * 2**15)

@@ -118,18 +118,23 @@ def _biased(encodings, bias):
 
 def block_rows(q, k, encodings, heads, sizes):
     """Rows of a block; None where the map, of so many heads, is to be formed in one piece."""
-    largest, wanted = ON_ACCELERATOR if on_accelerator(q) else sizes
+    accelerated = on_accelerator(q)
+    largest, wanted = ON_ACCELERATOR if accelerated else sizes
     batch, rows, columns = *ops.shape(q)[:2], ops.shape(k)[1]
     if isinstance(rows, int) and rows <= FEWEST_ROWS:
         return None
     asked = max((encoding.fewest_rows for encoding in encodings), default=0)
+    bounds = [encoding.most_rows for encoding in encodings if encoding.most_rows]
+    most = wanted if accelerated else min([wanted, *bounds])
     if all(isinstance(size, int) for size in (batch, rows, columns)):
         of_row = max(1, 4 * heads * batch * columns)
-        size = max(FEWEST_ROWS, wanted // of_row, min(asked, AT_MOST * wanted // of_row))
+        size = min(most, wanted // of_row)
+        size = max(FEWEST_ROWS, size, min(asked, AT_MOST * wanted // of_row))
         return None if of_row * rows <= largest else size
     # TensorFlow learns the sizes later. A map can have more bytes than int32 can count.
     of_row = ops.maximum(4 * heads * ops.cast(batch, "int64") * ops.cast(columns, "int64"), 1)
     rows = ops.cast(rows, "int64")
-    size = ops.maximum(wanted // of_row, ops.minimum(asked, AT_MOST * wanted // of_row))
+    size = ops.minimum(most, wanted // of_row)
+    size = ops.maximum(size, ops.minimum(asked, AT_MOST * wanted // of_row))
     size = ops.minimum(ops.maximum(FEWEST_ROWS, size), rows)
     return ops.cast(ops.where(of_row * rows <= largest, rows, size), "int32")
