@@ -30,14 +30,8 @@ WIDTH, INNER, HEADS = SIZES["width"], SIZES["inner"], SIZES["heads"]
 RUNS = 9
 
 
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-
-
 def main():
+    on_one_thread()
     narrow, wide = (BATCH, LENGTH, WIDTH), (BATCH, LENGTH, INNER)
     heads = keras.layers.EinsumDense(
         "abc,cde->abde", (LENGTH, HEADS, WIDTH // HEADS), bias_axes="de"
@@ -61,6 +55,15 @@ def main():
     for name, optimizer in (("AdamW", FusedAdamW), ("AdamW of Keras", keras.optimizers.AdamW)):
         step = adamw(rng, optimizer(1e-4, weight_decay=0.01))
         print(f"{name:30}{least(step)[0]:8.1f} ms", flush=True)
+
+
+def on_one_thread():
+    """To be called before TensorFlow computes anything; the other backends were told above."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 def least(*runs):

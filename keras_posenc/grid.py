@@ -62,6 +62,8 @@ class Grid:
         ids_are_indices: bool. Rows and columns stand where they are in the map, each one behind the
             one before, so that positions say which cells a window closes; the rows of a cache come
             behind those before. False of a block whose columns are not all side by side.
+        training: bool. A backward pass will come, and many more steps: a program compiled for the
+            shape pays.
 
     Example:
 
@@ -93,6 +95,7 @@ class Grid:
         self.mask = mask
         self.window = window
         self.sinks = sinks
+        self.training = False
         self.row_keep = self.queries = self.keys = self.values = self.encoded = None
         self.features = {}
         self.tables = {}

@@ -138,7 +138,8 @@ class ContextualPositionEmbedding(Encoding):
         passed = ops.logical_or(position[..., :1] >= self.npos_max - 1, near.all)
 
         def far_keys_are_last():
-            return logits + near.put(interpolated(scores, position), scores[..., -1:])
+            found = interpolated(scores, position, grid.training)
+            return logits + near.put(found, scores[..., -1:])
 
         return either(ops.all(passed), far_keys_are_last, everywhere)
 
@@ -153,7 +154,7 @@ class ContextualPositionEmbedding(Encoding):
         if self.bidirectional:
             last = self.npos_max - 1
             position = ops.maximum(position, -last) + last
-        return interpolated(scores, position)
+        return interpolated(scores, position, grid.training)
 
     def gates(self, logits, q, grid):
         """(B, H, Tq, Tk) float32: how much of a step every key counts, 0 where it is closed."""

@@ -55,12 +55,13 @@ def _firsts(table):
     return columns * ops.reshape(ops.arange(math.prod(outer), dtype="int32"), (*outer, 1))
 
 
-def interpolated(table, position):
+def interpolated(table, position, compiled=False):
     """A table (..., P), at positions (..., Tk) of at least 0 between its columns; the last P - 1.
 
     The last position is one step past the last but one, so that what led there has a gradient.
+    `compiled` allows TensorFlow to compile a program for these sizes.
     """
-    if keras.backend.backend() == "tensorflow":
+    if compiled and keras.backend.backend() == "tensorflow":
         return _interpolated_on_tensorflow(table, position)
     index, share = _place(position, table.shape[-1])
     steps = part(table, -1, 1, table.shape[-1] - 1) - part(table, -1, 0, table.shape[-1] - 1)

@@ -115,9 +115,11 @@ def test_cope_with_all_gates_open_counts_tokens():
     np.testing.assert_array_equal(numpy(both.positions(gates, open_grid))[0, 0], expected)
 
 
-def test_a_position_that_is_no_number_stays_none():
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_position_that_is_no_number_stays_none(compiled):
     positions = np.array([[np.nan, 0.0, 0.5, 1.5, 2.0, 9.0]], "float32")
-    found = numpy(interpolated(ops.array([[0.0, 2.0, 6.0]]), ops.array(positions)))
+    table = ops.array([[0.0, 2.0, 6.0]])
+    found = numpy(interpolated(table, ops.array(positions), compiled))
     np.testing.assert_array_equal(found, [[np.nan, 0.0, 1.0, 4.0, 6.0, 6.0]])
 
 

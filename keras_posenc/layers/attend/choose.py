@@ -68,6 +68,7 @@ def attend(
         bias = ops.reshape(bias, (*[1] * (4 - len(bias.shape)), *ops.shape(bias)))
     if grid.keep is not None and _keeps_all(grid.keep):
         grid = grid.replace(keep=None)
+    grid = grid.replace(training=training)
     kernel = None
     if not forms_map(q, encodings, bias, dropout, flash):
 
