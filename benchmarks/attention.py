@@ -43,8 +43,8 @@ REASONS = {
     "fire": "A network of 32 units for each cell.",
     "deberta": BY_TABLE,
     "transformer_xl": BY_TABLE,
-    "cope": "Sums over the gates of each row, and a lookup between two numbers for each cell near to "
-    "it; TensorFlow's sums of their gradients by index take 6 ns a cell.",
+    "cope": "Sums over the gates of each row, and a lookup between two numbers for each cell; "
+    "TensorFlow's sums of their gradients by index take 6 ns a cell.",
 }
 
 

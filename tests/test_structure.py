@@ -18,7 +18,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    ("device", "grid", "quantized"),
+    ("device",),
+    ("grid", "one_pass", "quantized"),
     ("positions",),
     ("encodings",),
     ("layers",),
@@ -37,6 +38,7 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Where a function may import what the package does not depend on; at module level nothing may.
 QUIRKS = (
     "device.py",
+    "one_pass.py",
     "positions/guard.py",
     "encodings/counting.py",
     "encodings/lookup.py",

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_posenc.encodings.columns import part
-from keras_posenc.layers.attend.one_pass import in_one_pass
+from keras_posenc.one_pass import in_one_pass
 
 
 def looked_up(table, index):

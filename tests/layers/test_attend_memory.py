@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc import Grid, PositionalAttention
+from keras_posenc import Grid, PositionalAttention, one_pass
 from keras_posenc.encodings import ENCODINGS, ALiBi, SelectiveAttention
-from keras_posenc.layers.attend import attend, choose, one_pass
+from keras_posenc.layers.attend import attend, choose
 
 BACKEND = keras.backend.backend()
 H, D = 2, 4

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc.layers.attend.one_pass import in_one_pass
+from keras_posenc.one_pass import in_one_pass
 
 
 def drop_weights(weights, rate, drawn):

@@ -8,7 +8,7 @@ from keras import ops
 from keras_posenc.layers.attend.dropout import kept_of
 from keras_posenc.layers.attend.explicit import close, logits_of, softmax
 from keras_posenc.layers.attend.loops import KEPT
-from keras_posenc.layers.attend.one_pass import in_one_pass
+from keras_posenc.one_pass import in_one_pass
 
 # Weights of e^-69 are 1e-30: their products with gradients of 1e-8 are numbers as any others.
 SMALL = 69.0
