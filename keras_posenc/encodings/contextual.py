@@ -62,7 +62,7 @@ class ContextualPositionEmbedding(Encoding):
     """
 
     causal_only = True
-    most_rows = 128
+    most_rows = 128  # a block reads the keys of its rows and NEAR * npos_max before them
     paper = "https://arxiv.org/abs/2405.18719"
 
     def __init__(

@@ -50,7 +50,7 @@ def check_positive_integers(**sizes):
 class _ClippedTable(Encoding):
     """A table of rows a for the distances -k .. k; a subclass says where the rows come from."""
 
-    most_rows = 128
+    most_rows = 128  # a block looks up the band of its rows
 
     def __init__(self, max_distance, values, **kwargs):
         super().__init__(**kwargs)
