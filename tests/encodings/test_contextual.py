@@ -123,6 +123,29 @@ def test_a_position_that_is_no_number_stays_none(compiled):
     np.testing.assert_array_equal(found, [[np.nan, 0.0, 1.0, 4.0, 6.0, 6.0]])
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow with XLA")
+def test_interpolation_as_one_program_has_the_gradients_of_its_operations():
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    table = tf.constant(rng.normal(size=(2, 3, 8)), tf.float32)
+    position = rng.uniform(0, 9, size=(2, 3, 40)).astype("float32")
+    position[0, 0, :4] = [0.0, 3.0, 7.0, 8.0]
+    weights = rng.normal(size=position.shape).astype("float32")
+
+    @tf.function
+    def gradients(compiled):
+        inputs = [table, tf.constant(position)]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            total = tf.reduce_sum(interpolated(*inputs, compiled) * weights)
+        return [total, *tape.gradient(total, inputs)]
+
+    assert "_gradients" in str(gradients.get_concrete_function(True).graph.as_graph_def())
+    for found, expected in zip(gradients(True), gradients(False), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_cope_with_its_first_table_changes_nothing():
     plain = PositionalAttention(H, D)
     cope = PositionalAttention(H, D, encodings=["cope"])

@@ -125,8 +125,8 @@ def block_rows(q, k, encodings, heads, sizes):
     if isinstance(rows, int) and rows <= FEWEST_ROWS:
         return None
     asked = max((encoding.fewest_rows for encoding in encodings), default=0)
-    bounds = [encoding.most_rows for encoding in encodings if encoding.most_rows]
-    most = wanted if accelerated else min([wanted, *bounds])
+    bounds = [e.most_rows for e in encodings if e.most_rows and not accelerated]
+    most = min(bounds, default=wanted)
     if all(isinstance(size, int) for size in (batch, rows, columns)):
         of_row = max(1, 4 * heads * batch * columns)
         size = min(most, wanted // of_row)
