@@ -106,19 +106,23 @@ def noise(line):
 
 
 def draw(lines, path):
-    """Time and memory against length, a column of two plots a mode."""
+    """Time and memory against length, a column of two plots for each mode that was measured."""
     # Of the usual shapes alone, where there are some: others are other amounts of work.
     lines = [line for line in lines if (line["batch"], line["length"]) in rows.SHAPES] or lines
-    figure, axes = plt.subplots(2, 2, figsize=(12, 9), sharex="col")
-    for column, mode in enumerate(TITLES):
-        here = [x for x in lines if x["mode"] == mode and x["model"] == "minilm" and "seconds" in x]
+    lines = [line for line in lines if line["model"] == "minilm" and "seconds" in line]
+    modes = [mode for mode in TITLES if any(line["mode"] == mode for line in lines)] or list(TITLES)
+    size = (6 * len(modes), 9)
+    figure, axes = plt.subplots(2, len(modes), figsize=size, sharex="col", squeeze=False)
+    for column, mode in enumerate(modes):
+        here = [line for line in lines if line["mode"] == mode]
         for row in rows.ROWS:
             mine = sorted((x for x in here if x["row"] == row.name), key=lambda x: x["length"])
             if not mine:
                 continue
             lengths = [line["length"] for line in mine]
             style = {"linestyle": STYLES[row.library], "marker": "o", "label": row.name}
-            style["color"] = f"C{list(rows.NAMES).index(row.name) % 10}"
+            # Single points have no line to tell them by: a color each.
+            style["color"] = plt.colormaps["tab20"](list(rows.NAMES).index(row.name))
             # Batches hold a different number of tokens: time is by token.
             time = [x["seconds"] / x["length"] / x["batch"] * 1e3 for x in mine]
             axes[0, column].plot(lengths, time, **style)
