@@ -1,12 +1,17 @@
 """A checkpoint as a mapping from names to arrays, whatever file it lies in."""
 
 import collections.abc
+import math
 import mmap
 
 import numpy as np
 
+from keras_posenc.checkpoints.crc32c import crc32c
+from keras_posenc.untrusted import check_file, quote
+
 ALIGNMENT = 64  # bytes
 STRIPE = 64  # columns
+MOST_AXES = 32  # that every NumPy can do
 
 
 class Checkpoint(collections.abc.Mapping):
@@ -19,6 +24,7 @@ class Checkpoint(collections.abc.Mapping):
         arrays: dict from names to NumPy arrays.
         format: one of `"tensorflow"`, `"safetensors"`, `"torch"`, `"keras"`, `"mapping"`.
         path: where the checkpoint lies; None for a mapping.
+        sums: dict from names to the CRC-32C of arrays, checked when an array is first asked for.
 
     Example:
 
@@ -28,16 +34,26 @@ class Checkpoint(collections.abc.Mapping):
     ```
     """
 
-    def __init__(self, arrays, format, path=None):
-        self._arrays = dict(arrays)
+    def __init__(self, arrays, format, path=None, sums=()):
+        self._arrays, self._sums = dict(arrays), dict(sums)
         self.format = format
         self.path = None if path is None else str(path)
 
     def __getitem__(self, name):
+        array = self._array(name)
+        if name in self._sums:
+            if crc32c(array.reshape(-1).view("uint8")) != self._sums[name]:
+                raise ValueError(
+                    f"{self} is damaged: the checksum of {quote(name)} is wrong. Download it again."
+                )
+            del self._sums[name]
+        return array
+
+    def _array(self, name):
         try:
             return self._arrays[name]
         except KeyError:
-            raise KeyError(f"{self} has no tensor {name!r} among its {len(self)}.") from None
+            raise KeyError(f"{self} has no tensor {quote(name)} among its {len(self)}.") from None
 
     def __contains__(self, name):
         return name in self._arrays
@@ -56,22 +72,26 @@ class Checkpoint(collections.abc.Mapping):
 
     def shape(self, name):
         """Shape of a tensor, a tuple, without reading its numbers."""
-        return self[name].shape
+        return self._array(name).shape
 
     def dtype(self, name):
         """NumPy dtype of a tensor, without reading its numbers."""
-        return self[name].dtype
+        return self._array(name).dtype
 
 
 def numpy_dtype(name):
-    """NumPy's dtype of a name, also of those that NumPy itself lacks (`"bfloat16"`, float8)."""
+    """NumPy's dtype of a name, also of those that NumPy itself lacks (`"bfloat16"`, float8).
+
+    The name must be one of ours: NumPy makes objects of `"O"`, so no file may choose it.
+    """
     import ml_dtypes  # Keras depends on it
 
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def mapped(path):
-    """The bytes of a file, memory-mapped and read-only."""
+    """The bytes of an ordinary file, memory-mapped and read-only."""
+    check_file(path)
     return np.memmap(path, dtype="uint8", mode="r").view(np.ndarray)
 
 
@@ -101,12 +121,22 @@ def private(array):
     return copy
 
 
+def is_count(value):
+    """Whether a value that a file gives is an integer that may count something."""
+    return type(value) is int and 0 <= value < 2**63
+
+
+def is_shape(value):
+    """Whether a value that a file gives is a tuple that may be the shape of an array."""
+    return type(value) is tuple and len(value) <= MOST_AXES and all(map(is_count, value))
+
+
 def array_over(buffer, shape, dtype, offset=0, strides=None):
     """An array over some bytes of a buffer.
 
     Args:
-        buffer: array of bytes.
-        shape: tuple of int.
+        buffer: array.
+        shape: tuple of int, not negative.
         dtype: NumPy dtype.
         offset: int, the byte the array begins at.
         strides: tuple of int, in bytes; None for rows one after the other.
@@ -114,7 +144,14 @@ def array_over(buffer, shape, dtype, offset=0, strides=None):
     Raises:
         ValueError: the array would reach outside of the buffer.
     """
-    try:
-        return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"shape {shape} of {dtype} from byte {offset}: {error}") from None
+    size = math.prod(shape)
+    if size and strides is not None:
+        last = zip(shape, strides, strict=True)
+        size = 1 + sum((length - 1) * stride for length, stride in last) // dtype.itemsize
+    # In Python's integers, which do not overflow as those of NumPy's own check do.
+    if offset + size * dtype.itemsize > buffer.nbytes:
+        raise ValueError(
+            f"shape {quote(shape)} of {dtype} from byte {offset} does not lie in {buffer.nbytes} "
+            "bytes"
+        )
+    return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)

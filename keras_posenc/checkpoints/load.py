@@ -120,9 +120,11 @@ class Loader:
         problem = account.problem(ignore_missing)
         if problem:
             raise ValueError(problem)
-        for name, variable, step in steps:
-            if name not in self.given:
-                variable.assign(step.read())
+        left = [(variable, step) for name, variable, step in steps if name not in self.given]
+        for _, step in left:
+            step.check()
+        for variable, step in left:
+            variable.assign(step.read())
         self.loaded, self.checkpoint = True, None
         return account
 
@@ -188,6 +190,10 @@ class _Step:
     def note(self):
         done = ["transposed"] * self.transposed + ["reshaped"] * self.reshaped
         return ", ".join(done + ([self.rows.note] if self.rows and self.rows.note else []))
+
+    def check(self):
+        """Raises ValueError if the checkpoint knows that the numbers are damaged."""
+        forget(self.checkpoint[self.tensor])
 
     def read(self):
         """A private float array: a backend may keep it, and the file may change afterwards."""

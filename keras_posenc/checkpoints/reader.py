@@ -1,18 +1,19 @@
 """Opens a checkpoint of any format: what the file holds decides, not what it is called."""
 
 import collections.abc
-import json
 import os
 import pathlib
 import re
-import zipfile
 
 import numpy as np
 
-from keras_posenc.checkpoints.checkpoint import Checkpoint
+from keras_posenc.checkpoints.archive import read_archive
+from keras_posenc.checkpoints.checkpoint import Checkpoint, mapped
 from keras_posenc.checkpoints.safetensors import read_safetensors
+from keras_posenc.checkpoints.shards import read_index
 from keras_posenc.checkpoints.tensorflow import read_tensorflow
 from keras_posenc.checkpoints.torch import read_torch
+from keras_posenc.untrusted import check_file, quote, shorten
 
 # What is looked for in a directory, in this order; a pattern must match one file only.
 IN_A_DIRECTORY = (
@@ -73,7 +74,8 @@ def open_checkpoint(path):
         path = _in_directory(path)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", str(path))
     if os.path.exists(f"{prefix}.index"):
-        return Checkpoint(read_tensorflow(prefix), "tensorflow", prefix)
+        arrays, sums = read_tensorflow(prefix)
+        return Checkpoint(arrays, "tensorflow", prefix, sums)
     if not path.exists():
         raise FileNotFoundError(
             f"There is no checkpoint at {path}: no such file, and no {prefix}.index of a "
@@ -91,36 +93,33 @@ def _in_directory(path):
         if len(found) == 1:
             return found[0]
         if found:
-            names = ", ".join(each.name for each in found)
+            names = shorten(", ".join(each.name for each in found))
             raise ValueError(f"{path} holds several checkpoints, name one of them: {names}.")
-    there = ", ".join(sorted(os.listdir(path))) or "nothing"
+    there = shorten(", ".join(sorted(os.listdir(path)))) or "nothing"
     raise FileNotFoundError(
         f"{path} holds no checkpoint. Looked for {', '.join(IN_A_DIRECTORY)}; there is {there}."
     )
 
 
 def _sharded(path):
-    try:
-        places = dict(json.loads(path.read_text("utf-8"))["weight_map"])
-        files = {shard: path.parent / shard for shard in sorted(set(places.values()))}
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(
-            f'{path} is damaged: it should be JSON with a "weight_map" from tensors to files.'
-        ) from None
-    lost = [shard for shard, file in files.items() if not file.is_file()]
-    if lost:
-        raise FileNotFoundError(f"{path} names files that are not beside it: {', '.join(lost)}.")
-    shards = {shard: open_checkpoint(file) for shard, file in files.items()}
+    places, files = read_index(path)
+    formats, shards = set(), {}
+    for shard, file in files.items():
+        format, read = _format(file)
+        if format == "keras":
+            raise ValueError(f"{path} is refused: {shard} is a .keras file, and no part of one.")
+        formats.add(format)
+        shards[shard] = read(file)
     for name, shard in places.items():
         if name not in shards[shard]:
-            raise ValueError(f"{path} says that {shard} holds {name!r}, which it does not.")
-    formats = {shard.format for shard in shards.values()}
+            raise ValueError(f"{path} says that {shard} holds {quote(name)}, which it does not.")
     arrays = {name: shards[shard][name] for name, shard in places.items()}
     return Checkpoint(arrays, min(formats, default="safetensors"), path)
 
 
 def _format(path):
     """The format of a file and the function that reads it, from how the file begins."""
+    check_file(path)
     with open(path, "rb") as file:
         start = file.read(512)
     if not start:
@@ -142,10 +141,12 @@ def _format(path):
 
 def _archive_format(path):
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = [name.rpartition("/")[2] for name in archive.namelist()]
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is damaged or truncated ({error}). Download it again.") from None
+        entries = read_archive(mapped(path))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged or truncated ({shorten(error)}). Download it again."
+        ) from None
+    names = [name.rpartition("/")[2] for name in entries]
     if "data.pkl" in names:
         return "torch", read_torch
     if "model.weights.h5" in names:
@@ -157,10 +158,9 @@ def _read_keras(path):
     import keras
 
     try:
-        model = keras.saving.load_model(path, compile=False)
+        model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:  # a damaged archive may fail in any way
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"{path} cannot be loaded by Keras: {reason}") from error
+        raise ValueError(f"{path} cannot be loaded by Keras: {shorten(error)}") from error
     token = next((each.path for each in model.weights if each.path.endswith(ANCHOR)), ANCHOR)
     prefix = token.removesuffix(ANCHOR)  # of the layers, or of a model inside the model
     return {

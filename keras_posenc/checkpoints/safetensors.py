@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 
-from keras_posenc.checkpoints.checkpoint import array_over, mapped, numpy_dtype
+from keras_posenc.checkpoints.checkpoint import array_over, is_shape, mapped, numpy_dtype
+from keras_posenc.untrusted import MOST_JSON, parse_json, quote, shorten
 
 DTYPES = {
     "F64": "float64",
@@ -39,48 +40,78 @@ def read_safetensors(path):
         ValueError: the file is truncated, or its header does not describe it.
     """
     buffer = mapped(path)
-    start = 8 + int.from_bytes(buffer[:8].tobytes(), "little")
+    length = int.from_bytes(buffer[:8].tobytes(), "little")
+    start = 8 + length
     if start > buffer.size:
         raise ValueError(
             f"{path} is truncated: its header should end at byte {start}, the file ends at "
             f"{buffer.size}. Download it again."
         )
+    if length > MOST_JSON:
+        raise ValueError(f"{path} is refused: its header is longer than {MOST_JSON} bytes.")
     try:
-        header = json.loads(buffer[8:start].tobytes())
+        header = parse_json(buffer[8:start].tobytes())
         entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: its header is not a JSON object ({error}).") from None
-    arrays = {name: _array(path, buffer, start, name, entry) for name, entry in entries.items()}
-    end = start + sum(array.nbytes for array in arrays.values())
-    if end != buffer.size:
+        "".join(entries).encode()  # JSON can spell what is no Unicode
+    except (ValueError, AttributeError) as error:
         raise ValueError(
-            f"{path} is damaged: its tensors take {end} bytes, the file has {buffer.size}."
-        )
-    return arrays
+            f"{path} is damaged: its header is not a JSON object ({shorten(error)})."
+        ) from None
+    _check_metadata(path, header.get("__metadata__", {}))
+    places = {name: _place(path, name, entry) for name, entry in entries.items()}
+    _check_order(path, start, buffer.size, places)
+    return {
+        name: array_over(buffer, shape, dtype, start + begin)
+        for name, (begin, _, shape, dtype) in places.items()
+    }
 
 
-def _array(path, buffer, start, name, entry):
+def _check_metadata(path, metadata):
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise ValueError(f"{path} is damaged: its metadata are not texts: {quote(metadata)}.")
+
+
+def _place(path, name, entry):
+    """Where a tensor begins and ends behind the header, its shape and its dtype."""
     try:
-        code, shape = entry["dtype"], tuple(map(int, entry["shape"]))
-        begin, end = map(int, entry["data_offsets"])
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{path} is damaged: its header says {entry!r} of {name!r}.") from None
+        code, lists = entry["dtype"], (entry["shape"], entry["data_offsets"])
+        sound = isinstance(code, str) and all(isinstance(each, list) for each in lists)
+    except (KeyError, TypeError):
+        sound = False
+    shape, offsets = map(tuple, lists) if sound else ((), ())
+    if not is_shape(shape) or not is_shape(offsets) or len(offsets) != 2:
+        raise ValueError(f"{path} is damaged: its header says {quote(entry)} of {quote(name)}.")
     if code not in DTYPES:
         raise ValueError(
-            f"{path} holds {name!r} as {code}; the types read here are {', '.join(DTYPES)}."
+            f"{path} holds {quote(name)} as {shorten(code)}; the types read here are "
+            f"{', '.join(DTYPES)}."
         )
-    if start + end > buffer.size:
+    dtype, (begin, end) = numpy_dtype(DTYPES[code]), offsets
+    if end - begin != math.prod(shape) * dtype.itemsize:
         raise ValueError(
-            f"{path} is truncated: {name!r} should end at byte {start + end}, the file ends at "
-            f"{buffer.size}. Download it again."
+            f"{path} is damaged: {quote(name)} has the shape {quote(shape)} and the type {dtype}, "
+            f"which is not what bytes {begin} to {end} can hold."
         )
-    dtype = numpy_dtype(DTYPES[code])
-    if min(shape, default=0) < 0 or begin < 0 or end - begin != math.prod(shape) * dtype.itemsize:
+    return begin, end, shape, dtype
+
+
+def _check_order(path, start, size, places):
+    """Every byte belongs to one tensor: else a file could hide some, or be more than it is."""
+    reached = 0
+    for name, (begin, end, *_) in sorted(places.items(), key=lambda item: item[1][:2]):
+        if start + end > size:
+            raise ValueError(
+                f"{path} is truncated: {quote(name)} should end at byte {start + end}, the file "
+                f"ends at {size}. Download it again."
+            )
+        if begin != reached:
+            what = "overlaps another" if begin < reached else "does not follow another"
+            raise ValueError(f"{path} is damaged: {quote(name)} {what}, from byte {begin} on.")
+        reached = end
+    if start + reached != size:
         raise ValueError(
-            f"{path} is damaged: {name!r} has the shape {shape} and the type {dtype}, which is "
-            f"not what bytes {begin} to {end} can hold."
+            f"{path} is damaged: its tensors take {start + reached} bytes, the file has {size}."
         )
-    return array_over(buffer, shape, dtype, start + begin)
 
 
 def write_safetensors(path, arrays):

@@ -1,20 +1,23 @@
 """Torch files (`.bin`, `.pt`, `.pth`): their tensors, without torch and without running code.
 
 A file of `torch.save` is a pickle that says of each tensor which bytes it lies in, and those
-bytes: entries of a zip archive, or, before torch 1.6, one after the other behind the pickles. A
-pickle may call any function of Python; the unpickler here knows the few that make tensors.
+bytes: entries of a zip archive, or, before torch 1.6, one after the other behind the pickles.
 """
 
-import io
+import dataclasses
 import math
-import pickle
-import zipfile
 
 import numpy as np
 
-from keras_posenc.checkpoints.checkpoint import array_over, mapped, numpy_dtype
+from keras_posenc.checkpoints.archive import read_archive
+from keras_posenc.checkpoints.checkpoint import array_over, is_count, is_shape, mapped, numpy_dtype
+from keras_posenc.checkpoints.pickles import MOST_BYTES, STATE_DICT, Maker, RefusedError, Unpickler
+from keras_posenc.untrusted import quote, shorten
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+
+# Versions of torch's archives that torch itself reads.
+VERSIONS = tuple(b"%d" % number for number in range(1, 11))
 
 STORAGES = {
     "DoubleStorage": "float64",
@@ -46,13 +49,20 @@ def read_torch(path):
         ValueError: the file is damaged, holds something else than tensors, or would run code.
     """
     try:
-        found = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
-        return {name: tensor.array() for name, tensor in _tensors(path, found).items()}
-    except NotTensorsError:
-        raise
+        buffer = mapped(path)
+        found = (_read_zip if buffer[:2].tobytes() == b"PK" else _read_legacy)(buffer)
+        return {name: tensor.array(buffer.size) for name, tensor in _tensors(found).items()}
+    except NotTensorsError as error:
+        raise ValueError(f"{path} {error}. Save model.state_dict() instead.") from None
+    except RefusedError as error:
+        raise ValueError(
+            f"{path} is refused: {error}, and of a torch file only tensors are read. Save "
+            "model.state_dict(), or a safetensors file."
+        ) from None
     except Exception as error:  # a damaged pickle may fail in any way
         raise ValueError(
-            f"{path} is damaged or truncated ({type(error).__name__}: {error}). Download it again."
+            f"{path} is damaged or truncated ({type(error).__name__}: {shorten(error)}). "
+            "Download it again."
         ) from None
 
 
@@ -60,7 +70,7 @@ class NotTensorsError(ValueError):
     """A sound file that holds something else than a dict of tensors."""
 
 
-def _tensors(path, found):
+def _tensors(found):
     for key in STATE_KEYS:
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
@@ -68,117 +78,113 @@ def _tensors(path, found):
     for name, value in values.items():
         if not isinstance(name, str) or not isinstance(value, _Tensor) or values is not found:
             raise NotTensorsError(
-                f"{path} should hold a dict of tensors, but {name} is of the type "
-                f"{type(value).__name__.strip('_')}. Save model.state_dict() instead."
+                f"should hold a dict of tensors, but {shorten(name)} is of the type "
+                f"{type(value).__name__.strip('_')}"
             )
     return found
 
 
-class _Inert:
-    """What a pickle makes takes no state, so that no pickle alters an object or its class."""
+@dataclasses.dataclass(frozen=True)
+class _Kind:
+    """A storage class of torch: which numbers its storages hold."""
 
-    def __setstate__(self, state):
-        raise ValueError("it gives a tensor a state of its own")
-
-
-class _Storage(_Inert):
-    """Numbers that tensors lie in; those of a legacy file come after the pickle."""
-
-    def __init__(self, dtype, count):
-        self.dtype, self.count, self.numbers = numpy_dtype(dtype), count, None
+    dtype: np.dtype
 
 
-class _Tensor(_Inert):
+class _Storage:
+    """Numbers that tensors lie in, and the place of the first once it is known."""
+
+    def __init__(self, kind, count):
+        self.dtype, self.count, self.numbers = kind.dtype, count, None
+
+
+class _Tensor:
     """A tensor before its numbers are known: a window on a storage."""
 
-    def __init__(self, storage, offset, shape, strides, *_):
+    def __init__(self, storage, offset, shape, strides, grad=None, hooks=None, flags=None):
+        sound = is_count(offset) and is_shape(shape) and is_shape(strides)
+        if not isinstance(storage, _Storage) or not sound or len(shape) != len(strides) or flags:
+            raise ValueError("it describes a tensor in an unknown way")
         self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
 
-    def array(self):
-        dtype, numbers = self.storage.dtype, self.storage.numbers
-        if math.prod(self.shape) == 0:
+    def array(self, most):
+        """The numbers; a file of `most` bytes has no tensor of more, though strides may say so."""
+        dtype, size = self.storage.dtype, math.prod(self.shape)
+        if size == 0:
             return np.zeros(self.shape, dtype)
+        if self.storage.numbers is None:
+            raise ValueError("it has a tensor without its numbers")
+        if size * dtype.itemsize > most:
+            raise ValueError(f"shape {quote(self.shape)} of {dtype} is larger than the file")
         strides = tuple(stride * dtype.itemsize for stride in self.strides)
-        return array_over(numbers, self.shape, dtype, self.offset * dtype.itemsize, strides)
+        start = self.offset * dtype.itemsize
+        return array_over(self.storage.numbers, self.shape, dtype, start, strides)
 
 
-class _Parameter(_Inert):
-    def __new__(cls, tensor, *_):
-        return tensor
+def _parameter(tensor, requires_grad, hooks):
+    if not isinstance(tensor, _Tensor):
+        raise ValueError("it has a parameter that is no tensor")
+    return tensor
 
 
-class _StateDict(dict):
-    def __setstate__(self, state):
-        """A state dict carries versions of modules, of no use here."""
-
-
-MAKERS = {
-    ("torch._utils", "_rebuild_tensor"): _Tensor,
-    ("torch._utils", "_rebuild_tensor_v2"): _Tensor,
-    ("torch._utils", "_rebuild_parameter"): _Parameter,
-    ("collections", "OrderedDict"): _StateDict,
+NAMES = {("torch", name): _Kind(numpy_dtype(dtype)) for name, dtype in STORAGES.items()} | {
+    ("torch._utils", "_rebuild_tensor"): Maker(_Tensor),
+    ("torch._utils", "_rebuild_tensor_v2"): Maker(_Tensor),
+    ("torch._utils", "_rebuild_parameter"): Maker(_parameter),
+    ("collections", "OrderedDict"): STATE_DICT,
 }
 
 
-class _Unpickler(pickle.Unpickler):
-    """Makes tensors, dicts, lists, numbers and text; refuses everything else."""
+class _Storages(dict):
+    """The storages that a pickle names, by their keys."""
 
-    def __init__(self, file, path):
-        super().__init__(file)
-        self.path, self.storages = path, {}
-
-    def find_class(self, module, name):
-        if module in ("torch", "torch.storage") and name in STORAGES:
-            return STORAGES[name]
-        if (module, name) in MAKERS:
-            return MAKERS[module, name]
-        raise NotTensorsError(
-            f"{self.path} is refused: reading it would run {module}.{name}, and of a torch file "
-            "only tensors are read. Save model.state_dict(), or a safetensors file."
-        )
-
-    def persistent_load(self, key):
-        kind, dtype, name, _, count, *view = key
-        if kind != "storage" or any(view):
-            raise ValueError(f"it keeps numbers in an unknown way, {key}")
-        if name not in self.storages:
-            self.storages[name] = _Storage(dtype, count)
-        return self.storages[name]
+    def of(self, key):
+        """The storage that a persistent id of torch stands for."""
+        if type(key) is not tuple or len(key) not in (5, 6) or key[0] != "storage" or any(key[5:]):
+            raise ValueError(f"it keeps numbers in an unknown way, {quote(key)}")
+        _, kind, name, _, count, *_ = key
+        if not isinstance(kind, _Kind) or not isinstance(name, str) or not is_count(count):
+            raise ValueError(f"it keeps numbers in an unknown way, {quote(key)}")
+        storage = self.setdefault(name, _Storage(kind, count))
+        if (storage.dtype, storage.count) != (kind.dtype, count):
+            raise ValueError(f"it has two storages {quote(name)}")
+        return storage
 
 
-def _read_zip(path):
-    buffer = mapped(path)
-    with zipfile.ZipFile(path) as archive:
-        entries = {name.partition("/")[2]: archive.getinfo(name) for name in archive.namelist()}
-        if "byteorder" in entries and archive.read(entries["byteorder"]) != b"little":
-            raise ValueError("its numbers are in big-endian order")
-        unpickler = _Unpickler(io.BytesIO(archive.read(entries["data.pkl"])), path)
-    found = unpickler.load()
-    for name, storage in unpickler.storages.items():
+def _read_zip(buffer):
+    archive = read_archive(buffer)
+    if len({name.partition("/")[0] for name in archive}) > 1:
+        raise ValueError("it is several archives in one")
+    entries = {name.partition("/")[2]: entry for name, entry in archive.items()}
+    version = entries.get(".data/version") or entries["version"]
+    if version.read(buffer, 8).strip() not in VERSIONS or "constants.pkl" in entries:
+        raise RefusedError("it is not of torch.save")
+    if "byteorder" in entries and entries["byteorder"].read(buffer, 8) != b"little":
+        raise ValueError("its numbers are in big-endian order")
+    storages = _Storages()
+    data = entries["data.pkl"].read(buffer, MOST_BYTES)
+    found = Unpickler(data, NAMES, storages.of).load()
+    for name, storage in storages.items():
         entry = entries[f"data/{name}"]
-        if entry.compress_type != zipfile.ZIP_STORED:
-            raise ValueError(f"its entry {entry.filename} is compressed")
-        if entry.file_size < storage.count * storage.dtype.itemsize:
-            raise ValueError(f"its entry {entry.filename} is too short")
-        name_and_extra = array_over(buffer, (2,), np.dtype("<u2"), entry.header_offset + 26)
-        start = entry.header_offset + 30 + int(name_and_extra.sum())
-        storage.numbers = array_over(buffer, (storage.count,), storage.dtype, start)
+        if entry.size < storage.count * storage.dtype.itemsize:
+            raise ValueError(f"its entry {entry.name} is too short")
+        storage.numbers = array_over(buffer, (storage.count,), storage.dtype, entry.start)
     return found
 
 
-def _read_legacy(path):
-    buffer = mapped(path)
-    with open(path, "rb") as file:
-        if _Unpickler(file, path).load() != LEGACY_MAGIC:
-            raise NotTensorsError(f"{path} is a pickle, but torch did not make it.")
-        _Unpickler(file, path).load()  # version of the protocol
-        _Unpickler(file, path).load()  # facts on the system
-        unpickler = _Unpickler(file, path)
-        found = unpickler.load()
-        names = _Unpickler(file, path).load()
-        start = file.tell()
+def _read_legacy(buffer):
+    storages = _Storages()
+    pickles = Unpickler(buffer, NAMES, storages.of)
+    if pickles.load() != LEGACY_MAGIC:
+        raise NotTensorsError("is a pickle, but torch did not make it")
+    pickles.load()  # version of the protocol
+    pickles.load()  # facts on the system
+    found = pickles.load()
+    names, start = pickles.load(), pickles.place
+    if not isinstance(names, list) or sorted(names) != sorted(storages):
+        raise ValueError("it lists other storages than its tensors lie in")
     for name in names:
-        storage = unpickler.storages[name]
+        storage = storages[name]
         if array_over(buffer, (1,), np.dtype("<i8"), start) != storage.count:
             raise ValueError(f"its storage {name} is not of {storage.count} numbers")
         storage.numbers = array_over(buffer, (storage.count,), storage.dtype, start + 8)

@@ -146,9 +146,12 @@ def test_index_that_is_broken(tmp_path, text):
 
 def test_plain_pickles_are_not_read(tmp_path):
     path = tmp_path / "pytorch_model.bin"
-    path.write_bytes(pickle.dumps({"a": 1.0}))
+    path.write_bytes(pickle.dumps({"a": 1.0}, 2))
     with pytest.raises(ValueError, match="is a pickle, but torch did not make it"):
         open_checkpoint(path)
-    path.write_bytes(pickle.dumps(TWO))
+    path.write_bytes(pickle.dumps(TWO, 2))
     with pytest.raises(ValueError, match=r"is refused: reading it would run numpy"):
+        open_checkpoint(path)
+    path.write_bytes(pickle.dumps(TWO))
+    with pytest.raises(ValueError, match=r"is refused: it is a pickle of protocol 4, and torch"):
         open_checkpoint(path)

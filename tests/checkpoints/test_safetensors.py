@@ -8,6 +8,7 @@ import pytest
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.safetensors import DTYPES, write_safetensors
+from keras_posenc.untrusted import MOST_JSON
 
 pytestmark = pytest.mark.once
 
@@ -77,20 +78,53 @@ DAMAGED = {
     "its header says 3 of 'a'": {"a": 3},
     r"its header says .*'x'": entry(shape="x"),
     r"shape \(3,\) and the type float32": entry(shape=(3,)),
-    r"shape \(-2,\)": entry(shape=(-2,), offsets=(0, 8)),
-    r"what bytes -8 to 0": entry(offsets=(-8, 0)),
+    r"its header says .*\[-2\]": entry(shape=(-2,), offsets=(0, 8)),
+    r"its header says .*\[-8, 0\]": entry(offsets=(-8, 0)),
+    r"its header says .*\[2.0\]": entry(shape=(2.0,)),
+    r"its header says .*\[2, True\]": entry(shape=(2, True)),
+    r"its header says .*\[False, 8\]": entry(offsets=(False, 8)),
+    r"its header says .*\['2'\]": entry(shape=("2",)),
+    r"its header says .*'shape': \{\}": entry("U8", {}, (0, 1)),
+    r"its header says .*\[0, 8, 8\]": entry(offsets=(0, 8, 8)),
+    r"its header says .*'dtype': \['F32'\]": entry(dtype=["F32"]),
+    r"what bytes 8 to 0 can hold": entry(offsets=(8, 0)),
     r"holds 'a' as F4; the types read here are F64, F32": entry(dtype="F4"),
     r"'a' should end at byte \d+, the file ends": entry(shape=(4,), offsets=(0, 16)),
     "its tensors take": entry(shape=(1,), offsets=(0, 4)),
+    "'a' does not follow another, from byte 4 on": entry(shape=(1,), offsets=(4, 8)),
+    "'b' overlaps another, from byte 0 on": {**entry(), "b": entry()["a"]},
+    "'b' overlaps another, from byte 4 on": {**entry(), "b": entry("U8", (4,), (4, 8))["a"]},
+    "its metadata are not texts: 3": {"__metadata__": 3, **entry()},
+    "its metadata are not texts: {'x': 1}": {"__metadata__": {"x": 1}, **entry()},
     "is not a JSON object": b'{"a": ',
     "not a JSON object": b"{\xff\xff}",
+    "not a JSON object .it has the key 'a' twice": b'{"a": 1, "a": 1}',
+    r"not a JSON object \('utf-8' codec": b'{"\\ud800": 1}',
+    "not a JSON object .it nests too deeply": b'{"a":' * 100_000,
 }
 
 
 @pytest.mark.parametrize("message", DAMAGED)
 def test_damaged_header(tmp_path, message):
+    import safetensors
+
     path = written(tmp_path / "model.safetensors", DAMAGED[message], b"\0" * 8)
     with pytest.raises(ValueError, match=f"model.safetensors .*{message}"):
+        open_checkpoint(path)
+    with pytest.raises(Exception):  # noqa: B017 - of any kind
+        safetensors.safe_open(path, "np")
+
+
+def test_more_axes_than_numpy_has(tmp_path):
+    path = written(tmp_path / "model.safetensors", entry(shape=(1,) * 99 + (2,)), b"\0" * 8)
+    with pytest.raises(ValueError, match=r"its header says .*\[1, 1, 1, 1, 1, 1, \.\.\.\]"):
+        open_checkpoint(path)
+
+
+def test_header_longer_than_any(tmp_path):
+    header = json.dumps(entry()).encode() + b" " * MOST_JSON
+    path = written(tmp_path / "model.safetensors", header, b"\0" * 8)
+    with pytest.raises(ValueError, match=f"refused: its header is longer than {MOST_JSON} bytes"):
         open_checkpoint(path)
 
 

@@ -1,0 +1,120 @@
+"""The index of a TensorFlow checkpoint: a table of LevelDB, whose values are protocol buffers.
+
+The table has sorted keys in blocks, a block that says where those blocks are, and a footer that
+says where that one is.
+"""
+
+import numpy as np
+
+from keras_posenc.checkpoints.crc32c import crc32c
+
+MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
+FOOTER = 48
+NUMBER = 10  # bytes of the longest number, of 64 bits
+
+MOST_ENTRIES = 2**17
+MOST_KEYS = 2**24  # bytes of all keys: each may repeat all of the one before
+
+
+def read_table(data):
+    """The entries of a table.
+
+    Args:
+        data: bytes of the file.
+
+    Returns:
+        dict from keys to values, both bytes.
+
+    Raises:
+        ValueError, IndexError: the table is damaged, or larger than that of any checkpoint.
+    """
+    footer = data[-FOOTER:]
+    if len(footer) < FOOTER or not footer.endswith(MAGIC):
+        raise ValueError("it does not end as an index does")
+    _, _, place = varints(footer, 0, 2)
+    found, last, size, reached = {}, None, 0, 0
+    for _, handle in _block(data, *varints(footer, place, 2)[:2]):
+        start, length, _ = varints(handle, 0, 2)
+        if start < reached:
+            raise ValueError("its blocks overlap")
+        reached = start + length
+        for key, value in _block(data, start, length):
+            if last is not None and key <= last:
+                raise ValueError("its names are not in order, or one is there twice")
+            found[key], last, size = value, key, size + len(key)
+            if len(found) > MOST_ENTRIES or size > MOST_KEYS:
+                raise ValueError("its names are more than those of any checkpoint")
+    return found
+
+
+def _block(data, offset, size):
+    """Keys and values of a block; a key says how much of it is as in the one before."""
+    if offset + size + 5 > len(data):
+        raise ValueError("a block reaches outside of it")
+    block, kind = data[offset : offset + size], data[offset + size]
+    checksum = int.from_bytes(data[offset + size + 1 : offset + size + 5], "little")
+    if kind:
+        raise ValueError("a block of it is compressed")
+    if unmasked(checksum) != crc32c(np.frombuffer(data, "uint8", size + 1, offset)):
+        raise ValueError("a checksum is wrong")
+    end = size - 4 * (1 + int.from_bytes(block[-4:], "little"))
+    place, key = 0, b""
+    while place < end:
+        shared, fresh, length, place = varints(block, place, 3)
+        if shared > len(key) or place + fresh + length > end:
+            raise ValueError("a block of it is shorter than its entries")
+        key = key[:shared] + block[place : place + fresh]
+        place += fresh + length
+        yield key, block[place - length : place]
+
+
+def varints(data, place, count):
+    """Numbers of seven bits a byte, least first, and the place behind them."""
+    numbers = []
+    for _ in range(count):
+        number = 0
+        for shift in range(0, 7 * NUMBER, 7):
+            byte, place = data[place], place + 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+        else:
+            raise ValueError(f"a number has more than {NUMBER} bytes")
+        numbers.append(number)
+    return *numbers, place
+
+
+def read_message(data, fields):
+    """Values of a protocol buffer.
+
+    Args:
+        data: bytes of the message.
+        fields: dict from the names of fields to their numbers.
+
+    Returns:
+        dict from the names to lists of int or bytes, [0] for a field that is left out.
+
+    Raises:
+        ValueError, IndexError: the message is damaged.
+    """
+    found, place = {}, 0
+    while place < len(data):
+        tag, place = varints(data, place, 1)
+        kind = tag & 7
+        if kind == 0:
+            value, place = varints(data, place, 1)
+        elif kind in (2, 5):
+            length, place = varints(data, place, 1) if kind == 2 else (4, place)
+            value, place = data[place : place + length], place + length
+            if place > len(data):
+                raise ValueError("a field is longer than what it is in")
+        else:
+            raise ValueError(f"a field of the kind {kind}")
+        found.setdefault(tag >> 3, []).append(value)
+    return {name: found.get(number, [0]) for name, number in fields.items()}
+
+
+def unmasked(checksum):
+    """A checksum as it was before LevelDB's masking, made for checksums of checksums."""
+    rotated = (checksum - 0xA282EAD8) & 0xFFFFFFFF
+    return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF

@@ -1,0 +1,58 @@
+"""The index of a checkpoint in several files (`*.index.json`), and those files."""
+
+import pathlib
+
+from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
+
+LONGEST = 255  # characters of a file's name
+
+
+def read_index(path):
+    """Which tensor of a sharded checkpoint lies in which file.
+
+    Args:
+        path: path of the index.
+
+    Returns:
+        dict from tensor names to names of files, dict from those to their paths.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the index is damaged, or names what is no file beside it.
+    """
+    data = read_bytes(path)
+    try:
+        places = parse_json(data)["weight_map"]
+        files = {shard: path.parent / shard for shard in sorted(set(places.values()))}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(
+            f'{path} is damaged: it should be JSON with a "weight_map" from tensors to files.'
+        ) from None
+    for shard in files:
+        if not _is_plain(shard) or shard.endswith(".index.json"):
+            raise ValueError(f"{path} is refused: it names {quote(shard)} as a file beside it.")
+    lost = [shard for shard, file in files.items() if not file.exists()]
+    if lost:
+        names = shorten(", ".join(lost))
+        raise FileNotFoundError(f"{path} names files that are not beside it: {names}.")
+    for shard, file in files.items():
+        if not _is_beside(file, path):
+            raise ValueError(f"{path} is refused: {shard} is a link to a file elsewhere.")
+    return places, files
+
+
+def _is_plain(name):
+    """Whether a name can only mean a file of the folder, on every system."""
+    kinds = (pathlib.PurePosixPath, pathlib.PureWindowsPath)
+    sound = name not in ("", "..") and len(name) <= LONGEST and name.isprintable()
+    return sound and all(kind(name).name == name for kind in kinds)
+
+
+def _is_beside(file, index):
+    """Whether a file really lies in the folder of the index, or where the index itself really lies.
+
+    The second is the cache of Hugging Face, where the files of a snapshot, the index among them,
+    are links into one folder of blobs. A link to anywhere else could come out of an unpacked
+    archive and put the reader's own files into a model.
+    """
+    return file.resolve().parent in (index.parent.resolve(), index.resolve().parent)

@@ -1,0 +1,74 @@
+"""Files from strangers: read within bounds, and quoted in errors within a line."""
+
+import json
+import os
+import re
+import reprlib
+import stat
+
+MOST_JSON = 2**24  # bytes; Python objects take up to 25 times as many
+MOST_QUOTED = 200  # characters
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = MOST_QUOTED
+
+
+def check_file(path):
+    """Raises ValueError unless a path leads to an ordinary file.
+
+    To open a pipe is to wait for its other end, perhaps for ever, and a device may have no end.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"{path} is not an ordinary file, but a folder, a pipe or a device.")
+
+
+def read_bytes(path, most=MOST_JSON):
+    """The bytes of an ordinary file.
+
+    Args:
+        path: str or path of the file.
+        most: int, how many bytes it may have.
+
+    Raises:
+        ValueError: it is no ordinary file, or longer.
+    """
+    check_file(path)
+    with open(path, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{path} is refused: it is longer than {most} bytes.")
+    return data
+
+
+def parse_json(data):
+    """What the bytes of a JSON text in UTF-8 say.
+
+    Raises:
+        ValueError: they are not JSON, nest too deeply, or name a key of an object twice.
+    """
+    try:
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_object)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+
+
+def _object(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"it has the key {quote(twice)} twice")
+    return found
+
+
+def quote(value):
+    """`repr` of what a file holds, in one line of bounded length."""
+    return shorten(_REPR.repr(value))
+
+
+def shorten(text):
+    """Text in one line of bounded length, without control characters."""
+    text = str(text)[: MOST_QUOTED + 1]
+    text = re.sub(r"\s+", " ", text)
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return text if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 3]}..."
