@@ -15,13 +15,14 @@ def _is_command():
 # Everything at once, for importing a module is what lets Keras load a saved model of its layers.
 if not _is_command():
     from keras_posenc import tasks
+    from keras_posenc.attention.gau import GatedAttentionUnit
+    from keras_posenc.attention.layer import PositionalAttention
+    from keras_posenc.attention.log_n import LogNAttention
+    from keras_posenc.attention.shared_table import SharedTable
+    from keras_posenc.bench.memory import MemoryStates, StackRNNCell, TapeRNNCell
     from keras_posenc.checkpoints.export import save_checkpoint
     from keras_posenc.checkpoints.load import load_checkpoint
     from keras_posenc.checkpoints.reader import open_checkpoint
-    from keras_posenc.encodings.absolute import (
-        LearnedPositionEmbedding,
-        SinusoidalPositionEmbedding,
-    )
     from keras_posenc.encodings.base import Encoding
     from keras_posenc.encodings.bias import FIRE, KERPLE, T5Bias
     from keras_posenc.encodings.contextual import ContextualPositionEmbedding
@@ -35,21 +36,9 @@ if not _is_command():
     from keras_posenc.encodings.rotary import RotaryEmbedding
     from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
     from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich
-    from keras_posenc.encodings.stretched import (
-        FreshPositionEmbedding,
-        HierarchicalPositionEmbedding,
-        InterpolatedPositionEmbedding,
-        TiledPositionEmbedding,
-        position_embedding,
-    )
     from keras_posenc.encodings.transformer_xl import TransformerXLRelative
     from keras_posenc.encodings.xpos import XPos
-    from keras_posenc.grid import Grid
-    from keras_posenc.layers.attention import PositionalAttention
-    from keras_posenc.layers.gau import GatedAttentionUnit
-    from keras_posenc.layers.log_n_attention import LogNAttention
-    from keras_posenc.layers.memory import MemoryStates, StackRNNCell, TapeRNNCell
-    from keras_posenc.layers.shared_table import SharedTable
+    from keras_posenc.maps.grid import Grid
     from keras_posenc.models.config import Config, read_config
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.generation import Generator
@@ -58,6 +47,15 @@ if not _is_command():
     from keras_posenc.models.seq2seq import build_encoder_decoder
     from keras_posenc.models.transformer import Transformer
     from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
+    from keras_posenc.positions.learned import LearnedPositionEmbedding
+    from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
+    from keras_posenc.positions.stretched import (
+        FreshPositionEmbedding,
+        HierarchicalPositionEmbedding,
+        InterpolatedPositionEmbedding,
+        TiledPositionEmbedding,
+        position_embedding,
+    )
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
     from keras_posenc.training.adamw import FusedAdamW
     from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy

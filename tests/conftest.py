@@ -71,6 +71,24 @@ def backend():
     assert keras.backend.backend() == os.environ.get("KERAS_BACKEND", keras.backend.backend())
 
 
+@pytest.fixture
+def cut_maps(monkeypatch):
+    """A function that sets from how many bytes on attention cuts its maps into blocks, the bytes of
+    a block's map, and the fewest rows of a block."""
+    import dataclasses
+
+    from keras_posenc import backend
+    from keras_posenc.attention import choose
+
+    def set_sizes(map_bytes, block_bytes, fewest_rows=1):
+        sizes = {"map_bytes": map_bytes, "block_bytes": block_bytes}
+        monkeypatch.setattr(backend, "TRAITS", dataclasses.replace(backend.TRAITS, **sizes))
+        monkeypatch.setattr(choose, "IN_KERNEL", (map_bytes, block_bytes))
+        monkeypatch.setattr(choose, "FEWEST_ROWS", fewest_rows)
+
+    return set_sizes
+
+
 @pytest.fixture(autouse=True)
 def seed():
     """Seeds Python, NumPy and the backend before each test, so that tests may run in any order."""

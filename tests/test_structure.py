@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import graphlib
 import pathlib
 import re
 import subprocess
@@ -14,14 +15,19 @@ pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "keras_posenc"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+# Where a module stands in the package -> its text.
+SOURCES = {
+    path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8")
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    ("device",),
-    ("grid", "one_pass", "quantized"),
+    ("backend", "untrusted"),
+    ("maps", "sublayers"),
     ("positions",),
     ("encodings",),
+    ("attention",),
     ("layers",),
     ("checkpoints",),
     ("models",),
@@ -36,31 +42,25 @@ FLOORS = [
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # Where a function may import what the package does not depend on; at module level nothing may.
-QUIRKS = (
-    "device.py",
-    "one_pass.py",
-    "positions/guard.py",
-    "encodings/counting.py",
-    "encodings/lookup.py",
-    "layers/attend/",
-    "training/adamw.py",
-)
+# What a backend does by itself is a function in backend/; export writes TensorFlow's own files.
 LAZY = {
-    "tensorflow": (*QUIRKS, "checkpoints/export.py"),
-    "torch": QUIRKS,
-    "jax": QUIRKS,
+    "tensorflow": ("backend/", "checkpoints/export.py"),
+    "torch": ("backend/",),
+    "jax": ("backend/",),
     "safetensors": (),
     "tokenizers": ("text/",),
     "matplotlib": ("analysis/plot.py",),
     "transformers": (),
 }
-BY_NAME = ("importlib.import_module", "import_module", "__import__")
+# Who else may ask which backend runs: they write its name into a report, beside the versions.
+TOLD_THE_BACKEND = (
+    "backend/",
+    "training/finetune.py",
+    "training/trainer.py",
+    "bench/campaign.py",
+)
 FAMILIES = "bert|roberta|albert|electra|nezha|roformer|deberta|gau_alpha|gpt|t5|llama|xlm|camembert"
 MACHINE_PATH = rb"(?:^|[^A-Za-z0-9_.])/(?:work|farm|root|home|opt/pypi|tmp/bash_jobs)/"
-
-
-def relative(path):
-    return path.relative_to(PACKAGE).as_posix()
 
 
 def absolute_name(node, where):
@@ -122,7 +122,57 @@ def eager_or_misplaced_imports(source, where):
     return [
         name
         for name, at_import in imports(source, where)
-        if (top := name.split(".")[0]) in LAZY and (at_import or not where.startswith(LAZY[top]))
+        if (top := name.split(".")[0]) in LAZY
+        # Keras has imported its backend before a module of backend/ is.
+        and not where.startswith(
+            () if at_import and not where.startswith("backend/") else LAZY[top]
+        )
+    ]
+
+
+def misplaced_questions(source, where):
+    """Returns the lines that ask Keras which backend runs, in a file that is not to know."""
+    if where.startswith(TOLD_THE_BACKEND):
+        return []
+    return [
+        f"line {node.lineno}"
+        for node in ast.walk(ast.parse(source))
+        if (isinstance(node, ast.Attribute) and ast.unparse(node).endswith("backend.backend"))
+        or (isinstance(node, ast.ImportFrom) and node.module in ("keras.backend", "keras.config"))
+        and any(alias.name == "backend" for alias in node.names)
+    ]
+
+
+def module_name(where):
+    return ".".join(["keras_posenc", *where.removesuffix(".py").split("/")]).removesuffix(
+        ".__init__"
+    )
+
+
+def circle(sources):
+    """Returns modules that import each other in a circle, wherever in them the imports stand."""
+    names = {module_name(where): where for where in sources}
+    graph = {
+        name: {
+            found
+            for wanted, _ in imports(sources[where], where)
+            # `from a import b` means the module a.b if there is one, else a.
+            if (found := wanted if wanted in names else wanted.rpartition(".")[0]) in names
+        }
+        - {name}
+        for name, where in names.items()
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def offenders(check):
+    """Returns "file: what" for all that `check(source, where)` finds in the modules."""
+    return [
+        f"{where}: {found}" for where, source in SOURCES.items() for found in check(source, where)
     ]
 
 
@@ -139,7 +189,8 @@ def code_of(source):
 
 def encoding_names():
     """Returns the names of the classes in encodings/, but for the protocol itself."""
-    trees = [ast.parse(path.read_text("utf-8")) for path in (PACKAGE / "encodings").glob("*.py")]
+    rooms = (PACKAGE / "encodings", PACKAGE / "positions")
+    trees = [ast.parse(path.read_text("utf-8")) for room in rooms for path in room.glob("*.py")]
     classes = [n.name for tree in trees for n in tree.body if isinstance(n, ast.ClassDef)]
     return sorted(set(classes) - {"Encoding"})
 
@@ -153,27 +204,33 @@ def repository_files():
     return [path for path in files if not path.relative_to(ROOT).parts[0].startswith(".")]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_imports_go_down(path):
-    assert relative(path).split("/")[0].removesuffix(".py") in FLOOR
-    assert upward_imports(path.read_text("utf-8"), relative(path)) == []
+def test_imports_go_down():
+    assert {room_of(where) for where in SOURCES} == set(FLOOR)
+    assert offenders(upward_imports) == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_optional_packages_are_imported_lazily_and_in_their_place(path):
-    assert eager_or_misplaced_imports(path.read_text("utf-8"), relative(path)) == []
+def test_no_modules_import_each_other():
+    assert circle(SOURCES) == []
+
+
+def test_optional_packages_are_imported_lazily_and_in_their_place():
+    assert offenders(eager_or_misplaced_imports) == []
+
+
+def test_only_the_backends_room_asks_which_backend_runs():
+    assert offenders(misplaced_questions) == []
 
 
 @pytest.mark.parametrize(
     ("source", "where", "found"),
     [
-        ("from keras_posenc.models import bert", "layers/attention.py", True),
-        ("from ..models.factory import build", "layers/attention.py", True),
+        ("from keras_posenc.models import bert", "attention/layer.py", True),
+        ("from ..models.factory import build", "attention/layer.py", True),
         ("def f():\n    from keras_posenc import cli", "training/finetune.py", True),
         ("import keras_posenc", "text/files.py", True),
         ("from keras_posenc.analysis import plot", "training/finetune.py", True),
-        ("from ..grid import Grid\nfrom .attend import attend", "layers/attention.py", False),
-        ("from . import attend", "layers/attention.py", False),
+        ("from ..maps.grid import Grid\nfrom .choose import attend", "attention/layer.py", False),
+        ("from . import choose", "attention/layer.py", False),
         ("import keras_posenc\nfrom keras_posenc.training import finetune", "cli.py", False),
     ],
 )
@@ -187,34 +244,65 @@ def test_the_check_of_the_import_order_can_fail(source, where, found):
         ("import torch", "checkpoints/reader.py", True),
         (
             "try:\n    import jax.numpy as jnp\nexcept ImportError:\n    pass",
-            "positions/guard.py",
+            "attention/fused.py",
             True,
         ),
         ("class A:\n    import tokenizers", "text/tokenizer.py", True),
         ("def f():\n    import matplotlib.pyplot", "analysis/report.py", True),
         ("def f():\n    importlib.import_module('transformers')", "text/tokenizer.py", True),
+        ("def f():\n    import torch", "checkpoints/export.py", True),
+        ("def f():\n    from jax import lax", "maps/sums.py", True),
         ("def f():\n    import tensorflow as tf", "checkpoints/export.py", False),
+        ("def f():\n    import torch", "backend/torch.py", False),
         ("def f():\n    from matplotlib import figure", "analysis/plot.py", False),
-        ("import numpy as np\nimport keras", "grid.py", False),
+        ("import numpy as np\nimport keras", "maps/grid.py", False),
     ],
 )
 def test_the_check_of_lazy_imports_can_fail(source, where, found):
     assert bool(eager_or_misplaced_imports(source, where)) is found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_no_module_outgrows_one_idea(path):
-    assert len(path.read_text("utf-8").splitlines()) <= 500
+@pytest.mark.parametrize(
+    ("source", "where", "found"),
+    [
+        ("if keras.backend.backend() == 'jax':\n    pass", "maps/sums.py", True),
+        ("which = keras.backend.backend", "maps/sums.py", True),
+        ("from keras.backend import backend", "maps/sums.py", True),
+        ("from keras.config import backend", "maps/sums.py", True),
+        ("from keras_posenc import backend\nbackend.one_pass()", "maps/sums.py", False),
+        ("keras.backend.standardize_dtype('int32')", "maps/sums.py", False),
+        ("keras.backend.backend()", "backend/__init__.py", False),
+    ],
+)
+def test_the_check_of_questions_can_fail(source, where, found):
+    assert bool(misplaced_questions(source, where)) is found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ("from keras_posenc.maps import sums", "from keras_posenc.maps.grid import Grid", True),
+        ("from . import sums", "def f():\n    from .grid import Grid", True),
+        ("from keras_posenc.maps.sums import total", "import keras_posenc", False),
+    ],
+)
+def test_the_check_of_circles_can_fail(one, other, found):
+    sources = {"maps/__init__.py": "", "maps/grid.py": one, "maps/sums.py": other}
+    assert bool(circle(sources)) is found
+
+
+def test_no_module_outgrows_one_idea():
+    """At 500 lines a file is two things."""
+    paths = [
+        p for room in ("keras_posenc", "tests", "benchmarks") for p in (ROOT / room).rglob("*.py")
+    ]
+    assert [p.name for p in paths if len(p.read_text("utf-8").splitlines()) > 500] == []
 
 
 def test_every_folder_is_a_package():
     """Without `__init__.py` a folder works in a checkout and is missing in an installation."""
-    assert [p for p in {path.parent for path in MODULES} if not (p / "__init__.py").exists()] == []
-
-
-def test_no_test_or_benchmark_outgrows_one_idea():
-    paths = [p for folder in ("tests", "benchmarks") for p in (ROOT / folder).rglob("*.py")]
-    assert [p.name for p in paths if len(p.read_text("utf-8").splitlines()) > 500] == []
+    rooms = {pathlib.PurePosixPath(where).parent for where in SOURCES}
+    assert [room for room in rooms if (room / "__init__.py").as_posix() not in SOURCES] == []
 
 
 def test_the_transformer_names_no_family():
@@ -222,10 +310,27 @@ def test_the_transformer_names_no_family():
     assert re.findall(FAMILIES, code, re.IGNORECASE) == []
 
 
+def test_each_backend_has_the_same_functions():
+    """By their sources, since a process has one backend."""
+
+    def functions(name):
+        tree = ast.parse(SOURCES[f"backend/{name}.py"])
+        return {n.name: ast.unparse(n.args) for n in tree.body if isinstance(n, ast.FunctionDef)}
+
+    names = set(keras_posenc.backend.shared.NAMES) - {"TRAITS"}
+    shared = functions("shared") | {"interpolate": "table, position, training=False"}
+    for name in ("torch", "jax", "tensorflow"):
+        found = shared | functions(name)
+        assert names <= found.keys()
+        if name == "torch":
+            one = found
+        assert {n: found[n] for n in names} == {n: one[n] for n in names}
+
+
 def test_attention_names_no_encoding():
     names = encoding_names()
     assert "HierarchicalPositionEmbedding" in names
-    code = code_of((PACKAGE / "layers" / "attention.py").read_text("utf-8"))
+    code = code_of((PACKAGE / "attention" / "layer.py").read_text("utf-8"))
     assert re.findall("|".join(names), code) == []
 
 

@@ -4,9 +4,9 @@ import inspect
 import math
 
 from keras_posenc.encodings import ENCODINGS, get
+from keras_posenc.encodings.base import HOOKS
 
-HOOKS = ("restrict", "features", "heads", "bias", "score", "normalize", "value")
-MAP_HOOKS = ("bias", "score", "normalize", "value")
+MAP_HOOKS = ("bias", "score", "scan", "normalize", "value")
 HEADS, HEAD_SIZE = 8, 64
 COLUMNS = ("name", "class", "acts on", "learned", "separable", "causal only", "paper")
 

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.layers.attention import PositionalAttention
 
 
 def position_similarity(embedding, positions, centred=True):

@@ -5,9 +5,9 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.analysis.measure import Recorder, entropy
+from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.contextual import ContextualPositionEmbedding
 from keras_posenc.encodings.rotary import RotaryEmbedding
-from keras_posenc.layers.attention import PositionalAttention
 
 
 def attention_inputs(model, inputs):

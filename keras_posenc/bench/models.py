@@ -3,16 +3,17 @@
 import keras
 import numpy as np
 
+from keras_posenc.attention.gau import GatedAttentionUnit
+from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.bench.batches import places_of, width
+from keras_posenc.bench.memory import MemoryStates, StackRNNCell, TapeRNNCell
 from keras_posenc.bench.settings import RECURRENT, encodings_of, lengths_of, positions_of
-from keras_posenc.encodings.absolute import LearnedPositionEmbedding, SinusoidalPositionEmbedding
-from keras_posenc.layers.attention import PositionalAttention
 from keras_posenc.layers.embedding import AddTo, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
-from keras_posenc.layers.gau import GatedAttentionUnit
-from keras_posenc.layers.memory import MemoryStates, StackRNNCell, TapeRNNCell
 from keras_posenc.positions import RandomPositionIds
 from keras_posenc.positions.guard import check_length
+from keras_posenc.positions.learned import LearnedPositionEmbedding
+from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 
 CELL_SIZE = 8
 

@@ -1,4 +1,4 @@
-"""Position encodings by the place where position acts, and `get`, which finds one by its name."""
+"""Position encodings, one file for each place in attention where they act, and `get` by name."""
 
 import difflib
 
@@ -19,7 +19,7 @@ from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
 from keras_posenc.encodings.xpos import XPos
 
-# name -> class, every encoding that attention can be given.
+# Name -> class, for every encoding that attention accepts.
 ENCODINGS = {
     "alibi": ALiBi,
     "cope": ContextualPositionEmbedding,
@@ -47,19 +47,24 @@ ENCODINGS = {
 
 
 def get(spec):
-    """The encoding that `spec` means, in the manner of `keras.activations.get`.
+    """Returns the encoding that `spec` names, as `keras.activations.get` does for activations.
 
     Args:
         spec: a name of `ENCODINGS`; a dict with that name under "name" and the arguments beside it;
             the serialised form of an encoding; or an instance, which is cloned from its config,
-            since two layers that hold one trainable encoding cannot be saved.
+            because two layers that hold one trainable encoding cannot be saved.
+
+    Returns:
+        A new `Encoding`.
+
+    Raises:
+        TypeError: if `spec` is none of these.
+        ValueError: on an unknown name, with the nearest known one.
 
     Example:
 
-    >>> class Backwards(Encoding):
-    ...     def bias(self, q, grid):
-    ...         return -1.0 * grid.distance()[:, None]
-    >>> get(Backwards())
+    >>> get({"name": "t5", "num_buckets": 16}).num_buckets
+    16
     """
     if isinstance(spec, Encoding):
         return type(spec).from_config(spec.get_config())

@@ -1,63 +1,128 @@
-"""The protocol between attention and everything that tells it about position."""
+"""The protocol between the attention layer and position encodings."""
 
+import dataclasses
+import difflib
 import math
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
+# The methods of an encoding that attention calls.
+HOOKS = ("restrict", "features", "heads", "bias", "score", "scan", "normalize", "value")
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """How attention computes an encoding fast. It says nothing about what is computed.
+
+    Attributes:
+        min_rows: int. Blocks have so many query rows if memory allows, since the hooks do costly
+            work once a block.
+        max_rows: int or None. Blocks on a CPU have at most so many query rows, since the hooks work
+            on what is near to all rows of a block, or need much memory for each row.
+        all_columns: bool. Blocks keep the columns that are closed to all of their rows, since the
+            hooks read them too.
+        by_distance: None, or a function of distances (N,) int32 that returns what `heads` adds to
+            the logits, (N, H) float32, where that depends on distances alone. Where a map is formed
+            anyway, attention adds these numbers and leaves out `heads`: wider heads cost more than
+            one more term.
+    """
+
+    min_rows: int = 0
+    max_rows: int | None = None
+    all_columns: bool = False
+    by_distance: Callable | None = None
+
 
 class Encoding(keras.layers.Layer):
-    """Where am I, said to attention. A subclass overrides only the hooks it needs.
+    """Base class of position encodings: a subclass overrides only the hooks it needs.
 
-    Shapes: q, k (B, T, H, D); logits and weights (B, H, Tq, Tk). Attention owns a list of
-    encodings: `restrict` and `heads` compose in order, `bias` and `value` add, `score` composes,
-    and one at most brings `normalize`. The q of `bias` and `score` is the content query, from
-    before any `heads`. The grid tells where rows and columns stand and which cells are open; all
-    positions come from it, and so do the content keys (`grid.keys`), the values (`grid.values`),
-    the heads as they met in the logits (`grid.encoded`) and what `features` said
-    (`grid.features[self]`). Attention may call the hooks on blocks of rows, and leave out columns
-    that are closed to all of them: row i of what a hook returns may depend on row i of the grid and
-    on the columns open to it. An encoding that reads closed columns too says so by
-    `needs_all_columns`, and one that reads earlier rows brings `carry`. An encoding whose `heads`
-    add what depends on distances alone may bring `by_distance` as well, for maps that are formed
-    anyway.
+    `PositionalAttention` calls the hooks of its list of encodings at fixed points of the
+    computation:
+
+        q, k = heads(q, k)                       in list order; rotary, log-n, separable biases
+        logits = q.k / sqrt(D) + sum of bias(q)  T5, KERPLE, FIRE
+        logits = score(logits, q)                in list order; CoPE, which needs the logits
+        logits, carry = scan(logits, carry)      in list order; a sum over earlier rows
+        weights = normalize(logits)              at most one encoding replaces the softmax
+        output = weights.v + sum of value(weights)
+
+    Before these, `restrict` may mask cells of the attention map and `features` may compute more
+    about each key from its hidden state. Shapes: q, k (B, T, H, D); logits and weights (B, H, Tq,
+    Tk). The q passed to `bias` and `score` is the content query, from before any `heads`.
+
+    The `grid` describes the attention map: `grid.rows` and `grid.columns` are the position ids of
+    the queries and keys, `grid.open()` is the mask. `grid.content` holds the content queries, keys
+    and values (`queries`, `keys`, `values`), the q and k that produced the logits (`encoded`) and
+    the result of `features` (`features[self]`).
+
+    Attention may call the hooks on blocks of query rows and leave out key columns that are masked
+    for the whole block. Row i of a hook's result may therefore depend only on row i of the grid and
+    on the columns visible from it. An encoding that also reads masked columns says
+    so in its `execution`; one that reads earlier rows implements `scan` in place of `score`.
 
     Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` in
-    `build(heads_shape, states_shape)`, (B, T, E) being that of the hidden states behind the keys.
-
-    A subclass with a table of weights may let layers share it: `table_arguments` says how it is
-    made. If `shared`, `build` makes none, and the hooks read `grid.tables[self]`.
+    `build(heads_shape, states_shape)`, where (B, T, E) is the shape of the hidden states behind the
+    keys. An encoding whose weights are one table may let several layers share it: it implements
+    `table_arguments`, and with `shared=True` its `build` creates no table and its hooks read
+    `grid.content.tables[self]`.
 
     Args:
-        shared: bool. The table comes with every call, as a `SharedTable` emits it, and the layer
-            has none of its own.
-
-    Raises:
-        ValueError: if `shared` is True where there is no table.
+        shared: bool. The table is passed to each call, as a `SharedTable` emits it, and the
+            encoding has none of its own.
 
     Attributes:
         causal_only: bool. Attention refuses the encoding without a causal order or a mask.
-        needs_all_columns: bool. The map hooks read closed columns too.
-        fewest_rows: int. Blocks have so many rows if memory allows, since the map hooks do costly
-            work once a block.
-        most_rows: int or None. Blocks on a CPU have at most so many rows, since the map hooks work
-            on what is near to all rows of a block, or need much memory for each row.
-        heads_follow: bool. Whether an encoding behind it in the list changes the heads.
-        paper: str. Address of the paper.
-        num_heads, head_size: H and D, after `build`; the logits are q.k / sqrt(head_size).
-        feature_size: int. Size F of what `features` returns, after `build`.
+        execution: `Execution`. How attention computes the encoding fast.
+        heads_follow: bool. Whether a later encoding in the list overrides `heads`.
+        paper: str. URL of the paper.
+        num_heads, head_size: int. H and D, set by `build`; the logits are q.k / sqrt(head_size).
+        feature_size: int. Size F of the result of `features`, set by `build`.
+
+    Raises:
+        TypeError: if a subclass overrides no hook, or has a method that is nearly named as one.
+        ValueError: if `shared` is True for an encoding without a table.
+
+    Example:
+
+    >>> class Backwards(Encoding):
+    ...     def bias(self, q, grid):
+    ...         return -1.0 * grid.distance()[:, None]  # (B, 1, Tq, Tk)
+    >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=[Backwards()])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x).shape
+    (1, 10, 32)
     """
 
     causal_only = False
-    needs_all_columns = False
-    fewest_rows = 0
-    most_rows = None
+    execution = Execution()
     heads_follow = False
     feature_size = 0
     paper = None
 
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        for name in vars(cls):
+            near = difflib.get_close_matches(name, HOOKS, n=1, cutoff=0.8)
+            if near and near != [name] and callable(getattr(cls, name)) and name[0] != "_":
+                raise TypeError(
+                    f"Attention never calls {cls.__name__}.{name}: did you mean {near[0]!r}? "
+                    f"The hooks are {', '.join(HOOKS)}."
+                )
+
     def __init__(self, shared=False, **kwargs):
         super().__init__(**kwargs)
+        if not any(Encoding.overrides(self, hook) for hook in HOOKS):
+            raise TypeError(
+                f"{type(self).__name__} overrides no hook, so it would change nothing: override "
+                f"one of {', '.join(HOOKS)}."
+            )
+        if Encoding.overrides(self, "scan") != Encoding.overrides(self, "carry"):
+            raise TypeError(
+                f"{type(self).__name__} must override both `scan` and `carry`, which says what "
+                "`scan` gets with the first rows, or neither."
+            )
         if shared and not Encoding.overrides(self, "table_arguments"):
             raise ValueError(
                 f"{type(self).__name__} has no table that layers could share: leave `shared` out."
@@ -65,63 +130,130 @@ class Encoding(keras.layers.Layer):
         self.shared = bool(shared)
 
     def build(self, heads_shape):
+        """Creates the weights.
+
+        Args:
+            heads_shape: the shape of q, (B, T, H, D).
+        """
         self.num_heads, self.head_size = heads_shape[-2:]
         self.built = True
 
     def table_arguments(self, num_heads, head_size):
-        """Arguments of `add_weight` for the table, in an encoding whose table may be shared."""
+        """Returns the arguments of `add_weight` for a table that layers may share."""
         raise NotImplementedError
 
     def restrict(self, grid):
-        """The grid with fewer cells open, or with more that its rows, columns or blocks read."""
+        """Masks cells of the attention map, or adds what other hooks read.
+
+        Args:
+            grid: `Grid` of the whole map.
+
+        Returns:
+            A `Grid`: for example `grid.within(mask)` with a mask (B, H, Tq, Tk), True where
+                attention stays allowed.
+        """
         return grid
 
     def features(self, states):
-        """(B, Tk, H, F): more about every key, from its hidden state; kept in the cache."""
+        """Computes features of the keys from their hidden states; they are kept in the cache.
+
+        Args:
+            states: (B, Tk, E), the hidden states that the keys are projected from.
+
+        Returns:
+            (B, Tk, H, F).
+        """
         return None
 
     def heads(self, q, k, grid):
-        """q and k with position in them. They may be widened; the softmax scale stays that of D."""
-        return q, k
-
-    def by_distance(self, distances):
-        """(N, H) float32: what `heads` adds to the logits, where that depends on distances alone.
-
-        Attention adds these numbers, and leaves out `heads`, where it forms the map in any case:
-        wider heads cost more than one more term.
+        """Puts positions into the queries and keys.
 
         Args:
-            distances: (N,) int32.
+            q: (B, Tq, H, D or more).
+            k: (B, Tk, H, D or more).
+            grid: `Grid` of the whole map.
+
+        Returns:
+            q and k. Both may gain the same number of dimensions (see `widen`); the softmax scale
+            stays 1 / sqrt(D).
         """
-        raise NotImplementedError
+        return q, k
 
     def bias(self, q, grid):
-        """A term for the logits, broadcastable to (B, H, Tq, Tk), or None."""
+        """Computes a term to add to the logits.
+
+        Args:
+            q: (B, Tq, H, D), the content queries.
+            grid: `Grid` of this block of query rows.
+
+        Returns:
+            A tensor broadcastable to (B, H, Tq, Tk), or None.
+        """
         return None
 
     def score(self, logits, q, grid):
-        """The logits, where a term depends on the logits themselves."""
+        """Transforms the logits.
+
+        Args:
+            logits: (B, H, Tq, Tk), with all biases.
+            q: (B, Tq, H, D), the content queries.
+            grid: `Grid` of this block of query rows.
+
+        Returns:
+            (B, H, Tq, Tk).
+        """
         return logits
 
     def carry(self, grid):
-        """What `score` knows of earlier rows before the first: a constant, (B, Tk) float32 or so.
+        """Returns what `scan` gets with the first rows.
 
-        Blocks of rows then come one after the other, with closed columns too. `score` finds in
-        `grid.carried[self]` this, then what it left there at the block before, and leaves there
-        what the next is to find. What each block got is kept for the backward pass.
+        Returns:
+            A constant tensor of floats, for example (B, Tk).
+        """
+        raise NotImplementedError
+
+    def scan(self, logits, grid, carry):
+        """Transforms the logits by what earlier rows carried on.
+
+        Blocks of query rows are then processed in order, and no column is left out. The carry that
+        each block received is saved for the backward pass.
+
+        Args:
+            logits: (B, H, Tq, Tk), with all biases.
+            grid: `Grid` of this block of query rows.
+            carry: as `carry` returned it, or the call for the rows before.
+
+        Returns:
+            The logits (B, H, Tq, Tk), and the carry of the rows after these.
         """
         raise NotImplementedError
 
     def normalize(self, logits, grid):
-        """The weights, in place of softmax(logits); closed cells have logits of about -1e9."""
+        """Computes the attention weights from the logits, in place of the softmax.
+
+        Args:
+            logits: (B, H, Tq, Tk); about -1e9 in masked cells.
+            grid: `Grid` of this block of query rows.
+
+        Returns:
+            (B, H, Tq, Tk).
+        """
         return ops.softmax(logits, axis=-1)
 
     def value(self, weights, grid):
-        """A term (B, Tq, H, Dv) for the output, computed from the weights, or None."""
+        """Computes a term to add to the output.
+
+        Args:
+            weights: (B, H, Tq, Tk), the attention weights.
+            grid: `Grid` of this block of query rows.
+
+        Returns:
+            (B, Tq, H, Dv), or None.
+        """
         return None
 
     def overrides(self, hook):
-        """Whether this encoding brings its own `hook`."""
+        """Whether this encoding implements the hook of this name."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
 
     def get_config(self):
@@ -129,11 +261,16 @@ class Encoding(keras.layers.Layer):
         return {**config, "shared": self.shared} if self.overrides("table_arguments") else config
 
     def widen(self, q, k, rows, columns):
-        """q and k, so widened that the logits gain the inner product of `rows` and `columns`.
+        """Widens q and k so that the logits gain the inner product of `rows` and `columns`.
 
         Args:
-            q, k: heads (B, T, H, D or more).
-            rows, columns: float32, broadcastable to (B, T, H, F) of the queries and of the keys.
+            q, k: heads, (B, T, H, D or more).
+            rows: float32, broadcastable to (B, Tq, H, F): the queries' side of the product.
+            columns: float32, broadcastable to (B, Tk, H, F): the keys' side.
+
+        Returns:
+            q and k with F more dimensions; `rows` is multiplied by sqrt(D) to undo the softmax
+            scale.
         """
         rows = rows * math.sqrt(self.head_size)
         return _appended(q, rows), _appended(k, columns)

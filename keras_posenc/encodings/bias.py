@@ -1,29 +1,32 @@
-"""Logit biases that depend on the distance in a way no inner product follows: they need the map."""
+"""Logit biases that are no inner product of the query's and the key's position."""
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.diagonals import bias_of
+from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.separable import before_softplus
+from keras_posenc.maps.diagonals import map_of_distances
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class KERPLE(Encoding):
-    """A penalty on the distance from a family of kernels, learned in each head.
+    """A learned penalty on the distance, from a family of kernels, with parameters per head.
 
         b[h, i, j] = -p_h ln(1 + a_h |i - j|)        kind "log",
         b[h, i, j] = -a_h |i - j|^p_h, 0 < p_h <= 2  kind "power".
 
-    a_h and, for the logarithm, p_h are positive by a softplus; for the power 0 < p_h < 2 by a
-    sigmoid. Power 2 is an inner product in exact arithmetic, but of numbers of size a T^2 that
-    cancel: for a = 0.3, float32 is off by 0.04 at 2048 tokens and by 2 at 16384, and bfloat16
-    keeps nothing. So it, too, is computed on the map.
+    The bias is added to the logits (B, H, Tq, Tk). The weights `a` and `p` (H,) are stored before a
+    softplus, which keeps them positive: a published a is stored as ln(exp(a) - 1), as
+    `before_softplus` initialises it. With "power", p = 2 sigmoid(stored p), so that 0 < p < 2.
+
+    Power 2 is an inner product in exact arithmetic, but of terms of size a T^2 that cancel: with a
+    = 0.3, float32 is off by 0.04 at 2048 tokens and by 2 at 16384, and bfloat16 keeps nothing. It
+    too is therefore computed on the logits matrix.
 
     Args:
         kind: "log", the best of the family in the paper, or "power".
-        power: float in (0, 2], or None. With "power", the exponent of all heads, not learned.
+        power: float in (0, 2], or None. With "power", a fixed exponent for all heads.
 
     Raises:
         ValueError: on another kind, on a power outside (0, 2], or on a power for "log".
@@ -68,7 +71,7 @@ class KERPLE(Encoding):
         )
 
     def bias(self, q, grid):
-        return bias_of(self._of_distance, grid)
+        return map_of_distances(self._of_distance, grid)
 
     def _of_distance(self, distance):
         distance = ops.abs(ops.cast(distance, "float32"))[:, None]
@@ -91,26 +94,30 @@ class KERPLE(Encoding):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class T5Bias(Encoding):
-    """A learned number for each bucket of distances, exact nearby and logarithmic further off.
+    """A learned bias per bucket of distances: exact for short ones, logarithmic for longer ones.
 
         b[h, i, j] = table[bucket(i - j), h];  with N buckets on a side, E = N // 2 and M the
         longest distance: bucket(n) = n for n < E, else
         min(N - 1, E + floor((N - E) ln(n / E) / ln(M / E))).
 
-    Keys after the query have buckets of their own if bidirectional. Of a fractional distance the
-    whole part counts. T5 itself does not divide q k by sqrt(D), and shares one table between its
-    layers; here q k is divided before the bias is added, and layers share a table if `shared`.
+    The bias is added to the logits (B, H, Tq, Tk); the table is (num_buckets, H). If bidirectional,
+    keys after the query have buckets of their own. Fractional distances are truncated.
+
+    Two things differ in T5 itself. It shares one table between its layers: use `shared=True`. And
+    it does not divide q.k by sqrt(D), while `PositionalAttention` does: to use T5's weights, put a
+    temperature of sqrt(D) before it, `encodings=[{"name": "temperature", "value": math.sqrt(D)},
+    "t5"]`.
 
     Args:
-        num_buckets: int. Buckets in all, an even number if bidirectional.
-        max_distance: int. Distance M from which on all share the last bucket.
-        bidirectional: bool. False for causal attention, which it then needs.
+        num_buckets: int. Total number of buckets, even if bidirectional.
+        max_distance: int. Distance M from which on all distances share the last bucket.
+        bidirectional: bool. False for causal attention, which it then requires.
         embeddings_initializer: initializer of the table.
-        shared: bool. The table comes with the call, from a `SharedTable`.
+        shared: bool. The table is passed to the call, from a `SharedTable`.
 
     Raises:
-        ValueError: if there are too few buckets or an odd number of them for two sides, or if
-            `max_distance` lies within the exact buckets.
+        ValueError: if there are too few buckets, if their number is odd and they serve two sides,
+            or if `max_distance` lies within the exact buckets.
 
     Example:
 
@@ -171,7 +178,7 @@ class T5Bias(Encoding):
         }
 
     def bias(self, q, grid):
-        table = grid.tables[self] if self.shared else self.table
+        table = grid.content.tables[self] if self.shared else self.table
         by_distance = ops.take(ops.cast(table, "float32"), self.buckets, axis=0)
 
         def of_distance(distance):
@@ -181,7 +188,7 @@ class T5Bias(Encoding):
             index = ops.cast(distance, "int32") + self.max_distance
             return ops.moveaxis(ops.take(by_distance, index, axis=0), -1, 1)
 
-        return bias_of(of_distance, grid)
+        return map_of_distances(of_distance, grid)
 
     def get_config(self):
         return {
@@ -195,21 +202,27 @@ class T5Bias(Encoding):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class FIRE(Encoding):
-    """A small network of the distance, as a share of how far the query can look back.
+    """A small MLP of the distance, normalised by the position of the query.
 
         b[h, i, j] = f_h(ln(c |i - j| + 1) / ln(c max(L, i) + 1)),  f(x) = V relu(w x + u) + d.
 
-    c, L (positive by a softplus) and f are learned. The share ends at 1 whatever the length, so no
-    input of f is new at longer lengths. It depends on the position i of the row itself, not on
-    distances alone. Made for causal attention; a key after the query counts by its distance.
+    The bias is added to the logits (B, H, Tq, Tk); c, L and f are learned. The argument of f never
+    exceeds 1 for causal attention, so no input is new at longer lengths. It depends on the query
+    position i itself, not on distances alone. It was designed for causal attention; for a key after
+    the query the absolute distance is used.
+
+    c and the threshold L are stored before a softplus, which keeps them positive: c as ln(exp(c) -
+    1), and L as the weight `threshold` with L = length * softplus(threshold), so that the published
+    multiplier 1 is stored as ln(e - 1). The weights of f are w, u (units,), v (units, H) and d
+    (H,).
 
     Args:
-        units: int. Width of the network.
-        scale: float. Where c begins.
-        length: number. Where the threshold L begins.
+        units: int. Hidden units of the MLP.
+        scale: float. Initial value of c.
+        length: number. Initial value of the threshold L.
 
     Raises:
-        ValueError: if one of them is not positive.
+        ValueError: if one of them is not positive, or `units` is not an integer.
 
     Example:
 
@@ -222,7 +235,7 @@ class FIRE(Encoding):
     Transformers](https://arxiv.org/abs/2310.04418), section 3.
     """
 
-    most_rows = 256  # of a block, each cell meets all units
+    execution = Execution(max_rows=256)  # each cell meets all units
     paper = "https://arxiv.org/abs/2310.04418"
 
     def __init__(self, units=32, scale=0.1, length=512, **kwargs):
@@ -239,9 +252,9 @@ class FIRE(Encoding):
     def build(self, heads_shape):
         super().build(heads_shape)
         self.c = self._add("c", (), before_softplus(keras.initializers.Constant(self.scale)))
-        # In units of `length`, so that a step of the optimizer means something.
+        # In units of `length`, so that an optimizer step has a useful size.
         self.threshold = self._add("threshold", (), before_softplus(keras.initializers.Ones()))
-        # x lies in [0, 1]. With w alone all units would bend at 0, and half of them never open.
+        # x lies in [0, 1]. Without u all units would have their kink at 0, and half would be dead.
         self.w = self._add("w", (self.units,), keras.initializers.RandomUniform(-1.0, 1.0))
         self.u = self._add("u", (self.units,), keras.initializers.RandomUniform(-1.0, 1.0))
         limit = self.units**-0.5
@@ -259,10 +272,10 @@ class FIRE(Encoding):
         c, threshold = ops.softplus(c), self.length * ops.softplus(threshold)
         distance = ops.abs(ops.cast(grid.distance(), "float32"))
         reach = ops.maximum(ops.cast(grid.rows, "float32"), threshold)[..., None]
-        # As published; it also keeps the quotient finite as c goes to 0.
+        # The 1e-6 is published; it also keeps the quotient finite as c goes to 0.
         share = ops.log1p(c * distance) / (ops.log1p(c * reach) + 1e-6)
-        # Backends take longer for more axes, and for share * w + u than for a matrix product. d is
-        # the weight of a unit that is always 1.
+        # Matrix products are faster than broadcasting over a fifth axis. d is the weight of a unit
+        # that is always 1.
         cells = ops.reshape(ops.stack([share, ops.ones_like(share)], axis=-1), (-1, 2))
         always = np.array([[0.0], [1.0]], "float32")
         inner = ops.concatenate([ops.stack([w, u]), always], axis=1)
@@ -281,10 +294,22 @@ class FIRE(Encoding):
 
 
 def t5_buckets(size, max_distance):
-    """(max_distance + 1,) int32: the bucket of the distances 0 .. max_distance on one side.
+    """Computes the bucket of each distance on one side, in integer arithmetic.
 
-    Counted in whole numbers: n is in bucket E + b or above when n^L E^b >= M^b E^L, L = size - E.
-    Logarithms may round to just below a whole number.
+    n is in bucket E + b or above when n^L E^b >= M^b E^L, L = size - E. Floating-point logarithms
+    could round to just below an integer.
+
+    Args:
+        size: int. Buckets on this side.
+        max_distance: int. M.
+
+    Returns:
+        NumPy int32 (max_distance + 1,): the buckets of the distances 0 .. max_distance.
+
+    Example:
+
+    >>> t5_buckets(4, 8)
+    array([0, 1, 2, 2, 3, 3, 3, 3, 3], dtype=int32)
     """
     exact = size // 2
     steps = size - exact
@@ -300,7 +325,8 @@ def t5_buckets(size, max_distance):
 
 
 def _before_sigmoid(initializer):
-    """The initializer of a weight whose sigmoid, doubled, begins at what `initializer` gives."""
+    """Wraps an initializer for a weight stored before 2 sigmoid(.), so that it starts as
+    intended."""
 
     def drawn(shape, dtype=None):
         p = ops.cast(initializer(shape, "float32"), "float32")

@@ -1,54 +1,58 @@
-"""Position counted by content: which of the tokens on the way to a key count as a step."""
+"""Contextual position encoding: content decides which tokens count as a position."""
 
 import math
 
 import keras
 from keras import ops
 
-from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.counting import Near, either, sum_from_right
-from keras_posenc.encodings.lookup import interpolated
-from keras_posenc.quantized import policy_of_part, with_quantized_parts
+from keras_posenc import backend
+from keras_posenc.encodings.base import Encoding, Execution
+from keras_posenc.maps.columns import LastColumns
+from keras_posenc.maps.sums import sum_from_right
+from keras_posenc.sublayers import policy_of_part, with_quantized_parts
 
 GATES = ("query_key", "separate_keys", "values")
 SCALINGS = ("after", "before")
-# Keys that are read for each position: enough where a gate is 1 / 4 on average.
+# Keys to read per position: enough if gates average 1 / 4.
 NEAR = 4
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ContextualPositionEmbedding(Encoding):
-    """CoPE: every query counts the tokens it chooses to count, be it words, sentences or all.
+    """CoPE: each query counts the tokens that its gates select, such as words or sentences.
 
-    A gate g_ij in (0, 1) says whether query i counts key j; the position of a key is the sum of the
-    gates from it to the query, both included, and its embedding lies between those of the two
-    nearest integers:
+    A gate g_ij in (0, 1) says whether query i counts key j. The position of a key is the sum of the
+    gates from that key to the query, both included, and its embedding is interpolated between the
+    embeddings of the two nearest integers:
 
         g_ij = sigmoid(l_ij) where i may attend to j, else 0
         p_ij = min(g_ij + g_i,j+1 + ... + g_ii, P - 1)
         l_ij + q_i . ((1 - w) e[floor p_ij] + w e[floor p_ij + 1]),    w = p_ij - floor p_ij
 
-    With all gates 1, p_ij = i - j + 1. The table e is zero at first, and shared by the heads. l are
-    the logits as they come, q.k / sqrt(D) with all that `heads`, `bias` and earlier encodings of
-    the list put into them; q is the content query. Position ids are not read, but for the side a
-    key is on in the bidirectional form.
+    This gives the new logits (B, H, Tq, Tk). The table e (D, P) is initialised to zero and
+    shared by the heads. If all gates are 1, p_ij = i - j + 1. l are the logits q.k / sqrt(D) with
+    everything that `heads`, `bias` and earlier encodings of the list added; q is the content query.
+    Position ids are not read, except in the bidirectional form, to tell on which side of the query
+    a key lies.
 
     Args:
-        npos_max: int, at least 2. Positions P: 0 .. P - 1; farther keys share the last.
-        gate: "query_key" takes the gates from the logits, at no cost; "separate_keys" from q.k' of
-            keys of their own, so that a token can count without being attended to; "values" from
-            q.v. The latter two are scaled by 1 / sqrt(D) and see no other encoding.
-        scaling: "after", as in the paper's listing: q.k / sqrt(D) + q.e; "before", as in its
-            experiments' code: (q.k + q.e) / sqrt(D).
-        bidirectional: bool. An extension that is not in the paper: keys after the query, told by
-            their position ids, have negative positions, -(g_ii + ... + g_ij), and a table of
-            2P - 1 rows holds both sides. Under a causal mask it is the causal form. It is also the
-            form for prompts that see themselves (UniLM): the causal one would count later keys.
-        shared: bool. The table comes with the call, from a `SharedTable`, for several layers.
+        npos_max: int, at least 2. Number of positions P: 0 .. P - 1; keys further away share the
+            last.
+        gate: "query_key" computes the gates from the logits, at no extra cost; "separate_keys" from
+            q.k' with a second key projection, so that a token can count without being attended to;
+            "values" from q.v. The latter two are scaled by 1 / sqrt(D) and do not see other
+            encodings.
+        scaling: "after", as in the paper's listing: q.k / sqrt(D) + q.e; "before", as in the code
+            of its experiments: (q.k + q.e) / sqrt(D).
+        bidirectional: bool. An extension that is not in the paper: keys after the query, as told by
+            their position ids, have negative positions, -(g_ii + ... + g_ij), and a table of 2P - 1
+            rows holds both sides. Under a causal mask it equals the causal form. Prompts with
+            bidirectional attention (UniLM) need it, since the causal form would count later keys.
+        shared: bool. The table is passed to the call, from a `SharedTable`, for several layers.
 
     Raises:
-        ValueError: on an unknown `gate` or `scaling`; if `npos_max` is below 2; if gates from
-            values meet value heads of another size than the query's.
+        ValueError: on an unknown `gate` or `scaling`; if `npos_max` is below 2; if `gate="values"`
+            and the value heads differ in size from the query heads.
 
     Example:
 
@@ -62,7 +66,8 @@ class ContextualPositionEmbedding(Encoding):
     """
 
     causal_only = True
-    most_rows = 128  # a block reads the keys of its rows and NEAR * npos_max before them
+    # A block reads the keys of its rows and NEAR * npos_max before them.
+    execution = Execution(max_rows=128)
     paper = "https://arxiv.org/abs/2405.18719"
 
     def __init__(
@@ -96,7 +101,7 @@ class ContextualPositionEmbedding(Encoding):
                 dtype=policy_of_part(self, "gate_key"),
                 name="gate_key",
             )
-            # The attention layer handles the mask; else Keras warns that this one loses it.
+            # The attention layer handles the mask; without this Keras warns that it is lost.
             self.gate_dense.supports_masking = True
             self.gate_dense.build(states_shape)
 
@@ -113,13 +118,14 @@ class ContextualPositionEmbedding(Encoding):
         return self.gate == "separate_keys" if hook == "features" else super().overrides(hook)
 
     def features(self, states):
+        """The second projection of the keys, (B, Tk, H, D), for `gate="separate_keys"`."""
         return self.gate_dense(states)
 
     def score(self, logits, q, grid):
         scores = self._scores(q, grid)
         rows, columns = ops.shape(logits)[2:]
         width = rows + NEAR * self.npos_max
-        width += -width % 16  # sums go by chunks
+        width += -width % 16  # running sums are computed in chunks
 
         def everywhere():
             return logits + self._bias(logits, scores, q, grid)
@@ -132,20 +138,20 @@ class ContextualPositionEmbedding(Encoding):
 
     def _near_or_far(self, logits, scores, q, grid, width, everywhere):
         """Gates of the nearest keys only, if with them every row is at its last position."""
-        near = Near(grid, width)
+        near = LastColumns(grid, width)
         gates = self.gates(near.cut(logits), q, near.grid)
         position = self.positions(gates, near.grid)
         passed = ops.logical_or(position[..., :1] >= self.npos_max - 1, near.all)
 
         def far_keys_are_last():
-            found = interpolated(scores, position, grid.training)
+            found = backend.interpolate(scores, position, grid.training)
             return logits + near.put(found, scores[..., -1:])
 
-        return either(ops.all(passed), far_keys_are_last, everywhere)
+        return backend.choose(ops.all(passed), far_keys_are_last, everywhere)
 
     def _scores(self, q, grid):
         """(B, H, Tq, P) float32: q.e at all integers: T x P products, not T x T."""
-        table = grid.tables[self] if self.shared else self.embeddings
+        table = grid.content.tables[self] if self.shared else self.embeddings
         scores = ops.einsum("bqhd,dp->bhqp", ops.cast(q, "float32"), ops.cast(table, "float32"))
         return scores if self.scaling == "after" else scores / math.sqrt(self.head_size)
 
@@ -154,12 +160,21 @@ class ContextualPositionEmbedding(Encoding):
         if self.bidirectional:
             last = self.npos_max - 1
             position = ops.maximum(position, -last) + last
-        return interpolated(scores, position, grid.training)
+        return backend.interpolate(scores, position, grid.training)
 
     def gates(self, logits, q, grid):
-        """(B, H, Tq, Tk) float32: how much of a step every key counts, 0 where it is closed."""
+        """Computes the gates: how much each key counts, 0 where it is masked.
+
+        Args:
+            logits: (B, H, Tq, Tk).
+            q: (B, Tq, H, D), the content queries.
+            grid: `Grid`.
+
+        Returns:
+            (B, H, Tq, Tk) float32.
+        """
         if self.gate != "query_key":
-            keys = grid.values if self.gate == "values" else grid.features[self]
+            keys = grid.content.values if self.gate == "values" else grid.content.features[self]
             if keys.shape[-1] != self.head_size:
                 raise ValueError(
                     "`gate='values'` multiplies queries and values: `value_dim` must be `key_dim`, "
@@ -168,11 +183,19 @@ class ContextualPositionEmbedding(Encoding):
             logits = ops.cast(ops.einsum("bqhd,bkhd->bhqk", q, keys), "float32")
             logits = logits / math.sqrt(self.head_size)
         gates, cells = ops.sigmoid(ops.cast(logits, "float32")), grid.open()
-        # Closed before the sum, else keys that may not be seen would be counted.
+        # Masked before the sum, or masked keys would be counted.
         return gates if cells is None else gates * ops.cast(cells, "float32")
 
     def positions(self, gates, grid):
-        """(B, H, Tq, Tk) float32: the positions before the cap, negative after the query."""
+        """Sums the gates to positions, before the cap at P - 1; negative after the query.
+
+        Args:
+            gates: (B, H, Tq, Tk).
+            grid: `Grid`.
+
+        Returns:
+            (B, H, Tq, Tk) float32.
+        """
         if not self.bidirectional:
             return sum_from_right(gates)
         distance = ops.expand_dims(grid.distance(), 1)

@@ -1,4 +1,4 @@
-"""DeBERTa's disentangled attention: content meets position in both directions."""
+"""DeBERTa's disentangled attention: content-to-position and position-to-content terms."""
 
 import math
 
@@ -6,28 +6,31 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.columns import band
-from keras_posenc.encodings.lookup import looked_up
+from keras_posenc import backend
+from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.relative import (
     NORMAL,
     check_positive_integers,
     whole_distance,
 )
+from keras_posenc.maps.columns import band
 
 TERMS = ("c2p", "p2c")
 
 
 def log_bucket(distance, buckets, max_distance):
-    """The bucket of integer distances, as in DeBERTa-v2: exact up to buckets / 2, then logarithmic.
+    """Assigns distances to DeBERTa-v2's buckets: exact up to buckets / 2, then logarithmic.
 
     Beyond m = buckets / 2 the bucket is m + ceil((m - 1) ln(|r| / m) / ln((max_distance - 1) / m)),
     with the sign of r.
 
     Args:
         distance: NumPy array of integers.
-        buckets: int. Buckets of one direction.
-        max_distance: int. max_distance - 1 falls into the last bucket, buckets - 1.
+        buckets: int. Number of buckets in one direction.
+        max_distance: int. The distance max_distance - 1 falls into the last bucket, buckets - 1.
+
+    Returns:
+        NumPy array of the shape of `distance`.
 
     Example:
 
@@ -43,24 +46,25 @@ def log_bucket(distance, buckets, max_distance):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class DeBERTaRelative(Encoding):
-    """Disentangled attention: the query meets the distance, and so does the key.
+    """Disentangled attention: both the query and the key are multiplied with the relative position.
 
         logits[i, j] = (q_i k_j + q_i K[d(i, j)] + k_j Q[d(j, i)]) / sqrt(3 D),
         d(i, j) = clip(b(i - j) + n, 0, 2n - 1).
 
-    K and Q have 2n learned rows for every head. A DeBERTa holds one table of 2n rows for all
-    layers and projects it in each; here a layer holds what its projections (and, where they are
-    shared with the content, v2) make of that table. b is the distance itself and
-    n = `max_distance` (v1), or b puts it into n = `buckets` buckets of growing width (v2). The root
-    counts the terms: 3 with both, 2 with one. Distances of float ids go to the nearest integer.
+    The second and third term are the bias (B, H, Tq, Tk). The tables K and Q are (2n, H, D).
+    DeBERTa itself holds one table of 2n rows for all layers and projects it in each; here each
+    layer holds the result of that projection (in v2, where the projections are shared with the
+    content, too). b is the distance itself and n = `max_distance` (v1), or b assigns it to one of n
+    = `buckets` buckets of growing width (v2). The root counts the terms: 3 with both, 2 with one.
+    Distances of float ids are rounded to the nearest integer.
 
     Args:
         max_distance: int. Distance from which on all distances share a row.
-        buckets: None (v1) or an even int, at least 4 and below 2 (max_distance - 1): buckets of one
-            direction (v2: 256).
-        terms: "c2p" (the query meets K), "p2c" (the key meets Q) or both.
-        released: bool. Read Q at d(i, j), as the released code and its checkpoints do, rather than
-            at d(j, i), as the paper writes. Set it for their weights.
+        buckets: None (v1) or an even int, at least 4 and below 2 (max_distance - 1): number of
+            buckets in one direction (v2: 256).
+        terms: "c2p" (query times K), "p2c" (key times Q) or both.
+        released: bool. Read Q at d(i, j), as the released code and its checkpoints do, instead of
+            at d(j, i), as in the paper. Set it to use their weights.
         embeddings_initializer: initializer of K and Q.
 
     Raises:
@@ -74,7 +78,8 @@ class DeBERTaRelative(Encoding):
     (1, 10, 32)
 
     Reference: [DeBERTa: Decoding-enhanced BERT with Disentangled
-    Attention](https://arxiv.org/abs/2006.03654), section 3.1; buckets from the released v2.
+    Attention](https://arxiv.org/abs/2006.03654), section 3.1; the buckets are those of the released
+    v2.
     """
 
     paper = "https://arxiv.org/abs/2006.03654"
@@ -108,7 +113,7 @@ class DeBERTaRelative(Encoding):
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.span = buckets or max_distance
         # In each block all keys nearby meet all rows of Q.
-        self.fewest_rows = self.span
+        self.execution = Execution(min_rows=self.span)
 
     def build(self, heads_shape):
         super().build(heads_shape)
@@ -121,11 +126,11 @@ class DeBERTaRelative(Encoding):
             setattr(self, names[term], table)
 
     def index(self, distance):
-        """The row d of the table of integer distances."""
+        """The row d of the table for integer distances of any shape."""
         far = self.max_distance
         distance = ops.clip(distance, -far, far)
         if self.buckets is not None:
-            # A table, since a float32 logarithm could round a bound of a bucket across it.
+            # A table, since a float32 logarithm could round across the bound of a bucket.
             buckets = log_bucket(np.arange(-far, far + 1), self.buckets, far)
             distance = ops.take(buckets.astype("int32"), distance + far, axis=0)
         return ops.clip(distance + self.span, 0, 2 * self.span - 1)
@@ -140,15 +145,15 @@ class DeBERTaRelative(Encoding):
         total = 0.0
         if "c2p" in self.terms:
             met = ops.einsum("bqhd,chd->bhqc", q, ops.cast(self.key_table, q.dtype) * scale)
-            found = looked_up(met, self.index(distance)[:, None])
+            found = backend.take_last(met, self.index(distance)[:, None])
             total += near.put(found, met[..., -1:], met[..., :1])
         if "p2c" in self.terms:
             table = ops.cast(self.query_table, q.dtype) * scale
-            met = ops.einsum("bkhd,chd->bhkc", near.grid.keys, table)
+            met = ops.einsum("bkhd,chd->bhkc", near.grid.content.keys, table)
             by_key = self.index(distance if self.released else -distance)
-            found = looked_up(met, ops.transpose(by_key, (0, 2, 1))[:, None])
+            found = backend.take_last(met, ops.transpose(by_key, (0, 2, 1))[:, None])
             ends = ops.stack([table[0], table[-1]])
-            far = ops.einsum("bkhd,chd->cbhk", grid.keys, ends)[..., None, :]
+            far = ops.einsum("bkhd,chd->cbhk", grid.content.keys, ends)[..., None, :]
             before, after = (far[1], far[0]) if self.released else (far[0], far[1])
             total += near.put(ops.transpose(found, (0, 1, 3, 2)), before, after)
         return total

@@ -1,4 +1,4 @@
-"""Keys that fade by content: what a later token no longer needs is attended to less."""
+"""Attention that fades by content: forget gates, and tokens that mask others for later queries."""
 
 import keras
 from keras import ops
@@ -8,18 +8,19 @@ from keras_posenc.encodings.base import Encoding
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ForgetGate(Encoding):
-    """Forgetting Transformer (FoX): every token says how much of what came before it is kept.
+    """Forgetting Transformer (FoX): a data-dependent decay, each token gating all that came before.
 
         f_t = sigmoid(w_h . x_t + b_h)
         l_ij + ln f_j+1 + ... + ln f_i = l_ij + c_i - c_j,    c_t = ln f_0 + ... + ln f_t
 
-    x_t is the hidden state behind key t, w_h and b_h belong to head h. The term is separable: q and
-    k are widened by 6 dimensions, and no map is formed. With all f equal it is causal ALiBi of
-    slope -ln f. Padding forgets nothing; a key that only an `attention_mask` closes still does.
+    x_t (B, T, E) is the hidden state behind key t; w (E, H) and b (H,) have a column per head. The
+    term is separable: q and k are widened by 6 dimensions, and no logits matrix is needed. If all f
+    are equal it is causal ALiBi with slope -ln f. Padding forgets nothing; a key that only an
+    `attention_mask` masks still does.
 
     Args:
-        initial_bias: float. b at first. sigmoid(5) = 0.993 halves a logit's weight in 103 tokens;
-            0 would halve it at every token.
+        initial_bias: float. Initial value of b. sigmoid(5) = 0.993 halves a weight in 103 tokens; 0
+            would halve it at every token.
         kernel_initializer: initializer of w.
 
     Raises:
@@ -61,20 +62,23 @@ class ForgetGate(Encoding):
         )
 
     def features(self, states):
-        # Without b, which is large: a cache in bfloat16 would round w.x away.
+        """w.x, (B, Tk, H, 1) float32: the gates' pre-activations without b."""
+        # Without b, which is large: a bfloat16 cache would round w.x away.
         states, kernel = (ops.cast(x, "float32") for x in (states, self.kernel))
         return ops.einsum("bte,eh->bth", states, kernel)[..., None]
 
     def heads(self, q, k, grid):
         columns = self.log_kept(grid)
         rows = _at_queries(columns, q, grid)
-        # The term of the row cancels in a softmax, but it keeps the logits small enough to round.
+        # c_i cancels in a softmax, but it keeps the logits small, and so their rounding errors.
         rows = _stacked([*_digits(rows), 256.0, 1.0, 1.0])
         return self.widen(q, k, rows, _stacked([256.0, 1.0, 1.0, *_digits(-columns)]))
 
     def log_kept(self, grid):
         """c, (B, Tk, H) float32: the running sum of ln f over the real tokens."""
-        product, bias = (ops.cast(x, "float32") for x in (grid.features[self], self.gate_bias))
+        product, bias = (
+            ops.cast(x, "float32") for x in (grid.content.features[self], self.gate_bias)
+        )
         gate = product[..., 0] + bias
         logs = -ops.softplus(-gate)
         if grid.keep is not None:
@@ -91,16 +95,19 @@ class ForgetGate(Encoding):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class SelectiveAttention(Encoding):
-    """Selective attention: what one token found to be of no more use is masked for later ones.
+    """Selective attention: a token can mask an earlier one for all later queries.
 
-    The logits of head 0, where they are positive, tell how much query k masks key j for all queries
-    after it, in all heads:
+    The positive logits of head 0 say how much query k masks key j for all queries after it, in all
+    heads:
 
         l_ij - F_ij,    F_ij = sum_{k<i} max(l0_kj, 0)
 
-    No query masks its own key, nor the first key it sees (the start of the text). There are no
-    weights. Since row i sums over earlier rows, which a cache does not keep, it cannot decode from
-    a cache.
+    This gives the new logits (B, H, Tq, Tk). No query masks its own key, nor the first key it
+    sees (the start of the text). There are no weights. Row i sums over all earlier rows, which a
+    cache does not keep, so it cannot decode from a cache.
+
+    Args:
+        **kwargs: of `keras.layers.Layer`.
 
     Raises:
         ValueError: if there are not as many queries as keys.
@@ -128,9 +135,10 @@ class SelectiveAttention(Encoding):
         return grid.replace(row_keep=grid.keep)
 
     def carry(self, grid):
-        return ops.zeros((ops.shape(grid.queries)[0], ops.shape(grid.columns)[1]), "float32")
+        batch, columns = ops.shape(grid.content.queries)[0], ops.shape(grid.columns)[1]
+        return ops.zeros((batch, columns), "float32")
 
-    def score(self, logits, q, grid):
+    def scan(self, logits, grid, carry):
         cells = grid.open()[:, 0]
         index = ops.arange(ops.shape(cells)[-1], dtype="int32")
         first = ops.argmax(ops.cast(cells, "int8"), axis=-1)[..., None] == index
@@ -138,15 +146,14 @@ class SelectiveAttention(Encoding):
         masking = ops.logical_and(cells, ops.logical_not(spared))
         if grid.row_keep is not None:  # a query that is padding masks nothing
             masking = ops.logical_and(masking, ops.cast(grid.row_keep, "bool")[:, :, None])
-        masked = ops.relu(logits[:, 0]) * ops.cast(masking, "float32")
-        earlier = ops.concatenate([grid.carried[self][:, None], masked[:, :-1]], axis=1)
+        masked = ops.where(masking, ops.relu(logits[:, 0]), 0.0)
+        earlier = ops.concatenate([carry[:, None], masked[:, :-1]], axis=1)
         sums = ops.cumsum(earlier, axis=1)
-        grid.carried[self] = sums[:, -1] + masked[:, -1]
-        return logits - sums[:, None]
+        return logits - sums[:, None], sums[:, -1] + masked[:, -1]
 
 
 def _at_queries(x, q, grid):
-    """x (B, Tk, H) of the keys, at the queries' own keys, (B, Tq, H)."""
+    """Selects the rows of x (B, Tk, H) that belong to the queries' own keys: (B, Tq, H)."""
     rows, columns = q.shape[1], x.shape[1]
     if None not in (rows, columns) and (rows > columns if grid.order_is_index else rows != columns):
         raise ValueError(
@@ -157,13 +164,13 @@ def _at_queries(x, q, grid):
 
 
 def _digits(x):
-    """x = 256 a + b + c. bfloat16, and float32 products on some GPUs, keep all three to 1e-3."""
+    """Splits x = 256 a + b + c. bfloat16, and TF32 products on GPUs, keep all three to 1e-3."""
     high = ops.round(x / 256)
     middle = ops.round(x - 256 * high)
     return [high, middle, x - 256 * high - middle]
 
 
 def _stacked(parts):
-    """(B, T, H, len(parts)); numbers among the parts are constants."""
+    """Stacks tensors and constants to (B, T, H, len(parts))."""
     like = next(part for part in parts if not isinstance(part, float))
     return ops.stack([part + ops.zeros_like(like) for part in parts], axis=-1)

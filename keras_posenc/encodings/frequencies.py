@@ -1,8 +1,9 @@
-"""How fast each pair of features turns: rotary frequencies and their scalings, in NumPy.
+"""Rotary frequencies and their scalings, in NumPy: how fast each pair of features rotates.
 
-Every scaling is a function `(dim, base, fields...) -> (frequencies, factor)`: float64 (dim / 2,)
-radians a position, and the factor of cosine and sine, so that logits gain its square. Its fields
-bear the names of Hugging Face's `rope_scaling`, and its signature says which of them it needs.
+Every scaling is a function `(dim, base, fields...) -> (frequencies, factor)`: frequencies are
+float64 (dim / 2,), in radians per position; the factor multiplies cosine and sine, and so the
+logits by its square. The fields have the names of Hugging Face's `rope_scaling`, and the signature
+says which are required.
 """
 
 import math
@@ -21,10 +22,10 @@ def linear(dim, base, factor):
 
 
 def proportional(dim, base, partial_rotary_factor, factor=1.0):
-    """The fastest share p of the theta_k / s, and 0 for the rest, whose pairs know no position.
+    """The fastest share p of the theta_k / s, and 0 for the rest, which encode no position.
 
-    p-RoPE, https://arxiv.org/abs/2410.06205. In place of a share of the features, as elsewhere,
-    `partial_rotary_factor` is here the share of the frequencies.
+    p-RoPE, https://arxiv.org/abs/2410.06205. Here `partial_rotary_factor` is a share of the
+    frequencies; elsewhere it is a share of the features.
     """
     frequencies = default(dim, base)[0] / factor
     frequencies[int(partial_rotary_factor * dim // 2) :] = 0.0
@@ -32,24 +33,24 @@ def proportional(dim, base, partial_rotary_factor, factor=1.0):
 
 
 def ntk(dim, base, factor):
-    """base' = base s^(dim / (dim - 2)): the fastest pair stays, the slowest is divided by s."""
+    """base' = base s^(dim / (dim - 2)): the fastest pair is kept, the slowest is divided by s."""
     frequencies, _ = default(dim, base)
     return frequencies * factor ** -ntk_exponents(dim), 1.0
 
 
 def ntk_exponents(dim):
-    """2k / (dim - 2): what the larger base makes of theta_k is theta_k s^-(this)."""
+    """2k / (dim - 2): the larger base multiplies theta_k by s^-(this)."""
     return np.arange(0, dim, 2) / max(dim - 2, 1)
 
 
 def dynamic(dim, base, factor, original_max_position_embeddings, length=None):
-    """`ntk` whose s grows with the length T: s = f T / N - (f - 1), and 1 up to T = N."""
+    """`ntk` with an s that grows with the length T: s = f T / N - (f - 1), and 1 up to T = N."""
     longest = max(length or 0, original_max_position_embeddings)
     return ntk(dim, base, factor * longest / original_max_position_embeddings - (factor - 1))
 
 
 def ntk_by_parts(dim, base, factor, original_max_position_embeddings):
-    """Fast pairs as they are, slow ones linear, `ntk` in between; YaRN's first public revision."""
+    """Fast pairs unchanged, slow pairs linear, `ntk` in between; YaRN's first public revision."""
     plain, stretched = default(dim, base)[0], ntk(dim, base, factor)[0]
     ramp = _ramp(dim, base, 1.25, 0.75, original_max_position_embeddings)
     mixed = stretched * (1 - ramp) + plain / factor * ramp
@@ -69,11 +70,11 @@ def yarn(
     mscale_all_dim=None,
     truncate=True,
 ):
-    """theta (1 - ramp) + theta / s ramp, cosine and sine times m = 0.1 ln s + 1.
+    """theta (1 - ramp) + theta / s ramp; cosine and sine times m = 0.1 ln s + 1.
 
-    The ramp over the pairs is 0 for those that turn more than `beta_fast` times in N positions, 1
-    below `beta_slow`. `mscale` is DeepSeek's, `truncate` gpt-oss's.
-    https://arxiv.org/abs/2309.00071
+    The ramp over the pairs is 0 for those that complete more than `beta_fast` turns in N positions,
+    and 1 below `beta_slow` turns. `mscale` and `mscale_all_dim` are DeepSeek's, `truncate` is
+    gpt-oss's. https://arxiv.org/abs/2309.00071
     """
     plain, _ = default(dim, base)
     original = original_max_position_embeddings
@@ -99,7 +100,7 @@ def longrope(
     attention_factor=None,
     length=None,
 ):
-    """theta_k / lambda_k: one list up to N positions, one beyond; times sqrt(1 + ln s / ln N).
+    """theta_k / lambda_k: one list up to N positions, another beyond; times sqrt(1 + ln s / ln N).
 
     https://arxiv.org/abs/2402.13753
     """
@@ -116,9 +117,9 @@ def longrope(
 
 
 def llama3(dim, base, factor, original_max_position_embeddings, low_freq_factor, high_freq_factor):
-    """theta for pairs that turn often in N positions, theta / s for the slow, mixed in between.
+    """theta for fast pairs, theta / s for slow pairs, and a mixture in between.
 
-    With t = N theta / (2 pi) turns, g = (t - low) / (high - low) clipped to [0, 1]:
+    With t = N theta / (2 pi) turns in N positions, g = (t - low) / (high - low) clipped to [0, 1]:
     theta (g + (1 - g) / s). https://arxiv.org/abs/2407.21783
     """
     plain, _ = default(dim, base)
@@ -139,7 +140,7 @@ def su_fixed(dim, base, factor):
 
 
 def _ramp(dim, base, fast, slow, original, truncate=True):
-    """0 for pairs that turn more than `fast` times in the original length, 1 below `slow` times."""
+    """0 for pairs with more than `fast` turns in the original length, 1 below `slow` turns."""
 
     def pair(turns):
         return dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
@@ -147,7 +148,7 @@ def _ramp(dim, base, fast, slow, original, truncate=True):
     low, high = pair(fast), pair(slow)
     if truncate:
         low, high = math.floor(low), math.ceil(high)
-    # `dim - 1`, though there are dim / 2 pairs: so do all implementations.
+    # `dim - 1`, though there are dim / 2 pairs: all implementations do so.
     low, high = max(low, 0), min(high, dim - 1)
     high = high + 0.001 if low == high else high
     return np.clip((np.arange(dim // 2) - low) / (high - low), 0, 1)

@@ -1,4 +1,4 @@
-"""Encodings that say who may be seen."""
+"""Encodings that mask cells of the attention map."""
 
 import math
 import numbers
@@ -10,18 +10,18 @@ from keras_posenc.encodings.base import Encoding
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Window(Encoding):
-    """A query sees what stands near, and the first keys from any distance.
+    """Sliding-window attention with attention sinks: only nearby keys and the first keys are seen.
 
-    Cell (i, j) stays open if |i - j| < window or j < sinks, i and j being position ids. It only
-    closes cells: causal order, padding and masks hold as before.
+    Cell (i, j) stays unmasked if |i - j| < window or j < sinks, where i and j are position ids.
+    Causal order, padding and masks of the attention map (B, H, Tq, Tk) still apply.
 
     Args:
-        window: positive number. Distances from it on are closed; a window of 1 is the key itself.
-        sinks: integer, at least 0. First positions that are seen from anywhere; StreamingLLM and
-            LM-Infinite keep a few.
+        window: positive number. Distances from it on are masked; a window of 1 is the key itself.
+        sinks: integer, at least 0. First positions that stay visible at any distance; StreamingLLM
+            and LM-Infinite keep a few.
 
     Raises:
-        ValueError: on a bad number, and on two windows over one map.
+        ValueError: on a bad number, or on two windows in one attention layer.
 
     Example:
 

@@ -1,21 +1,25 @@
-"""Logits made into weights by another rule than softmax."""
+"""Replacements of the softmax: from logits to attention weights."""
 
 import keras
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.counting import sum_from_right
+from keras_posenc.maps.sums import sum_from_right
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class StickBreaking(Encoding):
-    """Stick-breaking attention: from the query backwards, every key takes a share of what is left.
+    """Stick-breaking attention: going back from the query, each key takes a share of what is left.
 
         A_ij = sigmoid(l_ij) prod_{j<t<i} (1 - sigmoid(l_it))
 
-    computed as exp(l_ij - sum_{j<=t<i} softplus(l_it)). Near keys come first, so the order of the
-    tokens is known without any position. A query takes nothing from its own key; what no key took
-    is left over, and weights add up to less than 1. The first query has only zeros.
+    computed as exp(l_ij - sum_{j<=t<i} softplus(l_it)), from logits (B, H, Tq, Tk) to weights of
+    that shape. Nearer keys come first, so the order of the tokens is known without position ids. A
+    query does not attend to its own key; the weights sum to less than 1, and those of the first
+    query are all 0.
+
+    Args:
+        **kwargs: of `keras.layers.Layer`.
 
     Example:
 
@@ -37,12 +41,16 @@ class StickBreaking(Encoding):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class SquaredReLU(Encoding):
-    """Squared ReLU in place of softmax, as in the gated attention unit:
+    """Squared ReLU in place of the softmax, as in the gated attention unit.
 
         A_ij = max(l_ij, 0)^2 / n_i
 
-    n_i is the number of keys that query i may attend to, at least 1. This is bert4keras's
-    convention; the paper divides q.k by n before the square.
+    from logits (B, H, Tq, Tk) to weights of that shape. n_i is the number of keys that query i may
+    attend to, at least 1. This is bert4keras's convention; the paper divides q.k by n before
+    squaring.
+
+    Args:
+        **kwargs: of `keras.layers.Layer`.
 
     Example:
 

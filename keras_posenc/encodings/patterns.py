@@ -1,21 +1,21 @@
-"""Which encodings each layer gets, where they do not all get the same."""
+"""Layer patterns: encodings that differ from layer to layer."""
 
 
 def alternate(number_of_layers, every, full, local):
-    """The encodings of each layer, where every `every`-th layer gets others than the rest.
+    """Returns the encodings of each layer when every `every`-th layer differs from the rest.
 
     Layers `every`, 2 `every`, ... (counted from 1) get `full`, the others `local`. Two patterns of
     the literature:
 
-    - RNoPE-SWA: every fourth layer has no positions and sees everything, the others have rotary
+    - RNoPE-SWA: every fourth layer has full attention without positions, the others have rotary
       positions and a window.
-    - HWFA: the last of L layers sees everything, without positions and with log-n scaling; the
+    - HWFA: the last of L layers has full attention without positions and with log-n scaling; the
       others have rotary positions and a window w with (w - 1) (L - 1) + 1 about 3/4 of the training
       length.
 
     Args:
-        number_of_layers: int. Layers L.
-        every: int between 1 and `number_of_layers`, which stands for the last layer alone.
+        number_of_layers: int. Number of layers L.
+        every: int between 1 and `number_of_layers`; the latter means the last layer alone.
         full, local: lists of names, dicts or `Encoding` instances; see `encodings.get`.
 
     Returns:

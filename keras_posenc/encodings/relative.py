@@ -1,7 +1,8 @@
-"""Rows of a table by clipped distance, met by the queries and added to the values (Shaw, NEZHA).
+"""Tables indexed by clipped distance, added to keys and values (Shaw, NEZHA).
 
-Nothing of size (T, T, D) is formed: the query meets the few rows of the table first, and the cells
-within its reach then look their number up; the weights are first summed by the row they call for.
+No tensor of size (T, T, D) is formed: queries are first multiplied with the few rows of the table,
+and cells within the clipping distance then look their number up; for the values, the weights are
+first summed by table row.
 """
 
 import math
@@ -10,16 +11,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.columns import band
-from keras_posenc.encodings.lookup import looked_up
+from keras_posenc import backend
+from keras_posenc.encodings.base import Encoding, Execution
+from keras_posenc.maps.columns import band
 
-# As BERT and its kin initialise tables.
+# As BERT initialises its tables.
 NORMAL = {"class_name": "RandomNormal", "config": {"stddev": 0.02}}
 
 
 def whole_distance(grid):
-    """(B, Tq, Tk) int32: row minus column; distances of float ids go to the nearest integer."""
+    """Row minus column, (B, Tq, Tk) int32; distances of float ids are rounded to integers."""
     distance = grid.distance()
     if not keras.backend.is_int_dtype(distance.dtype):
         distance = ops.round(distance)
@@ -27,7 +28,16 @@ def whole_distance(grid):
 
 
 def summed_by_class(weights, index, classes):
-    """(B, Tq, H, C) float32: the weights (B, H, Tq, Tk) of a row, summed by index (B, Tq, Tk)."""
+    """Sums the weights of each row by an index.
+
+    Args:
+        weights: (B, H, Tq, Tk).
+        index: (B, Tq, Tk) int32, from 0 to C - 1.
+        classes: int C.
+
+    Returns:
+        (B, Tq, H, C) float32.
+    """
     batch, heads, rows, columns = ops.shape(weights)
     weights = ops.transpose(ops.cast(weights, "float32"), (0, 2, 3, 1))
     first = ops.reshape(ops.arange(batch * rows, dtype="int32") * classes, (batch, rows, 1))
@@ -41,16 +51,16 @@ def summed_by_class(weights, index, classes):
 
 
 def check_positive_integers(**sizes):
-    """Refuses what is not a positive integer."""
+    """Raises ValueError for a size that is not a positive integer."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
 
 
 class _ClippedTable(Encoding):
-    """A table of rows a for the distances -k .. k; a subclass says where the rows come from."""
+    """A table of rows a for the distances -k .. k; subclasses define the rows."""
 
-    most_rows = 128  # a block looks up the band of its rows
+    execution = Execution(max_rows=128)  # a block looks up the band of its rows
 
     def __init__(self, max_distance, values, **kwargs):
         super().__init__(**kwargs)
@@ -59,15 +69,15 @@ class _ClippedTable(Encoding):
         self.values = bool(values)
 
     def rows_for_keys(self):
-        """(2k + 1, D)."""
+        """The rows added to the keys, (2k + 1, D)."""
         raise NotImplementedError
 
     def rows_for_values(self, size):
-        """(2k + 1, size)."""
+        """The rows added to the values, (2k + 1, size)."""
         raise NotImplementedError
 
     def index(self, grid):
-        """(B, Tq, Tk): the row of the table of each cell, clip(j - i, -k, k) + k."""
+        """The table row of each cell, clip(j - i, -k, k) + k, (B, Tq, Tk)."""
         return ops.clip(-whole_distance(grid), -self.max_distance, self.max_distance) + (
             self.max_distance
         )
@@ -79,11 +89,11 @@ class _ClippedTable(Encoding):
         rows = ops.cast(self.rows_for_keys(), q.dtype) / math.sqrt(self.head_size)
         met = ops.einsum("bqhd,cd->bhqc", q, rows)
         near = band(grid, self.max_distance)
-        found = looked_up(met, self.index(near.grid)[:, None])
+        found = backend.take_last(met, self.index(near.grid)[:, None])
         return near.put(found, met[..., :1], met[..., -1:])
 
     def value(self, weights, grid):
-        rows = ops.cast(self.rows_for_values(grid.values.shape[-1]), "float32")
+        rows = ops.cast(self.rows_for_values(grid.content.values.shape[-1]), "float32")
         near = band(grid, self.max_distance)
         index = self.index(near.grid)
         sums = summed_by_class(near.cut(weights), index, 2 * self.max_distance + 1)
@@ -106,13 +116,14 @@ class ShawRelative(_ClippedTable):
         logits[i, j] = q_i (k_j + a_c) / sqrt(D),    output[i] = sum_j A[i, j] (v_j + b_c),
         c = clip(j - i, -k, k).
 
-    a and b have 2k + 1 rows, shared by the heads of a layer. Distances of float ids go to the
-    nearest integer.
+    The term of a is added to the logits (B, H, Tq, Tk), the term of b to the output (B, Tq, H, Dv).
+    The tables a (2k + 1, D) and b (2k + 1, Dv) are shared by the heads of a layer. Distances of
+    float ids are rounded to the nearest integer.
 
     Args:
         max_distance: int. The distance k from which on all distances share a row.
-        values: bool. Add b to the values; without it a fused kernel may be used.
-        value_dim: int or None. Size of a row of b; default the size of the query heads.
+        values: bool. Whether to add b to the values; without it a fused kernel may be used.
+        value_dim: int or None. Size Dv of a row of b; default the size D of the query heads.
         embeddings_initializer: initializer of a and b.
 
     Raises:
@@ -181,19 +192,20 @@ class ShawRelative(_ClippedTable):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class NEZHA(_ClippedTable):
-    """Shaw's encoding with fixed sinusoids in place of learned vectors: it has no weights.
+    """Shaw's encoding with fixed sinusoids instead of learned vectors; it has no weights.
 
         logits[i, j] = q_i (k_j + s(c)) / sqrt(D),    output[i] = sum_j A[i, j] (v_j + s(c)),
         s(c)[2m] = sin(c w_m),  s(c)[2m + 1] = cos(c w_m),  w_m = 10000^(-2m / D),
         c = clip(j - i, -k, k).
 
-    Distances of float ids go to the nearest integer.
+    It adds to the logits (B, H, Tq, Tk) and to the output (B, Tq, H, Dv). Distances of float ids
+    are rounded to the nearest integer.
 
     Args:
-        max_distance: int. The distance k from which on all distances look the same.
-        values: bool. Add s to the values too; without it a fused kernel may be used.
-        released: bool. Read s at c + k, as the released code and its checkpoints (and bert4keras)
-            do, rather than at c, as the paper writes. Set it for their weights.
+        max_distance: int. The distance k from which on all distances share a row.
+        values: bool. Whether to add s to the values too; without it a fused kernel may be used.
+        released: bool. Read s at c + k, as the released code, its checkpoints and bert4keras do,
+            instead of at c, as in the paper. Set it to use their weights.
 
     Raises:
         ValueError: if `max_distance` is not a positive integer.

@@ -1,44 +1,55 @@
-"""Rotary embeddings that see no distance beyond a window, or see it grow more slowly there."""
+"""Rotary embeddings with distances clipped, or compressed, beyond a window."""
 
 import math
 
 import keras
 from keras import ops
 
+from keras_posenc.encodings.base import Execution
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.encodings.rotary_arguments import check_positive
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ReRoPE(RotaryEmbedding):
-    """Rotary whose distances r = i - j are cut at a window w, so that none is longer than trained.
+    """Rectified rotary embeddings: distances r = i - j are clipped at a window w.
 
-    The logit is q_i R_r' k_j with r' = r for |r| < w, and sign(r) w beyond; with `leak` f
-    sign(r) (w + (|r| - w) / f) beyond (Leaky ReRoPE). Needs no training. Cells beyond the window
-    are computed from the heads as they met, with log-n or any other factor of the queries on them,
-    so "log_n" before or after it gives the author's best setting. It forms the whole map, in three
-    products, or four where later keys are seen too.
+    The logit is q_i R_r' k_j, with r' = r for |r| < w and r' = sign(r) w beyond; with a `leak` f,
+    r' = sign(r) (w + (|r| - w) / f) beyond (Leaky ReRoPE). It needs no training. The logits (B, H,
+    Tq, Tk) beyond the window are recomputed from the rotated q and k that attention used, including
+    factors of the queries such as log-n: "log_n" before or after it gives the author's best
+    setting. It materialises the whole logits matrix, with three products, or four if later keys are
+    visible.
 
     Args:
-        window: number. w, well below the training length; the author's choice is 512 of 4096.
+        window: number. w, well below the training length; the author's choice is 512 for 4096.
         leak: None (constant beyond the window), or a float above 1: f.
-        **kwargs: as `RotaryEmbedding`, but `sections`.
+        **kwargs: as in `RotaryEmbedding`, except `sections`.
 
-    Call arguments: as `RotaryEmbedding`. A call alone is the rotation within the window.
+    Call arguments:
+        inputs: (B, T, H, D), or a pair (q, k) of those. A call of the layer itself only applies the
+            rotation within the window.
+        positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
+        offset: int or scalar integer tensor.
+
+    Returns:
+        The rotated inputs, of the same shape, in the compute dtype.
 
     Raises:
-        ValueError: as `RotaryEmbedding`; for `sections`, or a leak of 1 and less.
+        ValueError: as in `RotaryEmbedding`; if `sections` are given; if `leak` is 1 or less.
 
     Example:
 
     >>> encodings = [{"name": "rerope", "window": 512, "leak": 16.0}]
     >>> layer = PositionalAttention(4, 64, encodings=encodings)
+    >>> x = np.random.normal(size=(1, 10, 256))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 256)
 
-    Reference: Su Jianlin, [Rectified rotary position
-    embeddings](https://kexue.fm/archives/9708), 2023; https://github.com/bojone/rerope.
+    Reference: Su Jianlin, [Rectified rotary position embeddings](https://kexue.fm/archives/9708),
+    2023; https://github.com/bojone/rerope.
     """
 
-    fewest_rows = 512  # each block turns all columns
     paper = "https://kexue.fm/archives/9708"
     one_axis = True
 
@@ -54,15 +65,17 @@ class ReRoPE(RotaryEmbedding):
                 )
         self.window = window
         self.leak = leak
-        # Where the frequencies depend on the length, on the last key.
-        self.needs_all_columns = self.kind in ("dynamic", "longrope")
+        # Each block turns all columns. Frequencies by the length need the last of them.
+        last = self.kind in ("dynamic", "longrope")
+        self.execution = Execution(min_rows=512, all_columns=last)
 
     def score(self, logits, q, grid):
-        # The content, turned and perhaps scaled. Row i stands at i; beyond the window it shall
-        # stand at slope i + (1 - slope) w, or - w for later keys, and column j at slope j.
+        # q and k are rotated, and perhaps scaled, already: row i by i, column j by j. Beyond the
+        # window the row's angle is to be that of slope i + (1 - slope) w, or - w for later keys,
+        # and the column's that of slope j.
         slope = 1 / self.leak if self.leak else 0.0
         rows, columns = ops.cast(grid.rows, "float32"), ops.cast(grid.columns, "float32")
-        q, k = (x[..., : self.rotary_size] for x in grid.encoded)
+        q, k = (x[..., : self.rotary_size] for x in grid.content.encoded)
         moved = self.rotated(k, (slope - 1) * columns, grid)
 
         def product(side):
@@ -73,7 +86,7 @@ class ReRoPE(RotaryEmbedding):
         distance = grid.distance()[:, None]
         if not grid.order_is_index:
             far = ops.where(distance > 0, far, product(-1))
-        # Products of other features, and biases, stay as they are.
+        # The difference leaves biases and the products of unrotated features as they are.
         return ops.where(ops.abs(distance) < self.window, logits, logits + far - self._logits(q, k))
 
     def _logits(self, q, k):

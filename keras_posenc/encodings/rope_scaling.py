@@ -1,4 +1,4 @@
-"""The dict that says how rotary frequencies are scaled, as Hugging Face's configs spell it."""
+"""Validation of rotary scaling dicts, which follow Hugging Face's `rope_scaling`."""
 
 import difflib
 import inspect
@@ -7,9 +7,9 @@ import numbers
 
 from keras_posenc.encodings import frequencies
 
-# Other names in published configs; "mrope" says nothing of the frequencies.
+# Other names in published configs; "mrope" leaves the frequencies as they are.
 ALIASES = {"su": "longrope", "mrope": "default"}
-# What a `rope_scaling` dict may say besides: field -> argument of RotaryEmbedding.
+# Fields of a `rope_scaling` dict that are not about frequencies -> argument of RotaryEmbedding.
 BESIDE = {
     "rope_theta": "base",
     "partial_rotary_factor": "rotary_dim",
@@ -19,19 +19,19 @@ BESIDE = {
 
 
 def scaled_frequencies(dim, base=10000.0, scaling=None, length=None):
-    """The frequencies of `dim / 2` pairs and the factor of cosine and sine.
+    """Computes rotary frequencies under a scaling, and its factor of cosine and sine.
 
     Args:
-        dim: int, even. Features that are rotated.
+        dim: int, even. Number of rotated features.
         base: float. Longest wavelength, in units of 2 pi positions.
         scaling: None or a dict, as Hugging Face's `rope_scaling`.
-        length: int or None. Length T of the text, of which "dynamic" and "longrope" depend.
+        length: int or None. Length T of the text, which "dynamic" and "longrope" depend on.
 
     Returns:
-        float64 (dim / 2,) radians a position, and a float.
+        The frequencies, float64 (dim / 2,) in radians per position, and the factor, a float.
 
     Raises:
-        ValueError: for an unknown type, or a missing, unknown or impossible field.
+        ValueError: for an unknown type, or a missing, unknown or invalid field.
 
     Example:
 
@@ -45,10 +45,19 @@ def scaled_frequencies(dim, base=10000.0, scaling=None, length=None):
 
 
 def read_scaling(scaling):
-    """The type and the fields of a Hugging Face `rope_scaling` dict, checked.
+    """Validates a Hugging Face `rope_scaling` dict.
 
-    "rope_type" goes before "type". Where the dict lacks `original_max_position_embeddings`,
-    `max_position_embeddings` stands for it; where it lacks the factor, their ratio does.
+    "rope_type" takes precedence over "type". A missing `original_max_position_embeddings` is taken
+    from `max_position_embeddings`; a missing factor is their ratio.
+
+    Args:
+        scaling: None or a dict.
+
+    Returns:
+        The type, a str, and a dict of its fields.
+
+    Raises:
+        ValueError: for an unknown type, or a missing, unknown or invalid field.
     """
     kind, fields = _kind_and_fields(scaling)
     parameters = inspect.signature(frequencies.SCALINGS[kind]).parameters.values()
@@ -79,7 +88,7 @@ def read_scaling(scaling):
 
 
 def beside(scaling):
-    """What the dict says besides the frequencies, as arguments of `RotaryEmbedding`."""
+    """Returns the fields that are not about frequencies, as arguments of `RotaryEmbedding`."""
     kind, fields = _kind_and_fields(scaling)
     own = inspect.signature(frequencies.SCALINGS[kind]).parameters
     said = {BESIDE[k]: v for k, v in fields.items() if k in BESIDE and k not in own}
@@ -115,7 +124,7 @@ def _kind_and_fields(scaling):
     return kind, fields
 
 
-# Lower bounds of the fields; None is for the lists and the switch.
+# Lower bounds of the fields; None for lists and booleans.
 BOUNDS = {
     "factor": 1,
     "original_max_position_embeddings": 2,

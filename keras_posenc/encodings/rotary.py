@@ -1,4 +1,4 @@
-"""Rotary embeddings: position as a rotation of the features of queries and keys, pair by pair."""
+"""Rotary embeddings: position as a rotation of pairs of features of queries and keys."""
 
 import math
 
@@ -16,9 +16,10 @@ from keras_posenc.encodings.rotary_arguments import (
     checked_size,
     one_of,
 )
-from keras_posenc.encodings.rotation import angles, rotate
-from keras_posenc.grid import Grid
+from keras_posenc.encodings.rotation import rotate
+from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
+from keras_posenc.positions.angles import angles
 
 LAYOUTS = ("interleaved", "half")
 SECTION_ORDERS = ("contiguous", "round_robin", "axial")
@@ -26,43 +27,43 @@ SECTION_ORDERS = ("contiguous", "round_robin", "axial")
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class RotaryEmbedding(Encoding):
-    """Queries and keys turned by their positions, so that their product knows the distance.
+    """Rotary position embedding (RoPE): rotates queries and keys by their positions.
 
-    q_i -> R_i (q_i + a), k_j -> R_j (k_j + b); R_p turns pair k of the features by the angle
-    p theta_k, theta_k = base^(-2k / rotary size). The product depends on i - j only. The biases
-    a, b are off by default; with them the logits gain a term a' R_(j-i) b that can fade with
-    distance (Su Jianlin, https://kexue.fm/archives/9577). A bias of the projection does the same;
-    `use_bias` is for projections without one, and for what theirs cannot say.
+    q_i -> R_i (q_i + a), k_j -> R_j (k_j + b); R_p rotates pair k of the features by the angle p
+    theta_k, theta_k = base^(-2k / rotary size). The inner product depends on i - j only. The biases
+    a, b are off by default; with them the logits gain a term a' R_(j-i) b that can decay with
+    distance (Su Jianlin, https://kexue.fm/archives/9577). A bias of the projection is equivalent;
+    `use_bias` is for projections without one, and for the shared and scalar forms.
 
-    Angles are exact to about 3e-5 up to a million positions: whole turns are taken off before
-    anything is rounded. As in Hugging Face, a `scaling` with a factor m (YaRN, LongRoPE)
-    multiplies the rotated features of queries and of keys, their products by m^2, and leaves
-    features that are not rotated as they are.
+    Angles are exact to about 3e-5 up to a million positions: whole turns are removed before
+    anything is rounded. As in Hugging Face, a `scaling` with a factor m (YaRN, LongRoPE) multiplies
+    the rotated features of queries and keys, and so their products by m^2, and leaves unrotated
+    features alone.
 
     Args:
-        layout: which features are a pair: "interleaved" (2k, 2k + 1; the paper, RoFormer, GPT-J,
+        layout: which features form a pair: "interleaved" (2k, 2k + 1; the paper, RoFormer, GPT-J,
             Meta's Llama) or "half" (k, k + half; GPT-NeoX, Hugging Face).
         base: float. Longest wavelength, in units of 2 pi positions. Default 10000, or the
             "rope_theta" of `scaling`.
-        rotary_dim: None (all features), an even int, or a float: the share of the features that is
-            rotated, from the first on.
-        use_bias: False; True (a and b, one vector a head each); "shared" (a = b); "scalar" (one
-            number a head, a = b = s (1, ..., 1)).
+        rotary_dim: number of rotated features, from the first on: None (all), an even int, or a
+            float, a share of the features.
+        use_bias: False; True (a and b, one vector per head each); "shared" (a = b); "scalar" (one
+            number per head, a = b = s (1, ..., 1)).
         bias_initializer: a Keras initializer, or "sandwich": a = b = (1, 0, 1, 0, ...), for which
-            the term is sum_k cos((i - j) theta_k), as in Sandwich. With "scalar" it is
-            s = sqrt(1/2), of which the term is the same.
+            the term is sum_k cos((i - j) theta_k), as in Sandwich. With "scalar" that is s =
+            sqrt(1/2), which gives the same term.
         scaling: None, or a dict as Hugging Face's `rope_scaling` or `rope_parameters`: the type
             under "rope_type" or "type", one of "linear", "proportional" (p-RoPE), "ntk", "dynamic",
             "ntk_by_parts", "yarn", "longrope", "llama3", "su_fixed", "su_mixed"; and its fields.
-            "dynamic" and "longrope" read the length of each text: the largest id of a key that is
-            not padding, plus 1. Keys are kept unrotated in a cache, so it may grow.
-            Where config.json tells the original length outside the dict, add it:
-            `{**rope_scaling, "max_position_embeddings": 4096}`.
-        sections: None, or how many pairs each axis of the position ids turns, such as
-            [16, 24, 24]. The ids are then (B, T, axes), or (B, T) for one id on all axes.
-        section_order: "contiguous" (axis by axis along one ladder of frequencies: M-RoPE of
-            Qwen2-VL), "round_robin" (axes take turns along the ladder: Qwen3-VL) or "axial" (every
-            axis has a ladder of its own: 2-D rotary of images).
+            "dynamic" and "longrope" read the length of each text: the largest id of an unpadded
+            key, plus 1. Keys are cached unrotated, so the length may grow. If config.json gives the
+            original length outside the dict, add it: `{**rope_scaling, "max_position_embeddings":
+            4096}`.
+        sections: None, or how many pairs each axis of the position ids rotates, such as [16, 24,
+            24]. The ids are then (B, T, axes), or (B, T) for one id on all axes.
+        section_order: "contiguous" (axis after axis along one series of frequencies: M-RoPE of
+            Qwen2-VL), "round_robin" (the axes take turns along the series: Qwen3-VL) or "axial"
+            (each axis has a series of its own: 2-D rotary of images).
 
     Call arguments:
         inputs: (B, T, H, D), rotated as queries are, or a pair (q, k) of those.
@@ -71,11 +72,12 @@ class RotaryEmbedding(Encoding):
         offset: int or scalar integer tensor.
 
     Returns:
-        What was given, rotated, in the compute dtype.
+        The rotated inputs, of the same shape, in the compute dtype.
 
     Raises:
-        ValueError: for an argument or a `scaling` that has no meaning; at `build` for an odd number
-            of features to rotate, or sections that are not their pairs.
+        ValueError: for an invalid argument or `scaling`; at `build` for an odd number of features
+            to rotate, or `sections` that do not add up to their pairs; in a call for ids of another
+            shape.
 
     Example:
 
@@ -89,7 +91,7 @@ class RotaryEmbedding(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2104.09864"
-    # Whether a subclass needs one distance between two positions.
+    # Whether the class needs position ids on one axis.
     one_axis = False
 
     def __init__(
@@ -104,7 +106,7 @@ class RotaryEmbedding(Encoding):
         section_order="contiguous",
         **kwargs,
     ):
-        # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
+        # Position ids must not be cast to the compute dtype: bfloat16 cannot tell 257 from 256.
         super().__init__(autocast=False, **kwargs)
         check_choice("layout", layout, LAYOUTS)
         check_choice("section_order", section_order, SECTION_ORDERS)
@@ -194,7 +196,7 @@ class RotaryEmbedding(Encoding):
         return value
 
     def _lay_ladder(self):
-        """Sets, for each pair: its turns a position, the axis of its id, and how it grows."""
+        """Sets, for each pair: its turns per position, the axis of its id, and its NTK exponent."""
         pairs = self.rotary_size // 2
         sections = self.sections or (pairs,)
         axes = [axis for axis, size in enumerate(sections) for _ in range(size)]
@@ -216,10 +218,11 @@ class RotaryEmbedding(Encoding):
         self.exponents = np.concatenate([ntk_exponents(2 * n) for n in ladders])
 
     def _turns(self, grid):
-        """Turns a position: NumPy (pairs,), or a tensor (B, 1, pairs) where length matters."""
+        """Turns per position: NumPy (pairs,), or a tensor (B, 1, pairs) if they depend on the
+        length."""
         if self.kind not in ("dynamic", "longrope"):
             return self.turns
-        # Of the kept keys, in place of the queries: padding and a cache's free end do not count.
+        # From the unmasked keys: padding and the free end of a cache do not count.
         ids = ops.cast(grid.columns, "float32")
         ids = ops.max(ids, axis=-1) if len(ids.shape) == 3 else ids
         if grid.keep is not None:
@@ -247,12 +250,22 @@ class RotaryEmbedding(Encoding):
         return ops.take(ids, self.pair_axes, axis=-1)
 
     def rotated(self, x, ids, grid, magnitude=1.0):
-        """x (B, T, H, D or more) turned by its ids and scaled by `magnitude`, in float32."""
+        """Rotates heads by position ids, in float32.
+
+        Args:
+            x: (B, T, H, D or more).
+            ids: (B, T) or (B, T, axes).
+            grid: `Grid`, for the length of the text.
+            magnitude: factor of the rotated features.
+
+        Returns:
+            float32, of the shape of x.
+        """
         by = angles(self._ids_of_pairs(ids), self._turns(grid))[:, :, None]
         cos, sin = ops.cos(by) * magnitude, ops.sin(by) * magnitude
         return rotate(ops.cast(x, "float32"), cos, sin, self.layout)
 
-    def biased(self, x, bias):
+    def add_bias(self, x, bias):
         """x with the learned bias on the features of the head, in float32."""
         x = ops.cast(x, "float32")
         bias = ops.cast(bias, "float32") + ops.zeros((1, self.head_size))
@@ -261,11 +274,12 @@ class RotaryEmbedding(Encoding):
     def heads(self, q, k, grid):
         dtypes = q.dtype, k.dtype
         if self.use_bias:
-            q, k = self.biased(q, self.query_bias), self.biased(k, self.key_bias)
+            q, k = self.add_bias(q, self.query_bias), self.add_bias(k, self.key_bias)
         q, k = self.turned(q, k, grid)
         return ops.cast(q, dtypes[0]), ops.cast(k, dtypes[1])
 
     def turned(self, q, k, grid):
+        """Rotates q and k by the position ids of the grid, in float32."""
         q = self.rotated(q, grid.rows, grid, self.factor)
         return q, self.rotated(k, grid.columns, grid, self.factor)
 
@@ -280,7 +294,7 @@ class RotaryEmbedding(Encoding):
         grid = Grid(rows=ids, columns=ids)
         if pair:
             return self.heads(*heads, grid)
-        x = self.biased(heads[0], self.query_bias) if self.use_bias else heads[0]
+        x = self.add_bias(heads[0], self.query_bias) if self.use_bias else heads[0]
         return ops.cast(self.rotated(x, ids, grid, self.factor), self.compute_dtype)
 
     def compute_output_spec(self, inputs, positions=None, offset=0):
@@ -309,7 +323,7 @@ class RotaryEmbedding(Encoding):
 
 
 def _ids(positions, heads):
-    """Ids (B or 1, T[, axes]) for heads, of which a pair has equally many tokens."""
+    """Position ids (B or 1, T[, axes]), checked against the number of tokens."""
     ids = ops.convert_to_tensor(positions)
     ids = ids[None] if len(ids.shape) == 1 else ids
     lengths = {n for n in (ids.shape[1], *(x.shape[1] for x in heads)) if n is not None}

@@ -1,4 +1,4 @@
-"""What the arguments of the rotary encodings may be, and the words that refuse the rest."""
+"""Checks of the rotary encodings' arguments."""
 
 import difflib
 import math
@@ -6,7 +6,7 @@ import numbers
 
 
 def one_of(name, given, said, otherwise):
-    """An argument that `scaling` may say too; both must say the same."""
+    """Merges an argument with its counterpart in `scaling`; if both are given they must agree."""
     if name not in said:
         return otherwise if given is None else given
     if given is not None and given != said[name]:
@@ -17,6 +17,7 @@ def one_of(name, given, said, otherwise):
 
 
 def check_choice(name, value, choices):
+    """Raises ValueError for a value that is not among the choices, with the nearest one."""
     if value not in choices:
         near = difflib.get_close_matches(str(value), choices, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -24,17 +25,21 @@ def check_choice(name, value, choices):
 
 
 def check_positive(name, value):
+    """Raises ValueError for a value that is not a positive finite number."""
     if not _is_number(value) or not 0 < value < math.inf:
         raise ValueError(f"`{name}` must be a positive number. Received: {value!r}")
 
 
 def checked_base(base):
+    """The base as a float; raises ValueError unless it is above 1."""
     if not _is_number(base) or not 1 < base < math.inf:
         raise ValueError(f"`base` must be a number above 1. Received: {base!r}")
     return float(base)
 
 
 def checked_size(size):
+    """`rotary_dim`; raises ValueError unless it is None, a positive even int, or a share in (0,
+    1]."""
     whole = isinstance(size, int) and not isinstance(size, bool) and size > 0 and size % 2 == 0
     if not (size is None or whole or isinstance(size, float) and 0 < size <= 1):
         raise ValueError(
@@ -45,6 +50,7 @@ def checked_size(size):
 
 
 def checked_sections(sections):
+    """`sections` as a tuple; raises ValueError unless they are positive integers."""
     if sections is None:
         return None
     if (

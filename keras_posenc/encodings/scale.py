@@ -1,4 +1,4 @@
-"""Factors of the queries, and so of the logits: how sharp the softmax is."""
+"""Factors of the queries, and so of the logits: they control how sharp the softmax is."""
 
 import math
 
@@ -12,14 +12,14 @@ TEMPERATURES = ("constant", "learned", "yarn", "llama4")
 
 
 class _QueryFactor(Encoding):
-    """A factor of the queries; a subclass says which.
+    """A factor of the queries; subclasses define it.
 
-    It multiplies all that the query holds at its turn in the list. The terms of a separable bias
-    that comes before it are scaled too, those of one that comes after are not.
+    It scales the query as it is at this point of the list. Terms that separable biases earlier in
+    the list added are scaled too; those of later ones are not.
     """
 
     def factor(self, grid):
-        """float32, broadcastable to (B, H, Tq)."""
+        """Float32, broadcastable to (B, H, Tq)."""
         raise NotImplementedError
 
     def heads(self, q, k, grid):
@@ -29,36 +29,43 @@ class _QueryFactor(Encoding):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class LogN(_QueryFactor):
-    """Log-n attention: the more keys there are, the sharper the softmax, so its entropy stays.
+    """Log-n attention: scales the logits by ln n, which keeps the entropy as texts get longer.
 
-    The factor of the logits is, with n the number of keys that a query may attend to and m the
-    length of training:
+    The query (B, Tq, H, D) is multiplied by a factor, and so are its logits. With n the number of
+    keys that a query may attend to and m the training length, the factor is:
 
     - "log_n": ln n / ln m;
-    - "softmax_plus": ln max(n, 16) / ln m, which bert4keras has with m = 512;
+    - "softmax_plus": ln max(n, 16) / ln m, bert4keras's variant, there with m = 512;
     - "yarn": (1 + 0.1 ln max(n / m, 1))^2, the temperature of YaRN at scale n / m.
 
-    Padding does not count. In an encoder n is the length of the sequence; in a causal map it is
-    that of the past, so the factor grows from row to row, and is 0 for the first row, which has no
-    choice anyway. It is exactly 1 at n = m.
+    Padding does not count. In an encoder n is the length of the sequence. Under a causal mask it is
+    the number of keys so far, so the factor grows from row to row; it is 0 for the first row, which
+    sees only one key. It is exactly 1 at n = m.
 
-    It is a factor of the query, all of it, at its turn in the list of encodings: a separable bias
-    before it in the list is scaled too, one after it is not, and other biases never are.
+    The factor scales the query at this point of the list of encodings: separable biases before it
+    in the list are scaled too, later ones are not, and other biases never are.
 
     Args:
-        train_length: int, at least 2. Length m of training.
-        clipped: bool. No factor below 1: nothing changes up to length m. For weights trained
-            without log-n.
+        train_length: int, at least 2. Training length m.
+        clipped: bool. Keep the factor at 1 or above, so that nothing changes up to length m. For
+            weights trained without log-n scaling.
         variant: "log_n", "softmax_plus" or "yarn".
+
+    Raises:
+        ValueError: if `train_length` is not an integer of at least 2, or on an unknown variant.
 
     Example:
 
-    >>> LogN(train_length=64, clipped=True)
-    >>> PositionalAttention(2, 16, encodings=["rotary", {"name": "log_n", "train_length": 64}])
+    >>> encodings = ["rotary", LogN(train_length=64, clipped=True)]
+    >>> layer = PositionalAttention(2, 16, encodings=encodings)
+    >>> x = np.random.normal(size=(1, 100, 32))
+    >>> layer(x, x).shape
+    (1, 100, 32)
 
-    Reference: [Overcoming a Theoretical Limitation of Self-Attention](
-    https://arxiv.org/abs/2202.12172) for ln n; [Transformer upgrade 8](
-    https://spaces.ac.cn/archives/9444) for ln n / ln m; [YaRN](https://arxiv.org/abs/2309.00071).
+    Reference: [Overcoming a Theoretical Limitation of
+    Self-Attention](https://arxiv.org/abs/2202.12172) for ln n; [Transformer upgrade
+    8](https://spaces.ac.cn/archives/9444) for ln n / ln m;
+    [YaRN](https://arxiv.org/abs/2309.00071).
     """
 
     paper = "https://arxiv.org/abs/2202.12172"
@@ -73,7 +80,7 @@ class LogN(_QueryFactor):
 
     def factor(self, grid):
         smallest = {"log_n": 1, "softmax_plus": 16, "yarn": self.train_length}[self.variant]
-        # Of n / m rather than n, so that the factor is 1 at n = m to the bit.
+        # The log of n / m rather than of n, so that the factor is exactly 1 at n = m.
         log = ops.log(ops.maximum(grid.visible(), smallest) / self.train_length)
         if self.variant == "yarn":
             return ops.square(1 + 0.1 * log)
@@ -91,20 +98,26 @@ class LogN(_QueryFactor):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ScalableSoftmax(_QueryFactor):
-    """SSMax: log-n attention whose strength every head learns.
+    """SSMax: log-n scaling with a learned strength per head.
 
-    The factor of the logits is s_h ln n + b_h, n the number of keys that a query may attend to; the
-    softmax is then n^(s z_i) / sum_j n^(s z_j). Like `LogN` it scales all that the query holds at
-    its turn in the list of encodings.
+    The query (B, Tq, H, D) is multiplied by s_h ln n + b_h, with n the number of keys that it may
+    attend to; the softmax becomes n^(s z_i) / sum_j n^(s z_j). s and b are (H,). Like `LogN`, the
+    factor scales the query at this point of the list of encodings.
 
     Args:
-        train_length: int, at least 2. Where the heads start: s is the reciprocal of the mean of
-            ln n over n = 1 .. train_length, as in causal training; 0.168 at the paper's 1024.
-        use_bias: bool. Learn b too, from 0.
+        train_length: int, at least 2. Sets the initial s: the reciprocal of the mean of ln n over n
+            = 1 .. train_length, as in causal training; 0.168 at the paper's 1024.
+        use_bias: bool. Also learn b, initially 0.
+
+    Raises:
+        ValueError: if `train_length` is not an integer of at least 2.
 
     Example:
 
-    >>> PositionalAttention(2, 16, encodings=["rotary", "ssmax"])
+    >>> layer = PositionalAttention(2, 16, encodings=["rotary", "ssmax"])
+    >>> x = np.random.normal(size=(1, 100, 32))
+    >>> layer(x, x).shape
+    (1, 100, 32)
 
     Reference: [Scalable-Softmax](https://arxiv.org/abs/2501.19399).
     """
@@ -124,7 +137,7 @@ class ScalableSoftmax(_QueryFactor):
 
     def _by_head(self, name, value):
         start = keras.initializers.Constant(value)
-        # Read in float32 under any policy: a mixed one would round it to the compute dtype.
+        # autocast=False: a mixed policy would round it to the compute dtype.
         return self.add_weight(
             name=name, shape=(self.num_heads,), initializer=start, autocast=False
         )
@@ -143,29 +156,36 @@ class ScalableSoftmax(_QueryFactor):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Temperature(_QueryFactor):
-    """A temperature of the logits that no count of keys decides.
+    """A temperature of the logits that does not depend on the number of keys.
 
-    The factor of the logits is, with c the `value`:
+    The query (B, Tq, H, D) is multiplied by a factor. With c the `value`, it is:
 
     - "constant": c. Attention without positions extrapolates further with some c > 1;
-    - "learned": one positive number a head, c at the start;
-    - "yarn": (1 + 0.1 ln c)^2, and 1 for c <= 1, c being by how much the context is stretched;
-    - "llama4": 1 + 0.1 ln(floor((p + 1) / c) + 1), p the position of the query; Llama 4 has it in
-      its layers without rotation.
+    - "learned": a positive number per head (H,), initially c, stored before a softplus;
+    - "yarn": (1 + 0.1 ln c)^2, and 1 for c <= 1, where c is the factor by which the context is
+      extended;
+    - "llama4": 1 + 0.1 ln(floor((p + 1) / c) + 1), where p is the query's position; Llama 4 uses it
+      in its layers without rotation.
 
-    Rotary frequencies of type "yarn" bring YaRN's temperature along; do not give it twice. Like
-    `LogN` it scales all that the query holds at its turn in the list of encodings.
+    Rotary frequencies of type "yarn" already include YaRN's temperature; do not apply it twice.
+    Like `LogN`, the factor scales the query at this point of the list of encodings.
 
     Args:
         kind: "constant", "learned", "yarn" or "llama4".
         value: positive number c; default 8192 for "llama4", and 1, no change, for the others.
 
+    Raises:
+        ValueError: on an unknown kind, or a value that is not a positive number.
+
     Example:
 
-    >>> PositionalAttention(2, 16, encodings=[Temperature(value=1.2)])
+    >>> layer = PositionalAttention(2, 16, encodings=[Temperature(value=1.2)])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x).shape
+    (1, 10, 32)
 
-    Reference: [Length Generalization of Causal Transformers without Position Encoding](
-    https://arxiv.org/abs/2404.12224); [YaRN](https://arxiv.org/abs/2309.00071).
+    Reference: [Length Generalization of Causal Transformers without Position
+    Encoding](https://arxiv.org/abs/2404.12224); [YaRN](https://arxiv.org/abs/2309.00071).
     """
 
     paper = "https://arxiv.org/abs/2404.12224"
@@ -187,7 +207,7 @@ class Temperature(_QueryFactor):
     def build(self, heads_shape):
         super().build(heads_shape)
         if self.kind == "learned":
-            # The weight w means the temperature softplus(w), which cannot turn negative.
+            # The temperature is softplus(weight), so it cannot become negative.
             start = self.value + math.log(-math.expm1(-self.value))
             self.softplus_temperature = self.add_weight(
                 name="softplus_temperature",

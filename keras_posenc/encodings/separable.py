@@ -1,4 +1,4 @@
-"""Logit biases that are inner products: they widen the heads, and no T x T tensor is formed."""
+"""Separable biases: inner products that widen the heads, so that no T x T tensor is formed."""
 
 import math
 
@@ -6,26 +6,28 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc.encodings.base import Encoding
+from keras_posenc.encodings.base import Encoding, Execution
+from keras_posenc.positions.angles import angles
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ALiBi(Encoding):
-    """A linear penalty on the distance, another slope in each head.
+    """A linear penalty on the distance, with a different slope in each head.
 
         b[h, i, j] = -m_h (i - j),  m_h = 2^(-8h / H), h = 1 .. H.
 
-    For H not a power of two the slopes are those of the power of two below, then every other one of
-    twice as many heads. The causal and the one-sided form are inner products and widen the heads by
-    four dimensions (six for fractional ids); the others need the map. Positions are exact up to
-    65536 in bfloat16 too.
+    The bias is added to the logits (B, H, Tq, Tk). If H is not a power of two, the slopes are those
+    of the next lower power of two, followed by every other slope of twice as many heads. The causal
+    and the one-sided form are inner products and widen the heads by four dimensions (six for
+    fractional ids); the others need the logits matrix. Positions are exact up to 65536, in bfloat16
+    too.
 
     Args:
-        direction: "causal"; "symmetric", -m_h |i - j|; a pair of factors (left, right),
-            -m_h left (i - j) for keys before the query and -m_h right (j - i) for keys after it;
-            or "one_sided": the first half of the heads sees the keys up to the query, the second
-            half those from the query on, with the slopes of H / 2 heads in each half.
-        learned: bool. Train the slopes from there, positive by a softplus.
+        direction: "causal"; "symmetric", -m_h |i - j|; a pair of factors (left, right), -m_h left
+            (i - j) for keys before the query and -m_h right (j - i) for keys after it; or
+            "one_sided": the first half of the heads sees the keys up to the query, the second half
+            those from the query on, with the slopes of H / 2 heads in each half.
+        learned: bool. Train the slopes, initialised as above and stored before a softplus.
 
     Raises:
         ValueError: on another direction; for "one_sided" with an odd number of heads; for "causal"
@@ -38,8 +40,8 @@ class ALiBi(Encoding):
     >>> layer(x, x, use_causal_mask=True).shape
     (1, 10, 32)
 
-    Reference: [Train Short, Test Long](https://arxiv.org/abs/2108.12409), section 3. The forms that
-    are not causal are those of the authors' repository, issue 5.
+    Reference: [Train Short, Test Long](https://arxiv.org/abs/2108.12409), section 3. The non-causal
+    forms are those of the authors' repository, issue 5.
     """
 
     paper = "https://arxiv.org/abs/2108.12409"
@@ -102,8 +104,9 @@ class ALiBi(Encoding):
         rows, columns = (_digits(positions) for positions in from_first_key(grid))
         units = (self.sides[:, None] * [256, 1, 1])[:, : rows.shape[-1]]
         steps = self._slopes()[:, None] * ops.cast(units, "float32")
-        # `widen` multiplies its rows by the root, and then rounds. As the root stands here, both
-        # products hold the same rounded steps, and their difference is steps times the distance.
+        # `widen` multiplies the query's side by the root, and then rounds. With the root placed
+        # like this, both products contain the same rounded steps, so that their difference is
+        # exactly steps times the distance.
         root = math.sqrt(self.head_size)
         return self.widen(
             q, k, _side_by_side(steps, rows / root), _side_by_side(columns, -steps * root)
@@ -123,16 +126,16 @@ class ALiBi(Encoding):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Sandwich(Encoding):
-    """Inner products of sinusoidal embeddings: a fixed bias that fades with the distance.
+    """A fixed bias that decays with distance: the inner product of sinusoidal embeddings.
 
         b[h, i, j] = (sum_k cos((i - j) w_k) - S / 2) H / (8h),
         w_k = base^(-2k / S), k = 0 .. S / 2 - 1, h = 1 .. H.
 
-    The same on both sides of the query. It widens the heads by S + 1 dimensions, or is added to the
-    logits where the map is formed.
+    The bias is added to the logits (B, H, Tq, Tk) and is symmetric around the query. It widens the
+    heads by S + 1 dimensions, or is added directly where the logits matrix is materialised anyway.
 
     Args:
-        size: int, even. Numbers S of the sinusoid; free of the head size.
+        size: int, even. Size S of the sinusoidal embedding, independent of the head size.
         base: float. Longest wavelength, in units of 2 pi positions.
 
     Raises:
@@ -158,7 +161,11 @@ class Sandwich(Encoding):
         self.size = size
         self.base = base
 
-    def by_distance(self, distances):
+    @property
+    def execution(self):
+        return Execution(by_distance=self._by_distance)
+
+    def _by_distance(self, distances):
         waves = ops.cos(_angles(distances, self.size, self.base))
         ratios = ops.cast(sandwich_ratios(self.num_heads), "float32")
         return (ops.sum(waves, axis=-1, keepdims=True) - self.size / 2) * ratios
@@ -167,7 +174,7 @@ class Sandwich(Encoding):
         rows, columns = _waves(grid, self.size, self.base)
         ratios = ops.cast(sandwich_ratios(self.num_heads)[:, None], "float32")
         rows, columns = (ops.concatenate(waves, axis=-1) for waves in (rows, columns))
-        # S / 2 less is the same in all columns; near logits that are small survive bfloat16.
+        # Subtracting S / 2 cancels in the softmax, and keeps the logits small for bfloat16.
         rows = _side_by_side(ratios * rows, -self.size / 2 * ratios)
         return self.widen(q, k, rows, _side_by_side(columns, ops.ones((1, 1))))
 
@@ -177,19 +184,23 @@ class Sandwich(Encoding):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class RotaryBias(Encoding):
-    """The bias of GAU: two learned vectors, rotated by the positions of the query and the key.
+    """GAU's relative bias: two learned vectors, rotated by the positions of the query and the key.
 
         b[h, i, j] = a_h' R_i' R_j b_h,
 
-    where R_p turns the pair (2k, 2k + 1) by p base^(-2k / S). It widens the heads by S dimensions,
-    or is added to the logits where the map is formed.
+    where R_p rotates the pair (2k, 2k + 1) by p base^(-2k / S). The bias is added to the logits (B,
+    H, Tq, Tk); a and b are (H, S). It widens the heads by S dimensions, or is added directly where
+    the logits matrix is materialised anyway.
+
+    The code of GAU and of MEGA pairs the features (k, k + S / 2). To use such a vector, interleave
+    its halves: `vector.reshape(2, -1).T.reshape(-1)`.
 
     Args:
-        size: int, even, or None. Numbers S of a vector; default the head size D.
+        size: int, even, or None. Size S of a vector; default the head size D.
         base: float. Longest wavelength, in units of 2 pi positions.
-        initializer: initializer of a and b; or "sandwich", a = b = [c, 0, c, 0, ...] with
-            c^2 = H / (8h), which begins as `Sandwich` of that size. Zeros would never train:
-            each vector's gradient is a product with the other.
+        initializer: initializer of a and b; or "sandwich", a = b = [c, 0, c, 0, ...] with c^2 = H /
+            (8h), which starts as `Sandwich` of that size. Zeros would never train: the gradient of
+            each vector is a product with the other.
 
     Raises:
         ValueError: if `size` is not a positive even integer, if it is None and D is odd, or if
@@ -234,7 +245,11 @@ class RotaryBias(Encoding):
             for name, initializer in zip("ab", initializers, strict=True)
         )
 
-    def by_distance(self, distances):
+    @property
+    def execution(self):
+        return Execution(by_distance=self._by_distance)
+
+    def _by_distance(self, distances):
         angles = _angles(distances, self.a.shape[-1], self.base)
         a, b = (ops.cast(x, "float32") for x in (self.a, self.b))
         (a1, a2), (b1, b2) = ((x[:, 0::2], x[:, 1::2]) for x in (a, b))
@@ -259,19 +274,46 @@ class RotaryBias(Encoding):
 
 
 def alibi_slopes(num_heads):
-    """(H,) float64: 2^(-8h / H), h = 1 .. H, and the paper's filling for H not a power of two."""
+    """ALiBi's slopes: 2^(-8h / H), h = 1 .. H, with the paper's rule for H not a power of two.
+
+    Args:
+        num_heads: int. H.
+
+    Returns:
+        NumPy float64 (H,).
+
+    Example:
+
+    >>> alibi_slopes(4).tolist()
+    [0.25, 0.0625, 0.015625, 0.00390625]
+    """
     power = 2 ** int(math.log2(num_heads))
     exact, doubled = (2.0 ** (-8 * np.arange(1, n + 1) / n) for n in (power, 2 * power))
     return np.concatenate([exact, doubled[::2][: num_heads - power]])
 
 
 def sandwich_ratios(num_heads):
-    """(H,) float64: H / (8h), h = 1 .. H."""
+    """Sandwich's factors per head: NumPy float64 (H,), H / (8h), h = 1 .. H."""
     return num_heads / (8 * np.arange(1, num_heads + 1))
 
 
 def before_softplus(initializer):
-    """The initializer of a weight whose softplus begins at what `initializer` gives."""
+    """Wraps an initializer for a weight stored before a softplus, so that it starts as intended.
+
+    Also converts published numbers into stored ones: x -> ln(exp(x) - 1).
+
+    Args:
+        initializer: a Keras initializer of positive numbers x.
+
+    Returns:
+        A function (shape, dtype) -> tensor.
+
+    Example:
+
+    >>> stored = before_softplus(keras.initializers.Constant(0.5))((2,), "float32")
+    >>> ops.convert_to_numpy(ops.softplus(stored)).tolist()
+    [0.5, 0.5]
+    """
 
     def drawn(shape, dtype=None):
         x = ops.cast(initializer(shape, "float32"), "float32")
@@ -281,7 +323,8 @@ def before_softplus(initializer):
 
 
 def from_first_key(grid):
-    """The positions of rows and columns, counted from the first key: far from 0 nothing is lost."""
+    """Position ids of queries and keys relative to the first key, which keeps float32 exact far
+    out."""
     grid.check_one_axis()
     dtype = keras.backend.result_type(grid.rows.dtype, grid.columns.dtype)
     rows, columns = ops.cast(grid.rows, dtype), ops.cast(grid.columns, dtype)
@@ -290,10 +333,10 @@ def from_first_key(grid):
 
 
 def _digits(positions):
-    """(B, T, 1, 2 or 3) float32, of eight bits each: times (256, 1, 1) they are the positions.
+    """Splits positions into digits of eight bits: (B, T, 1, 2 or 3) float32.
 
-    A position above 256 is not exact in bfloat16, nor one above 2048 in the TF32 of a GPU. The
-    third digit is the fraction of fractional ids.
+    Multiplied by (256, 1, 1) they sum to the positions. A position above 256 is not exact in
+    bfloat16, nor one above 2048 in TF32. The third digit is the fraction of fractional ids.
     """
     whole = keras.backend.is_int_dtype(positions.dtype)
     positions = ops.cast(positions, "float32")[..., None, None]
@@ -305,7 +348,7 @@ def _digits(positions):
 
 
 def _side_by_side(left, right):
-    """Both on the last axis, with each other's dimensions."""
+    """Concatenates on the last axis after broadcasting the other axes."""
     zero = ops.zeros_like(left[..., :1]) + ops.zeros_like(right[..., :1])
     return ops.concatenate([left + zero, right + zero], axis=-1)
 
@@ -319,19 +362,21 @@ def _two_factors(direction):
 
 
 def _waves(grid, size, base):
-    """(cosines, sines) of the rows and of the columns, each (B, T, 1, S / 2) float32."""
+    """The (cosines, sines) of rows and of columns, each (B, T, 1, S / 2) float32."""
     angles = [_angles(p, size, base)[:, :, None] for p in from_first_key(grid)]
     return [(ops.cos(angle), ops.sin(angle)) for angle in angles]
 
 
 def _angles(positions, size, base):
-    """(..., S / 2) float32: the positions, times the frequencies."""
-    frequencies = ops.cast(float(base) ** (-np.arange(0, size, 2) / size), "float32")
-    return ops.cast(positions, "float32")[..., None] * frequencies
+    """(..., S / 2) float32: the positions, times the frequencies, less whole turns."""
+    turns = float(base) ** (-np.arange(0, size, 2) / size) / (2 * math.pi)
+    return angles(ops.cast(positions, "float32")[..., None], turns)
 
 
 def _turned(vectors, waves):
-    """The vectors (H, S) turned in the pairs (2k, 2k + 1): firsts, then seconds, (B, T, H, S)."""
+    """Rotates the pairs (2k, 2k + 1) of vectors (H, S): (B, T, H, S), first elements before second
+    ones.
+    """
     vectors = ops.cast(vectors, "float32")
     first, second = vectors[:, 0::2], vectors[:, 1::2]
     cos, sin = waves

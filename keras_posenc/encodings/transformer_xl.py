@@ -1,4 +1,4 @@
-"""Transformer-XL's relative positions: queries meet projected sinusoids of the distance."""
+"""Transformer-XL's relative positions: queries times projected sinusoids of the distance."""
 
 import math
 
@@ -6,34 +6,40 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.encodings.base import Encoding
-from keras_posenc.encodings.diagonals import all_distances, at_distances, distances, onto_map
-from keras_posenc.encodings.lookup import looked_up
 from keras_posenc.encodings.relative import NORMAL
+from keras_posenc.maps.diagonals import (
+    all_distances,
+    at_distances,
+    diagonal_distances,
+    map_of_diagonals,
+)
+from keras_posenc.positions.angles import angles
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class TransformerXLRelative(Encoding):
-    """Content and position each meet the query with a learned bias of their own.
+    """Transformer-XL's relative attention: projected sinusoids of the distance, two query biases.
 
         logits[i, j] = ((q_i + u) k_j + (q_i + v) W s(i - j)) / sqrt(D),
         s(r) = [sin(r w_0), ..., sin(r w_F), cos(r w_0), ..., cos(r w_F)],  w_m = 10000^(-2m / S).
 
-    u, v (H, D) and W (S, H, D) are learned. Where rows and columns stand side by side, the rows
-    W s(r) of all distances are made once, and each query meets them. Of ids that are given, two may
-    be any distance apart; a few rows of a cache meet few distances; and encodings behind it may
-    scale the heads. There, with (alpha, beta) = W'(q_i + v), the parts that meet sines and cosines,
-    the position term is
+    It acts on the logits (B, H, Tq, Tk); u, v (H, D) and W (S, H, D) are learned. If queries and
+    keys are consecutive, the rows W s(r) of all distances are computed once and multiplied with
+    each query. Given position ids may be any distance apart, a few query rows with a cache have few
+    distances, and later encodings may scale the heads. In these cases, with (alpha, beta) = W'(q_i
+    + v), the parts multiplied with sines and cosines, the position term is
 
         (alpha sin(i w) + beta cos(i w)) cos(j w) + (beta sin(i w) - alpha cos(i w)) sin(j w),
 
     an inner product of S numbers of the query with S numbers of the key, by which q and k are
-    widened. Positions may be fractional; both directions are told apart. It comes before encodings
-    that rotate or scale the heads.
+    widened. Positions may be fractional; the two directions are distinguished. Put it before
+    encodings that rotate or scale the heads.
 
     Args:
-        size: int, even, or None. Numbers S of the sinusoid; default H D, the model's, as in the
-            paper. Fewer make the widened heads cheaper.
+        size: int, even, or None. Size S of the sinusoid; default H D, the model's, as in the paper.
+            A smaller size makes the widened heads cheaper.
         bias_initializer: initializer of u and v.
         kernel_initializer: initializer of W.
 
@@ -75,9 +81,9 @@ class TransformerXLRelative(Encoding):
     def build(self, heads_shape):
         super().build(heads_shape)
         heads = (self.num_heads, self.head_size)
-        # Of an odd H D the next even number.
+        # For an odd H D the next even number.
         size = self.size or (self.num_heads * self.head_size + 1) // 2 * 2
-        self.frequencies = (10000.0 ** (-np.arange(0, size, 2) / size)).astype("float32")
+        self.turns = 10000.0 ** (-np.arange(0, size, 2) / size) / (2 * math.pi)
         # A fresh initializer each: an unseeded instance draws the same values every time.
         self.content_bias = self.add_weight(
             name="content_bias", shape=heads, initializer=self.bias_initializer.clone()
@@ -93,7 +99,8 @@ class TransformerXLRelative(Encoding):
         return super().overrides(hook) and not (hook == "bias" and self.heads_follow)
 
     def restrict(self, grid):
-        """The same cells, with the rows of distances M - 1 .. -M where they pay: (2M, H, D)."""
+        """Adds the projected rows of the distances M - 1 .. -M, (2M, H, D), if `bias` will read
+        them."""
         grid.check_one_axis()
         distance = None if self.heads_follow else all_distances(grid)
         if distance is None:
@@ -101,14 +108,14 @@ class TransformerXLRelative(Encoding):
         waves = ops.concatenate(self._waves(distance), axis=-1)[:, 0]
         kernel = ops.cast(self.kernel, "float32") / math.sqrt(self.head_size)
         table = ops.einsum("rs,shd->rhd", waves, kernel)
-        return grid.replace(tables=grid.tables | {self: table})
+        return grid.replace(tables=grid.content.tables | {self: table})
 
     def heads(self, q, k, grid):
-        content = q if grid.queries is None else grid.queries
+        content = q if grid.content.queries is None else grid.content.queries
         # The softmax meets u k_j as a part of q k: only the head proper takes u.
         head = q[..., : self.head_size] + ops.cast(self.content_bias, q.dtype)
         q = ops.concatenate([head, q[..., self.head_size :]], axis=-1)
-        if self in grid.tables:
+        if self in grid.content.tables:
             return q, k
         kernel = ops.cast(self.kernel, content.dtype)
         met = ops.einsum("bqhd,shd->bqhs", self._moved(content), kernel)
@@ -122,23 +129,22 @@ class TransformerXLRelative(Encoding):
         )
 
     def bias(self, q, grid):
-        if self not in grid.tables:
+        if self not in grid.content.tables:
             return None
-        table = grid.tables[self]
+        table = grid.content.tables[self]
         if not grid.ids_are_indices:  # of a window and its sinks
             met = ops.einsum("bqhd,nhd->bhqn", self._moved(q), ops.cast(table, q.dtype))
-            return looked_up(met, (ops.shape(table)[0] // 2 - 1 - grid.distance())[:, None])
-        rows = ops.cast(at_distances(table, distances(grid)), q.dtype)
-        return onto_map(ops.einsum("bqhd,nhd->bhqn", self._moved(q), rows))
+            return backend.take_last(met, (ops.shape(table)[0] // 2 - 1 - grid.distance())[:, None])
+        rows = ops.cast(at_distances(table, diagonal_distances(grid)), q.dtype)
+        return map_of_diagonals(ops.einsum("bqhd,nhd->bhqn", self._moved(q), rows))
 
     def _moved(self, content):
         return content + ops.cast(self.position_bias, content.dtype)
 
     def _waves(self, positions):
         """(..., 1, S / 2) float32, twice: sines and cosines of the positions."""
-        positions = ops.cast(positions, "float32")[..., None, None]
-        angles = positions * ops.convert_to_tensor(self.frequencies)
-        return ops.sin(angles), ops.cos(angles)
+        by = angles(ops.cast(positions, "float32")[..., None, None], self.turns)
+        return ops.sin(by), ops.cos(by)
 
     def get_config(self):
         return {

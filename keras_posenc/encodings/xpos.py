@@ -1,4 +1,4 @@
-"""Rotary embeddings whose products fade with distance."""
+"""Rotary embeddings with exponential decay over distance."""
 
 import keras
 import numpy as np
@@ -10,24 +10,28 @@ from keras_posenc.encodings.rotary_arguments import check_positive
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class XPos(RotaryEmbedding):
-    """Rotary whose products fade with distance: queries shrink, keys grow with their position.
+    """xPos: rotary embeddings whose products decay with distance.
 
     q_i -> R_i q_i z^((i - c) / B), k_j -> R_j k_j z^(-(j - c) / B), so that pair k of the product
     is multiplied by z_k^((i - j) / B), z_k = (k / n + gamma) / (1 + gamma) < 1, n the number of
-    pairs. The centre c, the middle of the positions of the keys, cancels; it keeps both factors in
-    range: that of float16 for about 16 B positions, of bfloat16 and float32 for 100 B.
+    pairs. The centre c, the middle of the key positions, cancels; it keeps both factors in range:
+    in float16 for about 16 B positions, in bfloat16 and float32 for 100 B.
 
     Args:
-        scale_base: float. B, the distance over which a pair fades by z_k.
-        gamma: float. The larger, the weaker the fading of the fast pairs.
-        **kwargs: as `RotaryEmbedding`, but `sections`.
+        scale_base: float. B, the distance over which pair k decays by z_k.
+        gamma: float. The larger, the weaker the decay of the fast pairs.
+        **kwargs: as in `RotaryEmbedding`, except `sections`.
 
     Call arguments:
-        inputs: the pair (q, k), each (B, T, H, D); one alone would not say which it is.
-        positions, offset: as `RotaryEmbedding`.
+        inputs: the pair (q, k), each (B, T, H, D); a single tensor would not say which it is.
+        positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
+        offset: int or scalar integer tensor.
+
+    Returns:
+        The pair (q, k), rotated and scaled, in the compute dtype.
 
     Raises:
-        ValueError: as `RotaryEmbedding`; for `sections`; for a tensor alone.
+        ValueError: as in `RotaryEmbedding`; if `sections` are given; for a single tensor.
 
     Example:
 

@@ -1,19 +1,19 @@
-"""Dropout of features by bits that cost next to nothing."""
+"""Dropout with hashed instead of drawn bits."""
 
 import keras
 from keras import ops
 
-from keras_posenc.layers.attend import drop_weights
+from keras_posenc.maps.dropout import drop_weights
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Dropout(keras.layers.Dropout):
-    """`keras.layers.Dropout` whose bits are hashed from the row and the column, not drawn.
+    """`keras.layers.Dropout` with mask bits hashed from row and column instead of random draws.
 
-    y = x keep / (1 - rate). Element (i, j) of the inputs, all axes but the last as one, is kept
-    where the product of two odd hashes is large enough, as in the dropout of attention weights;
-    random bits cost 1.6 (torch) to 5 times (JAX) as much, thirteen times in a small BERT's step.
-    With a `noise_shape` it is Keras' own.
+    y = x keep / (1 - rate). Element (i, j) of the inputs, with all axes but the last flattened, is
+    kept where the product of two odd hashes is large enough, as in the dropout of attention
+    weights. Random bits cost 1.6 (torch) to 5 times (JAX) as much; in a training step of a small
+    BERT, thirteen times. With a `noise_shape` it falls back to Keras' own dropout.
 
     Args:
         rate: float in [0, 1]. Share of the features dropped in training.
@@ -25,6 +25,9 @@ class Dropout(keras.layers.Dropout):
 
     Returns:
         The shape of the inputs.
+
+    Raises:
+        ValueError: if `rate` is outside [0, 1].
 
     Example:
 

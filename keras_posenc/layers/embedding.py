@@ -1,4 +1,4 @@
-"""The token table, which also scores tokens at the other end, and the small layers around it."""
+"""The token embedding, tied to the output projection, and small layers around it."""
 
 import keras
 from keras import ops
@@ -6,19 +6,26 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class TokenEmbedding(keras.layers.Embedding):
-    """A token table that masks the padding id of its choice and is its own output projection.
+    """A token embedding with a choice of padding id that also serves as output projection.
 
     Args:
-        input_dim: int. Tokens V.
+        input_dim: int. Vocabulary size V.
         output_dim: int. Size E.
         pad_token_id: int or None. Tokens with this id are masked; None masks nothing.
 
     Call arguments:
         inputs: (B, T) token ids; or (B, T, E) features with `reverse=True`.
-        reverse: bool. Score every token, x E^T, instead of looking tokens up.
+        reverse: bool. Compute logits of all tokens, x E^T, instead of looking tokens up.
 
     Returns:
         (B, T, E); (B, T, V) with `reverse=True`.
+
+    Example:
+
+    >>> layer = TokenEmbedding(100, 32)
+    >>> x = layer(np.array([[5, 7, 0]]))
+    >>> layer(x, reverse=True).shape
+    (1, 3, 100)
     """
 
     def __init__(self, input_dim, output_dim, pad_token_id=0, **kwargs):
@@ -32,8 +39,8 @@ class TokenEmbedding(keras.layers.Embedding):
         return super().call(inputs)
 
     def quantize(self, mode=None, type_check=True, **kwargs):
-        # Keras leaves subclasses alone, as it cannot know what they do with the table. In int8 it
-        # is known here; other modes pack the numbers.
+        # Keras does not quantize subclasses of its layers. int8 is implemented below; other modes
+        # pack the numbers.
         super().quantize(mode, type_check=mode != "int8", **kwargs)
 
     def quantized_call(self, inputs, reverse=False):
@@ -61,7 +68,14 @@ class TokenEmbedding(keras.layers.Embedding):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class BiasAdd(keras.layers.Layer):
-    """y = x + b, b one trained number a feature, from zero."""
+    """Adds a learned bias per feature, y = x + b, initialised to zero.
+
+    Call arguments:
+        inputs: (..., D).
+
+    Returns:
+        The shape of the inputs.
+    """
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -80,8 +94,14 @@ class BiasAdd(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class AddTo(keras.layers.Add):
-    """The sum of a list of tensors, under the mask of the first: `keras.layers.Add` drops a lone
-    mask."""
+    """Sums a list of tensors and keeps the mask of the first; `keras.layers.Add` drops a lone mask.
+
+    Call arguments:
+        inputs: list of tensors (B, T, D).
+
+    Returns:
+        (B, T, D).
+    """
 
     def compute_mask(self, inputs, mask=None):
         return None if mask is None else mask[0]

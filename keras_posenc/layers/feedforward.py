@@ -1,19 +1,19 @@
-"""The two dense layers between attentions, gated if asked."""
+"""The feed-forward sublayer, plain or gated."""
 
 import keras
 
-from keras_posenc.layers.initializer import part
-from keras_posenc.quantized import policy_of_part, with_quantized_parts
+from keras_posenc.sublayers import part, policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class FeedForward(keras.layers.Layer):
-    """y = W_o (f_1(W_1 x) f_2(W_2 x) ...): the plain layer for one activation, a gated unit for
-    several.
+    """The feed-forward sublayer: plain with one activation, a gated linear unit with several.
+
+    y = W_o (f_1(W_1 x) f_2(W_2 x) ...)
 
     Args:
         units: int. Inner size.
-        activation: an activation, or a list of them whose results are multiplied, e.g. ["gelu",
+        activation: an activation, or a list of them whose results are multiplied, such as ["gelu",
             "linear"].
         use_bias: bool.
         kernel_initializer: initializer of all kernels.

@@ -1,18 +1,18 @@
-"""Layer normalisation whose scale and shift may follow a condition."""
+"""Conditional layer normalization."""
 
 import keras
 from keras import ops
 
-from keras_posenc.quantized import policy_of_part, with_quantized_parts
+from keras_posenc.sublayers import policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class ConditionalLayerNormalization(keras.layers.Layer):
-    """Layer normalisation with a condition: gamma and beta move with a vector c of each sequence.
+    """Layer normalization with a scale and shift that depend on a condition c of each sequence.
 
-    y = (gamma + W_g h(c)) (x - mean) / sqrt(var + epsilon) + beta + W_b h(c), h a dense layer if
-    `hidden_size` is given, else the identity. W_g and W_b start at zero, so it starts as the plain
-    norm.
+    y = (gamma + W_g h(c)) (x - mean) / sqrt(var + epsilon) + beta + W_b h(c), where h is a dense
+    layer if `hidden_size` is given, else the identity. W_g and W_b are initialised to zero, so
+    training starts from plain layer normalization.
 
     Args:
         epsilon: float. Added to the variance.
@@ -23,6 +23,15 @@ class ConditionalLayerNormalization(keras.layers.Layer):
     Call arguments:
         inputs: (B, T, D).
         condition: (B, C), or (B, T, C).
+
+    Returns:
+        (B, T, D).
+
+    Example:
+
+    >>> norm = ConditionalLayerNormalization()
+    >>> norm(np.random.normal(size=(2, 5, 8)), np.ones((2, 3))).shape
+    (2, 5, 8)
 
     Reference: Su Jianlin, [Conditional text generation by conditional layer
     normalisation](https://spaces.ac.cn/archives/7124), 2019.
@@ -76,7 +85,7 @@ class ConditionalLayerNormalization(keras.layers.Layer):
         beta = self.beta + self.beta_dense(condition)
         if len(gamma.shape) == 2:
             gamma, beta = gamma[:, None], beta[:, None]
-        # The moments in float32: a half-precision square overflows or loses the small deviations.
+        # Moments in float32: a half-precision square overflows, or loses small deviations.
         x = ops.cast(inputs, "float32")
         mean, variance = ops.moments(x, axes=-1, keepdims=True)
         x = ops.cast((x - mean) * ops.rsqrt(variance + self.epsilon), self.compute_dtype)

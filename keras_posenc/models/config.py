@@ -1,13 +1,15 @@
-"""What a checkpoint's JSON says about its model, read strictly."""
+"""Model configurations, and how they are read from a checkpoint's JSON."""
 
 import dataclasses
 import difflib
-import json
 import os
 
-CONFIG_NAMES = ("config.json", "bert_config.json")
+from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
 
-# The names Google and Hugging Face use -> ours, which are bert4keras's.
+CONFIG_NAMES = ("config.json", "bert_config.json")
+MOST_KEYS = 1000
+
+# Names of Google and Hugging Face -> ours, which are bert4keras's.
 ALIASES = {
     "max_position_embeddings": "max_position",
     "hidden_dropout_prob": "dropout_rate",
@@ -15,7 +17,7 @@ ALIASES = {
     "type_vocab_size": "segment_vocab_size",
 }
 
-# Keys that change the model; only these values of them mean what is built here.
+# Keys that change the model -> the values that are supported.
 REQUIRED_VALUES = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False, None),
@@ -28,25 +30,36 @@ REQUIRED_VALUES = {
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The sizes and numbers of a model. Its fields are keywords of `build_transformer_model`.
+    """The sizes of a model; its fields are keywords of `build_transformer_model`.
 
     Attributes:
         vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size: int.
-        hidden_act: an activation's name ("gelu" is the exact one), or a list of them for a gated
+        hidden_act: name of an activation ("gelu" is the exact one), or a list of them for a gated
             unit.
         max_position: int. Rows of the position table.
         segment_vocab_size: int. Rows of the segment table; 0 for none.
         dropout_rate, attention_dropout_rate: float. Of features and of attention weights.
-        embedding_size: int or None. Of the tables, if not `hidden_size`.
-        attention_head_size: int or None. Of a value head; default `hidden_size /
+        embedding_size: int or None. Size of the embeddings, if not `hidden_size`.
+        attention_head_size: int or None. Size of a value head; default `hidden_size /
             num_attention_heads`.
-        attention_key_size: int or None. Of a query and key head; default `attention_head_size`.
+        attention_key_size: int or None. Size of a query and key head; default
+            `attention_head_size`.
         layer_norm_eps: float.
         initializer_range: float. Standard deviation of new weights.
-        pad_token_id: int, or None if no token stands for padding.
-        position_offset: int. Rows of the checkpoint's position table that come before position 0.
-        padded_positions: bool. Positions count the real tokens only.
-        model_type: str or None. The family in Hugging Face's words.
+        pad_token_id: int, or None if there is no padding token.
+        position_offset: int. Rows of the checkpoint's position table before position 0.
+        padded_positions: bool. Whether positions count real tokens only.
+        model_type: str or None. The family, as Hugging Face names it.
+
+    Raises:
+        ValueError: on a field that is out of range, or a `hidden_size` that does not divide into
+            heads.
+
+    Example:
+
+    >>> config = read_config("bert")
+    >>> config.key_size == config.hidden_size // config.num_attention_heads
+    True
     """
 
     vocab_size: int
@@ -82,9 +95,12 @@ class Config:
         if self.pad_token_id is not None:
             known = f"a token id, from 0 to {self.vocab_size - 1}"
             self._check("pad_token_id", lambda x: 0 <= x < self.vocab_size, known, int)
-        if not isinstance(self.hidden_act, (str, list, tuple)):
+        names = self.hidden_act if isinstance(self.hidden_act, (list, tuple)) else [self.hidden_act]
+        # Keras would take a dict for an object of any class to make.
+        if not all(isinstance(name, str) for name in names):
             raise ValueError(
-                f"`hidden_act` must be a name or a list. Received: {self.hidden_act!r}"
+                f"`hidden_act` must be a name or a list of names. Received: "
+                f"{quote(self.hidden_act)}"
             )
         self._check("layer_norm_eps", lambda x: x > 0, "a number above 0", (int, float))
         for name in ("dropout_rate", "attention_dropout_rate"):
@@ -100,20 +116,20 @@ class Config:
     def _check(self, name, holds, wanted, types):
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, types) or not holds(value):
-            raise ValueError(f"`{name}` must be {wanted}. Received: {value!r}")
+            raise ValueError(f"`{name}` must be {wanted}. Received: {quote(value)}")
 
     @property
     def value_size(self):
-        """Size of a value head."""
+        """The size of a value head."""
         return self.attention_head_size or self.hidden_size // self.num_attention_heads
 
     @property
     def key_size(self):
-        """Size of a query and key head."""
+        """The size of a query and key head."""
         return self.attention_key_size or self.value_size
 
     def to_huggingface(self):
-        """The dict to write as config.json."""
+        """Returns the dict to write as config.json."""
         names = {ours: theirs for theirs, ours in ALIASES.items()}
         values = {names.get(k, k): v for k, v in dataclasses.asdict(self).items() if v is not None}
         values["max_position_embeddings"] += values.pop("position_offset")
@@ -126,25 +142,29 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Config))
 
 
 def read_config(source=None, **overrides):
-    """Reads a `Config` from a JSON file, a directory that holds one, or a dict; keywords
-    override it.
+    """Reads a `Config` from a JSON file, a directory that holds one, or a dict.
 
-    Keys that say nothing about the computation (labels, versions, ...) are passed over. A key that
-    is almost one of ours is taken for a misspelling, and a value we would silently ignore is
-    refused.
+    Keys that do not affect the computation (labels, versions, ...) are ignored. A key that nearly
+    equals a known one is an error, and so is a value that the model would not honour.
 
     Args:
         source: path of bert_config.json or config.json, a directory with one of them, a dict, or
             None.
-        **overrides: fields of `Config`, or their names in Google's and Hugging Face's files.
+        **overrides: fields of `Config`, or their names in Google's and Hugging Face's files; they
+            take precedence over `source`.
+
+    Returns:
+        A `Config`.
 
     Raises:
         FileNotFoundError: no such file, or a directory without a config.
+        TypeError: if `source` is neither a path, a dict nor a `Config`.
         ValueError: not JSON, a missing or misspelt key, or a model that cannot be built.
 
     Example:
 
-    >>> read_config("uncased_L-12_H-768_A-12/bert_config.json", hidden_dropout_prob=0.0)
+    >>> read_config("bert", hidden_dropout_prob=0.0).dropout_rate
+    0.0
     """
     if isinstance(source, Config):
         source = dataclasses.asdict(source)
@@ -155,16 +175,17 @@ def read_config(source=None, **overrides):
     for key, allowed in REQUIRED_VALUES.items():
         value = overrides.pop(key, values.get(key))
         if value not in allowed:
-            raise ValueError(f"{_REFUSALS[key]} Found {key}={value!r} in {where}.")
+            raise ValueError(f"{_REFUSALS[key]} Found {key}={quote(value)} in {where}.")
     for key, value in overrides.items():
         values.pop(ALIASES.get(key, key), None)
         values.pop(next((a for a, ours in ALIASES.items() if ours == key), None), None)
         values[key] = value
     known = {*FIELDS, *ALIASES, *REQUIRED_VALUES}
     for key in values:
-        near = [] if key in known or key in _HARMLESS else nearest(key, known, cutoff=0.85)
+        short = len(key) < 100  # comparing takes as long as the square of a key
+        near = nearest(key, known, cutoff=0.85) if short and key not in known | _HARMLESS else []
         if near:
-            raise ValueError(f"Unknown key {key!r} in {where}: did you mean {near[0]!r}?")
+            raise ValueError(f"Unknown key {quote(key)} in {where}: did you mean {near[0]!r}?")
     fields = {ALIASES.get(k, k): v for k, v in values.items() if ALIASES.get(k, k) in FIELDS}
     missing = [f.name for f in dataclasses.fields(Config) if f.default is dataclasses.MISSING]
     missing = [name for name in missing if name not in fields]
@@ -174,12 +195,12 @@ def read_config(source=None, **overrides):
 
 
 def nearest(name, known, cutoff=0.6):
-    """The known names that resemble `name`, best first."""
+    """Returns a list of the known name that resembles `name` most; empty if none does."""
     return difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
 
 
 def find_config(directory):
-    """The path of the config in a directory, or None."""
+    """Returns the path of the config in a directory, or None."""
     for name in CONFIG_NAMES:
         path = os.path.join(directory, name)
         if os.path.isfile(path):
@@ -202,15 +223,17 @@ def _load(path):
         path = found
     if not os.path.isfile(path):
         raise FileNotFoundError(f"No config at {path}: give a JSON file or a directory with one.")
+    data = read_bytes(path)
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            values = json.load(file)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        values = parse_json(data)
+    except ValueError as error:
         raise ValueError(
-            f"{path} is not JSON ({error}): give the config, not the weights."
+            f"{path} is not JSON ({shorten(error)}): give the config, not the weights."
         ) from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}, not the keys of a config.")
+    if len(values) > MOST_KEYS:  # each is compared to all known ones
+        raise ValueError(f"{path} has {len(values)} keys, more than a config has.")
     return values
 
 
@@ -227,5 +250,5 @@ _REFUSALS = {
     "pruned_heads": "Pruned heads are not supported.",
 }
 
-# Hugging Face keys near to ours that mean something else.
+# Hugging Face keys with names close to ours and another meaning.
 _HARMLESS = {"hidden_sizes", "pad_token", "vocab_file"}

@@ -1,44 +1,46 @@
-"""Writing a target for a source, token by token: greedy and beam search, with a cache."""
+"""Sequence generation by greedy and beam search, with a key-value cache."""
 
 import keras
 from keras import ops
 
 from keras_posenc.models.seq2seq import EncoderDecoder
 
-# A log-probability that nothing likely ever has.
+# A log-probability below that of any candidate.
 NEVER = -1e9
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Generator(keras.Model):
-    """Writes the targets of a model that `build_encoder_decoder` made; `predict` compiles it.
+    """Generates target sequences with a model of `build_encoder_decoder`; `predict` compiles it.
 
-    Beam search keeps the K beginnings y that are best by log p(y) / ((5 + |y|) / 6)^alpha, and
-    returns the best; with K = 1 it takes the likeliest token each time. Keys and values of all
-    tokens before, and of the source, are kept in a cache, so a token costs one row of attention.
+    Beam search keeps the K prefixes y that are best by log p(y) / ((5 + |y|) / 6)^alpha, and
+    returns the best one; K = 1 is greedy search. The keys and values of all earlier tokens, and of
+    the source, are cached, so each new token costs one query row of attention.
 
     Args:
-        model: what `build_encoder_decoder` returned, or loaded from a file.
-        start_id: int. The token that target inputs begin with.
+        model: a model made by `build_encoder_decoder`, or loaded from a file.
+        start_id: int. The token that target inputs start with.
         end_id: int. The token that ends a target.
-        max_length: int. Tokens to write at most, the end token among them.
-        beams: int, K. 1 is greedy.
-        alpha: float. 0 ranks by log p(y) alone, which prefers short targets.
+        max_length: int. Maximum number of generated tokens, including the end token.
+        beams: int, K. 1 is greedy search.
+        alpha: float. Length penalty; 0 ranks by log p(y) alone, which prefers short targets.
 
     Call arguments:
-        source_ids: (B, S).
+        source_ids: (B, S) integers.
 
     Returns:
-        (B, max_length) int32: the tokens with the end token, then padding.
+        (B, max_length) int32: the tokens up to the end token, then padding.
 
     Raises:
-        ValueError: if a size is not positive, or the model is another.
+        ValueError: if a size is not positive, or the model is not an encoder-decoder.
 
     Example:
 
     >>> model = build_encoder_decoder(100, hidden_size=32, num_hidden_layers=2,
     ...     num_attention_heads=2, intermediate_size=64)
-    >>> Generator(model, start_id=1, end_id=2, max_length=20, beams=4).predict(source_ids)
+    >>> generator = Generator(model, start_id=1, end_id=2, max_length=5, beams=4)
+    >>> generator.predict(np.array([[7, 8, 9, 2]]), verbose=0).shape
+    (1, 5)
 
     Reference: [Google's Neural Machine Translation System](https://arxiv.org/abs/1609.08144),
     section 7, for alpha; K = 4 and alpha = 0.6 are those of [Attention Is All You
@@ -71,7 +73,7 @@ class Generator(keras.Model):
         start = ops.full((rows, 1), self.start_id, "int32")
         caches = parts.make_caches(rows, length, self.max_length)
         logits, caches = parts.step(start, 0, caches, memory, mask)
-        # All beams begin alike, so only the first of them counts.
+        # All beams start out identical, so only the first one counts.
         one_begins = ops.where(ops.arange(self.beams) == 0, 0.0, NEVER)
         beams = {
             "tokens": ops.full((rows, self.max_length), self._filler, "int32"),
@@ -99,14 +101,14 @@ class Generator(keras.Model):
         return self.end_id if self.table.pad_token_id is None else self.table.pad_token_id
 
     def _grow(self, place, logits, beams, caches):
-        """The best K beginnings that are one token longer, best first, and their caches."""
+        """Extends the prefixes by one token: the K best ones, best first, and their caches."""
         size = logits.shape[-1]
         tokens = ops.arange(size)
         log_p = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
         if self._filler != self.end_id:
             log_p = ops.where(tokens == self._filler, NEVER, log_p)
         log_p = ops.reshape(log_p, (-1, self.beams, size))
-        # What has ended goes on with padding, at no cost.
+        # Finished beams continue with padding, at no cost.
         ended = ops.where(tokens == self._filler, 0.0, NEVER)
         score = beams["score"][..., None] + ops.where(beams["done"][..., None], ended, log_p)
         length = beams["length"] + ops.cast(ops.logical_not(beams["done"]), "int32")
@@ -148,5 +150,5 @@ class Generator(keras.Model):
 
 
 def _flat(x):
-    """(B, K, V) -> (B, K V)."""
+    """Flattens (B, K, V) to (B, K V)."""
     return ops.reshape(x, (-1, x.shape[1] * x.shape[2]))

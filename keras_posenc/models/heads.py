@@ -1,4 +1,4 @@
-"""Heads for tasks, on the features of an encoder."""
+"""Task heads on the features of an encoder."""
 
 import keras
 from keras import ops
@@ -8,16 +8,26 @@ POOLINGS = ("mean", "cls", "max")
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class MaskedPooling(keras.layers.Layer):
-    """One vector a sequence, from its real tokens only.
+    """Pools the features of a sequence to one vector, ignoring padding.
 
     Args:
         pooling: "mean" of the tokens, "cls" (the first token) or "max".
 
     Call arguments:
-        inputs: (B, T, D); a Keras mask tells the real tokens.
+        inputs: (B, T, D).
+        mask: (B, T) bool, False on padding. Set by Keras.
 
     Returns:
         (B, D).
+
+    Raises:
+        ValueError: on an unknown `pooling`.
+
+    Example:
+
+    >>> x = keras.layers.Masking()(np.array([[[1.0], [3.0], [0.0]]]))
+    >>> float(MaskedPooling()(x)[0, 0])
+    2.0
     """
 
     def __init__(self, pooling="mean", **kwargs):
@@ -37,7 +47,7 @@ class MaskedPooling(keras.layers.Layer):
             return ops.max(inputs, axis=1)
         if mask is None:
             return ops.mean(inputs, axis=1)
-        # Sums over long texts in float32: bfloat16 stops counting at 256.
+        # Sums over long texts are in float32: bfloat16 cannot count beyond 256.
         real = ops.cast(mask, "float32")[..., None]
         total = ops.sum(ops.cast(inputs, "float32") * real, axis=1)
         mean = total / ops.maximum(ops.sum(real, axis=1), 1.0)
@@ -54,23 +64,28 @@ class MaskedPooling(keras.layers.Layer):
 
 
 def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
-    """A model that gives a logit a class: pool the encoder's features, drop out, one dense layer.
+    """Builds a classifier on an encoder: pooling, dropout and a dense layer.
 
     Args:
-        encoder: a model from `build_transformer_model` that gives features (B, T, D).
+        encoder: a model from `build_transformer_model` with features (B, T, D) as output.
         num_classes: int.
         pooling: "mean", "cls" or "max". The mean uses the whole of a long text; [CLS] alone was
-            trained to look at 512 tokens.
+            trained on at most 512 tokens.
         dropout_rate: float. Before the last layer.
 
     Returns:
-        A `keras.Model` with the encoder's inputs and output (B, num_classes), float32 logits.
+        A `keras.Model` with the encoder's inputs, and float32 logits (B, num_classes) as output.
+
+    Raises:
+        ValueError: if the encoder has heads, on fewer than two classes, or on an unknown `pooling`.
 
     Example:
 
-    >>> encoder = build_transformer_model("bert-base-uncased", hierarchical_position=True)
+    >>> encoder = build_transformer_model("bert", hierarchical_position=True)
     >>> model = classifier(encoder, num_classes=2)
     >>> model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    >>> model.output_shape
+    (None, 2)
     """
     features = encoder.output
     if isinstance(features, (list, tuple)) or len(features.shape) != 3:

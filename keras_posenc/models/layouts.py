@@ -1,8 +1,8 @@
-"""How the weights of our models lie on many devices."""
+"""Sharding of the weights over many devices."""
 
 import keras
 
-# Of a layer's weights, the axis that is cut; what is not named here lies whole on each device.
+# Weight path -> the mesh axis that each of its axes is sharded along; others are replicated.
 CUTS = {
     r".*Embedding-Token/embeddings": (None, "model"),
     r".*MultiHeadSelfAttention/(query|key|value)/kernel": (None, "model", None),
@@ -15,23 +15,31 @@ CUTS = {
 
 
 def layout_map(device_mesh):
-    """The layouts of a model of `build_transformer_model` for `keras.distribution.ModelParallel`.
+    """Returns the weight layouts of a `build_transformer_model` model for model parallelism.
 
-    Each device has some heads of every attention and some units of every feed-forward, so that a
-    block sums over the devices twice; of the token table it has some features. The rest (norms,
-    positions, heads of tasks, weights of encodings) is whole on every device.
+    For `keras.distribution.ModelParallel`: each device holds some heads of every attention layer
+    and some units of every feed-forward layer, so that a block needs two all-reduces; the token
+    embedding is sharded by features. All other weights (norms, positions, task heads, weights of
+    encodings) are replicated.
 
     Args:
         device_mesh: `keras.distribution.DeviceMesh` with an axis "model". Its size must divide the
-            number of heads, the inner size and the size of the token table.
+            number of heads, the inner size and the size of the token embedding.
 
     Returns:
         `keras.distribution.LayoutMap`; change or add entries as in a dict.
 
     Raises:
-        ValueError: the mesh has no axis "model".
+        ValueError: if the mesh has no axis "model".
 
     Example:
+
+    >>> mesh = keras.distribution.DeviceMesh((1, 1), ["batch", "model"], devices=["cpu:0"])
+    >>> layouts = layout_map(mesh)
+    >>> layouts["Embedding-Token/embeddings"].axes
+    (None, 'model')
+
+    With more devices, before the model is built:
 
     ```python
     mesh = keras.distribution.DeviceMesh((2, 4), ["batch", "model"])

@@ -1,4 +1,5 @@
-"""The encoder-decoder Transformer, as first published, with any encodings in its attentions."""
+"""The encoder-decoder Transformer as first published, with any encodings in its attention
+layers."""
 
 import dataclasses
 import re
@@ -6,13 +7,13 @@ import re
 import keras
 from keras import ops
 
-from keras_posenc.encodings.absolute import SinusoidalPositionEmbedding
+from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.layers import activations
-from keras_posenc.layers.attention import PositionalAttention
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.embedding import AddTo, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.models.config import Config
+from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 
 
 def build_encoder_decoder(
@@ -33,40 +34,40 @@ def build_encoder_decoder(
     cross_encodings=(),
     name=None,
 ):
-    """Builds a Transformer that reads a source and writes a target, one token after another.
+    """Builds an encoder-decoder Transformer, which maps a source sequence to a target sequence.
 
-    Every sublayer f is LayerNorm(x + Dropout(f(x))). One table E serves three times: source and
-    target tokens enter as sqrt(d) E[token] + p[position], and the decoder's features x leave as
-    the logits x E^T. Padding is masked in source and target, and the decoder sees no later token.
-    The defaults are the published base model.
+    Every sublayer f is LayerNorm(x + Dropout(f(x))). One table E is shared three times: source and
+    target tokens enter as sqrt(d) E[token] + p[position], and the decoder's features x become the
+    logits x E^T. Padding is masked in source and target, and the decoder is causal. The defaults
+    are the published base model.
 
     Args:
-        vocab_size: int. Tokens of source and target together.
+        vocab_size: int. Size of the vocabulary that source and target share.
         hidden_size: int. d, even.
-        num_hidden_layers: int. Blocks of the encoder, and of the decoder.
+        num_hidden_layers: int. Number of blocks, each in the encoder and in the decoder.
         num_attention_heads: int.
         intermediate_size: int. Inner size of the feed-forward layers.
         hidden_act: activation of the feed-forward layers, or a list for gated ones.
-        dropout_rate: float. Of every sublayer's output and of the embeddings.
-        attention_dropout_rate: float. Of the attention weights.
+        dropout_rate: float. Dropout of the embeddings and of every sublayer's output.
+        attention_dropout_rate: float. Dropout of the attention weights.
         layer_norm_eps: float.
-        initializer_range: float. Standard deviation of new weights; default d^-0.5, with which
-            embeddings enter, and logits leave, at about unit variance.
-        pad_token_id: int. The token that stands for padding.
-        absolute_positions: bool. Whether sines of the position are added to the embeddings.
-        encodings: list of encodings of the self-attentions; see `keras_posenc.encodings`.
-        decoder_encodings: likewise, of the decoder's self-attentions; default `encodings`.
-        cross_encodings: likewise, of the attentions from the target to the source. Positions in
-            both are counted from 0.
-        name: str. Of the model.
+        initializer_range: float. Standard deviation of new weights; default d^-0.5, which gives
+            embeddings and logits about unit variance.
+        pad_token_id: int. The id of the padding token.
+        absolute_positions: bool. Whether to add sinusoidal position embeddings.
+        encodings: list of encodings of the self-attention layers; see `keras_posenc.encodings`.
+        decoder_encodings: likewise, of the decoder's self-attention; default `encodings`.
+        cross_encodings: likewise, of the attention from target to source. Positions in both count
+            from 0.
+        name: str. Name of the model.
 
     Returns:
-        A functional `keras.Model` from [`source_ids` (B, S), `target_ids` (B, T)] to logits
-        (B, T, V). Target inputs begin with a start token; the logits at a place are for the next
-        one. `Generator` writes with it.
+        A functional `keras.Model` from [`source_ids` (B, S), `target_ids` (B, T)] to logits (B, T,
+        V). Target inputs begin with a start token; the logits at each position predict the next
+        token. `Generator` generates with it.
 
     Raises:
-        ValueError: for sizes that are no model.
+        ValueError: for invalid sizes.
 
     Example:
 
@@ -74,10 +75,11 @@ def build_encoder_decoder(
     ...     num_attention_heads=2, intermediate_size=64, encodings=["rotary"])
     >>> loss = SmoothedSparseCategoricalCrossentropy(0.1, from_logits=True, ignore_class=0)
     >>> model.compile(keras.optimizers.Adam(Noam(32, 400), 0.9, 0.98, 1e-9), loss)
-    >>> model.fit([source, target[:, :-1]], target[:, 1:])
+    >>> source, target = np.array([[7, 8, 9, 2]]), np.array([[1, 9, 8, 7, 2]])
+    >>> history = model.fit([source, target[:, :-1]], target[:, 1:], verbose=0)
 
-    Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762); one table for three
-    uses is from [Using the Output Embedding](https://arxiv.org/abs/1608.05859).
+    Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762); the shared table is
+    from [Using the Output Embedding](https://arxiv.org/abs/1608.05859).
     """
     config = Config(
         vocab_size=vocab_size,
@@ -113,13 +115,16 @@ def build_encoder_decoder(
 
 
 class EncoderDecoder:
-    """The layers of a model by name, and how tensors go through them, symbolic ones or others.
+    """The layers of an encoder-decoder by name, and its forward pass on symbolic or real tensors.
 
     Args:
-        layers: those of `build_encoder_decoder`; `model.layers` of a model that was loaded.
+        layers: the layers of `build_encoder_decoder`, or `model.layers` of a loaded model.
 
     Attributes:
-        depth: int. Blocks of the decoder.
+        depth: int. Number of decoder blocks.
+
+    Raises:
+        ValueError: if the layers are not those of an encoder-decoder.
     """
 
     def __init__(self, layers):
@@ -132,7 +137,7 @@ class EncoderDecoder:
             )
 
     def encode(self, source_ids):
-        """(B, S) ids -> (B, S, d), under a Keras mask of the real tokens."""
+        """Encodes source ids (B, S) to features (B, S, d), with a Keras mask of the real tokens."""
         x = self._embed(source_ids, "Encoder-Embedding")
         for i in range(self.depth):
             name = f"Encoder-{i}-MultiHeadSelfAttention"
@@ -141,7 +146,7 @@ class EncoderDecoder:
         return x
 
     def decode(self, target_ids, memory):
-        """(B, T) ids and (B, S, d) -> logits (B, T, V) for the token after each."""
+        """Maps target ids (B, T) and memory (B, S, d) to logits (B, T, V) of each next token."""
         x = self._embed(target_ids, "Decoder-Embedding")
         for i in range(self.depth):
             name = f"Decoder-{i}-MultiHeadSelfAttention"
@@ -152,7 +157,7 @@ class EncoderDecoder:
         return self.layers["Embedding-Token"](x, reverse=True)
 
     def make_caches(self, batch_size, source_length, target_length):
-        """Empty caches for `step`: two a block, of the target and of the source."""
+        """Returns empty caches for `step`: per block one of the target and one of the source."""
         lengths = {"Self": target_length, "Cross": source_length}
         return [
             tuple(
@@ -163,12 +168,12 @@ class EncoderDecoder:
         ]
 
     def step(self, target_ids, place, caches, memory, memory_mask):
-        """`decode` of one more token a row, with what the caches hold of those before it.
+        """Decodes one more token per sequence, using the caches of the earlier ones.
 
         Args:
             target_ids: (B, 1).
             place: int or scalar tensor. Position of the token.
-            caches: of `make_caches`, or what the last step returned.
+            caches: from `make_caches`, or from the previous step.
             memory: (B, S, d) at the first step, which caches its keys and values; (B, 0, d) later.
             memory_mask: (B, S), or (B, 0), bool.
 
@@ -189,7 +194,7 @@ class EncoderDecoder:
                 value_mask=memory_mask,
                 cache=cross,
                 query_positions=here,
-                # The source has no order: a cache without these would be causal.
+                # Without these orders a cache implies causal attention.
                 query_order=ops.zeros((1, 1), "int32"),
                 key_order=ops.zeros((1, ops.shape(cross[0])[1]), "int32"),
             )
@@ -233,7 +238,7 @@ def _embedding_layers(config, absolute_positions):
 
 
 def _block_layers(config, prefix, attentions):
-    """The layers of one block: its attentions, by kind with their encodings, and feed-forward."""
+    """The layers of one block: attention layers, given as kind -> encodings, and feed-forward."""
     sublayers = [
         PositionalAttention(
             config.num_attention_heads,
@@ -262,7 +267,7 @@ def _block_layers(config, prefix, attentions):
 
 
 def _dropout(config, name):
-    """A dropout layer, or none where nothing is dropped."""
+    """A dropout layer, or none if the rate is 0."""
     rate = config.dropout_rate
     return [Dropout(rate, name=f"{name}-Dropout")] if rate else []
 

@@ -6,16 +6,16 @@ import functools
 import keras
 from keras import ops
 
-from keras_posenc.encodings.stretched import STRETCHES, position_embedding
+from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.attention.shared_table import SharedTable
 from keras_posenc.layers import activations
-from keras_posenc.layers.attention import PositionalAttention
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
-from keras_posenc.layers.initializer import Stored
 from keras_posenc.layers.norm import ConditionalLayerNormalization
-from keras_posenc.layers.shared_table import SharedTable
 from keras_posenc.positions import PaddedPositionIds
+from keras_posenc.positions.stretched import STRETCHES, position_embedding
+from keras_posenc.sublayers import Stored
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Which position ids, and their one guard.
+"""Position ids, the check that they exist, and absolute position embeddings.
 
 Ids are int32 (float32 where a strategy is continuous), whatever the dtype policy.
 """
 
-from keras_posenc.positions.consecutive import PaddedPositionIds, consecutive
+from keras_posenc.positions.consecutive import consecutive
 from keras_posenc.positions.guard import check_length, check_positions
+from keras_posenc.positions.padded import PaddedPositionIds
 from keras_posenc.positions.random import RandomPositionIds
 
 __all__ = [

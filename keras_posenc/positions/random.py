@@ -1,4 +1,4 @@
-"""Random position ids for training, so that the positions of longer texts have been seen."""
+"""Random position ids for training, so that the positions of longer texts are seen in training."""
 
 import math
 
@@ -16,43 +16,43 @@ INFERENCE = ("consecutive", "spread", "sampled")
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class RandomPositionIds(keras.layers.Layer):
-    """Position ids that are random in training, so that a longer test meets no unknown position.
+    """Position ids drawn at random in training, so that longer texts meet no untrained one.
 
     With t = 0 .. n - 1 counting the n real tokens of a sequence and L = `max_position`, the id of
     token t is, by `method`:
 
-    - "sorted": the t-th smallest of n different integers out of 0 .. L - 1, any set as likely as
-      any other. The mean spacing is (L + 1) / (n + 1).
-    - "exponential": t u, one u ~ Exp(1) a sequence. The mean spacing is 1, that of consecutive ids
-      at inference. The ids are float32 and have no bound: for rotary, sinusoidal and other
-      functions of the position, not for tables.
+    - "sorted": the t-th smallest of n distinct integers out of 0 .. L - 1, all sets equally likely.
+      The mean spacing is (L + 1) / (n + 1).
+    - "exponential": t u, with one u ~ Exp(1) per sequence. The mean spacing is 1, that of
+      consecutive ids at inference. The ids are float32 and unbounded: for rotary, sinusoidal and
+      other functions of the position, not for tables.
     - "beta": t u, u = (L / N) Beta(alpha, alpha (L - N) / N), N = `train_length`. The mean spacing
       is 1 and the ids of a sequence of N tokens stay below L; float32. The smaller `alpha`, the
       more often they come near L.
-    - "pose": two runs: t for t < c, v + t from there on; c uniform in 1 .. ceil(n / 2), v uniform
-      in 0 .. L - n.
+    - "pose": two consecutive runs: t for t < c, v + t from there on; c uniform in 1 .. ceil(n / 2),
+      v uniform in 0 .. L - n.
     - "offset": t + v, v uniform in 0 .. L - n.
 
-    Padding, on either side, draws no id: it repeats that of the real token before it, or has the
-    id of the first. One layer for a whole model: all attention layers, and queries and keys, must
-    have the same ids.
+    Padding, on either side, draws no id: it repeats the id of the real token before it, or has that
+    of the first. Use one layer for the whole model: all attention layers, and queries and keys,
+    must have the same ids.
 
     Args:
         method: "sorted", "exponential", "beta", "pose" or "offset".
-        max_position: int L. Take it longer than any test, which uses other ids below L.
-        per: "sequence" or "batch": for whom one draw is made. A batch that shares one draw has
-            noisier gradients, more so with the floats of "exponential" and "beta".
-        inference: what happens outside training: "consecutive" (t); "spread" (evenly over
-            0 .. L - 1: t L / n, rounded down where ids are integers); or "sampled" (as in
-            training).
-        pad_token_id: int or None. The token id that stands for padding; None leaves it to the
-            Keras mask of the input, where it has one.
-        train_length: int N, for "beta" alone.
-        alpha: positive float, for "beta" alone; default 1.
+        max_position: int L. Choose it longer than any test text: longer texts use ids below L.
+        per: "sequence" or "batch": what shares a draw. A batch that shares one draw has noisier
+            gradients, more so with the float ids of "exponential" and "beta".
+        inference: ids outside training: "consecutive" (t); "spread" (evenly over 0 .. L - 1: t L /
+            n, rounded down where ids are integers); or "sampled" (as in training).
+        pad_token_id: int or None. The id of the padding token; None uses the Keras mask of the
+            input, if it has one.
+        train_length: int N, for "beta" only.
+        alpha: positive float, for "beta" only; default 1.
         seed: int or None.
 
     Call arguments:
-        inputs: (B, T) token ids, or (B, T, ...) features; only `pad_token_id` reads their values.
+        inputs: (B, T) token ids, or (B, T, ...) features; their values are read for `pad_token_id`
+            only.
         mask: (B, T) bool, False on padding. Set by Keras.
         training: bool. Set by Keras.
 
@@ -60,23 +60,27 @@ class RandomPositionIds(keras.layers.Layer):
         (B, T) ids, int32, or float32 with "exponential" and "beta".
 
     Raises:
-        ValueError: T > L, where no T integers below L are different; T > N in a draw of "beta".
+        ValueError: on an invalid argument; if T > L, where no T distinct integers below L exist; if
+            T > N in a draw of "beta".
 
     Example:
 
     >>> ids = RandomPositionIds("sorted", max_position=10, seed=0)
-    >>> ids(np.zeros((1, 4), "int32"), training=True)  # for example
-    [[1, 2, 6, 9]]
-    >>> ids(np.zeros((1, 4), "int32"))
+    >>> tokens = np.zeros((1, 4), "int32")
+    >>> drawn = ops.convert_to_numpy(ids(tokens, training=True))[0]  # such as [1, 2, 6, 9]
+    >>> bool((np.diff(drawn) > 0).all() and drawn.max() < 10)
+    True
+    >>> ops.convert_to_numpy(ids(tokens)).tolist()
     [[0, 1, 2, 3]]
     >>> tokens = keras.Input((None,), dtype="int32")
     >>> x = keras.layers.Embedding(100, 32)(tokens)
     >>> attention = PositionalAttention(num_heads=2, key_dim=16, encodings=["rotary"])
     >>> x = attention(x, x, query_positions=ids(tokens))
 
-    References: "sorted": [Randomized positional encodings](https://arxiv.org/abs/2305.16843);
-    "exponential", "beta": [Transformer upgrade 8](https://spaces.ac.cn/archives/9444); "pose":
-    [PoSE](https://arxiv.org/abs/2309.10400); "offset": [SHAPE](https://arxiv.org/abs/2109.05644).
+    Reference: for "sorted" [Randomized positional encodings](https://arxiv.org/abs/2305.16843); for
+    "exponential" and "beta" [Transformer upgrade 8](https://spaces.ac.cn/archives/9444); for "pose"
+    [PoSE](https://arxiv.org/abs/2309.10400); for "offset"
+    [SHAPE](https://arxiv.org/abs/2109.05644).
     """
 
     def __init__(
@@ -91,7 +95,7 @@ class RandomPositionIds(keras.layers.Layer):
         seed=None,
         **kwargs,
     ):
-        # No policy may round ids: bfloat16 cannot tell 257 from 256.
+        # No dtype policy may round ids: bfloat16 cannot tell 257 from 256.
         kwargs["dtype"] = "float32" if method in FLOAT_METHODS else "int32"
         super().__init__(autocast=False, **kwargs)
         for name, value, choices in (
@@ -138,7 +142,7 @@ class RandomPositionIds(keras.layers.Layer):
         return ops.cast(ids, self.compute_dtype)
 
     def _count(self, inputs, mask):
-        """(B, T) index of each token among the real ones, and (B, 1) how many these are."""
+        """(B, T) index of each token among the real ones, and (B, 1) their number."""
         batch, length = ops.shape(inputs)[:2]
         real = ops.ones((batch, length), "int32")
         if self.pad_token_id is not None:
@@ -217,10 +221,10 @@ class RandomPositionIds(keras.layers.Layer):
 
 
 def _sorted_sample(uniform, index, count):
-    """Out of 0 .. L - 1 `count` different integers in order, read at `index`.
+    """Draws `count` distinct integers out of 0 .. L - 1, sorts them, and reads them at `index`.
 
     The first columns of a random permutation are a sample without replacement of any size, so a
-    sequence with padding has as many of them as it has tokens; the rest is sorted out of the way.
+    padded sequence uses as many of them as it has tokens; the rest is sorted to the end.
     """
     length = ops.shape(index)[1]
     order = ops.cast(ops.argsort(uniform, axis=-1), "int32")[:, :length]
@@ -229,11 +233,11 @@ def _sorted_sample(uniform, index, count):
 
 
 def _log_gamma_variate(normal, uniform, last, shape):
-    """(B, 1) logarithms of draws from Gamma(shape), of which two make a draw from Beta.
+    """(B, 1) logarithms of draws from Gamma(shape); two of them make a draw from Beta.
 
-    Marsaglia and Tsang's rejection, which accepts 19 of 20, in so many tries at once that one is
-    sure to be accepted: TensorFlow's sampler does not compile under XLA. The rejection draws from
-    Gamma(shape + 1), and a uniform number to the power 1 / shape makes that Gamma(shape).
+    Marsaglia and Tsang's rejection sampling, which accepts 19 of 20, with enough parallel tries
+    that one is accepted: TensorFlow's own sampler does not compile under XLA. The rejection draws
+    from Gamma(shape + 1); a uniform number to the power 1 / shape turns that into Gamma(shape).
     """
     d = shape + 2 / 3
     v = (1 + normal / math.sqrt(9 * d)) ** 3
@@ -244,13 +248,13 @@ def _log_gamma_variate(normal, uniform, last, shape):
 
 
 def _uniform_integer(uniform, count):
-    """An integer of 0 .. count - 1; the product of floats could round up to `count`."""
+    """A uniform integer of 0 .. count - 1; a product of floats could round up to `count`."""
     drawn = ops.cast(ops.floor(uniform * ops.cast(count, "float32")), "int32")
     return ops.minimum(drawn, count - 1)
 
 
 def _share(index, total, count):
-    """floor(index total / count), in two halves of the index for the product to fit into int32."""
+    """floor(index total / count), with the index split in two so that products fit into int32."""
     whole, rest = total // count, total % count
     high, low = index // 256, index % 256
     carried = high * rest

@@ -1,4 +1,4 @@
-"""From text to what `model.fit` eats: tokenizer, files, batches of similar length."""
+"""From text to inputs of `model.fit`: tokenizer, files, batches of similar length."""
 
 from keras_posenc.text.batches import TextBatches
 from keras_posenc.text.files import Texts, labels_of, read_texts

@@ -1,4 +1,4 @@
-"""TextBatches: documents of similar length, under a token budget, for `model.fit`."""
+"""`TextBatches`: documents of similar length, under a token budget, for `model.fit`."""
 
 import keras
 import numpy as np
@@ -8,38 +8,41 @@ from keras_posenc.text.documents import encode_documents, encode_labels
 
 
 class TextBatches(keras.utils.PyDataset):
-    """Batches of `{"token_ids", "segment_ids"}`, and label ids, each (B, T) with B * T <= budget.
+    """Batches of documents of similar length, `{"token_ids", "segment_ids"}` and label ids.
 
-    Documents are encoded once, at construction, on all cores. Give `shuffle=False` to `fit`:
-    the batches shuffle themselves, as a function of `(seed, epoch)` alone, so that a resumed
-    training sees what an uninterrupted one would have; `fit` would shuffle them again.
+    Both inputs are (B, T) with B * T <= `token_budget`, the labels are (B,). Documents are encoded
+    once, at construction, on all cores. Pass `shuffle=False` to `fit`: the batches shuffle
+    themselves, as a function of `(seed, epoch)` alone, so that a resumed training sees what an
+    uninterrupted one would have; `fit` would shuffle them again.
 
     Args:
-        texts: a list of str, of (first, second) pairs of str, of lists of ids, or of
-            `(token_ids, segment_ids)` as `Tokenizer.encode_batch` and `windows` give them.
-        labels: None, or a list as long: names, or ids (ints) when `classes` is None.
-        tokenizer: a `Tokenizer`; may be None when the texts are ids already (padded with 0).
-        max_length: documents are cut to so many tokens, special ones included; None cuts none.
-        token_budget: the most tokens of a batch, padding included. A longer document makes a
-            batch of its own.
+        texts: a list of str, of (first, second) pairs of str, of lists of ids, or of `(token_ids,
+            segment_ids)` as `Tokenizer.encode_batch` and `windows` return them.
+        labels: None, or a list of the same length: names, or ids (ints) if `classes` is None.
+        tokenizer: a `Tokenizer`; may be None if the texts are ids (which are padded with 0).
+        max_length: maximum number of tokens of a document, special tokens included; longer ones are
+            truncated. None truncates none.
+        token_budget: maximum number of tokens in a batch, padding included. A longer document gets
+            a batch of its own.
         classes: the label names in the order of their ids; None sorts those in `labels`.
-        shuffle: whether each epoch deals anew. False keeps one order, the longest first;
-            `restore_order` then undoes it.
-        seed: the seed of the shuffling.
-        max_shapes: the most lengths T; one more shape (B, T) may come from the last documents.
+        shuffle: whether each epoch has new batches. False keeps one order, longest first, which
+            `restore_order` can undo.
+        seed: seed of the shuffling.
+        max_shapes: maximum number of lengths T; the last documents may add one more shape (B, T).
         pad_to: every T is a multiple of it, or `max_length`.
-        **kwargs: of `keras.utils.PyDataset`; `workers` and `use_multiprocessing` are accepted
-            and not used, since a batch is ready in 0.1 ms.
+        **kwargs: of `keras.utils.PyDataset`; `workers` and `use_multiprocessing` are accepted and
+            ignored, since a batch is ready in 0.1 ms.
 
     Attributes:
         classes: the label names in the order of their ids, or None.
-        lengths: token counts of the texts before the cut, an int array.
+        lengths: token counts of the texts before truncation, an int array.
         shapes: the distinct (B, T); each is compiled once.
-        padding_share: the share of all tokens that is padding, 0 to 1.
+        padding_share: share of all tokens that is padding, 0 to 1.
         epoch: the current epoch, from 0.
 
     Raises:
-        ValueError: no texts, an empty text, an unknown label, unequal numbers of both.
+        ValueError: no texts, an empty text, an unknown label, or different numbers of texts and
+            labels.
         TypeError: a text of another type.
 
     Example:
@@ -66,8 +69,8 @@ class TextBatches(keras.utils.PyDataset):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        # A batch is a copy of 0.1 ms. Keras' queue of workers would gain nothing, and it replays
-        # the batches it fetched before the first epoch: some documents twice, others never.
+        # A batch takes 0.1 ms. Keras' worker queue would gain nothing, and it replays the batches
+        # it fetched before the first epoch: some documents twice, others never.
         self.workers, self.use_multiprocessing = 1, False
         sizes = {"token_budget": token_budget, "max_shapes": max_shapes, "pad_to": pad_to}
         sizes |= {} if max_length is None else {"max_length": max_length}
@@ -109,12 +112,12 @@ class TextBatches(keras.utils.PyDataset):
         return inputs if self._labels is None else (inputs, self._labels[documents])
 
     def set_epoch(self, epoch):
-        """Goes to an epoch, to resume there: its batches follow from (seed, epoch) alone.
+        """Moves to an epoch, for example to resume: its batches follow from (seed, epoch) alone.
 
         Args:
-            epoch: from 0. `fit` goes on to the next one by itself. Where its number must be
-                exact for one or two batches in all, which `fit` draws before it begins, call
-                this from a callback's `on_epoch_begin`.
+            epoch: int, from 0. `fit` advances to the next one by itself. If there are only one or
+                two batches, which `fit` reads before it begins, call this from a callback's
+                `on_epoch_begin` to have the exact epoch.
         """
         self.epoch = epoch
         self._drawn = set()
@@ -125,22 +128,23 @@ class TextBatches(keras.utils.PyDataset):
         self._drawn = set()
 
     def on_epoch_end(self):
-        """Goes to the next epoch, once every batch of this one was drawn."""
-        # fit also says "epoch end" after the batch or two it looks at before the first epoch.
+        """Moves to the next epoch, once every batch of this one has been read."""
+        # `fit` also calls this after the one or two batches it inspects before the first epoch.
         if len(self._drawn) == len(self):
             self.set_epoch(self.epoch + 1)
 
     def restore_order(self, predictions):
-        """Puts the rows of `model.predict(batches)` into the order of the texts.
+        """Reorders the rows of `model.predict(batches)` to the order of the texts.
 
         Args:
-            predictions: an array with one row a text.
+            predictions: an array with one row per text, (N, ...).
 
         Returns:
-            The array, row i for text i.
+            The array (N, ...), row i for text i.
 
         Raises:
-            ValueError: the batches shuffle, or the rows are not as many as the texts.
+            ValueError: if the batches shuffle, or the number of rows differs from that of the
+                texts.
         """
         if self.shuffle:
             raise ValueError("shuffle=True moves on to another order; predict with shuffle=False.")
@@ -158,6 +162,6 @@ class TextBatches(keras.utils.PyDataset):
 
     @property
     def padding_share(self):
-        """The share of all tokens that is padding, 0 to 1."""
+        """Share of all tokens that is padding, 0 to 1."""
         padded = sum(len(documents) * self._widths[k] for k, documents in self._batches)
         return float(1 - len(self._tokens) / padded)

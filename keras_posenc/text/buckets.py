@@ -4,19 +4,19 @@ import numpy as np
 
 
 def choose_lengths(lengths, most, multiple, price):
-    """The lengths to pad to, so that the fewest tokens are wasted.
+    """Chooses the lengths to pad to that waste the fewest tokens.
 
-    An exact dynamic programme. With T_1 < ... < T_k the chosen lengths it minimises
-    sum_i T(n_i) + k * price, where T(n) is the smallest chosen length >= n.
+    An exact dynamic programme. With T_1 < ... < T_k the chosen lengths it minimises sum_i T(n_i) +
+    k * price, where T(n) is the smallest chosen length >= n.
 
     Args:
-        lengths: n_i, an int array, one a document.
-        most: the most lengths, k <= most.
+        lengths: n_i, an int array, one per document.
+        most: maximum number of lengths, k <= most.
         multiple: every length is a multiple of it.
-        price: padding tokens that one more length must save; it stands for a compilation.
+        price: how many padding tokens one more length must save; it stands for a compilation.
 
     Returns:
-        An increasing int array; its last element holds the longest document.
+        An increasing int array; its last element fits the longest document.
 
     Example:
 
@@ -27,8 +27,8 @@ def choose_lengths(lengths, most, multiple, price):
     ends = ends * multiple
     count, most = len(ends), min(most, len(ends))
     below = np.concatenate([[0], np.cumsum(counts)])
-    # best[k, j]: the least cost of the documents of the j shortest ends with k lengths; the
-    # longest of the k is then ends[j - 1] and covers from ends[start[k, j]] on.
+    # best[k, j]: lowest cost of the documents with the j shortest ends, using k lengths; the
+    # longest of these is then ends[j - 1] and covers the ends from start[k, j] on.
     best = np.full((most + 1, count + 1), np.inf)
     best[0, 0] = 0
     start = np.zeros((most + 1, count + 1), int)
@@ -44,16 +44,17 @@ def choose_lengths(lengths, most, multiple, price):
 
 
 def batch_sizes(counts, lengths, budget):
-    """How many documents a batch of each length takes.
+    """Chooses the number of documents per batch for each length.
 
-    Batches of one length have one size, so one shape. The documents left over move up to the
-    next length, where there is one; a size a little under the budget may leave fewer, and is
-    taken when that saves more than the additional batches cost (one row of padding each).
+    All batches of one length have one size, and so one shape. Documents left over move up to the
+    next length, if there is one. A size slightly below the budget may leave fewer of them, and is
+    chosen if that saves more than the additional batches cost (one row of padding each).
 
     Args:
-        counts: how many documents have each length.
+        counts: number of documents of each length.
         lengths: the lengths, increasing.
-        budget: the most tokens of a batch, padding included; one document is always allowed.
+        budget: maximum number of tokens in a batch, padding included; one document is always
+            allowed.
 
     Returns:
         A list of sizes.
@@ -74,12 +75,12 @@ def batch_sizes(counts, lengths, budget):
 
 
 def epoch_batches(buckets, sizes, rng=None):
-    """Deals every document of the buckets into batches.
+    """Distributes every document of the buckets into batches.
 
     Args:
         buckets: for each length an array of documents, shortest first.
         sizes: from `batch_sizes`.
-        rng: a numpy Generator that shuffles documents and batches; None keeps the longest first.
+        rng: a NumPy Generator that shuffles documents and batches; None orders them longest first.
 
     Returns:
         A list of `(k, documents)`: the bucket whose length the batch has, and an int array.
@@ -96,7 +97,7 @@ def epoch_batches(buckets, sizes, rng=None):
         batches.append((len(buckets) - 1, left))
     order = range(len(batches))[::-1] if rng is None else rng.permutation(len(batches))
     batches = [batches[i] for i in order]
-    # TensorFlow's fit looks at the first two batches and takes a length they share for constant.
+    # TensorFlow's `fit` inspects two batches and treats a length that they share as constant.
     other = next((i for i, (k, _) in enumerate(batches) if k != batches[0][0]), None)
     if other is not None:
         batches[1], batches[other] = batches[other], batches[1]

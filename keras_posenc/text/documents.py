@@ -1,4 +1,4 @@
-"""What TextBatches accepts, checked and encoded: documents to ids, labels to ids."""
+"""Validation and encoding of the inputs of `TextBatches`: documents to ids, labels to ids."""
 
 import numpy as np
 
@@ -9,15 +9,15 @@ def encode_documents(texts, tokenizer, max_length):
     Args:
         texts: a list of str, of pairs of str, of lists of ids or of `(token_ids, segment_ids)`.
         tokenizer: a `Tokenizer`; may be None for ids.
-        max_length: the most tokens kept, special ones included, or None.
+        max_length: maximum number of tokens, special tokens included, or None.
 
     Returns:
-        `(documents, lengths)`: a list of `(token_ids, segment_ids)`, and an int array of the
-        token counts before the cut.
+        `(documents, lengths)`: a list of `(token_ids, segment_ids)`, and an int array of the token
+        counts before truncation.
 
     Raises:
-        ValueError: there are no texts, one is empty, or a tokenizer is needed.
-        TypeError: a text is none of those, or they are of several kinds.
+        ValueError: if there are no texts, one is empty, or a tokenizer is missing.
+        TypeError: if a text is none of these, or the texts are of several kinds.
     """
     if isinstance(texts, str):
         raise TypeError("Expected a list of texts, not one str.")
@@ -42,19 +42,19 @@ def encode_documents(texts, tokenizer, max_length):
 
 
 def encode_labels(labels, classes, count):
-    """Turns labels into ids.
+    """Encodes labels as ids.
 
     Args:
-        labels: None, or a list of `count` names, or of ids (ints) when `classes` is None.
+        labels: None, or a list of `count` names, or of ids (ints) if `classes` is None.
         classes: the names in the order of their ids; None sorts those in `labels`.
-        count: how many there must be.
+        count: required number of labels.
 
     Returns:
-        `(classes, ids)`: a list, or None where the labels are ids, and an int32 array or None.
+        `(classes, ids)`: a list, or None if the labels are ids, and an int32 array or None.
 
     Raises:
-        ValueError: a label is unknown or negative, or the numbers differ.
-        TypeError: a label is neither a str nor an int.
+        ValueError: if a label is unknown or negative, or the numbers differ.
+        TypeError: if a label is neither a str nor an int.
     """
     if labels is None:
         return classes, None
@@ -103,7 +103,7 @@ def _with_segments(text):
 
 
 def _cut(text, max_length):
-    """Ids cut to a length; the last one stays last, since it is [SEP]."""
+    """Truncates ids; the last one, [SEP], stays last."""
     ids, segments = _with_segments(text)
     if max_length is None or len(ids) <= max_length:
         return ids, segments

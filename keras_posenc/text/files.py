@@ -1,4 +1,4 @@
-"""Labelled texts from files, with errors that name the line."""
+"""Reading of (labelled) texts from files, with errors that name the line."""
 
 import dataclasses
 import json
@@ -12,7 +12,19 @@ LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "senti
 
 @dataclasses.dataclass(frozen=True)
 class Texts:
-    """What a file held: `texts`, `labels` (a list of str, or None), `lines` (numbers from 1)."""
+    """The texts of a file, with their labels and line numbers.
+
+    Attributes:
+        texts: list of str, or of pairs of str.
+        labels: list of str, or None.
+        lines: list of the line numbers, from 1.
+
+    Example:
+
+    >>> texts = Texts(texts=["Well done."], labels=["good"], lines=[2])
+    >>> len(texts)
+    1
+    """
 
     texts: list
     labels: list
@@ -23,38 +35,53 @@ class Texts:
 
 
 def labels_of(texts):
-    """The sorted distinct labels of a `Texts`: the usual `classes`."""
+    """Returns the sorted distinct labels of a `Texts`: the usual `classes`.
+
+    Args:
+        texts: `Texts`.
+
+    Returns:
+        list of str.
+
+    Raises:
+        ValueError: if the texts have no labels.
+
+    Example:
+
+    >>> labels_of(Texts(["Well done.", "Oh no."], ["good", "bad"], [1, 2]))
+    ['bad', 'good']
+    """
     if texts.labels is None:
         raise ValueError("These texts have no labels: name their column, as read_texts(label=).")
     return sorted(set(texts.labels))
 
 
 def read_texts(path, text=None, label=None):
-    """Reads texts, and labels where there are any, from a file.
+    """Reads texts, and their labels if there are any, from a file.
 
-    Known: .tsv and .csv with a line of names, .jsonl with an object a line, Orange's .tab (names,
-    types, flags) and .txt with a text a line. In .tab and .tsv a row is one line, and quotes are
-    ordinary characters, except in a line just as csv writes it. Blank lines between rows are
-    skipped; `lines` keeps the true numbers.
+    Formats: .tsv and .csv with a header line, .jsonl with one object per line, Orange's .tab
+    (names, types, flags) and .txt with one text per line. In .tab and .tsv a row is one line, and
+    quotes are ordinary characters, except in lines that are exactly as csv writes them. Blank lines
+    between rows are skipped; `lines` keeps the original numbers.
 
     Args:
         path: the file, in UTF-8.
-        text: the column of the texts; None takes an obvious one (the one Orange includes, text,
-            content, ..., the only one beside the label). Two names, ("question", "answer"),
-            read pairs.
-        label: the column of the labels; None takes an obvious one (the one Orange flags, label,
-            class, category, ...) and does without if there is none; False reads no labels.
+        text: the column of the texts; None picks an obvious one (the one Orange includes, text,
+            content, ..., or the only one beside the label). Two names, ("question", "answer"), read
+            pairs.
+        label: the column of the labels; None picks an obvious one (the one Orange flags, label,
+            class, category, ...), if there is one; False reads no labels.
 
     Returns:
         A `Texts`.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: names the file, the line and what is wrong with it.
+        ValueError: names the file, the line and the problem.
 
     Example:
 
-    >>> path = pathlib.Path("train.tsv")
+    >>> path = pathlib.Path("two_columns.tsv")
     >>> _ = path.write_text("label\\ttext\\ngood\\tWell done.\\n")
     >>> read_texts(path)
     Texts(texts=['Well done.'], labels=['good'], lines=[2])
@@ -137,7 +164,7 @@ def _text_columns(path, text, columns, flagged):
 
 
 def _usual(columns, names):
-    """The first of the names that is a column, in any case of letters, or None."""
+    """The first of the names that is a column, ignoring case, or None."""
     by_lower = {column.lower(): column for column in reversed(columns)}
     there = [by_lower[name.lower()] for name in names if name and name.lower() in by_lower]
     return there[0] if there else None

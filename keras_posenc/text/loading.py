@@ -1,14 +1,15 @@
-"""From files to the Rust tokenizer and back: vocab.txt, tokenizer.json, tokenizer_config.json."""
+"""Reading and writing of tokenizer files: vocab.txt, tokenizer.json, tokenizer_config.json."""
 
 import json
 import os
 import pathlib
 
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary
+from keras_posenc.untrusted import parse_json, read_bytes, shorten
 
 
 def import_tokenizers():
-    """Imports `tokenizers`, or says how to get it."""
+    """Imports `tokenizers`; raises ImportError with the pip command if it is missing."""
     try:
         import tokenizers
     except ImportError as error:
@@ -19,20 +20,20 @@ def import_tokenizers():
 
 
 def load(path, lowercase=None, strip_accents=None, vocabulary=None):
-    """Makes a `tokenizers.Tokenizer` without truncation or padding.
+    """Loads a `tokenizers.Tokenizer`, without truncation or padding.
 
     Args:
         path: vocab.txt, tokenizer.json, a directory with one of them, or None with `vocabulary`.
         lowercase: whether to lower-case; None follows the files.
-        strip_accents: whether to drop accents; None follows the files, then `lowercase`.
-        vocabulary: a dict token -> id that replaces the files' own.
+        strip_accents: whether to remove accents; None follows the files, then `lowercase`.
+        vocabulary: a dict token -> id that replaces that of the files.
 
     Returns:
-        The tokenizer of the `tokenizers` package.
+        A `tokenizers.Tokenizer`.
 
     Raises:
-        FileNotFoundError: there is no such file, or none in the directory.
-        ValueError: a file is damaged, or says something the arguments cannot change.
+        FileNotFoundError: no such file, or neither file in the directory.
+        ValueError: a damaged file, or an option that the file does not allow to change.
     """
     if vocabulary is not None:
         check_vocabulary(vocabulary, "vocabulary=")
@@ -65,10 +66,11 @@ def _find(path):
 def _read_json(path):
     if not path.is_file():
         return {}
+    data = read_bytes(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(data)
     except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}.") from None
+        raise ValueError(f"{path} is not JSON: {shorten(error)}.") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path} should hold a JSON object, not a {type(value).__name__}.")
     return value
@@ -108,7 +110,7 @@ def _word_piece(vocabulary, normalizer, pre_tokenizer, longest_word):
 
 
 def _looks_uncased(vocabulary):
-    """Lower-casing never makes a capital: a vocabulary full of them is a cased model's."""
+    """Whether fewer than 1% of the tokens have capitals, which lower-casing never produces."""
     capitals = sum(token != token.lower() for token in vocabulary if token not in SPECIAL)
     return capitals < len(vocabulary) / 100
 
@@ -117,9 +119,9 @@ def _from_json(file, lowercase, strip_accents, vocabulary):
     tokenizers = import_tokenizers()
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # the bindings raise a bare Exception
+    except Exception as error:  # the Rust bindings raise a bare Exception
         raise ValueError(f"{file} is not a tokenizer.json: {error}.") from None
-    # Sentence encoders ship a truncation to 128 tokens, which nobody who has long text wants.
+    # Sentence encoders ship with a truncation to 128 tokens.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     changes = {"lowercase": lowercase, "strip_accents": strip_accents}
@@ -143,12 +145,12 @@ def _from_json(file, lowercase, strip_accents, vocabulary):
 
 
 def save(tokenizer, vocabulary, directory):
-    """Writes tokenizer.json and, for BERT's kind, vocab.txt and tokenizer_config.json.
+    """Writes tokenizer.json and, for a BERT tokenizer, vocab.txt and tokenizer_config.json.
 
     Args:
-        tokenizer: what `load` returned.
+        tokenizer: a tokenizer from `load`.
         vocabulary: its dict token -> id.
-        directory: where; made if missing.
+        directory: where to write; created if missing.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -156,7 +158,7 @@ def save(tokenizer, vocabulary, directory):
     normalizer = tokenizer.normalizer
     if not isinstance(normalizer, import_tokenizers().normalizers.BertNormalizer):
         return
-    # transformers takes these from here, and its own defaults over what tokenizer.json says.
+    # transformers reads these from here; without it, its defaults override tokenizer.json.
     config = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": normalizer.lowercase,
@@ -164,7 +166,7 @@ def save(tokenizer, vocabulary, directory):
         "tokenize_chinese_chars": normalizer.handle_chinese_chars,
     }
     _replace(directory / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
-    if len(vocabulary) == max(vocabulary.values()) + 1:  # else lines cannot stand for ids
+    if len(vocabulary) == max(vocabulary.values()) + 1:  # else line numbers are not ids
         tokens = sorted(vocabulary, key=vocabulary.get)
         _replace(directory / "vocab.txt", "\n".join(tokens) + "\n")
 

@@ -1,4 +1,4 @@
-"""bert4keras's smaller vocabulary, without the tokens that no text can produce."""
+"""bert4keras's simplified vocabulary, without tokens that no text can produce."""
 
 import os
 import unicodedata
@@ -19,22 +19,22 @@ CJK_RANGES = (
 
 
 def simplified_vocabulary(source, starts_with=SPECIAL):
-    """Drops the tokens that BERT's splitting can never produce, as bert4keras does.
+    """Removes the tokens that BERT's pre-tokenization can never produce, as bert4keras does.
 
-    A token of two or more characters is redundant when it holds, after a leading "##", a Chinese
-    character or a punctuation mark: text is split around those. A Chinese BERT loses a third of
-    its token table that way and gives the same output on every text.
+    A token of two or more characters is redundant if it contains, after a leading "##", a Chinese
+    character or a punctuation mark, because text is split around those. A Chinese BERT loses a
+    third of its token embeddings this way and gives the same output on every text.
 
     Args:
         source: a vocab.txt, a tokenizer.json, a directory with one of them, or a `Tokenizer`.
         starts_with: the tokens that get the first ids, redundant or not.
 
     Returns:
-        `(token_dict, keep_tokens)`: the new dict token -> id, for `Tokenizer(vocabulary=)`, and
-        for each new id the old one, for `build_transformer_model(keep_tokens=)`.
+        `(token_dict, keep_tokens)`: the new dict token -> id, for `Tokenizer(vocabulary=)`, and for
+        each new id the old one, for `build_transformer_model(keep_tokens=)`.
 
     Raises:
-        ValueError: a token of `starts_with` is not in the vocabulary.
+        ValueError: if a token of `starts_with` is not in the vocabulary.
 
     Example:
 
@@ -70,6 +70,6 @@ def _is_chinese(character):
 
 
 def _is_punctuation(character):
-    # ASCII symbols such as $ and ^ count as punctuation for BERT though Unicode says otherwise.
+    # BERT treats ASCII symbols such as $ and ^ as punctuation, unlike Unicode.
     symbol = "!" <= character <= "~" and not character.isalnum()
     return symbol or unicodedata.category(character).startswith("P")

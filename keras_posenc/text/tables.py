@@ -1,5 +1,8 @@
-"""Rows of delimited files. A reader gives (columns, rows, flagged): the names, a list of
-(line number, dict name -> str), and what the file itself says is "text" and "label"."""
+"""Readers of delimited files.
+
+Each returns (columns, rows, flagged): the column names, a list of (line number, dict name -> str),
+and the columns that the file itself marks as "text" and "label".
+"""
 
 import contextlib
 import csv
@@ -10,13 +13,13 @@ ORANGE_FLAGS = ("class", "c", "meta", "m", "ignore", "i", "weight", "w")
 
 
 def lines_of(content):
-    """(number from 1, line), cut at newlines only: texts may hold U+2028, form feeds, ..."""
+    """Splits into (number from 1, line) at newlines only: texts may hold U+2028, form feeds, ..."""
     lines = content.split("\n")
     return [(number, line.removesuffix("\r")) for number, line in enumerate(lines, 1)]
 
 
 def read_csv(path, content):
-    """A line of names, then rows; a quoted field may run over lines."""
+    """Reads a header line, then rows; a quoted field may span lines."""
     table, start = [], 1
     try:
         with _long_fields():
@@ -31,13 +34,13 @@ def read_csv(path, content):
 
 
 def read_tsv(path, content):
-    """A line of names, then a row a line."""
+    """Reads a header line, then one row per line."""
     table = _tab_separated(content)
     return *_named(path, table[0], table[1:]), {}
 
 
 def read_tab(path, content):
-    """Orange's format: names, types, flags, then a row a line.
+    """Reads Orange's format: names, types, flags, then one row per line.
 
     Of the flags, `class` marks the label and `include=True` the text.
     """
@@ -61,14 +64,15 @@ def read_tab(path, content):
 
 
 def _tab_separated(content, after=0, columns=None):
-    """(line number, fields) of the lines that are not blank, below line `after`."""
+    """(line number, fields) of the non-blank lines after line `after`."""
     lines = [(number, line) for number, line in lines_of(content)[after:] if line.strip()]
     columns = columns or lines[0][1].count("\t") + 1
     return [(number, _fields(line, columns)) for number, line in lines]
 
 
 def _fields(line, columns):
-    """Cuts at tabs. A quote is an ordinary character, unless csv would have written this line."""
+    """Splits at tabs. Quotes are ordinary characters unless csv would have written this very
+    line."""
     if '"' in line:
         try:
             with _long_fields():
@@ -89,7 +93,7 @@ def _as_csv(fields, quoting):
 
 @contextlib.contextmanager
 def _long_fields():
-    """Lets a field hold a novel; csv's limit is global, so it is put back."""
+    """Lifts csv's limit on field sizes, which is global, and restores it."""
     limit = csv.field_size_limit(sys.maxsize)
     try:
         yield

@@ -1,4 +1,4 @@
-"""One tokenizer for every checkpoint: the `tokenizers` library behind bert4keras's `encode`."""
+"""The tokenizer: bert4keras's `encode` on top of the `tokenizers` library."""
 
 import itertools
 
@@ -12,31 +12,32 @@ ROLES = {
     "unk": ("[UNK]", "<unk>"),
 }
 
-# Documents handed to Rust at once: enough for every core, few enough to hold in memory.
+# Documents per call into Rust: enough to use all cores, few enough to hold in memory.
 CHUNK = 1024
 
 
 class Tokenizer:
-    """Turns text into token ids and segment ids, exactly as Hugging Face's BertTokenizer.
+    """Encodes text as token ids and segment ids, exactly like Hugging Face's BertTokenizer.
 
     Args:
-        path: a vocab.txt, a tokenizer.json, or a directory that holds one (tokenizer.json wins).
-            A truncation or padding inside tokenizer.json is dropped.
+        path: a vocab.txt, a tokenizer.json, or a directory with one of them (tokenizer.json takes
+            precedence). Truncation and padding settings in tokenizer.json are dropped.
         lowercase: True or False; None follows tokenizer.json, or `do_lower_case` of the
-            tokenizer_config.json beside vocab.txt, or else the vocabulary (one with more than 1%
-            of tokens in capitals is cased).
-        strip_accents: True or False; None follows the files, and at last `lowercase`.
-        vocabulary: a dict token -> id in place of the files' (see `simplified_vocabulary`).
+            tokenizer_config.json beside vocab.txt, or else the vocabulary (one with more than 1% of
+            tokens in capitals is cased).
+        strip_accents: True or False; None follows the files, then `lowercase`.
+        vocabulary: a dict token -> id that replaces that of the files (see
+            `simplified_vocabulary`).
 
     Attributes:
         vocabulary: the dict token -> id.
-        vocab_size: the rows a token table needs, the largest id + 1.
+        vocab_size: the required rows of a token table, the largest id + 1.
         pad_id, cls_id, sep_id, mask_id, unk_id: ids of the special tokens; None where missing.
 
     Raises:
         FileNotFoundError: no such file, or neither file in the directory.
-        ValueError: a damaged file, or an option that a tokenizer.json does not let change.
-        ImportError: `tokenizers` is not installed.
+        ValueError: a damaged file, or an option that a tokenizer.json does not allow to change.
+        ImportError: if `tokenizers` is not installed.
 
     Example:
 
@@ -63,12 +64,16 @@ class Tokenizer:
         Args:
             first: a str.
             second: a str, or None.
-            max_length: the most tokens, special ones included; None keeps them all. From a pair
-                tokens are dropped from whichever text is longer at that moment.
+            max_length: maximum number of tokens, special tokens included; None keeps all. Of a
+                pair, the text that is longer at that moment loses a token.
             truncate_from: "right" keeps the beginning of each text, "left" its end.
 
         Returns:
-            `(token_ids, segment_ids)`, two lists of ints of one length.
+            `(token_ids, segment_ids)`, two lists of ints of the same length.
+
+        Raises:
+            TypeError: if a text is not a str.
+            ValueError: if a text is not valid Unicode, or `max_length` leaves no room for text.
         """
         pairs = None if second is None else [second]
         return self.encode_batch([first], pairs, max_length, truncate_from)[0]
@@ -84,6 +89,9 @@ class Tokenizer:
 
         Returns:
             A list of `(token_ids, segment_ids)`.
+
+        Raises:
+            TypeError, ValueError: as in `encode`, or if there are not as many pairs as texts.
         """
         first = self.contents(texts)
         if pairs is None:
@@ -96,15 +104,18 @@ class Tokenizer:
         return [self.assemble(a, b, max_length, truncate_from) for a, b in both]
 
     def windows(self, text, length, stride=0):
-        """Cuts a long text into windows that each hold the special tokens.
+        """Splits a long text into windows, each with the special tokens.
 
         Args:
             text: a str.
-            length: the most tokens of a window, special ones included.
-            stride: how many tokens neighbouring windows share (the meaning `tokenizers` gives it).
+            length: maximum number of tokens per window, special tokens included.
+            stride: number of tokens that neighbouring windows share (as in `tokenizers`).
 
         Returns:
-            A list of `(token_ids, segment_ids)`; one window when the text fits.
+            A list of `(token_ids, segment_ids)`; a single window if the text fits.
+
+        Raises:
+            ValueError: if `stride` is not smaller than the room for text in a window.
         """
         room = self._room(length, pair=False)
         if not 0 <= stride < room:
@@ -117,11 +128,12 @@ class Tokenizer:
         return [self.assemble(ids[start : start + room]) for start in starts]
 
     def tokenize(self, text):
-        """The tokens of a text as strings, without special ones."""
+        """Returns the tokens of a text as strings, without special tokens."""
         return [self._rust.id_to_token(i) for i in self.contents([text])[0]]
 
     def decode(self, ids):
-        """The text of token ids, special tokens dropped; spaces and case are not restored."""
+        """Returns the text of token ids without special tokens; spaces and case are not
+        restored."""
         ids = [int(i) for i in ids]
         outside = [i for i in ids if not 0 <= i < self.vocab_size]
         if outside:
@@ -131,7 +143,7 @@ class Tokenizer:
         return self._rust.decode(ids, skip_special_tokens=True)
 
     def contents(self, texts):
-        """The ids of each text without special tokens: what `assemble` puts together.
+        """Encodes texts without special tokens, as the input of `assemble`.
 
         Args:
             texts: a list of str.
@@ -140,8 +152,8 @@ class Tokenizer:
             A list of lists of ints.
 
         Raises:
-            TypeError: an element is not a str.
-            ValueError: an element is not valid Unicode.
+            TypeError: if an element is not a str.
+            ValueError: if an element is not valid Unicode.
         """
         if isinstance(texts, str):
             raise TypeError("Expected a list of texts, not one str; encode() takes one.")
@@ -163,7 +175,7 @@ class Tokenizer:
         return ids
 
     def assemble(self, first, second=None, max_length=None, truncate_from="right"):
-        """Cuts ids from `contents` to a length and adds the special tokens.
+        """Truncates ids from `contents` and adds the special tokens.
 
         Args:
             first: a list of ids.
@@ -185,15 +197,15 @@ class Tokenizer:
         return token_ids, segment_ids
 
     def special_tokens(self, pair=False):
-        """How many special tokens surround a text, or a pair."""
+        """Number of special tokens added to a text, or to a pair."""
         return sum(len(ids) for which, ids, _ in self._layouts[pair] if which is None)
 
     def save(self, directory):
-        """Writes the tokenizer, for `Tokenizer(directory)` and for `transformers`.
+        """Writes files that `Tokenizer(directory)` and `transformers` read.
 
         Args:
-            directory: where tokenizer.json and, for BERT's kind, vocab.txt and
-                tokenizer_config.json go; made if missing.
+            directory: where tokenizer.json and, for a BERT tokenizer, vocab.txt and
+                tokenizer_config.json go; created if missing.
         """
         save(self._rust, self.vocabulary, directory)
 
@@ -207,7 +219,8 @@ class Tokenizer:
         return room
 
     def _layout(self, *texts):
-        """What the post-processor makes of texts, as runs (which text or None, ids, segment)."""
+        """The post-processor's output on texts, as runs (index of the text or None, ids,
+        segment)."""
         probe = self._rust.encode(*texts)
         tokens = zip(probe.sequence_ids, probe.type_ids, probe.ids, strict=True)
         runs = itertools.groupby(tokens, key=lambda token: token[:2])
@@ -215,15 +228,18 @@ class Tokenizer:
 
 
 def truncate(parts, room, truncate_from="right"):
-    """Drops tokens from the longer part (the first when equal) until `room` are left.
+    """Drops tokens from the longer part (the first if equal) until `room` are left.
 
     Args:
         parts: one or two lists.
-        room: the most elements of both together.
+        room: maximum number of elements of both together.
         truncate_from: "right" drops from the end of a part, "left" from its beginning.
 
     Returns:
         The shortened parts.
+
+    Raises:
+        ValueError: on another `truncate_from`.
     """
     if truncate_from not in ("right", "left"):
         raise ValueError(f'truncate_from={truncate_from!r}: give "right" or "left".')

@@ -1,10 +1,10 @@
-"""vocab.txt: one token a line."""
+"""vocab.txt files: one token per line."""
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def read_vocabulary(path):
-    """Reads a vocab.txt: one token a line, the id is the line's number from 0.
+    """Reads a vocab.txt: one token per line, with the line number from 0 as id.
 
     Args:
         path: the file, in UTF-8.
@@ -22,7 +22,7 @@ def read_vocabulary(path):
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8, so not a vocabulary.") from None
-    # Not str.splitlines: some Chinese vocabularies hold U+2028 and its like as tokens.
+    # Not str.splitlines: some Chinese vocabularies have U+2028 and similar ones as tokens.
     lines = text.rstrip("\r\n").split("\n")
     vocabulary = {line.rstrip("\r"): number for number, line in enumerate(lines)}
     check_vocabulary(vocabulary, path)
@@ -30,7 +30,7 @@ def read_vocabulary(path):
 
 
 def check_vocabulary(vocabulary, source):
-    """Raises unless the vocabulary holds the tokens that every encoded text needs."""
+    """Raises ValueError unless the vocabulary holds the tokens that every encoded text needs."""
     missing = [token for token in SPECIAL[:4] if token not in vocabulary]
     if missing:
         raise ValueError(

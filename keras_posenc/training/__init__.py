@@ -1,4 +1,4 @@
-"""What `model.fit` lacks to fine-tune on long text: a resumable run, evaluation, schedules."""
+"""Training for long texts beyond `model.fit`: resumable fine-tuning, evaluation, schedules."""
 
 from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.averaging import average_checkpoints

@@ -1,4 +1,4 @@
-"""The mean of several checkpoints of one training."""
+"""Averaging of checkpoints."""
 
 import keras
 import numpy as np
@@ -6,32 +6,36 @@ from keras import ops
 
 
 def average_checkpoints(model, paths):
-    """Gives `model` the mean of the weights in several files, such as the last five epochs'.
+    """Sets the weights of `model` to the mean of several files, such as those of the last epochs.
 
-    w = (w_1 + ... + w_n) / n for every variable of floats; others (counters of random numbers) are
-    those of the last file. Files come from `keras.callbacks.ModelCheckpoint` or `model.save`.
+    w = (w_1 + ... + w_n) / n for every floating-point variable; others (counters of random number
+    generators) come from the last file. The files are those of `keras.callbacks.ModelCheckpoint` or
+    `model.save`.
 
-    Averaging is for the end of a training and costs nothing before it: which files, and how many,
-    can be tried afterwards. What Keras has, `use_ema=True` of an optimizer with
-    `keras.callbacks.SwapEMAWeights`, is another mean: of every step, the newer the heavier, kept
-    beside the weights while training.
+    Averaging happens after training and costs nothing during it: different files can be tried.
+    Keras' `use_ema=True` of an optimizer with `keras.callbacks.SwapEMAWeights` is another mean:
+    over every step, exponentially weighted, kept beside the weights while training.
 
     Args:
-        model: a built `keras.Model` of the same layers; if it is compiled, as the saved one was.
+        model: a built `keras.Model` with the layers of the saved one; if it is compiled, in the
+            same way.
         paths: list of .weights.h5 or .keras files.
 
     Returns:
-        The model, whose weights are the mean. Its optimizer, if it has one, is not averaged: train
-        on from a single file.
+        The model. Its optimizer, if it has one, is not averaged: continue training from a single
+            file.
 
     Raises:
-        ValueError: if there is no path, or Keras cannot load one; the model is then as it was.
+        ValueError: if there is no path, or Keras cannot load one; the model is then unchanged.
 
     Example:
 
-    >>> keep = keras.callbacks.ModelCheckpoint("{epoch:02d}.weights.h5", save_weights_only=True)
-    >>> model.fit(batches, epochs=20, callbacks=[keep])
-    >>> average_checkpoints(model, [f"{epoch}.weights.h5" for epoch in range(16, 21)])
+    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    >>> for epoch in (1, 2):
+    ...     model.set_weights([np.array([[float(epoch)]])])
+    ...     model.save_weights(f"{epoch}.weights.h5")
+    >>> average_checkpoints(model, ["1.weights.h5", "2.weights.h5"]).get_weights()[0].tolist()
+    [[1.5]]
 
     Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 6.1, which
     averages the last 5 or 20 checkpoints.
@@ -41,7 +45,7 @@ def average_checkpoints(model, paths):
         raise ValueError("`paths` names no file: give at least one .weights.h5 or .keras file.")
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
-        # The files hold the variables of an optimizer, and Keras loads all or nothing.
+        # The files contain optimizer variables, and Keras loads all or nothing.
         optimizer.build(model.trainable_variables)
     before = _values(model)
     total = [np.zeros(value.shape) for value in before]
@@ -62,7 +66,7 @@ def _floats(model):
 
 
 def _values(model):
-    """float64, in which a sum of bfloat16 loses nothing."""
+    """The floating-point variables in float64, in which a sum of bfloat16 loses nothing."""
     return [ops.convert_to_numpy(ops.cast(v, "float32")).astype("float64") for v in _floats(model)]
 
 

@@ -1,22 +1,25 @@
-"""Batches for `model.fit` whose length a curriculum chooses."""
+"""Batches for `model.fit` with lengths from a curriculum."""
 
 import keras
 
+from keras_posenc import backend
+
 
 class CurriculumBatches(keras.utils.PyDataset):
-    """Asks a curriculum for the length of every step, and a function for a batch of that length.
+    """Makes the batch of every training step, of a length that a curriculum chooses.
 
-    Step t of the training, counted over all epochs, gets make_batch(curriculum(t, seed), (seed,
-    t)). Every batch follows from seed and step alone, so a training that was stopped after n steps
-    goes on as it would have with `start=n`. The batches have no end and keep their order: give
-    `fit` its `steps_per_epoch`, `shuffle=False`, and an object of its own.
+    Step t, counted over all epochs, uses make_batch(curriculum(t, seed), (seed, t)). Every batch
+    follows from seed and step alone, so a training stopped after n steps continues unchanged with
+    `start=n`. The batches are endless and ordered: pass `steps_per_epoch` and `shuffle=False` to
+    `fit`, and a new object for each call.
 
     On JAX and TensorFlow each new shape is compiled: pad batches to a few widths, with weights 0.
 
     Args:
-        make_batch: function (length, seed) -> what `fit` takes: (inputs, targets) or (inputs,
-            targets, sample weights); the seed is a tuple of two ints, as `Task.sample` takes it.
-        curriculum: function (step, seed) -> length, such as `keras_posenc.tasks.curriculum` gives.
+        make_batch: function (length, seed) -> a batch for `fit`: (inputs, targets) or (inputs,
+            targets, sample weights); the seed is a tuple of two ints, as in `Task.sample`.
+        curriculum: function (step, seed) -> length, such as `keras_posenc.tasks.curriculum`
+            returns.
         seed: int.
         start: int. The first step.
 
@@ -27,25 +30,28 @@ class CurriculumBatches(keras.utils.PyDataset):
     ...     tokens, targets, mask = task.sample(32, length, seed)
     ...     return task.inputs(tokens), targets, mask
     >>> growing = tasks.curriculum("regular_increase", start=8, every=100)
-    >>> batches = CurriculumBatches(make_batch, growing)
-    >>> model.fit(batches, steps_per_epoch=100, epochs=10, shuffle=False)
+    >>> batches = CurriculumBatches(make_batch, growing, start=100)
+    >>> [array.shape for array in batches[0]]  # 9 tokens to copy, 9 blanks, an end mark, the copy
+    [(32, 28), (32, 28), (32, 28)]
+
+    Train with `model.fit(batches, steps_per_epoch=100, epochs=10, shuffle=False)`.
 
     Reference: [Curriculum learning](https://dl.acm.org/doi/10.1145/1553374.1553380).
     """
 
     def __init__(self, make_batch, curriculum, seed=0, start=0):
-        # In order, so from one worker.
+        # One worker keeps the order.
         super().__init__(workers=1, use_multiprocessing=False)
         self.make_batch = make_batch
         self.curriculum = curriculum
         self.seed = seed
         self.start = start
-        # TensorFlow takes the axes that vary from two batches, which it does not train on.
-        self._to_show = [0, 1] if keras.backend.backend() == "tensorflow" else []
+        # Batches that `fit` looks at, and does not train on, to learn which axes vary.
+        self._to_show = list(range(backend.TRAITS.batches_before_fit))
 
     @property
     def num_batches(self):
-        # With a number of batches `fit` would shuffle the steps of an epoch.
+        # With a known number of batches `fit` would shuffle the steps of an epoch.
         return None
 
     def __getitem__(self, index):

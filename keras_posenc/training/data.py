@@ -1,4 +1,4 @@
-"""Labelled documents for a training: read, check, split."""
+"""Labelled documents for training: reading, validation, splitting."""
 
 import hashlib
 import os
@@ -9,24 +9,25 @@ from keras_posenc.text import Texts, read_texts
 
 
 def read_labelled(source, role, text=None, label=None):
-    """Labelled documents from a file or from Python lists.
+    """Reads labelled documents from a file or from Python lists.
 
     Args:
         source: a path for `read_texts`, a `Texts`, or a pair (texts, labels) of lists.
-        role: what the documents are for, e.g. "train"; named in errors.
-        text: name of the column that holds the text, if it is not an obvious one.
-        label: name of the column that holds the label, likewise.
+        role: what the documents are for, such as "train"; used in errors.
+        text: name of the text column, if it is not an obvious one.
+        label: name of the label column, likewise.
 
     Returns:
-        A `Texts` whose labels are strings.
+        A `Texts` with labels that are strings.
 
     Raises:
-        ValueError: if there is no document, no labels, or not as many labels as texts.
+        TypeError: if `source` is none of these.
+        ValueError: if there are no documents, no labels, or different numbers of both.
 
     Example:
 
     >>> read_labelled((["good", "bad"], [1, 0]), "train").labels
-    ["1", "0"]
+    ['1', '0']
     """
     if isinstance(source, (str, os.PathLike)):
         documents = read_texts(source, text=text, label=label)
@@ -58,23 +59,25 @@ def _from_lists(source, role):
 
 
 def split(documents, share, seed):
-    """Holds out the same share of every class.
+    """Splits off the same share of every class.
 
     Args:
         documents: a labelled `Texts`.
-        share: float in (0, 1). The part held out.
+        share: float in (0, 1). The share that is held out.
         seed: int. The same seed holds out the same documents.
 
     Returns:
-        Two `Texts`: what is left, and what is held out, each in the order of `documents`. A class
-        of one document stays in the first.
+        Two `Texts`: the rest and the held-out documents, each in the order of `documents`. A class
+            with one document stays in the first.
 
     Raises:
         ValueError: if `share` is not in (0, 1), or so small that nothing is held out.
 
     Example:
 
-    >>> rest, held = split(read_texts("train.tsv"), 0.2, seed=0)
+    >>> rest, held_out = split(read_texts("train.tsv"), 0.2, seed=0)
+    >>> len(rest) > len(held_out) > 0
+    True
     """
     if not 0 < share < 1:
         raise ValueError(f"The share of documents to hold out must be in (0, 1). Received: {share}")
@@ -99,7 +102,7 @@ def _take(documents, chosen):
 
 
 def check_labels(documents, classes, role):
-    """Makes sure that every label is one of the classes.
+    """Checks that every label is one of the classes.
 
     Raises:
         ValueError: names the first unknown label and its line.
@@ -114,7 +117,7 @@ def check_labels(documents, classes, role):
 
 
 def digest(documents):
-    """A short fingerprint of texts and labels in their order."""
+    """A short fingerprint of texts and labels, in order."""
     sha = hashlib.sha256()
     for pair in zip(documents.texts, documents.labels, strict=True):
         sha.update(repr(pair).encode("utf-8", "surrogatepass"))

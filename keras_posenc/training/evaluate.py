@@ -1,4 +1,4 @@
-"""What a saved classifier is worth on labelled texts, and what it says about new ones."""
+"""Evaluation and predictions of a saved classifier."""
 
 import os
 import typing
@@ -10,7 +10,18 @@ from keras_posenc.training.saved import load_finetuned
 
 
 class Prediction(typing.NamedTuple):
-    """One document's label, its probability, and the probabilities of all labels."""
+    """The predicted label of a document, with probabilities.
+
+    Attributes:
+        label: str. The most probable label.
+        probability: float. Its probability.
+        probabilities: dict, label -> probability, for all labels.
+
+    Example:
+
+    >>> Prediction("b", 0.75, {"a": 0.25, "b": 0.75}).label
+    'b'
+    """
 
     label: str
     probability: float
@@ -27,15 +38,15 @@ def evaluate(
     token_budget=None,
     verbose="auto",
 ):
-    """Accuracy, macro F1, confusion matrix and accuracy by document length of a fine-tuned model.
+    """Evaluates a fine-tuned model: accuracy, macro F1, confusion matrix, accuracy by length.
 
     Args:
         directory: str or path, the `output` of `finetune`.
         data: a path for `read_texts`, a `Texts`, or a pair (texts, labels).
-        text: name of the column that holds the text, if it is not an obvious one.
-        label: name of the column that holds the label, likewise.
-        max_length: int or None. Where to cut documents, in tokens; default as in the training.
-        token_budget: int or None. The most tokens of a batch; default as in the training.
+        text: name of the text column, if it is not an obvious one.
+        label: name of the label column, likewise.
+        max_length: int or None. Where to truncate documents, in tokens; default as in training.
+        token_budget: int or None. Maximum tokens in a batch; default as in training.
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -47,8 +58,9 @@ def evaluate(
 
     Example:
 
-    >>> evaluate("out", "test.tsv")["test"]["accuracy"]
-    0.84
+    >>> metrics = evaluate("out", "test.tsv", verbose=0)
+    >>> metrics["labels"], metrics["test"]["documents"]
+    (['a', 'b', 'c'], 24)
     """
     finetuned = load_finetuned(directory, max_length, token_budget)
     documents = read_labelled(data, "data", text, label)
@@ -57,7 +69,7 @@ def evaluate(
 
 
 def measure(finetuned, documents, verbose="auto"):
-    """The metrics of a `FineTuned` on labelled `Texts`, as a dict (see `classification`)."""
+    """The metrics of a `FineTuned` on labelled `Texts`, a dict (see `classification`)."""
     batches = finetuned.batches(documents.texts)
     order = {name: index for index, name in enumerate(finetuned.labels)}
     labels = [order[name] for name in documents.labels]
@@ -66,14 +78,14 @@ def measure(finetuned, documents, verbose="auto"):
 
 
 def predict(directory, texts, *, text=None, max_length=None, token_budget=None, verbose="auto"):
-    """Labels for raw texts.
+    """Predicts labels of raw texts.
 
     Args:
         directory: str or path, the `output` of `finetune`.
-        texts: list of str, or a path for `read_texts` (labels in the file are not looked at).
-        text: name of the column that holds the text, if it is not an obvious one.
-        max_length: int or None. Where to cut documents, in tokens; default as in the training.
-        token_budget: int or None. The most tokens of a batch; default as in the training.
+        texts: list of str, or a path for `read_texts` (labels in the file are ignored).
+        text: name of the text column, if it is not an obvious one.
+        max_length: int or None. Where to truncate documents, in tokens; default as in training.
+        token_budget: int or None. Maximum tokens in a batch; default as in training.
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -85,8 +97,9 @@ def predict(directory, texts, *, text=None, max_length=None, token_budget=None, 
 
     Example:
 
-    >>> predict("out", ["The launch was put off for the third time."])[0].label
-    "sci.space"
+    >>> (prediction,) = predict("out", ["w1 w4 w7 w10"], verbose=0)
+    >>> prediction.label
+    'b'
     """
     finetuned = load_finetuned(directory, max_length, token_budget)
     if isinstance(texts, (str, os.PathLike)):

@@ -1,4 +1,4 @@
-"""Fine-tunes a pretrained encoder, stretched where needed, as a classifier of long texts."""
+"""Fine-tuning of a pretrained encoder, stretched if needed, as a classifier of long texts."""
 
 import dataclasses
 import json
@@ -43,13 +43,13 @@ def finetune(
     overwrite=False,
     verbose="auto",
 ):
-    """Fine-tunes a pretrained encoder to classify long texts, and goes on where a killed run stood.
+    """Fine-tunes a pretrained encoder to classify long texts; a killed run goes on where it was.
 
-    After each epoch the whole state (weights, optimizer, dropout's counters, history) replaces the
-    one before in a single file. The same call again continues from it and ends with the same
-    weights as a run that was never stopped; after the end it returns the metrics at once. Each
-    epoch starts from a random state that depends on `seed` and the epoch only: it sets the global
-    seeds.
+    After each epoch the whole state (weights, optimizer, dropout seeds, history) replaces the
+    previous one in a single file. Calling it again with the same arguments continues from there and
+    ends with the same weights as an uninterrupted run; after the end it returns the metrics at
+    once. Each epoch starts from a random state that depends on `seed` and the epoch only, for which
+    the global seeds are set.
 
     Args:
         checkpoint: path of the pretrained weights, or of a directory with weights, config and
@@ -57,51 +57,52 @@ def finetune(
         train: the documents: a path for `read_texts`, a `Texts`, or a pair (texts, labels).
         output: directory for model.keras, tokenizer.json, labels.json, config.json, recipe.json,
             metrics.json, history.csv and steps.csv; `load_finetuned` reads it.
-        validation: documents judged after every epoch; a float in (0, 1) holds out that share of
+        validation: documents evaluated after every epoch; a float in (0, 1) holds out that share of
             `train`.
-        test: documents judged once, at the end.
-        text: name of the column that holds the text, if it is not an obvious one.
-        label: name of the column that holds the label, likewise.
+        test: documents evaluated once, at the end.
+        text: name of the text column, if it is not an obvious one.
+        label: name of the label column, likewise.
         config: path of the config; default the directory of `checkpoint`.
         tokenizer: path of the tokenizer; default the directory of `checkpoint`.
         model: the family, "bert" or "roberta".
-        max_length: int. Where documents are cut, in tokens. Default 512.
+        max_length: int. Where documents are truncated, in tokens. Default 512.
         epochs: int. Default 3.
-        lengths: list of (max_length, epochs), in place of those two: a curriculum of lengths, which
-            shares one learning-rate schedule.
+        lengths: list of (max_length, epochs), instead of these two: a curriculum of lengths under
+            one learning-rate schedule.
         stretch: how to serve positions beyond the checkpoint's, if a length needs them:
             "hierarchical", "tile", "interpolate" or "fresh".
         alpha: float. Of the hierarchical stretch.
-        pooling: "mean", "cls" or "max" over a text's tokens.
+        pooling: "mean", "cls" or "max" over the tokens of a text.
         learning_rate: float. The peak.
         schedule: "cosine" or "linear" decay to 0.
-        warmup: float in [0, 1). The share of the steps in which the rate rises.
-        weight_decay: float. Not on biases, norms and position embeddings.
-        clip: float or None. Bound of the norm of all gradients.
-        token_budget: int. The most tokens of one batch, padding included.
-        dropout_rate: float. Of the features; default the config's.
-        attention_dropout_rate: float. Of the attention weights; default the config's.
-        head_dropout: float. Before the last layer.
+        warmup: float in [0, 1). Share of the steps in which the rate rises.
+        weight_decay: float. Not applied to biases, norms and position embeddings.
+        clip: float or None. Maximum global norm of the gradients.
+        token_budget: int. Maximum tokens in a batch, padding included.
+        dropout_rate: float. Dropout of the features; default the config's.
+        attention_dropout_rate: float. Dropout of the attention weights; default the config's.
+        head_dropout: float. Dropout before the last layer.
         seed: int.
-        overwrite: bool. Start anew in an `output` that holds another run.
+        overwrite: bool. Start anew if `output` holds another run.
         verbose: as in `keras.Model.fit`.
 
     Returns:
-        dict, what metrics.json holds: `labels`, `train`, `validation`, `test` (None where not
-        given) and `versions`.
+        dict, the content of metrics.json: `labels`, `train`, `validation`, `test` (None if not
+            given) and `versions`.
 
     Raises:
         FileNotFoundError: if a file is missing.
+        NotADirectoryError: if `output` is a file.
         ValueError: if a setting, a document or the checkpoint is unusable, or `output` holds a run
             with other settings.
 
     Example:
 
     >>> metrics = finetune(
-    ...     "all-MiniLM-L6-v2", "train.tsv", "out", validation=0.2, lengths=[(512, 3), (1536, 1)]
+    ...     "bert", "train.tsv", "long_run", validation=0.25, lengths=[(16, 1), (48, 1)], verbose=0
     ... )
-    >>> metrics["validation"]["accuracy"]
-    0.9
+    >>> metrics["train"]["epochs"], metrics["validation"]["documents"]
+    (2, 12)
     """
     recipe = Recipe(
         checkpoint=str(checkpoint),
@@ -146,7 +147,7 @@ def finetune(
 
 
 def _documents(train, validation, test, text, label, seed):
-    """dict role -> labelled `Texts` or None; every label one of the training's."""
+    """Dict role -> labelled `Texts` or None; every label occurs in the training documents."""
     documents = {"train": read_labelled(train, "train", text, label)}
     if isinstance(validation, float):
         documents["train"], validation = split(documents["train"], validation, seed)

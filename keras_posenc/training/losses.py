@@ -1,4 +1,4 @@
-"""The loss that Keras lacks: sparse cross-entropy with label smoothing."""
+"""Sparse cross-entropy with label smoothing, which Keras lacks."""
 
 import keras
 from keras import ops
@@ -6,24 +6,27 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrossentropy):
-    """Keras' sparse cross-entropy against a target that leaves a share for every class.
+    """Sparse categorical cross-entropy with label smoothing.
 
-    loss = -(1 - s) log p_y - s / V sum_k log p_k: the cross-entropy with (1 - s) of the label y
-    and s of the uniform distribution over V classes, which `keras.losses.CategoricalCrossentropy`
-    computes from one-hot targets. A Keras mask of the predictions, `ignore_class` and sample
-    weights count as in Keras' loss.
+    loss = -(1 - s) log p_y - s / V sum_k log p_k: the cross-entropy with a mixture of the label y,
+    weight 1 - s, and the uniform distribution over V classes, weight s.
+    `keras.losses.CategoricalCrossentropy` computes it from one-hot targets. A Keras mask of the
+    predictions, `ignore_class` and sample weights work as in Keras' loss.
 
     Args:
-        label_smoothing: float, s. Share of the uniform distribution; 0 is Keras' loss.
-        from_logits: bool. Whether the predictions are logits; else probabilities.
-        ignore_class: int or None. Places with this label do not count.
+        label_smoothing: float, s. Weight of the uniform distribution; 0 is Keras' loss.
+        from_logits: bool. Whether predictions are logits; else probabilities.
+        ignore_class: int or None. Positions with this label are ignored.
         reduction: as in `keras.losses.Loss`.
         name: str.
-        dtype: of the computation.
+        dtype: dtype of the computation.
 
     Call arguments:
         y_true: (B, ...) or (B, ..., 1) integers.
         y_pred: (B, ..., V).
+
+    Returns:
+        The reduced loss, a scalar by default.
 
     Raises:
         ValueError: if `label_smoothing` is not in [0, 1).
@@ -80,7 +83,7 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
         """-mean_k log p_k."""
         if self.from_logits:
             return ops.logsumexp(y_pred, axis=-1) - ops.mean(y_pred, axis=-1)
-        # As Keras reads probabilities: kept away from 0 and 1.
+        # As in Keras' loss: probabilities are clipped away from 0 and 1.
         epsilon = keras.config.epsilon()
         return -ops.mean(ops.log(ops.clip(y_pred, epsilon, 1 - epsilon)), axis=-1)
 
@@ -91,7 +94,8 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
 class _Counted(keras.layers.Layer):
     """[losses, kept] -> the losses, under the Keras mask `kept`.
 
-    A loss tells Keras by a mask which places count in the mean, and only a layer may set one.
+    A loss tells Keras through a mask which positions the mean is over, and only a layer can set
+    one.
     """
 
     def __init__(self, **kwargs):

@@ -1,30 +1,38 @@
-"""What a classifier's logits say: numbers only, in NumPy."""
+"""Metrics of a classifier's logits, in NumPy."""
 
 import numpy as np
 
-# Borders of the groups of documents: a group is borders[k] < tokens <= borders[k + 1].
+# Borders of the length groups: a group is borders[k] < tokens <= borders[k + 1].
 LENGTH_BORDERS = (0, 128, 256, 512, 1024, 2048, 4096)
 
 
 def log_softmax(logits):
-    """(N, C) logits -> (N, C) log-probabilities, in float64."""
+    """Log-probabilities of logits (N, C), in float64."""
     logits = np.asarray(logits, "float64")
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def softmax(logits):
-    """(N, C) logits -> (N, C) probabilities, in float64."""
+    """Probabilities of logits (N, C), in float64."""
     return np.exp(log_softmax(logits))
 
 
 def confusion_matrix(labels, predicted, num_classes):
-    """(C, C) counts: row = true class, column = predicted class.
+    """Counts documents (C, C): row = true class, column = predicted class.
+
+    Args:
+        labels: (N,) ints, the true classes.
+        predicted: (N,) ints.
+        num_classes: int, C.
+
+    Returns:
+        (C, C) int64.
 
     Example:
 
-    >>> confusion_matrix([0, 0, 1], [0, 1, 1], 2)
-    array([[1, 1], [0, 1]])
+    >>> confusion_matrix([0, 0, 1], [0, 1, 1], 2).tolist()
+    [[1, 1], [0, 1]]
     """
     matrix = np.zeros((num_classes, num_classes), "int64")
     np.add.at(matrix, (np.asarray(labels), np.asarray(predicted)), 1)
@@ -32,7 +40,8 @@ def confusion_matrix(labels, predicted, num_classes):
 
 
 def precision_recall_f1(matrix):
-    """Three (C,) arrays from a confusion matrix; a ratio without a case counts as 0."""
+    """Precision, recall and F1, (C,) each, from a confusion matrix; a ratio of zeros counts as
+    0."""
     matrix = np.asarray(matrix, "float64")
     hit, true, said = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
     return tuple(
@@ -42,14 +51,21 @@ def precision_recall_f1(matrix):
 
 
 def macro_f1(matrix):
-    """The mean F1 over the classes that occur, as true class or as prediction."""
+    """Mean F1 over the classes that occur, as true class or as prediction."""
     matrix = np.asarray(matrix)
     occurs = matrix.sum(axis=0) + matrix.sum(axis=1) > 0
     return float(precision_recall_f1(matrix)[2][occurs].mean())
 
 
 def wilson(hits, count, z=1.96):
-    """The 95% interval of a share of `hits` in `count`, which behaves at 0%, 100% and small counts.
+    """The Wilson 95% interval of a proportion, which is sensible at 0%, 100% and small counts.
+
+    Args:
+        hits, count: the proportion hits / count.
+        z: float. Quantile of the normal distribution.
+
+    Returns:
+        list of the lower and the upper bound.
 
     Example:
 
@@ -63,16 +79,16 @@ def wilson(hits, count, z=1.96):
 
 
 def accuracy_by_length(correct, lengths, borders=LENGTH_BORDERS):
-    """Accuracy of the documents of each group of lengths.
+    """Computes the accuracy in each group of document lengths.
 
     Args:
         correct: (N,) booleans.
-        lengths: (N,) tokens of each document, before any truncation.
-        borders: increasing ints; a last group takes everything longer than the last of them.
+        lengths: (N,) tokens of each document, before truncation.
+        borders: increasing ints; the last group holds everything longer than the last of them.
 
     Returns:
         list of dict with keys `more_than`, `up_to` (None for the last group), `documents`,
-        `accuracy` and `interval` (95%, Wilson). Groups without a document are left out.
+        `accuracy` and `interval` (95%, Wilson). Empty groups are left out.
 
     Example:
 
@@ -85,7 +101,7 @@ def accuracy_by_length(correct, lengths, borders=LENGTH_BORDERS):
 
 
 def _group(correct, lengths, low, high=None):
-    """The accuracy of the documents of low < length <= high, or None if there is none."""
+    """The accuracy of the documents of low < length <= high, or None if there are none."""
     correct, lengths = np.asarray(correct, bool), np.asarray(lengths)
     inside = (lengths > low) & (lengths <= (np.inf if high is None else high))
     count, hits = int(inside.sum()), int(correct[inside].sum())
@@ -101,7 +117,7 @@ def _group(correct, lengths, low, high=None):
 
 
 def length_histogram(lengths):
-    """Counts of documents over lengths, four bins to each doubling.
+    """Counts documents over lengths, in four bins per doubling.
 
     Returns:
         dict with `edges` (tokens, n + 1 of them) and `counts` (n of them).
@@ -114,18 +130,18 @@ def length_histogram(lengths):
 
 
 def classification(logits, labels, lengths, num_classes):
-    """All that the metrics file says about one set of documents.
+    """Computes all metrics of one set of documents.
 
     Args:
         logits: (N, C) floats.
         labels: (N,) ints, the true classes.
-        lengths: (N,) tokens of each document, before any truncation.
+        lengths: (N,) tokens of each document, before truncation.
         num_classes: int, C.
 
     Returns:
         dict of plain Python numbers and lists: `documents`, `loss`, `accuracy`, `interval`,
-        `macro_f1`, `precision`, `recall`, `f1`, `confusion`, `by_length`, `long` (documents over
-        512 tokens, in the form of `by_length`; None if there is none) and `lengths`.
+            `macro_f1`, `precision`, `recall`, `f1`, `confusion`, `by_length`, `long` (documents
+            over 512 tokens, in the form of `by_length`; None if there are none) and `lengths`.
 
     Raises:
         ValueError: if a logit is not a finite number, as after a diverged training.

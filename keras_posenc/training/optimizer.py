@@ -1,4 +1,4 @@
-"""AdamW as BERT is fine-tuned: decay on the matrices only, clipped gradients, rates by layer."""
+"""AdamW for fine-tuning: decay of matrices only, clipped gradients, layerwise learning rates."""
 
 import re
 
@@ -10,21 +10,24 @@ _WITHOUT_DECAY = {"bias", "gamma", "beta"}
 
 
 def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None):
-    """`FusedAdamW` for `model`, without decay on biases, norms and position embeddings.
+    """Makes a `FusedAdamW` for `model`, without decay of biases, norms and position embeddings.
 
-    A decayed position table would shrink rows that few texts reach, and those are the rows that a
-    long model is made for.
+    Weight decay would shrink position embeddings that few texts reach, which are the ones that long
+    texts need.
 
     Args:
         model: a built `keras.Model`.
         learning_rate: float or `LearningRateSchedule`.
         weight_decay: float. Decoupled: each step subtracts rate * weight_decay * weight.
-        clip: float or None. Bound of the norm of all gradients together.
-        rates: dict, pattern of paths -> factor of the learning rate there, as `LayerwiseAdamW`
-            takes it and `rates_by_depth` makes it. None: one rate.
+        clip: float or None. Maximum global norm of the gradients.
+        rates: dict, pattern of variable paths -> factor of the learning rate, as in
+            `LayerwiseAdamW`, for example from `rates_by_depth`. None: one rate.
 
     Returns:
         A `FusedAdamW`, or with `rates` a `LayerwiseAdamW`.
+
+    Raises:
+        ValueError: if a factor in `rates` is negative.
 
     Example:
 
@@ -36,8 +39,8 @@ def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None):
         optimizer = FusedAdamW(learning_rate, **arguments)
     else:
         optimizer = LayerwiseAdamW(learning_rate, rates=rates, **arguments)
-    # By variable and not by name: Keras matches names without their layer, and the position table
-    # is called `embeddings` like the token table.
+    # By variable, not by name: Keras matches names without their layer, and the position table is
+    # called `embeddings` like the token table.
     optimizer.exclude_from_weight_decay(
         [variable for variable in model.trainable_variables if not decays(variable.path)]
     )
@@ -45,27 +48,28 @@ def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None):
 
 
 def decays(path):
-    """Whether the weight at this path of Keras variables is decayed."""
+    """Whether weight decay applies to the variable at this path."""
     return path.split("/")[-1] not in _WITHOUT_DECAY and "Embedding-Position" not in path
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class LayerwiseAdamW(FusedAdamW):
-    """AdamW whose learning rate is scaled variable by variable.
+    """AdamW with a learning rate scaled per variable.
 
-    A variable moves, and decays, at factor * rate: that of the first pattern found in its path,
-    else 1; at factor 0 it stays. `keras.optimizers.MultiOptimizer` (Keras 3.15) gives each group of
-    variables an optimizer of its own; here one schedule drives all, callbacks may set
-    `learning_rate`, and `global_clipnorm` bounds the gradients of all groups together.
+    A variable's update and decay use factor * rate, with the factor of the first pattern found in
+    its path, else 1; a factor of 0 freezes it. `keras.optimizers.MultiOptimizer` (Keras 3.15) gives
+    each group of variables an optimizer of its own; here one schedule drives all, callbacks may set
+    `learning_rate`, and `global_clipnorm` clips the gradients of all groups together.
 
     Args:
         learning_rate: float or `LearningRateSchedule`.
         rates: dict, regular expression -> factor, tried in order with `re.search` on
             `variable.path`.
+        name: str.
         **kwargs: of `keras.optimizers.AdamW`.
 
     Raises:
-        ValueError: if a factor is negative, or a pattern is in no path when training begins.
+        ValueError: if a factor is negative, or a pattern matches no path when training begins.
 
     Example:
 
@@ -101,7 +105,7 @@ class LayerwiseAdamW(FusedAdamW):
         super().build(variables)
 
     def factor(self, variable):
-        """The factor of the learning rate for a variable of the model."""
+        """The factor of the learning rate of a model variable."""
         return self._factors[self._get_variable_index(variable)]
 
     def update_step(self, gradient, variable, learning_rate):
@@ -112,13 +116,13 @@ class LayerwiseAdamW(FusedAdamW):
 
 
 def rates_by_depth(model, decay):
-    """Factors of the learning rate that shrink from the head down to the embeddings.
+    """Returns factors of the learning rate that decay from the head down to the embeddings.
 
-    The block i of n has decay^(n - i), the embeddings decay^(n + 1), what comes after the blocks 1.
-    The blocks of a decoder stand on those of its encoder.
+    Block i of n gets decay^(n - i), the embeddings decay^(n + 1), layers after the blocks 1.
+    Decoder blocks count as stacked on the encoder's.
 
     Args:
-        model: a model of this package, or one that holds it.
+        model: a model of this package, or one that contains it.
         decay: float in (0, 1]. 0.8 for the smaller ELECTRA models, 0.9 for the largest; 0.95 in
             later work.
 
@@ -130,8 +134,8 @@ def rates_by_depth(model, decay):
 
     Example:
 
-    >>> rates_by_depth(build_transformer_model(num_hidden_layers=2, ...), 0.5)
-    {'Embedding-': 0.125, 'Transformer-0-': 0.25, 'Transformer-1-': 0.5}
+    >>> rates_by_depth(build_transformer_model("bert"), 0.5)
+    {'Embedding-': 0.25, 'Transformer-0-': 0.5}
 
     Reference: [ELECTRA](https://arxiv.org/abs/2003.10555), appendix B.
     """
@@ -142,7 +146,7 @@ def rates_by_depth(model, decay):
         for variable in model.trainable_variables
         if (match := re.search(r"(Transformer|Encoder|Decoder)-(\d+)-", variable.path))
     ]
-    # Encoder blocks come first, each kind in the order of its numbers.
+    # Encoder blocks before decoder blocks, each in numerical order.
     kinds = {match[0]: (match[1] == "Decoder", int(match[2])) for match in found}
     blocks = sorted(kinds, key=kinds.get)
     if not blocks:

@@ -1,4 +1,4 @@
-"""All settings of one fine-tuning, checked, and written beside its results."""
+"""The settings of a fine-tuning run, validated and stored beside its results."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ SCHEDULES = ("cosine", "linear")
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What a fine-tuning depends on, besides its documents; see `finetune` for the fields."""
+    """All settings of a fine-tuning run except its documents; see `finetune` for the fields."""
 
     checkpoint: str
     config: str | None
@@ -48,7 +48,7 @@ class Recipe:
 
     @property
     def epoch_lengths(self):
-        """The length of each epoch's documents: [(512, 2), (1536, 1)] -> [512, 512, 1536]."""
+        """The document length of each epoch: [(512, 2), (1536, 1)] -> [512, 512, 1536]."""
         return [length for length, epochs in self.lengths for _ in range(epochs)]
 
     @property
@@ -57,12 +57,12 @@ class Recipe:
 
     @property
     def final_length(self):
-        """Where documents are cut in the last stage, and from then on."""
+        """Where documents are truncated in the last stage, and at inference."""
         return self.lengths[-1][0]
 
 
 def stages(max_length, epochs, lengths):
-    """The curriculum as ((max_length, epochs), ...), from either way to give it.
+    """Returns the curriculum as ((max_length, epochs), ...), from either way to specify it.
 
     Raises:
         ValueError: if both ways are used, or a stage is not a pair of ints.
@@ -105,15 +105,15 @@ def _in_range(name, value, *, least=None, above=None, below=None):
 
 
 def open_output(output, settings, overwrite):
-    """Makes the output directory, or finds in it a run with the same settings to go on with.
+    """Creates the output directory, or finds a run with the same settings in it to continue.
 
     Args:
         output: str or path.
         settings: dict that JSON can hold: the recipe and fingerprints of the documents.
-        overwrite: bool. Forget a run that is already there.
+        overwrite: bool. Ignore a run that is already there.
 
     Returns:
-        The directory as a `pathlib.Path`; its recipe.json holds `settings`.
+        The directory as a `pathlib.Path`.
 
     Raises:
         ValueError: if the directory holds a run with other settings, and `overwrite` is False.

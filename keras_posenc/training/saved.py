@@ -1,4 +1,4 @@
-"""A fine-tuned classifier in one folder: model, tokenizer, labels, and how long its inputs are."""
+"""A fine-tuned classifier in one folder: model, tokenizer, labels and input length."""
 
 import dataclasses
 import json
@@ -6,7 +6,7 @@ import pathlib
 
 import keras
 
-# Keras finds our layers by name in a saved model once their modules are imported.
+# Importing these modules registers our layers, which loading a saved model needs.
 from keras_posenc.models import heads, transformer  # noqa: F401
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.training.state import replacing, write_text
@@ -16,14 +16,21 @@ _FILES = ("model.keras", "labels.json")
 
 @dataclasses.dataclass
 class FineTuned:
-    """A classifier with all that turns raw text into its answer.
+    """A fine-tuned classifier with its tokenizer and labels.
 
     Attributes:
-        model: `keras.Model` from token ids and segment ids to logits (B, C).
+        model: `keras.Model` from token ids and segment ids (B, T) to logits (B, C).
         tokenizer: `keras_posenc.text.Tokenizer`.
         labels: list of C strings, in the order of the logits.
-        max_length: int. Where longer documents are cut, in tokens.
-        token_budget: int. The most tokens of one batch, padding included.
+        max_length: int. Where documents are truncated, in tokens.
+        token_budget: int. Maximum tokens in a batch, padding included.
+
+    Example:
+
+    >>> finetuned = load_finetuned("out")
+    >>> batches = finetuned.batches(["w1 w4 w7 w10", "w2 w5"])
+    >>> finetuned.logits(batches, verbose=0).shape
+    (2, 3)
     """
 
     model: keras.Model
@@ -33,7 +40,13 @@ class FineTuned:
     token_budget: int
 
     def batches(self, texts, labels=None, **options):
-        """`TextBatches` of raw texts as this model was trained on them."""
+        """Returns `TextBatches` of raw texts, encoded as in training.
+
+        Args:
+            texts: list of str.
+            labels: list of str, or None.
+            **options: of `TextBatches`.
+        """
         options = {"shuffle": False, **options}
         return TextBatches(
             texts,
@@ -46,13 +59,13 @@ class FineTuned:
         )
 
     def logits(self, batches, verbose="auto"):
-        """(N, C) logits of unshuffled `batches`, in the order of their texts."""
+        """Computes the logits (N, C) of unshuffled `batches`, in the order of their texts."""
         return batches.restore_order(self.model.predict(batches, verbose=verbose))
 
     def save(self, directory):
-        """Writes model.keras, labels.json and the tokenizer's files, each whole or not at all."""
+        """Writes model.keras, labels.json and the tokenizer's files, each atomically."""
         directory = pathlib.Path(directory)
-        # The optimizer's two copies of the weights are of no use to a finished model.
+        # A finished model does not need the optimizer's two copies of its weights.
         with replacing(directory / "model.keras") as partial:
             _without_optimizer(self.model).save(partial)
         self.tokenizer.save(directory)
@@ -65,17 +78,17 @@ class FineTuned:
 
 
 def _without_optimizer(model):
-    """The same layers in a model that was never compiled."""
+    """The same layers in an uncompiled model."""
     return keras.Model(model.inputs, model.outputs, name=model.name)
 
 
 def load_finetuned(directory, max_length=None, token_budget=None):
-    """Loads what `finetune` saved.
+    """Loads a model that `finetune` saved.
 
     Args:
         directory: str or path, the `output` of `finetune`.
-        max_length: int or None. Where to cut documents, if not where the training did.
-        token_budget: int or None. The most tokens of a batch, if not the training's.
+        max_length: int or None. Where to truncate documents; default as in training.
+        token_budget: int or None. Maximum tokens in a batch; default as in training.
 
     Returns:
         A `FineTuned`.
@@ -86,9 +99,9 @@ def load_finetuned(directory, max_length=None, token_budget=None):
 
     Example:
 
-    >>> finetuned = load_finetuned("out")
-    >>> finetuned.logits(finetuned.batches(["A long text ..."])).shape
-    (1, 2)
+    >>> finetuned = load_finetuned("out", max_length=32)
+    >>> finetuned.labels
+    ['a', 'b', 'c']
     """
     directory = pathlib.Path(directory)
     if not directory.is_dir():

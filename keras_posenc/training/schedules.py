@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the two that Keras lacks, and the one that fine-tuning uses."""
+"""Learning-rate schedules with warm-up."""
 
 import keras
 from keras import ops
@@ -6,15 +6,21 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly to the peak, then falls linearly to zero: BERT's own schedule.
+    """Linear warm-up to the peak, then linear decay to zero: BERT's schedule.
 
     rate(t) = peak * min((t + 1) / (w + 1), (T - t) / (T - w)), with w warm-up steps of T. No step
-    of the T has rate 0: the first has peak / (w + 1), the last peak / (T - w).
+    has rate 0: the first has peak / (w + 1), the last peak / (T - w).
 
     Args:
         peak: float. The highest rate, reached at step `warmup_steps`.
         total_steps: int. T, all steps of the training.
         warmup_steps: int. w, less than `total_steps`.
+
+    Call arguments:
+        step: int or scalar tensor, from 0.
+
+    Returns:
+        The learning rate, a float32 scalar.
 
     Raises:
         ValueError: if `warmup_steps` is not in [0, total_steps).
@@ -23,6 +29,8 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
 
     >>> [round(float(LinearWarmup(1.0, 6, 2)(step)), 2) for step in range(7)]
     [0.33, 0.67, 1.0, 0.75, 0.5, 0.25, 0.0]
+
+    Reference: [BERT](https://arxiv.org/abs/1810.04805), appendix A.2.
     """
 
     def __init__(self, peak, total_steps, warmup_steps=0):
@@ -48,15 +56,21 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Noam(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly for some steps, then falls with the root of the step: the first Transformer's.
+    """Linear warm-up, then inverse square root decay: the schedule of the original Transformer.
 
     rate(t) = factor * d^-0.5 * min(n^-0.5, n * w^-1.5), n = t + 1, with w warm-up steps; the peak
-    is factor * (d w)^-0.5, at n = w. It needs no number of steps in advance.
+    is factor * (d w)^-0.5, at n = w. It does not need the total number of steps.
 
     Args:
         hidden_size: int. d, the size of the model's features.
         warmup_steps: int. w, at least 1.
         factor: float. Scales all rates.
+
+    Call arguments:
+        step: int or scalar tensor, from 0.
+
+    Returns:
+        The learning rate, a float32 scalar.
 
     Raises:
         ValueError: if an argument is not positive.
@@ -96,7 +110,7 @@ class Noam(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def cosine_warmup(peak, total_steps, warmup_steps=0):
-    """Keras' CosineDecay with a linear warm-up whose first step is not lost at rate 0.
+    """Keras' CosineDecay with a linear warm-up whose first step does not have rate 0.
 
     Args:
         peak: float. The highest rate, reached at step `warmup_steps`.

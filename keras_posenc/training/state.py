@@ -1,7 +1,7 @@
-"""Where a training stands, in one file that is the old one or the new one, never half of each.
+"""The state of a training in one file, which is replaced atomically.
 
-The file is a zip of `record.json` and one `.npy` a variable, in the order of the model's and then
-the optimizer's variables. Dropout's seed counters are variables of the model, so they are in it.
+The file is a zip of `record.json` and one `.npy` per variable, in the order of the model's and then
+the optimizer's variables. Dropout's seed counters are variables of the model, so they are included.
 """
 
 import contextlib
@@ -16,20 +16,22 @@ from keras import ops
 
 @contextlib.contextmanager
 def replacing(path):
-    """Gives a path to write to, which takes the place of `path` once it is written whole.
+    """Yields a temporary path that replaces `path` once it is completely written.
 
-    A process killed before that leaves `path` as it was.
+    A process killed before that leaves `path` unchanged.
 
     Args:
         path: str or path of a file.
 
     Yields:
-        A path in the same folder and with the same suffix.
+        A path in the same folder with the same suffix.
 
     Example:
 
     >>> with replacing("metrics.json") as partial:
-    ...     partial.write_text("{}")
+    ...     _ = partial.write_text("{}")
+    >>> pathlib.Path("metrics.json").read_text()
+    '{}'
     """
     path = pathlib.Path(path)
     partial = path.with_name(f".partial-{path.name}")
@@ -43,7 +45,7 @@ def replacing(path):
 
 
 def write_text(path, text):
-    """Writes `text` to `path` in UTF-8, whole or not at all."""
+    """Writes `text` to `path` in UTF-8, atomically."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
@@ -80,23 +82,26 @@ def read_record(path):
 
 
 def load_state(path, model):
-    """Puts every variable of `save_state` back, and returns the record.
+    """Restores every variable of `save_state`, and returns the record.
 
     Args:
         path: str or path.
-        model: a compiled `keras.Model` whose optimizer is built, made as the saved one was made.
+        model: a compiled `keras.Model` whose optimizer is built, made in the same way as the saved
+            one.
 
     Returns:
         The `record` given to `save_state`.
 
     Raises:
-        ValueError: if the file is damaged, or is of another model. Nothing is assigned then.
+        ValueError: if the file is damaged, or belongs to another model. Nothing is assigned then.
 
     Example:
 
+    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    >>> model.compile("adam", "mse")
     >>> save_state("state.zip", model, {"epoch": 2})
     >>> load_state("state.zip", model)
-    {"epoch": 2}
+    {'epoch': 2}
     """
     record, variables = read_record(path), _variables(model)
     try:

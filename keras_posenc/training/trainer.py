@@ -1,4 +1,4 @@
-"""The training itself, epoch by epoch, between a recipe and a finished model."""
+"""The training loop of `finetune`, epoch by epoch, from a recipe to a finished model."""
 
 import csv
 import dataclasses
@@ -10,6 +10,7 @@ import time
 import keras
 import numpy as np
 
+from keras_posenc import backend
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
@@ -24,11 +25,14 @@ from keras_posenc.training.state import load_state, save_state, write_text
 
 
 class Trainer:
-    """The model, batches and history of one fine-tuning, between its epochs.
+    """The model, batches and history of a fine-tuning run.
 
     Args:
         recipe: `Recipe`.
         documents: dict of labelled `Texts` or None under "train", "validation" and "test".
+
+    Raises:
+        ValueError: if the training documents have a single label.
     """
 
     def __init__(self, recipe, documents):
@@ -67,14 +71,15 @@ class Trainer:
             metrics=["accuracy"],
         )
         model.optimizer.build(model.trainable_variables)
-        # What is built inside the first step makes TensorFlow trace that step twice.
+        # Variables created inside the first step would make TensorFlow trace it twice.
         scores = np.zeros((1, model.output_shape[-1]), "float32")
         model.compute_loss(y=np.zeros(1), y_pred=scores)
         model.compute_metrics(None, np.zeros(1), scores)
         model.reset_metrics()
 
     def run(self, state, verbose="auto"):
-        """Trains what `state`, a path, does not yet hold; writes it after every epoch."""
+        """Trains the epochs that `state`, a path, does not hold yet; writes it after every
+        epoch."""
         model = self.finetuned.model
         if state.exists():
             record = load_state(state, model)
@@ -87,7 +92,7 @@ class Trainer:
         lengths = self.recipe.epoch_lengths
         batches = self.batches[lengths[epoch]]
         started, one_epoch = time.perf_counter(), OneEpoch(batches, self.recipe.seed)
-        # One epoch a call, though all are announced: whatever happened before, it begins the same.
+        # One call per epoch, so that each starts the same way in a resumed run.
         logs = self.finetuned.model.fit(
             batches,
             initial_epoch=epoch,
@@ -111,7 +116,8 @@ class Trainer:
         self.steps += one_epoch.steps
 
     def finish(self, output, verbose="auto"):
-        """Judges the model, saves it with all files but metrics.json, and returns the metrics."""
+        """Evaluates the model, saves it with all files but metrics.json, and returns the
+        metrics."""
         self.finetuned.save(output)
         config = json.dumps(self.transformer.config.to_huggingface(), indent=1)
         write_text(output / "config.json", config)
@@ -132,8 +138,7 @@ class Trainer:
             "padding_share": float(last.padding_share),
             "lengths": length_histogram(last.lengths),
         }
-        backend = keras.backend.backend()
-        versions = {"keras": keras.__version__, "backend": backend}
+        versions = {"keras": keras.__version__, "backend": keras.backend.backend()}
         return {
             "labels": self.finetuned.labels,
             "train": train,
@@ -143,7 +148,7 @@ class Trainer:
 
 
 def _encoder(recipe, config, weights):
-    """The pretrained encoder, stretched if a stage is longer than its positions."""
+    """The pretrained encoder, stretched if a stage exceeds its positions."""
     rates = {
         "dropout_rate": recipe.dropout_rate,
         "attention_dropout_rate": recipe.attention_dropout_rate,
@@ -157,10 +162,10 @@ def _encoder(recipe, config, weights):
 
 
 class OneEpoch(keras.callbacks.Callback):
-    """Begins an epoch in a state that follows from its number, notes losses, ends `fit` after it.
+    """Starts an epoch in a state that follows from its number, records losses, then stops `fit`.
 
-    The beginning is set here and not before `fit`, which in a new process looks at a batch and
-    traces the model first, and so would move both the batches and the random numbers.
+    The state is set here and not before `fit`, which in a new process first reads a batch and
+    traces the model, and so would change both the batches and the random numbers.
 
     Args:
         batches: `TextBatches`.
@@ -177,9 +182,8 @@ class OneEpoch(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
         self.batches.set_epoch(epoch)
-        # torch draws dropout from its global state, which no variable holds. TensorFlow has none,
-        # and would prepare its graphs once more.
-        if keras.backend.backend() != "tensorflow":
+        # Where there is no such state, a new seed would only have graphs prepared once more.
+        if backend.TRAITS.global_random_state:
             keras.utils.set_random_seed(self.seed + 1 + epoch)
 
     def on_train_batch_end(self, batch, logs=None):

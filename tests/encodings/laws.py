@@ -13,9 +13,8 @@ import numpy as np
 from backend_gradients import GRADIENTS
 from keras import ops
 
-from keras_posenc import PositionalAttention
+from keras_posenc import PositionalAttention, backend
 from keras_posenc import encodings as position_encodings
-from keras_posenc.layers.attend import fused
 
 B, T, H, D, E = 2, 8, 3, 8, 12
 HALF = 4  # of what is padded, packed or prefilled: few shapes, since JAX compiles for each
@@ -333,8 +332,8 @@ def every_path_is_the_same(case, causal, monkeypatch):
     explicit = gradients(layer, x, return_attention_scores=True, **arguments)
     again = gradients(layer, x, training=True, **arguments)
     # torch takes it anyway, but for a bias on a CPU.
-    asked = "on_accelerator" if keras.backend.backend() == "torch" else "has_fused_kernel"
-    monkeypatch.setattr(fused, asked, lambda *_: True)
+    asked = "on_accelerator" if keras.backend.backend() == "torch" else "has_kernel"
+    monkeypatch.setattr(backend, asked, lambda *_: True)
     by_kernel = gradients(layer, x, **arguments)
     monkeypatch.undo()
     for one, two, three in zip(explicit, again, by_kernel, strict=True):

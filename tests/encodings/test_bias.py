@@ -15,8 +15,8 @@ from keras_posenc import (
     Sandwich,
     T5Bias,
 )
+from keras_posenc.attention.cells import Rules, attend_explicitly
 from keras_posenc.encodings.separable import alibi_slopes
-from keras_posenc.layers.attend import attend_explicitly
 
 B, T, H, D = 2, 11, 3, 5
 IDS = np.arange(T)
@@ -49,7 +49,8 @@ def added(encoding, grid, heads=H, size=D, dtype="float32"):
     def logits(q, k, rows, columns):
         content = grid.replace(rows=rows, columns=columns, queries=q, keys=k)
         inner = encoding.restrict(content)
-        return attend_explicitly(*encoding.heads(q, k, inner), k, inner, size**-0.5, [encoding])[2]
+        rules = Rules((encoding,), size**-0.5)
+        return attend_explicitly(*encoding.heads(q, k, inner), k, inner, rules)[2]
 
     return numpy(one_program(logits)(q, k, grid.rows, grid.columns))
 

@@ -12,8 +12,8 @@ from keras_posenc import (
     Grid,
     PositionalAttention,
     StickBreaking,
+    backend,
 )
-from keras_posenc.encodings.lookup import interpolated
 
 B, T, H, D, E = 2, 9, 3, 5, 8
 X = np.random.default_rng(0).normal(size=(B, T, E)).astype("float32")
@@ -119,7 +119,7 @@ def test_cope_with_all_gates_open_counts_tokens():
 def test_a_position_that_is_no_number_stays_none(compiled):
     positions = np.array([[np.nan, 0.0, 0.5, 1.5, 2.0, 9.0]], "float32")
     table = ops.array([[0.0, 2.0, 6.0]])
-    found = numpy(interpolated(table, ops.array(positions), compiled))
+    found = numpy(backend.interpolate(table, ops.array(positions), compiled))
     np.testing.assert_array_equal(found, [[np.nan, 0.0, 1.0, 4.0, 6.0, 6.0]])
 
 
@@ -138,7 +138,7 @@ def test_interpolation_as_one_program_has_the_gradients_of_its_operations():
         inputs = [table, tf.constant(position)]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            total = tf.reduce_sum(interpolated(*inputs, compiled) * weights)
+            total = tf.reduce_sum(backend.interpolate(*inputs, compiled) * weights)
         return [total, *tape.gradient(total, inputs)]
 
     assert "_gradients" in str(gradients.get_concrete_function(True).graph.as_graph_def())
@@ -242,7 +242,7 @@ def few_rows(far, near):
     rows, columns = ops.arange(76, 80)[None], ops.arange(80)[None]
     grid = Grid(rows=rows, columns=columns, row_order=rows, column_order=columns)
     keys = np.where(np.arange(80) < 48, far, near)[None, :, None, None] * np.ones(2)
-    grid.features = {cope: ops.convert_to_tensor(keys.astype("float32"))}
+    grid = grid.replace(features={cope: ops.convert_to_tensor(keys.astype("float32"))})
     return numpy(cope.score(ops.zeros((1, 1, 4, 80)), ops.ones((1, 4, 1, 2)), grid))[0, 0]
 
 

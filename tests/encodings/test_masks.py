@@ -8,9 +8,10 @@ import pytest
 from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
+from keras_posenc.attention.cells import Rules, attend_explicitly
+from keras_posenc.attention.choose import attend
 from keras_posenc.encodings.masks import Window
 from keras_posenc.encodings.patterns import alternate
-from keras_posenc.layers.attend import attend, attend_explicitly
 
 B, T, H, D = 2, 8, 2, 4
 Q, K, V = np.random.default_rng(0).normal(size=(3, B, T, H, D)).astype("float32")
@@ -47,9 +48,9 @@ def test_attention_in_a_window(causal):
     grid = Window(3, sinks=1).restrict(Grid(rows, rows, **order))
     wanted = oracles.attention(Q, K, V, 1 / math.sqrt(D), allowed=allowed)
     q, k, v = (ops.convert_to_tensor(x) for x in (Q, K, V))
-    window = Window(3)
-    fused = attend(q, k, v, grid, 1 / math.sqrt(D), [window])
-    explicit = attend_explicitly(q, k, v, grid, 1 / math.sqrt(D), [window])[0]
+    rules = Rules((Window(3),), 1 / math.sqrt(D))
+    fused = attend(q, k, v, grid, rules)
+    explicit = attend_explicitly(q, k, v, grid, rules)[0]
     np.testing.assert_allclose(numpy(fused), wanted, atol=1e-5)
     np.testing.assert_allclose(numpy(explicit), wanted, atol=1e-5)
 

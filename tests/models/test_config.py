@@ -59,7 +59,7 @@ def test_the_real_minilm(minilm):
         ({"initializer_range": -1}, "`initializer_range` must be a number, at least 0"),
         ({"embedding_size": 0}, "`embedding_size` must be a positive integer"),
         ({"attention_head_size": -3}, "`attention_head_size` must be a positive integer"),
-        ({"hidden_act": None}, "`hidden_act` must be a name or a list. Received: None"),
+        ({"hidden_act": None}, "`hidden_act` must be a name or a list of names. Received: None"),
         ({"layer_norm_eps": 0}, "`layer_norm_eps` must be a number above 0"),
         ({"num_attention_heads": 3}, "hidden_size=16 does not divide into num_attention_heads=3"),
     ],

@@ -7,9 +7,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc.encodings.absolute import LearnedPositionEmbedding, SinusoidalPositionEmbedding
-from keras_posenc.encodings.stretched import HierarchicalPositionEmbedding
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.positions.learned import LearnedPositionEmbedding
+from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
+from keras_posenc.positions.stretched import HierarchicalPositionEmbedding
 
 REFERENCES = pathlib.Path(__file__).parents[1] / "references"
 TOLERANCE = 1e-5

@@ -1,0 +1,1 @@
+"""One attention layer that composes position encodings, and how it says what they ask."""

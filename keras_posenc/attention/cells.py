@@ -1,0 +1,179 @@
+"""What attention computes in the cells of a map: logits, weights, output."""
+
+import dataclasses
+
+from keras import ops
+
+from keras_posenc import backend
+from keras_posenc.backend.shared import softmax
+from keras_posenc.maps.diagonals import all_distances, map_of_table
+from keras_posenc.maps.dropout import dropout_hashes
+
+CLOSED = -1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What attention is to compute, besides its queries, keys and values.
+
+    Attributes:
+        encodings: sequence of `Encoding`.
+        scale: float. Factor of the products of queries and keys.
+        bias: tensor for the logits, broadcastable to (B, H, Tq, Tk), or None.
+        dropout: float. Share of the weights dropped; 0 outside training.
+        hashes: (B, H, Tq) and (1, Tk) int32, those of the dropout, or None.
+    """
+
+    encodings: tuple = ()
+    scale: float = 1.0
+    bias: object = None
+    dropout: float = 0.0
+    hashes: tuple | None = None
+
+    def override(self, *hooks):
+        """Whether any of the encodings brings one of the hooks."""
+        return any(encoding.overrides(hook) for encoding in self.encodings for hook in hooks)
+
+    def drawing(self, q, k, seeds):
+        """The same rules with the hashes of the dropout in the map of q and k, (B, T, H, D)."""
+        if not self.dropout:
+            return self
+        (batch, rows, heads), columns = ops.shape(q)[:3], ops.shape(k)[1]
+        hashes = dropout_hashes(seeds, batch, heads, rows, columns)
+        return dataclasses.replace(self, hashes=hashes)
+
+
+def attend_explicitly(q, k, v, grid, rules, seeds=None):
+    """The map in full: output (B, Tq, H, Dv), weights before dropout, logits before closing."""
+    rules = rules.drawing(q, k, seeds)
+    grid = with_content(grid, q, k, v)
+    carry = first_carry(grid, rules)
+    q, k, v = by_head(q), columns_last(k), columns_last(v)
+    output, weights, logits, _ = attend_cells(q, k, v, grid, rules, carry)
+    return by_head(output), weights, logits
+
+
+def attend_cells(q, k, v, grid, rules, carry):
+    """Attention in a map, or in a block of one.
+
+    Args:
+        q, k, v: (B, H, Tq, D), (B, H, D, Tk) and (B, H, Dv, Tk).
+        grid: `Grid` with the content of its rows and columns, (B, T, H, D) each.
+        rules: `Rules`, with the bias and the hashes of these rows and columns.
+        carry: dict, of `first_carry` or the block of rows before.
+
+    Returns:
+        The output (B, H, Tq, Dv), the weights before dropout, the logits before closing, and the
+        carry of the next block.
+    """
+    logits, carry = logits_of(q, k, grid, rules, carry)
+    weights = _weights(close(logits, grid.open()), grid, rules)
+    used = weights
+    if rules.dropout:
+        used = backend.keep_by_hash(weights / (1 - rules.dropout), rules.dropout, rules.hashes)
+    used = ops.cast(used, v.dtype)
+    output = ops.matmul(used, ops.swapaxes(v, -1, -2))
+    for encoding in rules.encodings:
+        if encoding.overrides("value"):
+            output = output + by_head(ops.cast(encoding.value(used, grid), output.dtype))
+    return output, weights, logits, carry
+
+
+def weigh_cells(q, k, v, grid, rules, carry, output=None):
+    """`attend_cells` for a softmax whose weights no encoding reads: the output and the carry, with
+    fewer passes over the map.
+
+    Args:
+        output: the output, where a backend wants its gradient only.
+    """
+    logits, carry = logits_of(q, k, grid, rules, carry)
+    v = v * ops.cast(1 / (1 - rules.dropout), v.dtype) if rules.dropout else v
+    closed = close(logits, grid.open())
+    return backend.weigh_values(closed, v, rules.dropout, rules.hashes, output), carry
+
+
+def by_head(x):
+    """(B, T, H, D) as (B, H, T, D), or the other way round."""
+    return ops.transpose(x, (0, 2, 1, 3))
+
+
+def columns_last(x):
+    """(B, T, H, D) as (B, H, D, T).
+
+    The gradient of keys and values is then a product of rows with the map as it stands. The other,
+    of the map turned round with rows, XLA forms at half the rate, or less, on a CPU.
+    """
+    return ops.swapaxes(backend.lay_out(by_head(x)), -1, -2)
+
+
+def columns_second(x):
+    """(B, H, D, T) as (B, T, H, D)."""
+    return ops.transpose(x, (0, 3, 1, 2))
+
+
+def with_content(grid, q, k, v):
+    """The grid with what the hooks may read: the content is q and k unless it is there already."""
+    content = grid.content
+    return grid.replace(
+        queries=q if content.queries is None else content.queries,
+        keys=k if content.keys is None else content.keys,
+        values=v if content.values is None else content.values,
+        encoded=(q, k),
+    )
+
+
+def first_carry(grid, rules):
+    """dict, encoding -> what its `scan` gets with the first rows."""
+    return {e: e.carry(grid) for e in rules.encodings if e.overrides("scan")}
+
+
+def logits_of(q, k, grid, rules, carry):
+    """The scaled products of rows and columns and what encodings make of them, float32; and the
+    carry of the next block."""
+    logits = ops.cast(ops.matmul(q * ops.cast(rules.scale, q.dtype), k), "float32")
+    for term in bias_terms(grid, rules):
+        logits = logits + ops.cast(term, "float32")
+    carry = dict(carry)
+    for encoding in rules.encodings:
+        if encoding.overrides("score"):
+            logits = encoding.score(logits, grid.content.queries, grid)
+        if encoding.overrides("scan"):
+            logits, carry[encoding] = encoding.scan(logits, grid, carry[encoding])
+    return logits, carry
+
+
+def bias_terms(grid, rules):
+    """The tensors to be added to the logits."""
+    terms = [e.bias(grid.content.queries, grid) for e in rules.encodings if e.overrides("bias")]
+    lines = [map_of_table(table, grid) for table in grid.content.distance_biases.values()]
+    return [term for term in (rules.bias, *terms, *lines) if term is not None]
+
+
+def distance_biases(encodings, grid):
+    """dict, encoding -> its logits at `all_distances`, for those that know them by distance.
+
+    Not where an encoding behind it might scale them along with the heads.
+    """
+    found = []
+    for encoding in reversed(encodings):
+        if encoding.execution.by_distance is not None:
+            found.append(encoding)
+        elif encoding.overrides("heads"):
+            break
+    distances = all_distances(grid) if found else None
+    return {} if distances is None else {e: e.execution.by_distance(distances) for e in found}
+
+
+def _weights(closed, grid, rules):
+    for encoding in rules.encodings:
+        if encoding.overrides("normalize"):
+            return encoding.normalize(closed, grid)
+    return softmax(closed)
+
+
+def close(logits, cells):
+    """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN.
+
+    Chosen, not added: whatever stands in a closed cell, it is gone.
+    """
+    return logits if cells is None else ops.where(cells, logits, CLOSED)

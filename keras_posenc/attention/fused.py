@@ -1,0 +1,64 @@
+"""The backend's own attention kernels, which keep the map to themselves."""
+
+import keras
+from keras import ops
+
+from keras_posenc import backend
+from keras_posenc.attention.cells import bias_terms, with_content
+
+
+def heads_of_map(q, k, grid, biased):
+    """Of how many heads the kernel is given a map, be it of bias or mask, or forms one itself."""
+    if biased or backend.kernel_forms_map(q):
+        return ops.shape(q)[2]
+    by_cell = grid.row_order is not None or grid.mask is not None or grid.window is not None
+    return 1 if by_cell and not _is_causal(q, k, grid) else 0
+
+
+def _is_causal(q, k, grid):
+    """Whether the causal order, from the first row and column on, is all that closes cells."""
+    others = (grid.keep, grid.mask, grid.window)
+    square = q.shape[1] is not None and q.shape[1] == k.shape[1]
+    return grid.order_is_index and square and all(other is None for other in others)
+
+
+def attend_fused(q, k, v, grid, rules, flash=None):
+    """The output (B, Tq, H, Dv) for encodings that do not read the map."""
+    terms = bias_terms(with_content(grid, q, k, v), rules)
+    causal = not terms and _is_causal(q, k, grid)
+    cells = None if causal else grid.open()
+    bias = None
+    if terms:
+        # torch takes a bias or a mask, not both, and wants the bias in the dtype of the heads.
+        bias = sum((ops.cast(term, "float32") for term in terms[1:]), ops.cast(terms[0], "float32"))
+        if cells is not None:
+            half = keras.backend.standardize_dtype(q.dtype) == "float16"
+            bias, cells = ops.where(cells, bias, -3e4 if half else -1e38), None
+        bias = ops.cast(bias, q.dtype)
+    q, k, v, size = _of_one_size(q, k, v)
+    output = ops.dot_product_attention(
+        q,
+        k,
+        v,
+        bias=bias,
+        mask=cells,
+        scale=rules.scale,
+        is_causal=causal,
+        flash_attention=flash,
+    )
+    return output[..., :size]
+
+
+def _of_one_size(q, k, v):
+    """The heads, and the size of v; kernels want v as wide as q and k, and zeros change nothing.
+
+    JAX has no others; torch would form whole maps.
+    """
+    size, multiple = v.shape[-1], backend.TRAITS.kernel_multiple
+    widest = -(-max(size, q.shape[-1]) // multiple) * multiple
+
+    def widen(x):
+        missing = widest - x.shape[-1]
+        return ops.pad(x, [(0, 0), (0, 0), (0, 0), (0, missing)]) if missing else x
+
+    return widen(q), widen(k), widen(v), size

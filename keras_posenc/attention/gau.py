@@ -1,0 +1,168 @@
+"""The gated attention unit: attention and feed-forward layer in one."""
+
+import keras
+from keras import ops
+
+from keras_posenc.attention.layer import PositionalAttention
+
+# normalization -> the encodings that implement it, appended to those of the user.
+NORMALIZATIONS = {
+    "softmax": [],
+    "softmax_plus": [{"name": "log_n", "train_length": 512, "variant": "softmax_plus"}],
+    "squared_relu": ["squared_relu"],
+}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class GatedAttentionUnit(PositionalAttention):
+    """Single-head attention with a gated output, replacing attention and feed-forward layer.
+
+        u, v, z = split(f(x W)),   q = a z + b,   k = c z + d,
+        y = (u * (A v)) W_o,       A = normalize(q.k / sqrt(s))
+
+    u and v have `units` features, z has s = `key_size`; the scales a, c and the offsets b, d are
+    learned. Position encodings act on q, k and the logits as in `PositionalAttention`, with one
+    head. The additive bias of the paper is not included: add "rotary_bias" to `encodings`.
+
+    Args:
+        units: int. Size of u and v, usually twice that of the input.
+        key_size: int. Size s of q and k.
+        activation: activation f.
+        normalization: "softmax", "softmax_plus" (logits times ln max(n, 16) / ln 512, n the number
+            of visible keys) or "squared_relu" (max(logit, 0)^2 / n).
+        encodings: list of names, dicts or `Encoding` instances.
+        **kwargs: `dropout`, `use_bias`, `output_shape`, `flash_attention`, initializers,
+            regularizers, constraints and `seed` of `PositionalAttention`. `use_bias=False` removes
+            the offsets, too.
+
+    Call arguments:
+        inputs: (B, T, E).
+        mask: (B, T) bool, False on padding. Set by Keras.
+        positions: (T,) or (B, T) ids. Default: consecutive, continuing the cache.
+        key_positions: ids of all keys in the cache, if there is one.
+        attention_mask, use_causal_mask, bias, cache, tables, return_attention_scores,
+            return_attention_logits: as in `PositionalAttention`.
+
+    Returns:
+        (B, T, E); if scores, logits or a cache are requested, a tuple in that order.
+
+    Raises:
+        ValueError: on an unknown `normalization`, a size that is not a positive integer, or as in
+            `PositionalAttention`.
+
+    Example:
+
+    >>> layer = GatedAttentionUnit(128, key_size=32, normalization="squared_relu")
+    >>> layer(np.random.normal(size=(1, 10, 64))).shape
+    (1, 10, 64)
+
+    Reference: [Transformer Quality in Linear Time](https://arxiv.org/abs/2202.10447).
+    """
+
+    def __init__(
+        self,
+        units,
+        key_size=128,
+        activation="silu",
+        normalization="softmax",
+        encodings=(),
+        **kwargs,
+    ):
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(
+                f"`normalization` must be one of {tuple(NORMALIZATIONS)}. "
+                f"Received: {normalization!r}"
+            )
+        for name, size in (("units", units), ("key_size", key_size)):
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
+        encodings = [*encodings, *NORMALIZATIONS[normalization]]
+        super().__init__(1, key_size, value_dim=units, encodings=encodings, **kwargs)
+        self.units = units
+        self.key_size = key_size
+        self.activation = keras.activations.get(activation)
+        self.normalization = normalization
+
+    def build(self, inputs_shape):
+        size = 2 * self.units + self.key_size
+        self.input_dense = self._projection("input", inputs_shape, (None, 1, size))
+        merged_shape = (*inputs_shape[:-1], 1, self.units)
+        output_size = self.output_size or inputs_shape[-1]
+        self.output_dense = self._projection("attention_output", merged_shape, (None, output_size))
+        for head in ("query", "key"):
+            self._add_scale_and_offset(head)
+        self._build_encodings(inputs_shape, inputs_shape)
+        self._widths = {"query": inputs_shape[-1]}
+        self.built = True
+
+    def _add_scale_and_offset(self, head):
+        shape = (self.key_size,)
+        scale = self.add_weight(name=f"{head}_scale", shape=shape, initializer="ones")
+        setattr(self, f"{head}_scale", scale)
+        if self.use_bias:
+            offset = self.add_weight(name=f"{head}_offset", shape=shape, initializer="zeros")
+            setattr(self, f"{head}_offset", offset)
+
+    def __call__(self, inputs, *args, **kwargs):
+        # Skips the `__call__` of PositionalAttention, which takes a query and a value.
+        return keras.layers.Layer.__call__(self, inputs, *args, **kwargs)
+
+    def call(
+        self,
+        inputs,
+        mask=None,
+        inputs_mask=None,  # the name that Keras gives the mask if there is a second tensor
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        positions=None,
+        key_positions=None,
+        bias=None,
+        return_attention_logits=False,
+        cache=None,
+        tables=None,
+    ):
+        return super().call(
+            inputs,
+            inputs,
+            key_mask=inputs_mask if mask is None else mask,
+            attention_mask=attention_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            use_causal_mask=use_causal_mask,
+            query_positions=positions,
+            key_positions=positions if key_positions is None and cache is None else key_positions,
+            bias=bias,
+            return_attention_logits=return_attention_logits,
+            cache=cache,
+            tables=tables,
+        )
+
+    def _project(self, query, key, value):
+        projected = self.activation(self.input_dense(query))
+        u, v, z = ops.split(projected, [self.units, 2 * self.units], axis=-1)
+        q, k = (z * ops.cast(x, z.dtype) for x in (self.query_scale, self.key_scale))
+        if self.use_bias:
+            q, k = q + ops.cast(self.query_offset, q.dtype), k + ops.cast(self.key_offset, k.dtype)
+        return q, k, v, lambda attended: self.output_dense(u * attended)
+
+    def compute_output_shape(self, inputs_shape, *others):
+        return super().compute_output_shape(inputs_shape, inputs_shape)
+
+    def compute_output_spec(self, inputs, *args, **kwargs):
+        return super().compute_output_spec(inputs, inputs, **kwargs)
+
+    def get_config(self):
+        config = super().get_config()
+        for name in ("num_heads", "key_dim", "value_dim"):
+            del config[name]
+        added = len(NORMALIZATIONS[self.normalization])
+        return {
+            **config,
+            "units": self.units,
+            "key_size": self.key_size,
+            "activation": keras.activations.serialize(self.activation),
+            "normalization": self.normalization,
+            "encodings": config["encodings"][: len(config["encodings"]) - added],
+        }

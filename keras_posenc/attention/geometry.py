@@ -1,0 +1,68 @@
+"""The grid of a call: where its queries and keys stand, and who may attend to whom."""
+
+import keras
+from keras import ops
+
+from keras_posenc.maps.grid import Grid
+from keras_posenc.positions import consecutive
+
+
+def grid_of_call(
+    q,
+    memory,
+    cached,
+    query_positions,
+    key_positions,
+    query_order,
+    key_order,
+    use_causal_mask,
+    attention_mask,
+):
+    """The `Grid` of queries (B, Tq, H, D) over a `Memory`; the rest is as in the call.
+
+    Raises:
+        ValueError: for an order and a causal mask together, or ids that do not fit.
+    """
+    rows = consecutive(ops.shape(q)[1], memory.start)[None]
+    columns = consecutive(ops.shape(memory.keys)[1])[None]
+    if query_order is not None and use_causal_mask:
+        raise ValueError(
+            "`query_order` and `key_order` say who may attend in place of the causal order: "
+            "leave `use_causal_mask` off."
+        )
+    given = query_positions is not None or key_positions is not None
+    row_ids = rows if query_positions is None else _ids(query_positions, q, "query_positions")
+    column_ids = columns
+    if key_positions is not None:
+        column_ids = _ids(key_positions, memory.keys, "key_positions")
+    causal = query_order is None and (use_causal_mask or cached)
+    # A few queries among other keys: which of them are earlier only the positions tell.
+    by_index = causal and (cached or not given or q.shape[1] == memory.keys.shape[1])
+    if causal:
+        query_order, key_order = (rows, columns) if by_index else (row_ids, column_ids)
+    grid = Grid(
+        rows=row_ids,
+        columns=column_ids,
+        keep=memory.keep,
+        row_order=query_order,
+        column_order=key_order,
+        order_is_index=by_index,
+        mask=attention_mask,
+        ids_are_indices=not given,
+    )
+    if causal and not by_index:
+        grid.check_one_axis()
+    return grid
+
+
+def _ids(ids, tokens, name):
+    """Position ids with a batch dimension, as many as there are tokens, int32 or float32."""
+    ids = ops.convert_to_tensor(ids)
+    ids = ops.cast(ids, "int32" if keras.backend.is_int_dtype(ids.dtype) else "float32")
+    ids = ids[None] if len(ids.shape) == 1 else ids
+    if None not in (ids.shape[1], tokens.shape[1]) and ids.shape[1] != tokens.shape[1]:
+        raise ValueError(
+            f"`{name}` must have shape (T,), (B, T) or (B, T, axes) with T = {tokens.shape[1]}, "
+            f"one id a token. Received: {ids.shape[1]} ids"
+        )
+    return ids

@@ -1,0 +1,381 @@
+"""Multi-head attention that composes position encodings."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_posenc import encodings as position_encodings
+from keras_posenc.attention.cells import Rules, attend_explicitly, distance_biases
+from keras_posenc.attention.choose import attend, forms_map
+from keras_posenc.attention.geometry import grid_of_call
+from keras_posenc.attention.memory import Memory, empty_cache
+from keras_posenc.sublayers import part, policy_of_part, with_quantized_parts
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class PositionalAttention(keras.layers.Layer):
+    """`keras.layers.MultiHeadAttention` with a list of position encodings.
+
+    Project, let the encodings act, attend, merge. Without encodings it computes what Keras' layer
+    computes, holds the same weights in the same order, and can take its place (but for its gate,
+    sliding window and activity regularizer). Padded keys, by the Keras masks of `key` and `value`,
+    are never attended to; padded queries are not treated specially.
+
+    Args:
+        num_heads: int. Heads H.
+        key_dim: int. Size D of a query and key head.
+        value_dim: int. Size of a value head; default `key_dim`.
+        encodings: list of names, dicts or `Encoding` instances; see `keras_posenc.encodings.get`.
+        dropout: float. Share of the attention weights dropped in training.
+        use_bias: bool. Biases in the four projections.
+        output_shape: int. Size of the output; default that of the query.
+        attention_axes: None or 1: positions are counted along one axis.
+        flash_attention: None (where it pays), True or False.
+        kernel_initializer, bias_initializer: of the four projections.
+        kernel_regularizer, bias_regularizer: likewise.
+        kernel_constraint, bias_constraint: likewise.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        query: (B, Tq, E).
+        value: (B, Tk, E).
+        key: (B, Tk, E); default `value`.
+        attention_mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True where it may attend.
+        return_attention_scores: bool. Return the weights (B, H, Tq, Tk) too.
+        use_causal_mask: bool. No query attends to a later key.
+        query_positions: (Tq,) or (B, Tq) ids of the queries. Default: consecutive, after the cache.
+        key_positions: (Tk,) or (B, Tk) ids of the keys (of the whole cache, when there is one).
+            Ids on A axes have shape (B, T, A).
+            Default: the query's for self-attention, else consecutive.
+        query_order, key_order: (B, T) integers: a query attends to keys of no later order. A causal
+            map whose order is not the index; UniLM passes running sums of segment ids.
+        bias: tensor broadcastable to (B, H, Tq, Tk), added to the logits.
+        return_attention_logits: bool. Return the logits as they enter the softmax too (RealFormer).
+        cache: what `make_cache` or an earlier call returned. The keys and values are appended, the
+            queries attend to all of them, and the new cache is returned too.
+        tables: list of the tables for the encodings with `shared=True`, in their order, each as a
+            `SharedTable` emits it.
+
+    Returns:
+        (B, Tq, output size); with scores, logits or a cache asked for, a tuple in that order.
+
+    Example:
+
+    >>> layer = PositionalAttention(num_heads=2, key_dim=16)
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x).shape
+    (1, 10, 32)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        encodings=(),
+        dropout=0.0,
+        use_bias=True,
+        output_shape=None,
+        attention_axes=None,
+        flash_attention=None,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        seed=None,
+        **kwargs,
+    ):
+        # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
+        super().__init__(autocast=False, **kwargs)
+        for name, size in (
+            ("num_heads", num_heads),
+            ("key_dim", key_dim),
+            ("value_dim", value_dim),
+        ):
+            if not (isinstance(size, int) and size > 0 or name == "value_dim" and size is None):
+                raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must be at least 0 and below 1. Received: {dropout}")
+        if attention_axes not in (None, 1, (1,), [1]):
+            raise ValueError(
+                f"Positions are counted along one axis, so `attention_axes` must be None or 1. "
+                f"Received: {attention_axes}"
+            )
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim or key_dim
+        self.encodings = _checked([position_encodings.get(spec) for spec in encodings])
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.output_size = _one_size(output_shape)
+        self.flash_attention = flash_attention
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.seed = seed
+        self._widths = {}
+        self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        heads = (None, self.num_heads)
+        self.query_dense = self._projection("query", query_shape, (*heads, self.key_dim))
+        self.key_dense = self._projection("key", key_shape, (*heads, self.key_dim))
+        self.value_dense = self._projection("value", value_shape, (*heads, self.value_dim))
+        merged_shape = (*query_shape[:-1], self.num_heads, self.value_dim)
+        output_size = self.output_size or query_shape[-1]
+        self.output_dense = self._projection("attention_output", merged_shape, (None, output_size))
+        self._build_encodings(query_shape, key_shape)
+        widths = query_shape[-1], key_shape[-1], value_shape[-1]
+        self._widths = dict(zip(("query", "key", "value"), widths, strict=True))
+        self.built = True
+
+    def _build_encodings(self, query_shape, key_shape):
+        for encoding in self.encodings:
+            if not encoding.built:
+                shapes = [(*query_shape[:-1], self.num_heads, self.key_dim)]
+                encoding.build(*shapes, *([key_shape] if encoding.overrides("features") else []))
+
+    def _projection(self, name, input_shape, output_shape):
+        merging = len(output_shape) == 2
+        dense = keras.layers.EinsumDense(
+            "bthd,hde->bte" if merging else "btd,dhe->bthe",
+            output_shape=output_shape,
+            bias_axes=("e" if merging else "he") if self.use_bias else None,
+            kernel_initializer=part(self.kernel_initializer, f"{name}/kernel"),
+            bias_initializer=self.bias_initializer.clone(),
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            kernel_constraint=self.kernel_constraint,
+            bias_constraint=self.bias_constraint,
+            dtype=policy_of_part(self, name),
+            name=name,
+        )
+        # This layer handles the mask; else Keras warns that the projection loses it.
+        dense.supports_masking = True
+        dense.build(input_shape)
+        return dense
+
+    def make_cache(self, batch_size, length):
+        """An empty cache of `length` positions: keys, values, which are real, how many so far.
+
+        Raises:
+            ValueError: if the layer is not built, and an encoding keeps more of a key.
+        """
+        if any(e.overrides("features") and not e.built for e in self.encodings):
+            raise ValueError(
+                "What this layer keeps of a key is only known once it is built: call the layer, or "
+                "its `build`, before `make_cache`."
+            )
+        key_size = self.key_dim + sum(encoding.feature_size for encoding in self.encodings)
+        sizes = self.num_heads, key_size, self.value_dim
+        return empty_cache(batch_size, length, *sizes, self.compute_dtype)
+
+    def __call__(self, query, value, *args, **kwargs):
+        # Decided here: in `call` Keras has made two tensors of one array, or of one cast twice.
+        alone = kwargs.get("key_positions") is None and kwargs.get("cache") is None
+        if query is value and alone and kwargs.get("query_positions") is not None:
+            kwargs["key_positions"] = kwargs["query_positions"]
+        return super().__call__(query, value, *args, **kwargs)
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        query_positions=None,
+        key_positions=None,
+        query_order=None,
+        key_order=None,
+        bias=None,
+        return_attention_logits=False,
+        cache=None,
+        tables=None,
+    ):
+        query, key, value = self._inputs(query, value, key)
+        q, k, v, merge = self._project(query, key, value)
+        featured = [encoding for encoding in self.encodings if encoding.overrides("features")]
+        features = [ops.cast(encoding.features(key), k.dtype) for encoding in featured]
+        memory, cached = Memory(k, v, features, _both(key_mask, value_mask)), cache is not None
+        memory, cache = memory.after(cache) if cached else (memory, None)
+        memory = memory.cleaned()
+        who = query_order, key_order, use_causal_mask, attention_mask
+        grid = grid_of_call(q, memory, cached, query_positions, key_positions, *who)
+        self._check_order(grid.row_order is not None, attention_mask is not None)
+        features = dict(zip(featured, memory.features, strict=True))
+        grid = grid.replace(queries=q, keys=memory.keys, values=memory.values, features=features)
+        grid = grid.replace(tables=self._by_encoding(tables))
+        dropout = self.dropout if training else 0.0
+        rules = Rules(tuple(self.encodings), 1 / math.sqrt(self.key_dim), bias, dropout)
+        explicit = return_attention_scores or return_attention_logits
+        of_map = explicit or forms_map(q, rules, self.flash_attention)
+        q, k, grid = self._encode(q, memory.keys, grid, of_map)
+        seeds = self.seed_generator.next() if dropout else None
+        scores = logits = None
+        if explicit:
+            output, scores, logits = attend_explicitly(q, k, memory.values, grid, rules, seeds)
+        else:
+            flash = self.flash_attention
+            output = attend(q, k, memory.values, grid, rules, seeds, flash, training)
+        wanted = return_attention_scores, return_attention_logits, cached
+        extras = zip((scores, logits, cache), wanted, strict=True)
+        extras = [x for x, asked in extras if asked]
+        output = merge(output)
+        return (output, *extras) if extras else output
+
+    def _inputs(self, query, value, key):
+        """The query, the key and the value in the compute dtype, of the widths that were built."""
+        inputs = {"query": query, "key": value if key is None else key, "value": value}
+        self._check_widths(**inputs)
+        return [ops.cast(x, self.compute_dtype) for x in inputs.values()]
+
+    def _check_widths(self, **inputs):
+        """TensorFlow would fold another width into the batch."""
+        for name, x in inputs.items():
+            built = self._widths.get(name, x.shape[-1])
+            if x.shape[-1] != built:
+                raise ValueError(
+                    f"{type(self).__name__} was built for a `{name}` of {built} features: make "
+                    f"another layer for other sizes. Received: {x.shape[-1]} features"
+                )
+
+    def _encode(self, q, k, grid, of_map):
+        """q, k and the grid as the encodings leave them; `of_map` if a map will be formed."""
+        for encoding in self.encodings:
+            grid = encoding.restrict(grid)
+        if of_map:
+            grid = grid.replace(distance_biases=distance_biases(self.encodings, grid))
+        for encoding in self.encodings:
+            if encoding not in grid.content.distance_biases:
+                q, k = encoding.heads(q, k, grid)
+        return q, k, grid
+
+    def _project(self, query, key, value):
+        """The heads q, k, v, and what makes the attention output (B, Tq, H, Dv) the layer's."""
+        q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
+        return q, k, v, self.output_dense
+
+    def _check_order(self, ordered, masked):
+        for encoding in self.encodings:
+            if encoding.causal_only and not ordered and not masked:
+                raise ValueError(
+                    f"{type(encoding).__name__} is for causal attention: call the layer with "
+                    "`use_causal_mask=True`, with a cache, or with an `attention_mask` that closes "
+                    "the future."
+                )
+
+    def _by_encoding(self, tables):
+        """dict, encoding -> the table that the call brings for it."""
+        sharing = [encoding for encoding in self.encodings if encoding.shared]
+        sizes = self.num_heads, self.key_dim
+        wanted = [tuple(e.table_arguments(*sizes)["shape"]) for e in sharing]
+        found = [tuple(table.shape) for table in tables or ()]
+        if wanted != found:
+            raise ValueError(
+                "`tables` must hold a table for each encoding with `shared=True`, of the shapes "
+                f"{wanted}, as `SharedTable` layers emit them. Received: {found}"
+            )
+        return dict(zip(sharing, tables or (), strict=True))
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        return (*query_shape[:-1], self.output_size or query_shape[-1])
+
+    def compute_output_spec(
+        self,
+        query,
+        value,
+        *args,
+        return_attention_scores=False,
+        return_attention_logits=False,
+        cache=None,
+        **kwargs,
+    ):
+        self._check_widths(query=query, value=value)
+        ordered = kwargs.get("use_causal_mask") or kwargs.get("query_order") is not None
+        self._check_order(ordered or cache is not None, kwargs.get("attention_mask") is not None)
+        self._by_encoding(kwargs.get("tables"))
+        shape = self.compute_output_shape(query.shape, value.shape)
+        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        keys = value.shape[1] if cache is None else cache[0].shape[1]
+        scores = keras.KerasTensor(
+            (query.shape[0], self.num_heads, query.shape[1], keys), dtype="float32"
+        )
+        extras = [scores] * (return_attention_scores + return_attention_logits)
+        if cache is not None:
+            extras.append(tuple(keras.KerasTensor(x.shape, x.dtype) for x in cache))
+        return (output, *extras) if extras else output
+
+    def get_config(self):
+        config = {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "encodings": [_unbuilt(e) for e in self.encodings],
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "output_shape": self.output_size,
+            "flash_attention": self.flash_attention,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
+            "seed": self.seed,
+        }
+        parts = [getattr(self, name) for name in dir(self) if name.endswith("_dense")]
+        return with_quantized_parts(config, self, parts)
+
+
+def _checked(encodings):
+    """The encodings, of which one at most may replace the softmax, under names that last.
+
+    Each is told whether others change the heads behind it.
+    """
+    for i, encoding in enumerate(encodings):
+        encoding.name = f"encoding_{i}"
+        encoding.heads_follow = any(e.overrides("heads") for e in encodings[i + 1 :])
+    names = [type(e).__name__ for e in encodings if e.overrides("normalize")]
+    if len(names) > 1:
+        raise ValueError(
+            f"Only one encoding can turn logits into weights. Received: {', '.join(names)}"
+        )
+    return encodings
+
+
+def _unbuilt(encoding):
+    """Serialised to be built again by its attention layer, so that its weights keep their paths."""
+    config = keras.saving.serialize_keras_object(encoding)
+    config.pop("build_config", None)
+    return config
+
+
+def _both(mask, other):
+    """Where both masks are True; None stands for True everywhere."""
+    if mask is None or other is None:
+        return other if mask is None else mask
+    return ops.logical_and(mask, other)
+
+
+def _one_size(output_shape):
+    """The output size, also from a tuple of one, as Keras' layer takes it."""
+    if isinstance(output_shape, (list, tuple)) and len(output_shape) == 1:
+        output_shape = output_shape[0]
+    if output_shape is not None and not isinstance(output_shape, int):
+        raise ValueError(f"`output_shape` must be one size. Received: {output_shape!r}")
+    return output_shape

@@ -1,0 +1,130 @@
+"""Attention in a window at the cost of the window: each block of rows reads what is around it.
+
+Where positions are indices, the rows [i s, i s + s) of a window that reaches l columns to the left
+and r to the right see the columns from i s - l to i s + s + r. Keys, values and whatever else
+belongs to columns are laid side by side in chunks of s, and block i gets the chunks around its own;
+columns that are seen from everywhere (sinks, global tokens) come before them. Rows that see
+everything are a small map of their own. Memory and time are linear in the tokens.
+"""
+
+import dataclasses
+import math
+
+from keras import ops
+
+from keras_posenc.attention.blocks import ALL_AXES, ROWS, prepare, run
+from keras_posenc.attention.cells import by_head
+from keras_posenc.maps.columns import slice_axis
+
+FEWEST_ROWS = 64
+# Below so many columns for each that a block reads, the whole map costs no more.
+WORTH = 2
+
+
+def local_rows(q, k, grid, rules):
+    """Rows of a block of local attention; None where a window says nothing about indices, or the
+    map is too small."""
+    if grid.window is None or not grid.ids_are_indices or q.shape[1] != k.shape[1]:
+        return None
+    needed = any(e.execution.all_columns or e.overrides("scan") for e in rules.encodings)
+    if needed or grid.mask is not None or rules.bias is not None:
+        return None
+    reach = math.ceil(grid.window) - 1
+    if q.shape[1] is None and reach + _seen_by_all(grid) > 1024:
+        return None
+    # Chunks as wide as the window reaches cost half as much again as the window; wide windows are
+    # cut into finer ones.
+    rows = -(-max(FEWEST_ROWS, min(reach, 256)) // 16) * 16
+    width = (1 + _chunks(reach, rows) * (1 if grid.order_is_index else 2)) * rows
+    if q.shape[1] is not None and q.shape[1] < WORTH * (width + _seen_by_all(grid)):
+        return None
+    return rows
+
+
+def attend_locally(q, k, v, grid, rules, block_rows, seeds=None, kernel=None):
+    """The output (B, T, H, Dv), the same as that of `attend_explicitly`.
+
+    Args:
+        block_rows: int, of `local_rows`.
+        kernel: function of (q, k, v, grid, bias) to use for a block in place of its map.
+    """
+    rules = rules.drawing(q, k, seeds)
+    if grid.keep is None:  # columns that fill up the last chunk are none
+        grid = grid.replace(keep=ops.ones((1, ops.shape(k)[1]), "bool"))
+    grid = grid.replace(keep=ops.cast(grid.keep, "bool"))
+    seen = _seen_by_all(grid)
+    whole, tensors, carry = prepare(q, k, v, grid, rules, kernel)
+    block = dataclasses.replace(whole, grid=whole.grid.replace(ids_are_indices=not seen))
+    reach = math.ceil(grid.window) - 1
+    left = _chunks(reach, block_rows)
+    right = 0 if grid.order_is_index else left
+    rows = ops.shape(q)[1]
+    count = (rows + block_rows - 1) // block_rows
+    columns, others = {}, {}
+    for key, x in tensors.items():
+        axis = ALL_AXES[key[0]][1]
+        if axis is None:
+            others[key] = x
+        else:
+            columns[key] = _around(key, x, axis, count, block_rows, left, right, seen)
+    output = run(block, others, block_rows, carry, columns)
+    if grid.global_tokens:
+        few = min(math.ceil(grid.global_tokens), q.shape[1] or math.ceil(grid.global_tokens))
+        first = {key: _first_rows(key, x, few) for key, x in tensors.items()}
+        output = [run(whole, first, few, carry), _from_row(output, few, rows)]
+        output = ops.concatenate(output, axis=ROWS)
+    return by_head(output)
+
+
+def _chunks(reach, block_rows):
+    """How many chunks of so many columns a window reaches to one side of a block."""
+    return -(-reach // block_rows)
+
+
+def _seen_by_all(grid):
+    """How many columns, from the first on, are seen from any distance."""
+    return math.ceil(max(grid.sinks, grid.global_tokens))
+
+
+def _around(key, x, axis, count, size, left, right, seen):
+    """(N, ...): the columns that each of N blocks reads, from its chunk and those around it."""
+    axis %= len(x.shape)
+    length = ops.shape(x)[axis]
+    first = slice_axis(x, axis, 0, _at_most(seen, length)) if seen else None
+    before, after = left * size, (count + right) * size - length
+    if key[0] in ("columns", "column_order"):
+        # What stands before the first column and after the last one is counted on.
+        index = ops.arange(-before, length + after, dtype="int32")
+        x = slice_axis(x, axis, 0, 1) + ops.cast(index, x.dtype)
+    else:
+        sides = [(0, 0)] * len(x.shape)
+        sides[axis] = (before, after)
+        if key[0] == "keep":  # those that all see come before the chunks
+            later = ops.arange(length, dtype="int32") >= seen
+            x = ops.pad(ops.cast(ops.logical_and(x, later), "int32"), sides) > 0
+        else:
+            x = ops.pad(x, sides)
+    shape = ops.shape(x)
+    chunks = ops.reshape(x, (*shape[:axis], left + count + right, size, *shape[axis + 1 :]))
+    parts = [slice_axis(chunks, axis, i, count) for i in range(left + 1 + right)]
+    x = ops.moveaxis(ops.concatenate(parts, axis=axis + 1), axis, 0)
+    if first is None:
+        return x
+    shape = ops.shape(first)
+    first = ops.broadcast_to(first[None], (count, *shape))
+    return ops.concatenate([first, x], axis=axis + 1)
+
+
+def _at_most(number, length):
+    return min(number, length) if isinstance(length, int) else ops.minimum(number, length)
+
+
+def _first_rows(key, x, few):
+    axis = ALL_AXES[key[0]][0]
+    if axis is None or (x.shape[axis] == 1 and key[0] != "q"):
+        return x
+    return slice_axis(x, axis, 0, _at_most(few, ops.shape(x)[axis]))
+
+
+def _from_row(x, first, rows):
+    return slice_axis(x, ROWS, _at_most(first, rows), rows - _at_most(first, rows))

@@ -1,0 +1,93 @@
+"""Attention with log-n scaling."""
+
+import keras
+
+from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.encodings.scale import LOG_N_VARIANTS, LogN, ScalableSoftmax
+
+VARIANTS = (*LOG_N_VARIANTS, "ssmax")
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class LogNAttention(PositionalAttention):
+    """`PositionalAttention` with log-n scaling, which keeps the entropy of attention at any length.
+
+    softmax(factor q.k / sqrt(D)) v with the factor ln n / ln m, where n is the number of keys that
+    the query may attend to, not counting padding, and m = `train_length`. Under a causal mask the
+    first row sees one key and has factor 0. The factor comes after all `encodings`, so it also
+    scales the separable biases among them; for another order put `LogN` into the list of a
+    `PositionalAttention`.
+
+    Args:
+        num_heads, key_dim, value_dim, encodings: as in `PositionalAttention`.
+        train_length: int, at least 2. Training length m.
+        clipped: bool. Keep the factor at 1 or above.
+        variant: "log_n", "softmax_plus" or "yarn", as in `LogN`, or "ssmax": s ln n with a learned
+            s per head, as in `ScalableSoftmax`.
+        **kwargs: of `PositionalAttention`.
+
+    Call arguments:
+        query: (B, Tq, E).
+        value: (B, Tk, E).
+        **kwargs: as in `PositionalAttention`.
+
+    Returns:
+        (B, Tq, E), or as in `PositionalAttention` if more is requested.
+
+    Raises:
+        ValueError: on an unknown variant, on `clipped` with "ssmax", on a second log-n scaling in
+            `encodings`, or as in `PositionalAttention`.
+
+    Example:
+
+    >>> layer = LogNAttention(num_heads=2, key_dim=16, train_length=64, encodings=["rotary"])
+    >>> x = np.random.normal(size=(1, 100, 32))
+    >>> layer(x, x).shape
+    (1, 100, 32)
+
+    Reference: [Transformer upgrade 8](https://spaces.ac.cn/archives/9444).
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        encodings=(),
+        *,
+        train_length=512,
+        clipped=False,
+        variant="log_n",
+        **kwargs,
+    ):
+        if variant not in VARIANTS:
+            raise ValueError(f"`variant` must be one of {VARIANTS}. Received: {variant!r}")
+        if variant == "ssmax" and clipped:
+            raise ValueError(
+                '`clipped` says that no factor falls below 1, while "ssmax" learns it: give one or '
+                "the other. Received: clipped=True, variant='ssmax'"
+            )
+        if variant == "ssmax":
+            scaling = ScalableSoftmax(train_length)
+        else:
+            scaling = LogN(train_length, clipped, variant)
+        super().__init__(num_heads, key_dim, value_dim, [*encodings, scaling], **kwargs)
+        given = self.encodings[:-1]
+        if any(isinstance(encoding, (LogN, ScalableSoftmax)) for encoding in given):
+            raise ValueError(
+                "LogNAttention scales by ln n itself: take `LogN` and `ScalableSoftmax` out of "
+                "`encodings`, or give them to a PositionalAttention."
+            )
+        self.train_length = train_length
+        self.clipped = bool(clipped)
+        self.variant = variant
+
+    def get_config(self):
+        config = super().get_config()
+        return {
+            **config,
+            "encodings": config["encodings"][:-1],
+            "train_length": self.train_length,
+            "clipped": self.clipped,
+            "variant": self.variant,
+        }

@@ -1,0 +1,68 @@
+"""The keys and values that queries attend to: those of a call, behind those of a cache."""
+
+import dataclasses
+import itertools
+
+from keras import ops
+
+from keras_posenc import backend
+from keras_posenc.positions import check_positions
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Keys and values before the encodings' `heads`, which may depend on the length.
+
+    Attributes:
+        keys: (B, Tk, H, D).
+        values: (B, Tk, H, Dv).
+        features: list of (B, Tk, H, F), what the encodings' `features` said of the keys.
+        keep: (B, Tk) bool, False where a key is padding, or None.
+        start: int or scalar tensor. How many keys came with earlier calls.
+    """
+
+    keys: object
+    values: object
+    features: list
+    keep: object
+    start: object = 0
+
+    def after(self, cache):
+        """The keys and values of the cache with these behind them, and the cache that holds both.
+
+        A cache keeps a key and its features side by side.
+        """
+        keys, values, kept, start = cache
+        batch, new = ops.shape(self.keys)[:2]
+        remedy = "The cache is full: make it longer, make_cache(batch_size, length)."
+        check_positions(start + new - 1, keys.shape[1], remedy)
+        keep = ops.ones((batch, new), "bool") if self.keep is None else ops.cast(self.keep, "bool")
+        together = ops.concatenate([self.keys, *self.features], axis=-1)
+        keys = ops.slice_update(keys, (0, start, 0, 0), ops.cast(together, keys.dtype))
+        values = ops.slice_update(values, (0, start, 0, 0), ops.cast(self.values, values.dtype))
+        kept = ops.slice_update(kept, (0, start), keep)
+        sizes = [x.shape[-1] for x in (self.keys, *self.features)]
+        parts = ops.split(keys, list(itertools.accumulate(sizes))[:-1], -1) if sizes[1:] else [keys]
+        return Memory(parts[0], values, parts[1:], kept, start), (keys, values, kept, start + new)
+
+    def cleaned(self):
+        """The same with zeros for padding, so that a number that is none cannot pass."""
+        if self.keep is None or backend.all_true(self.keep):
+            return self
+        keep = ops.cast(self.keep, "bool")[..., None, None]
+        keys, values, *features = (
+            ops.where(keep, x, ops.zeros((), x.dtype))
+            for x in (self.keys, self.values, *self.features)
+        )
+        return dataclasses.replace(self, keys=keys, values=values, features=features)
+
+
+def empty_cache(batch_size, length, num_heads, key_size, value_size, dtype):
+    """A cache of `length` positions: keys, values, which are real, how many so far."""
+    shape = (batch_size, length, num_heads)
+    return (
+        ops.zeros((*shape, key_size), dtype),
+        ops.zeros((*shape, value_size), dtype),
+        ops.zeros((batch_size, length), "bool"),
+        ops.zeros((), "int32"),
+    )

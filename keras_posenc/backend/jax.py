@@ -1,0 +1,119 @@
+"""JAX. What each function does is said in `keras_posenc.backend`."""
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from keras import ops
+
+from keras_posenc.backend import shared
+from keras_posenc.backend.shared import *  # noqa: F403
+
+__all__ = shared.NAMES
+
+TRAITS = shared.Traits(
+    chunked_sums=True,
+    kernel_multiple=8,  # the kernels for GPUs, which widened heads seldom fit
+    closures_have_gradients=True,
+)
+
+# Tensors of a block that are kept for the backward pass, by the name that JAX knows them by.
+SAVED = "saved of a block"
+
+
+def on_accelerator(x):
+    return jax.default_backend() != "cpu"
+
+
+def is_traced(x):
+    return isinstance(x, jax.core.Tracer)
+
+
+def check_range(ids, bound, check, message):
+    """The ids; check(smallest, largest) is called when the program runs."""
+    if all(isinstance(n, int) for n in ids.shape):
+        jax.debug.callback(check, ids.min(), ids.max())
+    return ids
+
+
+def take_last(table, index):
+    """The numbers of a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
+
+    `keras.ops.take_along_axis` asks of every index again whether it is within.
+    """
+    return jnp.take_along_axis(table, index, axis=-1, mode="promise_in_bounds")
+
+
+interpolate = shared.interpolation(take_last)
+
+
+def weigh_values(logits, v, dropout, hashes, output=None):
+    """softmax(logits) v (B, H, Tq, Dv); v is (B, H, Dv, Tk), already over 1 - dropout."""
+
+    def forward(logits, v, hashes):
+        below = logits - ops.max(logits, axis=-1, keepdims=True)
+        above = ops.exp(below)
+        total = ops.sum(above, axis=-1, keepdims=True)
+        used = above / total
+        used = shared.keep_by_hash(used, dropout, hashes) if dropout else used
+        output = ops.matmul(ops.cast(used, v.dtype), ops.swapaxes(v, -1, -2))
+        output = checkpoint_name(output, SAVED)
+        # Where the total is known this is one pass with the product before it.
+        weights = ops.exp(below - checkpoint_name(ops.log(total), SAVED))
+        return output, (weights, output, v, hashes)
+
+    def backward(residuals, upstream):
+        weights, output, v, hashes = residuals
+        found = shared.weighing_gradients(weights, output, v, upstream, dropout, hashes)
+        return *found, None
+
+    weigh = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
+    weigh.defvjp(forward, backward)
+    return weigh(logits, v, hashes)
+
+
+def map_blocks(block, stacked, whole, carry, output_shape, dtype):
+    """The outputs (N, B, H, rows, D) of block(stacked[i], whole, carry) for i = 0 .. N - 1.
+
+    Args:
+        block: function of three lists of tensors. It returns an output, and the carry of the next
+            block.
+        stacked: list of tensors (N, ...).
+        whole: list of tensors that all blocks read.
+        carry: list of tensors of the first block; they get no gradient.
+        output_shape, dtype: of an output, for TensorFlow.
+    """
+
+    def step(carry, parts):
+        output, carry = block(parts, whole, carry)
+        return carry, output
+
+    policy = jax.checkpoint_policies.save_only_these_names(SAVED)
+    count = stacked[0].shape[0]
+    if count == 1:
+        _, output = jax.checkpoint(step, policy=policy)(carry, [x[0] for x in stacked])
+        return output[None]
+    if any(map(is_traced, [*stacked, *whole])):
+        # In a loop nothing can be merged with the first computation, so it needs no barrier.
+        step = jax.checkpoint(step, prevent_cse=False, policy=policy)
+        return jax.lax.scan(step, carry, stacked)[1]
+    # Outside of a compiled program each call would compile its loop again.
+    outputs = []
+    for i in range(count):
+        carry, output = step(carry, [x[i] for x in stacked])
+        outputs.append(output)
+    return jnp.stack(outputs)
+
+
+def has_kernel(q, biased):
+    """Whether there is a fused attention kernel worth it, for logits with a bias or without."""
+    return on_accelerator(q)
+
+
+def kernel_forms_map(q):
+    """Whether the kernel forms the map of all heads itself."""
+    return q.dtype == jnp.float32
+
+
+def adamw_step(optimizer, gradient, variable, learning_rate, decay):
+    """Whether the step was done here: XLA fuses that of Keras."""
+    return False

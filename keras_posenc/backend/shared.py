@@ -1,0 +1,188 @@
+"""What backends have in common: the list of their traits, and functions that more than one uses."""
+
+import dataclasses
+import math
+
+from keras import ops
+
+NAMES = (
+    "TRAITS",
+    "adamw_step",
+    "all_true",
+    "check_range",
+    "choose",
+    "cumsum",
+    "gelu",
+    "has_kernel",
+    "interpolate",
+    "is_traced",
+    "keep_by_hash",
+    "kernel_forms_map",
+    "lay_out",
+    "map_blocks",
+    "on_accelerator",
+    "one_pass",
+    "take_last",
+    "update_slice",
+    "weigh_values",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """What was measured on a backend's CPU, and what its programs may do.
+
+    Attributes:
+        map_bytes: int. A larger float32 map is cut into blocks of query rows.
+        block_bytes: int. Bytes of a block's map. JAX and torch gain from a block that stays in
+            cache, TensorFlow from few blocks.
+        row_runs: int. Runs of blocks that leave out the columns which the causal order closes to
+            them; each run is compiled on its own.
+        chunked_sums: bool. A running sum is faster as products with a triangle of ones.
+        diagonals_in_pieces: bool. A map is written faster from pieces of a line than by changes of
+            shape.
+        kernel_multiple: int. Head sizes that the fused kernel takes are multiples of this.
+        closures_have_gradients: bool. A block may read weights that it was not handed.
+        values_at_hand: bool. Reading a scalar tensor's value costs nothing.
+        global_random_state: bool. Some random numbers come from a state that no variable holds.
+        batches_before_fit: int. Batches that `fit` looks at to learn which axes vary.
+    """
+
+    map_bytes: int = 32 * 2**20
+    block_bytes: int = 8 * 2**20
+    row_runs: int = 4
+    chunked_sums: bool = False
+    diagonals_in_pieces: bool = False
+    kernel_multiple: int = 1
+    closures_have_gradients: bool = False
+    values_at_hand: bool = False
+    global_random_state: bool = True
+    batches_before_fit: int = 0
+
+
+def softmax(logits):
+    """The weights of each row. Of a single key it is 1, and Keras warns about such a softmax."""
+    return ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
+
+
+def all_true(mask):
+    """Whether a mask (B, Tk) is known to be True everywhere. To find out would cost a wait."""
+    return False
+
+
+def lay_out(x):
+    """x, in memory in the order of its axes where that matters."""
+    return x
+
+
+def one_pass(function, *arguments):
+    """function(*arguments), as one program over its tensors where that has to be asked for.
+
+    Args:
+        function: of a module, not made at each call: it is compiled once for each kind of tensors.
+        arguments: tensors, and numbers of Python.
+    """
+    return function(*arguments)
+
+
+def update_slice(whole, start, x):
+    """`ops.slice_update`, with a gradient."""
+    return ops.slice_update(whole, start, x)
+
+
+def choose(condition, usual, other):
+    """usual() or other(), of one shape."""
+    return ops.cond(condition, usual, other)
+
+
+def cumsum(x, reverse=False):
+    """The running sum along the last axis, from its end if `reverse`."""
+    return ops.flip(ops.cumsum(ops.flip(x, -1), -1), -1) if reverse else ops.cumsum(x, -1)
+
+
+def bits_of(hashes):
+    """(B, H, Tq, Tk) int32: the product of the hashes (B, H, Tq) of rows and (1, Tk) of columns."""
+    of_rows, of_columns = hashes
+    return of_rows[..., None] * of_columns[:, None, None]
+
+
+def keep_by_hash(weights, rate, hashes):
+    """The weights of a map, or of a part of one, with zeros where the bits of its hashes say so."""
+    return ops.where(bits_of(hashes) >= int(rate * 2**32) - 2**31, weights, 0.0)
+
+
+def interpolation_place(position, columns):
+    """The index before a position in a row of so many columns, and the share of the one after."""
+    lower = ops.floor(ops.minimum(ops.stop_gradient(position), columns - 2))
+    index = ops.maximum(ops.cast(lower, "int32"), 0)  # also where it is not a number
+    return index, ops.hard_tanh(position - lower)  # at most 1: one kernel forward, one backward
+
+
+def interpolation(take_last):
+    """The function `interpolate` by a backend's `take_last`."""
+
+    def interpolate(table, position, training=False):
+        """A table (..., P) at positions (..., Tk), at least 0, between its columns; P - 1 at most.
+
+        The last position is one step past the last but one, so that what led there has a gradient.
+        `training` says that a program compiled for these sizes pays.
+        """
+        columns = table.shape[-1]
+        index, share = interpolation_place(position, columns)
+        sizes = (*ops.shape(table)[:-1], columns - 1)
+        first = [0] * len(sizes)
+        steps = ops.slice(table, (*first[:-1], 1), sizes) - ops.slice(table, first, sizes)
+        return take_last(table, index) + share * take_last(steps, index)
+
+    return interpolate
+
+
+def weighing_gradients(weights, output, v, upstream, dropout, hashes, one_pass=one_pass):
+    """The gradients of the logits and of the values (B, H, Dv, Tk), in few passes over the map.
+
+    With the weights p, those in use u (p or 0) and the output o = u v, they are for the upstream
+    gradient g: u^T g of the values and u (g v^T) - p sum(o g) of the logits. Left to themselves,
+    TensorFlow and JAX find the sum from the map: on TensorFlow that takes six passes in place of
+    one, on JAX a third of the whole time. torch has a kernel for it.
+    """
+    of_used = ops.matmul(upstream, v)
+    shared = ops.cast(output, weights.dtype) * ops.cast(upstream, weights.dtype)
+    shared = ops.sum(shared, axis=-1, keepdims=True)
+    if dropout:
+        used, of_logits = one_pass(over_map, weights, of_used, shared, dropout, *hashes)
+    else:
+        used = ops.cast(weights, v.dtype)
+        of_logits = one_pass(over_whole_map, weights, of_used, shared)
+    return of_logits, ops.einsum("bhqd,bhqk->bhdk", upstream, used)
+
+
+def over_map(weights, of_used, shared, dropout, *hashes):
+    """The weights in use, and the gradient of the logits."""
+    used = keep_by_hash(weights, dropout, hashes)
+    of_logits = used * ops.cast(of_used, weights.dtype) - weights * shared
+    return ops.cast(used, of_used.dtype), of_logits
+
+
+def over_whole_map(weights, of_used, shared):
+    """The gradient of the logits, where all weights are in use."""
+    return weights * (ops.cast(of_used, weights.dtype) - shared)
+
+
+@ops.custom_gradient
+def gelu(x):
+    """GELU by the error function, x Phi(x), keeping nothing but x for the backward pass.
+
+    Keras' own keeps up to three more tensors of the inner size on TensorFlow, and takes 1.3 to 2
+    times as long there and on JAX.
+    """
+
+    def gradient(*upstream, **named):
+        (g,) = upstream or named.values()
+        return g * (_phi(x) + x * (math.sqrt(0.5 / math.pi) * ops.exp(-0.5 * x * x)))
+
+    return x * _phi(x), gradient
+
+
+def _phi(x):
+    """The normal distribution function."""
+    return 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))

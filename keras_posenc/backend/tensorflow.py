@@ -1,0 +1,334 @@
+"""TensorFlow. What each function does is said in `keras_posenc.backend`."""
+
+import functools
+import math
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from keras_posenc.backend import shared
+from keras_posenc.backend.shared import *  # noqa: F403
+
+__all__ = shared.NAMES
+
+TRAITS = shared.Traits(
+    block_bytes=48 * 2**20,
+    chunked_sums=True,
+    diagonals_in_pieces=True,
+    global_random_state=False,
+    batches_before_fit=2,
+)
+
+
+def on_accelerator(x):
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
+def is_traced(x):
+    return hasattr(x, "graph")
+
+
+def check_range(ids, bound, check, message):
+    """The ids, behind an assertion that 0 <= id < bound. XLA drops it."""
+    in_range = tf.reduce_all(tf.logical_and(ids >= 0, ids < bound))
+    with tf.control_dependencies([tf.debugging.Assert(in_range, [message, ids])]):
+        return tf.identity(ids)
+
+
+def one_pass(function, *arguments):
+    """`shared.one_pass`, in a graph on a CPU as a program of XLA.
+
+    Not where TensorFlow sees a GPU, whose plugin may not know XLA, nor outside of a graph, where
+    each length of text would be compiled anew.
+    """
+    if not tf.executing_eagerly() and not on_accelerator(arguments[0]):
+        function = _compiled(function)
+    return function(*arguments)
+
+
+@functools.cache
+def _compiled(function):
+    return tf.function(function, autograph=False, jit_compile=True)
+
+
+def update_slice(whole, start, x):
+    """`ops.slice_update`, which has no gradient on TensorFlow."""
+
+    @tf.custom_gradient
+    def updated(whole, x):
+        def gradient(upstream):
+            of_whole = ops.slice_update(upstream, start, tf.zeros_like(x))
+            return of_whole, ops.slice(upstream, start, ops.shape(x))
+
+        return ops.slice_update(whole, start, x), gradient
+
+    return updated(whole, x)
+
+
+def choose(condition, usual, other):
+    """usual() or other(), of one shape.
+
+    TensorFlow 2.21 cannot run a choice of branches in a loop, as its optimizer of graphs fails. It
+    can run a loop of no or one turn.
+    """
+    turns = tf.cast(tf.logical_not(condition), "int32")
+    _, result = tf.while_loop(
+        lambda turn, _: turn < turns,
+        lambda turn, _: (turn + 1, other()),
+        (0, usual()),
+        maximum_iterations=1,
+    )
+    return result
+
+
+def cumsum(x, reverse=False):
+    """The running sum along the last axis, from its end if `reverse`."""
+    return tf.cumsum(x, axis=-1, reverse=reverse)
+
+
+def take_last(table, index):
+    """The numbers of a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
+
+    `keras.ops.take_along_axis` asks of every index again whether it is within.
+    """
+    index = ops.broadcast_to(index, (*ops.shape(table)[:-1], ops.shape(index)[-1]))
+    index = index + _first_of_rows(table)
+
+    @tf.custom_gradient
+    def taken(table):
+        def gradient(upstream):
+            sums = tf.math.unsorted_segment_sum(upstream, index, tf.size(table))
+            return tf.reshape(sums, tf.shape(table))
+
+        return _numbers(tf.reshape(table, [-1]), index), gradient
+
+    return taken(table)
+
+
+def _numbers(flat, index):
+    """By index in the flattened table: `tf.gather` takes four times as long on a CPU."""
+    return tf.gather_nd(flat, index[..., None])
+
+
+def _first_of_rows(table):
+    """(..., 1) int32: where each row of a table begins in the flattened one."""
+    *outer, columns = ops.shape(table)
+    return columns * ops.reshape(ops.arange(math.prod(outer), dtype="int32"), (*outer, 1))
+
+
+def interpolate(table, position, training=False):
+    """`shared.interpolation`; in training each way is one pass, but for the sums by index, which
+    XLA would add up one by one."""
+    if not training:
+        return shared.interpolation(take_last)(table, position)
+    columns, first = table.shape[-1], _first_of_rows(table)
+
+    @tf.custom_gradient
+    def interpolated(table, position):
+        arguments = tf.reshape(table, [-1]), first, position, columns
+
+        def gradient(upstream):
+            index, of_lower, of_upper, of_position = one_pass(
+                _interpolation_gradients, upstream, *arguments
+            )
+            sums = tf.math.unsorted_segment_sum(of_lower, index, tf.size(table))
+            sums += tf.math.unsorted_segment_sum(of_upper, index + 1, tf.size(table))
+            return tf.reshape(sums, tf.shape(table)), of_position
+
+        return one_pass(_interpolation, *arguments), gradient
+
+    return interpolated(table, position)
+
+
+def _interpolation(flat, first, position, columns):
+    _, lower, step, share = _neighbours(flat, first, position, columns)
+    return lower + share * step
+
+
+def _interpolation_gradients(upstream, flat, first, position, columns):
+    """The index, and the gradients of the two numbers there and of the position."""
+    index, _, step, share = _neighbours(flat, first, position, columns)
+    of_upper = upstream * share
+    of_position = ops.where(position <= columns - 1, upstream * step, 0.0)
+    return index, upstream - of_upper, of_upper, of_position
+
+
+def _neighbours(flat, first, position, columns):
+    """The index in the flattened table, the number there, the step to the next, and its share."""
+    index, share = shared.interpolation_place(position, columns)
+    index = first + index
+    lower = _numbers(flat, index)
+    return index, lower, _numbers(flat, index + 1) - lower, share
+
+
+def keep_by_hash(weights, rate, hashes):
+    """`shared.keep_by_hash`, whose gradient chooses by the same bits, formed again: no map of them
+    is kept."""
+
+    @tf.custom_gradient
+    def kept(weights):
+        def chosen(x):
+            return one_pass(_chosen, x, rate, *hashes)
+
+        return chosen(weights), chosen
+
+    return kept(weights)
+
+
+def _chosen(weights, rate, *hashes):
+    return shared.keep_by_hash(weights, rate, hashes)
+
+
+def weigh_values(logits, v, dropout, hashes, output=None):
+    """softmax(logits) v (B, H, Tq, Dv); v is (B, H, Dv, Tk), already over 1 - dropout.
+
+    Args:
+        output: the output, where only its gradient is wanted.
+    """
+
+    @tf.custom_gradient
+    def weighed(logits, v):
+        weights, found = shared.softmax(logits), output
+        if found is None:
+            used = keep_by_hash(weights, dropout, hashes) if dropout else weights
+            found = tf.matmul(tf.cast(used, v.dtype), v, transpose_b=True)
+
+        def gradient(upstream):
+            arguments = weights, found, v, upstream, dropout, hashes
+            return shared.weighing_gradients(*arguments, one_pass)
+
+        return found, gradient
+
+    return weighed(logits, v)
+
+
+def map_blocks(block, stacked, whole, carry, output_shape, dtype):
+    """The outputs (N, B, H, rows, D) of block(stacked[i], whole, carry) for i = 0 .. N - 1.
+
+    Forward and backward pass are loops, neither of which is differentiated: no map is kept. What
+    the block reads besides has no gradient.
+
+    Args:
+        block: function of three lists of tensors, and in the backward pass of the block's output.
+            It returns an output, and the carry of the next block.
+        stacked: list of tensors (N, ...).
+        whole: list of tensors that all blocks read.
+        carry: list of tensors of the first block; they get no gradient.
+        output_shape, dtype: of an output, as far as they are known.
+    """
+    inputs, cut = [tf.convert_to_tensor(x) for x in (*stacked, *whole)], len(stacked)
+    count = tf.shape(stacked[0])[0]
+    # Only tensors of floats have gradients; the others are read from outside.
+    floats = [i for i, x in enumerate(inputs) if x.dtype.is_floating]
+    carry_shapes = [x.shape for x in carry]
+
+    def array(dtype, shape):
+        return tf.TensorArray(dtype, count, infer_shape=False, element_shape=shape)
+
+    def loop(body, *first):
+        def step(i, *state):
+            return i + 1, *body(i, *state)
+
+        state = tf.while_loop(
+            lambda i, *_: i < count, step, (tf.constant(0), *first), parallel_iterations=1
+        )
+        return state[1:]
+
+    @tf.custom_gradient
+    def mapped(*given):
+        held = list(inputs)
+        for i, x in zip(floats, given, strict=True):
+            held[i] = x
+
+        def inputs_of(i):
+            """The block's inputs, by names of this turn of the loop."""
+            return [*(x[i] for x in held[:cut]), *(tf.identity(x) for x in held[cut:])]
+
+        def forward(i, outputs, *state):
+            x = inputs_of(i)
+            carries, now = state[: len(carry)], state[len(carry) :]
+            output, then = block(x[:cut], x[cut:], now)
+            carries = [a.write(i, c) for a, c in zip(carries, now, strict=True)]
+            return outputs.write(i, output), *carries, *map(tf.ensure_shape, then, carry_shapes)
+
+        carries = [array(x.dtype, x.shape) for x in carry]
+        outputs, *carries = loop(forward, array(dtype, output_shape), *carries, *carry)
+        outputs = outputs.stack()
+        carries = [x.stack() for x in carries[: len(carry)]]
+
+        def gradients(upstream):
+            of_parts = [i for i in floats if i < cut]
+            of_whole = [i for i in floats if i >= cut]
+
+            def backward(turn, *state):
+                i = count - 1 - turn
+                x, now = inputs_of(i), [x[i] for x in carries]
+                of_carry, state = state[: len(carry)], state[len(carry) :]
+                wanted = [*(x[j] for j in floats), *now]
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    tape.watch(wanted)
+                    output, then = block(x[:cut], x[cut:], now, outputs[i])
+                grads = tape.gradient(
+                    [output, *then],
+                    wanted,
+                    [upstream[i], *of_carry],
+                    unconnected_gradients="zero",
+                )
+                of_carry = map(tf.ensure_shape, grads[len(floats) :], carry_shapes)
+                grads = dict(zip(floats, grads, strict=False))
+                arrays, sums = state[: len(of_parts)], state[len(of_parts) :]
+                arrays = [a.write(i, grads[j]) for a, j in zip(arrays, of_parts, strict=True)]
+                sums = [
+                    tf.ensure_shape(total + grads[j], total.shape)
+                    for total, j in zip(sums, of_whole, strict=True)
+                ]
+                return *of_carry, *arrays, *sums
+
+            found = loop(
+                backward,
+                *map(tf.zeros_like, carry),
+                *(array(inputs[i].dtype, inputs[i].shape[1:]) for i in of_parts),
+                *(tf.zeros_like(held[i]) for i in of_whole),
+            )[len(carry) :]
+            arrays, sums = found[: len(of_parts)], found[len(of_parts) :]
+            return *(a.stack() for a in arrays), *sums
+
+        return outputs, gradients
+
+    return mapped(*[inputs[i] for i in floats])
+
+
+def has_kernel(q, biased):
+    """Whether there is a fused attention kernel worth it, for logits with a bias or without."""
+    return False
+
+
+def kernel_forms_map(q):
+    """Whether the kernel forms the map of all heads itself."""
+    return False
+
+
+def adamw_step(optimizer, gradient, variable, learning_rate, decay):
+    """One step of `keras.optimizers.AdamW` by TensorFlow's fused kernel; whether it was done
+    here."""
+    if optimizer.amsgrad:
+        return False
+    m, v = optimizer.moments(variable)
+    if decay:
+        optimizer.decay(variable, learning_rate, decay)
+    step = tf.cast(ops.convert_to_tensor(optimizer.iterations) + 1, m.dtype)
+    beta_1, beta_2 = tf.cast(optimizer.beta_1, m.dtype), tf.cast(optimizer.beta_2, m.dtype)
+    tf.raw_ops.ResourceApplyAdam(
+        var=(variable.value if isinstance(variable, keras.Variable) else variable).handle,
+        m=m.handle,
+        v=v.handle,
+        beta1_power=tf.pow(beta_1, step),
+        beta2_power=tf.pow(beta_2, step),
+        lr=tf.cast(learning_rate, m.dtype),
+        beta1=beta_1,
+        beta2=beta_2,
+        epsilon=tf.cast(optimizer.epsilon, m.dtype),
+        grad=tf.cast(tf.convert_to_tensor(gradient), m.dtype),
+    )
+    return True

@@ -1,0 +1,274 @@
+"""torch. What each function does is said in `keras_posenc.backend`."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import torch
+from keras import ops
+from torch.optim.adamw import adamw
+
+from keras_posenc.backend import shared
+from keras_posenc.backend.shared import *  # noqa: F403
+
+__all__ = shared.NAMES
+
+TRAITS = shared.Traits(row_runs=8, values_at_hand=True)
+
+# Weights of e^-69 are 1e-30: their products with gradients of 1e-8 are numbers as any others.
+SMALL = 69.0
+# Closed cells are about 1e9 below.
+CLOSED = 1e8
+
+
+def on_accelerator(x):
+    return x.device.type != "cpu"
+
+
+def is_traced(x):
+    return str(getattr(x, "device", "")) == "meta"
+
+
+def all_true(mask):
+    """Whether a mask (B, Tk) is True everywhere: one that is costs a pass over the map, and bars
+    the kernels for the causal order. To ask an accelerator would be to wait for it, and a program
+    that is being traced is for other masks too."""
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    mask = ops.convert_to_tensor(mask)
+    return not traced and mask.device.type == "cpu" and bool(torch.all(mask))
+
+
+def check_range(ids, bound, check, message):
+    """The ids: there is nothing to ask of a tensor without numbers."""
+    return ids
+
+
+def lay_out(x):
+    """x contiguous, once, or each product with it would copy it."""
+    return x.contiguous()
+
+
+def cumsum(x, reverse=False):
+    """The running sum along the last axis, from its end if `reverse`."""
+    return torch.flip(torch.cumsum(torch.flip(x, [-1]), -1), [-1]) if reverse else x.cumsum(-1)
+
+
+def take_last(table, index):
+    """The numbers of a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
+
+    `keras.ops.take_along_axis` asks of every index again whether it is within.
+    """
+    index = index.long()  # before it is spread, which takes no memory
+    return torch.gather(table, -1, index.expand(*table.shape[:-1], index.shape[-1]))
+
+
+interpolate = shared.interpolation(take_last)
+
+
+def keep_by_hash(weights, rate, hashes):
+    """`shared.keep_by_hash` by the gradient of a threshold: what comes in unless an input is at
+    most -x.
+
+    Comparing and choosing are two passes over the map, and slow ones. This kernel does both in one,
+    on the product's bits read as a float32. Half of all bits are not negative, and 2^23 of the
+    negative ones are no number and count as above.
+    """
+    if weights.dtype != torch.float32 or rate > 0.49:
+        return shared.keep_by_hash(weights, rate, hashes)
+    bound = np.array((0.5 - rate) * 2**32 - 2**23).astype("int32").view("float32")
+    bits = shared.bits_of(hashes).view(torch.float32)
+    return torch.ops.aten.threshold_backward(weights, bits, -float(bound))
+
+
+def weigh_values(logits, v, dropout, hashes, output=None):
+    """softmax(logits) v (B, H, Tq, Dv); v is (B, H, Dv, Tk), already over 1 - dropout."""
+    # On a CPU, products with numbers below 1e-38 take five times as long. Weights of 0 in place of
+    # them change nothing. That a map has such weights is told by the last of its rows.
+    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+        row = logits.detach()[..., -1, :]
+        below = torch.amax(row, -1, keepdim=True) - row
+        if torch.any((below > SMALL) & (below < CLOSED)):
+            logits = WithoutSmall.apply(logits)
+    weights = shared.softmax(logits)
+    used = keep_by_hash(weights, dropout, hashes) if dropout else weights
+    return torch.matmul(used.to(v.dtype), v.transpose(-1, -2))
+
+
+class WithoutSmall(torch.autograd.Function):
+    """Logits less the largest of their row, and -1e9 where a weight is below e^-SMALL."""
+
+    @staticmethod
+    def forward(_, logits):
+        logits = logits - torch.amax(logits, -1, keepdim=True)
+        return torch.nn.functional.threshold_(logits, -SMALL, -1e9)
+
+    @staticmethod
+    def backward(_, upstream):
+        # A softmax sees no shift, and gives cells of no weight no gradient.
+        return upstream
+
+
+def map_blocks(block, stacked, whole, carry, output_shape, dtype):
+    """The outputs (N, B, H, rows, D) of block(stacked[i], whole, carry) for i = 0 .. N - 1.
+
+    What the block reads besides has no gradient.
+
+    Args:
+        block: function of three lists of tensors. It returns an output, and the carry of the next
+            block.
+        stacked: list of tensors (N, ...).
+        whole: list of tensors that all blocks read.
+        carry: list of tensors of the first block; they get no gradient.
+        output_shape, dtype: of an output, for TensorFlow.
+    """
+    if torch.compiler.is_compiling():
+        return _checkpointed(block, stacked, whole, carry)
+    blocks, inputs = _Blocks(block, len(stacked), stacked[0].shape[0]), [*stacked, *whole]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
+        return Recomputed.apply(blocks, carry, *inputs)
+    return blocks.run(inputs, carry)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Blocks:
+    """Blocks over a list of inputs: those that are stacked, then those that all blocks read."""
+
+    block: Callable
+    stacked: int
+    count: int
+
+    def inputs_of(self, i, inputs):
+        """The parts of block i and the whole inputs; None stays."""
+        parts = [None if x is None else x[i] for x in inputs[: self.stacked]]
+        return parts, inputs[self.stacked :]
+
+    def run(self, inputs, carry):
+        """The outputs, and the carry that each block got."""
+        outputs, carries = None, []
+        for i in range(self.count):
+            carries.append(carry)
+            output, carry = self.block(*self.inputs_of(i, inputs), carry)
+            if outputs is None:
+                outputs = output.new_empty((self.count, *output.shape))
+            outputs[i].copy_(output)
+        return outputs, carries
+
+
+def _autocast(device):
+    """What tells `torch.autocast` to compute a block again as it is computed now."""
+    device = device if torch.amp.is_autocast_available(device) else "cpu"
+    enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    return {"device_type": device, "dtype": dtype, "enabled": enabled, "cache_enabled": False}
+
+
+class Recomputed(torch.autograd.Function):
+    """Between two blocks nothing that lasts is made but the carry: in the gap that a map leaves it
+    would take its place from the next, and the process grow by all maps.
+    """
+
+    @staticmethod
+    def forward(context, blocks, carry, *inputs):
+        outputs, carries = blocks.run(inputs, carry)
+        context.blocks, context.autocast = blocks, _autocast(inputs[0].device.type)
+        context.save_for_backward(*inputs, *(x for carry in carries for x in carry))
+        return outputs
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(context, upstream):
+        blocks, saved = context.blocks, context.saved_tensors
+        needed = context.needs_input_grad[2:]
+        inputs, carries = saved[: len(needed)], list(saved[len(needed) :])
+        grads = [torch.zeros_like(x) if n else None for x, n in zip(inputs, needed, strict=True)]
+        of_carry = [torch.zeros_like(x) for x in carries[: len(carries) // blocks.count]]
+        for i in reversed(range(blocks.count)):
+            parts, whole = ([x.detach() for x in some] for some in blocks.inputs_of(i, inputs))
+            carry = [carries.pop().detach().requires_grad_() for _ in of_carry][::-1]
+            inner = zip([*parts, *whole], needed, strict=True)
+            wanted = [x.requires_grad_() for x, n in inner if n]
+            with torch.enable_grad(), torch.autocast(**context.autocast):
+                output, carried_on = blocks.block(parts, whole, carry)
+            # What depends on none of the wanted has no gradient to give.
+            pairs = zip([output, *carried_on], [upstream[i], *of_carry], strict=True)
+            pairs = [(x, of_x) for x, of_x in pairs if x.requires_grad]
+            found = torch.autograd.grad(
+                [x for x, _ in pairs],
+                [*wanted, *carry],
+                [of_x for _, of_x in pairs],
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            of_carry = found[len(wanted) :]
+            totals = [x for some in blocks.inputs_of(i, grads) for x in some if x is not None]
+            for total, more in zip(totals, found, strict=False):
+                total += more
+        return None, None, *grads
+
+
+def _checkpointed(block, stacked, whole, carry):
+    """`map_blocks` by what torch can compile."""
+    from torch.utils.checkpoint import checkpoint
+
+    def run(*inputs):
+        if not torch.is_grad_enabled():
+            return block(*inputs)
+        return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False)
+
+    outputs = []
+    # One gradient for all parts; the gradient of a slice would fill a whole tensor.
+    for parts in zip(*(torch.unbind(x) for x in stacked), strict=True):
+        output, carry = run(parts, whole, carry)
+        outputs.append(output)
+    return torch.stack(outputs)
+
+
+def has_kernel(q, biased):
+    """Whether there is a fused attention kernel worth it, for logits with a bias or without."""
+    # On a CPU the kernel has no gradient for a bias, and torch keeps whole maps in its place.
+    return not biased or (_adds_bias() and (on_accelerator(q) or not torch.is_grad_enabled()))
+
+
+@functools.cache
+def _adds_bias():
+    """Whether Keras can add a bias in torch's kernel: not before 3.14."""
+    return tuple(int(part) for part in keras.__version__.split(".")[:2]) >= (3, 14)
+
+
+def kernel_forms_map(q):
+    """Whether the kernel forms the map of all heads itself."""
+    return False
+
+
+def gelu(x):
+    """GELU by the error function, by torch's fused kernel."""
+    return torch.nn.functional.gelu(x)
+
+
+def adamw_step(optimizer, gradient, variable, learning_rate, decay):
+    """One step of `keras.optimizers.AdamW` by torch's fused kernel; whether it was done here."""
+    if optimizer.amsgrad:
+        return False
+    m, v = optimizer.moments(variable)
+    done = ops.convert_to_tensor(optimizer.iterations).to(torch.float32)
+    # torch divides sqrt(v) by this root before it adds epsilon, Keras does not.
+    root = (1 - optimizer.beta_2 ** (int(done) + 1)) ** 0.5
+    with torch.no_grad():
+        adamw(
+            [variable.value],
+            [gradient.to(m.dtype)],
+            [m],
+            [v],
+            [],
+            [done.clone()],
+            fused=True,
+            amsgrad=False,
+            beta1=optimizer.beta_1,
+            beta2=optimizer.beta_2,
+            lr=float(learning_rate),
+            weight_decay=decay,
+            eps=optimizer.epsilon / root,
+            maximize=False,
+        )
+    return True

@@ -1,0 +1,44 @@
+"""Attention dropout whose bits are cheap and known by cell, so that any block drops the same."""
+
+from keras import ops
+
+from keras_posenc import backend
+
+
+def drop_weights(weights, rate, seeds):
+    """Drops a share of the weights (B, H, Tq, Tk), the same ones whenever `seeds` are the same.
+
+    Cell (i, j) is kept if the 32-bit product r_i c_j is large enough, r_i and c_j being odd hashes
+    of the seeds and of the row or column. Two cells of one row, or of one column, are independent,
+    and so, as far as tests can see, are any four; it costs two cheap passes over the map where
+    counter-based random bits cost as much as the attention itself.
+
+    Args:
+        weights: (B, H, Tq, Tk).
+        rate: float in (0, 1).
+        seeds: two integers, as `SeedGenerator.next()` gives them.
+
+    Returns:
+        The weights over 1 - rate, or 0.
+    """
+    hashes = dropout_hashes(seeds, *ops.shape(weights))
+    return backend.keep_by_hash(weights * (1 / (1 - rate)), rate, hashes)
+
+
+def dropout_hashes(seeds, batch, heads, rows, columns):
+    """(B, H, Tq) hashes of the rows and (1, Tk) of the columns of a whole map, odd int32."""
+    seeds = ops.cast(seeds, "int32")
+    of_rows = _odd_hash(batch * heads * rows, seeds[0], seeds[1])
+    of_rows = ops.reshape(of_rows, (batch, heads, rows))
+    return of_rows, _odd_hash(columns, seeds[1], seeds[0] + 1)[None]
+
+
+def _odd_hash(length, seed, more):
+    """(length,) odd int32, hashed from the index and two seeds by multiplying and shifting."""
+    x = ops.arange(0, length, dtype="int32") + seed
+    for word in (more, 0x2C1B3C6D):
+        x = ops.bitwise_xor(x, ops.right_shift(x, 16)) * 0x7FEB352D
+        x = ops.bitwise_xor(x, ops.right_shift(x, 15)) * 0x46CA68AB
+        x = ops.bitwise_xor(x, word)
+    x = ops.bitwise_xor(x, ops.right_shift(x, 16)) * 0x7FEB352D
+    return ops.bitwise_or(ops.bitwise_xor(x, ops.right_shift(x, 15)), 1)

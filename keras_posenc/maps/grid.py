@@ -1,0 +1,251 @@
+"""The attention map seen as a grid: where its rows and columns stand, and which cells are open.
+
+Shapes: B batch (or 1), H heads (or 1), Tq rows (queries), Tk columns (keys).
+"""
+
+import dataclasses
+import difflib
+import math
+
+from keras import ops
+
+# The axes of rows and of columns in the tensors of a grid and of its content.
+AXES = {
+    "rows": (1, None),
+    "row_order": (1, None),
+    "row_keep": (1, None),
+    "queries": (1, None),
+    "columns": (None, 1),
+    "column_order": (None, 1),
+    "keep": (None, 1),
+    "keys": (None, 1),
+    "values": (None, 1),
+    "features": (None, 1),
+    "tables": (None, None),
+    "distance_biases": (None, None),
+    "mask": (-2, -1),
+}
+IN_CONTENT = ("queries", "keys", "values", "features", "tables", "distance_biases")
+BY_ENCODING = ("features", "tables", "distance_biases")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Content:
+    """What the rows and columns of a map hold.
+
+    Attributes:
+        queries, keys, values: (B, T, H, D), from before any `heads`.
+        features: dict, encoding -> what its `features` said of the keys, (B, Tk, H, F).
+        tables: dict, encoding -> a tensor that all rows and columns read: the table that layers
+            share (`shared=True`), or what its `restrict` made.
+        distance_biases: dict, encoding -> its logits by distance (2M, H), in place of its `heads`.
+        encoded: (q, k) as the `heads` of all encodings left them.
+    """
+
+    queries: object = None
+    keys: object = None
+    values: object = None
+    features: dict = dataclasses.field(default_factory=dict)
+    tables: dict = dataclasses.field(default_factory=dict)
+    distance_biases: dict = dataclasses.field(default_factory=dict)
+    encoded: tuple | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Grid:
+    """Positions of queries and keys, and who may attend to whom.
+
+    A cell (i, j) is open when all of these hold:
+
+    - `keep[j]`: the key is not padding;
+    - `column_order[j] <= row_order[i]`: order is the index for a causal map, the running sum of the
+      segment ids for UniLM (the prompt sees itself, the answer sees the prompt and its own past);
+    - `mask[i, j]`: whatever else the caller asks for;
+    - `|distance[i, j]| < window`, or `columns[j] < sinks`, or one of `rows[i]` and `columns[j]` is
+      below `global_tokens`.
+
+    Nothing of size `Tq x Tk` exists until `distance()`, `open()`, `own()` or `visible()` is called.
+
+    Args:
+        rows: (B, Tq) position ids of the queries, int32 or float32; (B, Tq, A) on several axes.
+        columns: (B, Tk) position ids of the keys, likewise.
+        keep: (B, Tk) bool, False where the key is padding, or None.
+        row_order: (B, Tq) int32 or None.
+        column_order: (B, Tk) int32 or None; given if and only if `row_order` is.
+        order_is_index: bool. The orders are the indices of rows and columns in the map.
+        mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk) bool, or None.
+        window: number or None. Distances from which on a cell is closed.
+        sinks: number. Keys at positions below it are seen from any distance.
+        global_tokens: number. Tokens at positions below it see all keys, and all queries see them.
+        row_keep: (B, Tq) bool, False where the query is padding, or None; for what asks for it.
+        ids_are_indices: bool. Rows and columns stand where they are in the map, each one behind the
+            one before, so that positions say which cells a window closes; the rows of a cache come
+            behind those before. False of a block whose columns are not all side by side.
+        training: bool. A backward pass will come, and many more steps: a program compiled for the
+            shape pays.
+        content: `Content` of the rows and columns.
+
+    Raises:
+        ValueError: if only one of the orders is given.
+
+    Example:
+
+    >>> grid = Grid(rows=ops.arange(3)[None], columns=ops.arange(3)[None])
+    >>> grid.distance()[0, 2, 0]  # row 2 stands two positions after column 0
+    2
+    """
+
+    rows: object
+    columns: object
+    keep: object = None
+    row_order: object = None
+    column_order: object = None
+    order_is_index: bool = False
+    mask: object = None
+    window: object = None
+    sinks: object = 0
+    global_tokens: object = 0
+    row_keep: object = None
+    ids_are_indices: bool = False
+    training: bool = False
+    content: Content = dataclasses.field(default_factory=Content)
+
+    def __post_init__(self):
+        if (self.row_order is None) != (self.column_order is None):
+            raise ValueError("A grid needs both `row_order` and `column_order`, or neither.")
+
+    def replace(self, **changes):
+        """The same grid with other attributes; those of its content may be named directly.
+
+        Raises:
+            TypeError: for a name that neither has.
+        """
+        inner = {f.name for f in dataclasses.fields(Content)}
+        outer = {f.name for f in dataclasses.fields(self)}
+        for name in changes:
+            if name not in inner | outer:
+                near = difflib.get_close_matches(name, inner | outer, 1, cutoff=0)
+                raise TypeError(f"A grid has no {name!r}: did you mean {near[0]!r}?")
+        content = {name: changes.pop(name) for name in inner & changes.keys()}
+        if content:
+            changes["content"] = dataclasses.replace(self.content, **content)
+        return dataclasses.replace(self, **changes)
+
+    def tensors(self):
+        """{(name, encoding or None): tensor}: all tensors of the grid and of its content."""
+        found = {}
+        for name in AXES:
+            x = getattr(self.content if name in IN_CONTENT else self, name)
+            found |= {(name, e): y for e, y in x.items()} if name in BY_ENCODING else {}
+            found |= {} if name in BY_ENCODING or x is None else {(name, None): x}
+        return found
+
+    def with_tensors(self, tensors):
+        """A like grid that holds these, by the keys of `tensors()`, and no others."""
+        changes = {name: tensors.get((name, None)) for name in AXES if name not in BY_ENCODING}
+        for name in BY_ENCODING:
+            changes[name] = {e: x for (other, e), x in tensors.items() if other == name}
+        return self.replace(**changes, encoded=None)
+
+    def within(self, mask):
+        """The grid with only those of its cells open that the mask (B, H, Tq, Tk) has True."""
+        if self.mask is not None:
+            mask = ops.logical_and(_by_batch_and_head(ops.cast(self.mask, "bool")), mask)
+        return self.replace(mask=mask)
+
+    def distance(self):
+        """(B, Tq, Tk): position of the row minus position of the column."""
+        self.check_one_axis()
+        return ops.subtract(ops.expand_dims(self.rows, 2), ops.expand_dims(self.columns, 1))
+
+    def open(self):
+        """(B, H or 1, Tq or 1, Tk) bool, True where the row may attend; None: everywhere."""
+        parts = []
+        if self.keep is not None:
+            parts.append(ops.cast(self.keep, "bool")[:, None, None, :])
+        if self.row_order is not None:
+            parts.append((self.column_order[:, None, :] <= self.row_order[:, :, None])[:, None])
+        if self.mask is not None:
+            mask = ops.cast(self.mask, "bool")
+            parts.append(_by_batch_and_head(mask))
+        if self.window is not None:
+            # A window may be fractional, for float ids.
+            near = ops.abs(ops.cast(self.distance(), "float32")) < self.window
+            seen = max(self.sinks, self.global_tokens)
+            near = ops.logical_or(near, (self.columns < seen)[:, None, :])
+            if self.global_tokens:
+                near = ops.logical_or(near, (self.rows < self.global_tokens)[:, :, None])
+            parts.append(near[:, None])
+        if not parts:
+            return None
+        cells = parts[0]
+        for part in parts[1:]:
+            cells = ops.logical_and(cells, part)
+        return cells
+
+    def own(self):
+        """(B, Tq, Tk) bool: where a query meets its own key, by index if the order says it."""
+        if self.order_is_index:
+            return self.row_order[:, :, None] == self.column_order[:, None, :]
+        return self.distance() == 0
+
+    def visible(self):
+        """(B, H or 1, Tq or 1) float32: how many keys a row may attend to.
+
+        Counted without the map for padding, for the causal order of a plain pass or a cache, and
+        for a window over them.
+        """
+        columns = ops.shape(self.columns)[1]
+        if self.keep is not None:
+            kept = ops.cast(self.keep, "int32")
+        else:
+            kept = ops.ones((1, columns), "int32")
+        by_index = self.row_order is None or self.order_is_index
+        if self.mask is not None or not by_index:
+            return self._visible_by_map()
+        if self.window is not None:
+            return self._visible_in_window(kept) if self.ids_are_indices else self._visible_by_map()
+        if self.row_order is None:
+            return ops.cast(ops.sum(kept, axis=1), "float32")[:, None, None]
+        own = ops.minimum(self.row_order[0], columns - 1)
+        return ops.cast(ops.take(ops.cumsum(kept, axis=1), own, axis=1), "float32")[:, None]
+
+    def _visible_by_map(self):
+        return ops.sum(ops.cast(self.open(), "float32"), axis=-1)
+
+    def _visible_in_window(self, kept):
+        """Of kept (B, Tk): keys of the window, and those that all see on either side of it."""
+        columns = ops.shape(self.columns)[1]
+        first = self.columns[0, 0]
+        own, reach = self.rows[0] - first, math.ceil(self.window)
+        seen = math.ceil(max(self.sinks, self.global_tokens)) - first
+        end = self.row_order[0] + 1 if self.order_is_index else columns + ops.zeros_like(own)
+        start, stop = own - reach + 1, ops.minimum(own + reach, end)
+        everything = self.rows[0] < self.global_tokens
+        start = ops.where(everything, 0, start)
+        stop = ops.where(everything, end, stop)
+        before = ops.minimum(seen, start)
+        after = ops.maximum(ops.minimum(seen, end), stop)
+        sums = ops.pad(ops.cumsum(kept, axis=1), [(0, 0), (1, 0)])
+
+        def up_to(index):
+            return ops.take(sums, ops.clip(index, 0, columns), axis=1)
+
+        count = up_to(before) + up_to(stop) - up_to(start) + up_to(after) - up_to(stop)
+        return ops.cast(count, "float32")[:, None]
+
+    def check_one_axis(self):
+        """Refuses ids on several axes; for encodings that read `rows` and `columns` themselves."""
+        if len(self.rows.shape) > 2:
+            raise ValueError(
+                f"Position ids on {self.rows.shape[-1]} axes have no single distance: give ids of "
+                "shape (B, T), or encodings that act on several axes, such as rotary with "
+                "`sections`."
+            )
+
+
+def _by_batch_and_head(mask):
+    """A mask of two, three or four dimensions with all four."""
+    if len(mask.shape) == 2:
+        return mask[None, None]
+    return mask[:, None] if len(mask.shape) == 3 else mask

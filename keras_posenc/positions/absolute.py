@@ -1,0 +1,150 @@
+"""The base class of absolute position embeddings: ordinary layers, `layer(x, position_ids)`."""
+
+import keras
+from keras import ops
+
+from keras_posenc.positions.consecutive import consecutive
+
+MERGE_MODES = ("add", "mul", "zero", "concat")
+
+
+class AbsolutePositionEmbedding(keras.layers.Layer):
+    """Computes position ids and merges the embedding of each position with the features.
+
+    Subclasses define the embeddings in `rows(ids)`.
+
+    Args:
+        output_dim: int. Size D of an embedding.
+        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (along the
+            features).
+
+    Call arguments:
+        inputs: (B, T, D) features. With "zero" and "concat" their size may differ from D.
+        position_ids: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
+        offset: int or scalar integer tensor. Position of the first token if no ids are given.
+
+    Returns:
+        (B, T, D); (B, T, features + D) for "concat"; (1, T, D) for "zero", or (B, T, D) with ids
+        (B, T).
+
+    Raises:
+        ValueError: on an invalid argument, or ids or inputs of another shape.
+        TypeError: if `offset` is not an integer.
+    """
+
+    def __init__(self, output_dim, merge_mode="add", **kwargs):
+        # Position ids must not be cast to the compute dtype: bfloat16 cannot tell 257 from 256.
+        super().__init__(autocast=False, **kwargs)
+        if merge_mode not in MERGE_MODES:
+            raise ValueError(f"`merge_mode` must be one of {MERGE_MODES}. Received: {merge_mode!r}")
+        if not isinstance(output_dim, int) or output_dim < 1:
+            raise ValueError(f"`output_dim` must be a positive integer. Received: {output_dim!r}")
+        self.output_dim = output_dim
+        self.merge_mode = merge_mode
+        self.supports_masking = True
+
+    def rows(self, position_ids):
+        """Computes the embeddings of position ids.
+
+        Args:
+            position_ids: tensor of ids, of any shape.
+
+        Returns:
+            float32 of shape `(*ids.shape, D)`.
+        """
+        raise NotImplementedError
+
+    def check_length(self, offset, length):
+        """Raises ValueError unless the positions offset .. offset + length - 1 have embeddings."""
+
+    def check_ids(self, position_ids):
+        """Returns the ids; raises ValueError unless all of them have embeddings."""
+        return position_ids
+
+    def build(self, inputs_shape, position_ids_shape=None):
+        if len(inputs_shape) != 3:
+            raise ValueError(
+                f"A position embedding takes inputs (B, T, D). Received: {tuple(inputs_shape)}"
+            )
+        if self.merge_mode in ("add", "mul") and inputs_shape[-1] != self.output_dim:
+            raise ValueError(
+                f"merge_mode {self.merge_mode!r} needs features of size "
+                f"output_dim={self.output_dim}. "
+                f'Received: inputs of shape {tuple(inputs_shape)}; use "concat" for another size.'
+            )
+        self.built = True
+
+    def call(self, inputs, position_ids=None, offset=0):
+        length = ops.shape(inputs)[1]
+        if isinstance(offset, float):
+            raise TypeError(f"`offset` must be an integer. Received: {offset}")
+        if position_ids is None:
+            position_ids = consecutive(length, offset)
+            if isinstance(length, int) and isinstance(offset, int):
+                self.check_length(offset, length)
+            else:
+                position_ids = self.check_ids(position_ids)
+        else:
+            position_ids = ops.convert_to_tensor(position_ids)
+            self._check_ids_shape(position_ids.shape, inputs.shape)
+            position_ids = self._cast_ids(self.check_ids(position_ids))
+        rows = ops.cast(self.rows(position_ids), self.compute_dtype)
+        if len(rows.shape) == 2:
+            rows = rows[None]
+        x = ops.cast(inputs, self.compute_dtype)
+        if self.merge_mode == "add":
+            return x + rows
+        if self.merge_mode == "mul":
+            return x * (1 + rows)
+        if self.merge_mode == "zero":
+            return rows
+        batch = ops.shape(x)[0]
+        return ops.concatenate([x, ops.broadcast_to(rows, (batch, length, self.output_dim))], -1)
+
+    def _check_ids_shape(self, ids_shape, inputs_shape):
+        batch, length = inputs_shape[:2]
+        expected = ((length,), (1, length), (batch, length))
+        fits = any(
+            len(ids_shape) == len(shape)
+            and all(a is None or b is None or a == b for a, b in zip(ids_shape, shape, strict=True))
+            for shape in expected
+        )
+        if not fits:
+            raise ValueError(
+                f"`position_ids` must have shape (T,) or (B, T) with B, T = {batch}, {length} as "
+                f"the inputs. Received: {tuple(ids_shape)}"
+            )
+
+    def _cast_ids(self, position_ids):
+        return ops.cast(position_ids, "int32")
+
+    def compute_output_spec(self, inputs, position_ids=None, offset=0):
+        if position_ids is not None:
+            self._check_ids_shape(position_ids.shape, inputs.shape)
+            self.check_ids(position_ids)
+        elif isinstance(inputs.shape[1], int) and isinstance(offset, int):
+            self.check_length(offset, inputs.shape[1])
+        batch, length, features = inputs.shape
+        if self.merge_mode == "zero":
+            own = position_ids is not None and len(position_ids.shape) == 2
+            shape = (position_ids.shape[0] if own else 1, length, self.output_dim)
+        elif self.merge_mode == "concat":
+            shape = (batch, length, features + self.output_dim)
+        else:
+            shape = inputs.shape
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def compute_output_shape(self, inputs_shape, position_ids_shape=None):
+        ids = position_ids_shape and keras.KerasTensor(position_ids_shape, dtype="int32")
+        return self.compute_output_spec(keras.KerasTensor(inputs_shape), ids).shape
+
+    def compute_mask(self, inputs, mask=None):
+        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
+        return None if self.merge_mode == "zero" else mask
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "output_dim": self.output_dim,
+            "merge_mode": self.merge_mode,
+        }

@@ -1,0 +1,289 @@
+"""A learned table of n rows, stretched to more positions than it was trained for."""
+
+import numbers
+
+import keras
+from keras import ops
+
+from keras_posenc.positions.learned import LearnedPositionEmbedding
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
+    """Serves n^2 positions with a table of n rows; the first n embeddings are unchanged.
+
+    A position is written in base n, m = i n + j, and its embedding combines two rows of a base u:
+
+        q[i n + j] = alpha u[i] + (1 - alpha) u[j],    u = (p - alpha p[0]) / (1 - alpha),
+
+    so that q[m] = p[m] for m < n. It is computed as
+
+        q[i n + j] = p[j] + alpha / (1 - alpha) (p[i] - p[0]),
+
+    where the second term is exactly zero for i = 0: the first n embeddings are bit-identical to the
+    table. There are no new weights; the gradient reaches the table through both terms.
+
+    Args:
+        input_dim: int. Number of rows n of the table, 512 for BERT.
+        output_dim: int. Size D of a row.
+        alpha: float in (0, 1), not 0.5. Weight of the coarse digit i. Below 0.5 the fine digit j
+            dominates, which distinguishes neighbours; 0.4 is the author's choice.
+        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (along the
+            features).
+        embeddings_initializer: initializer of the table.
+
+    Call arguments:
+        inputs: (B, T, D) features.
+        position_ids: optional (T,) or (B, T) integers. Default: `offset`, `offset + 1`, ...
+        offset: int or scalar integer tensor. Position of the first token if no ids are given.
+
+    Returns:
+        (B, T, D); (B, T, features + D) for "concat"; (1, T, D) for "zero", or (B, T, D) with ids
+        (B, T).
+
+    Raises:
+        ValueError: if alpha is outside (0, 1) or equal to 0.5; on a position outside 0 .. n^2 - 1.
+        TypeError: if `position_ids` are floats.
+
+    Example:
+
+    >>> layer = HierarchicalPositionEmbedding(512, 64)
+    >>> layer(np.zeros((2, 1536, 64))).shape
+    (2, 1536, 64)
+
+    Reference: Su Jianlin, [Hierarchical decomposition of position
+    embeddings](https://www.spaces.ac.cn/archives/7947), 2020.
+    """
+
+    remedy = (
+        "A hierarchical table of n rows serves n^2 positions: give shorter inputs or more rows."
+    )
+
+    def __init__(self, input_dim, output_dim, alpha=0.4, **kwargs):
+        if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
+            raise ValueError(
+                "`alpha` must lie between 0 and 1, both excluded: at 0 the coarse digit vanishes, "
+                "at 1 the base u = (p - alpha p[0]) / (1 - alpha) divides by zero. "
+                f"Received: {alpha!r}; the usual value is 0.4."
+            )
+        alpha = float(alpha)
+        if alpha == 0.5:
+            raise ValueError(
+                "`alpha` must not be 0.5: positions i n + j and j n + i would share one row. "
+                "The usual value is 0.4."
+            )
+        super().__init__(input_dim, output_dim, **kwargs)
+        self.alpha = alpha
+
+    @property
+    def bound(self):
+        return min(self.input_dim**2, 2**31 - 1)
+
+    def rows(self, position_ids):
+        fine = ops.take(self.table, position_ids % self.input_dim, axis=0)
+        coarse = ops.take(self.table, position_ids // self.input_dim, axis=0)
+        return fine + self.alpha / (1 - self.alpha) * (coarse - self.table[0])
+
+    def get_config(self):
+        return {**super().get_config(), "alpha": self.alpha}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class TiledPositionEmbedding(LearnedPositionEmbedding):
+    """Repeats the table: q[m] = p[m mod n]; the limit alpha = 0 of the hierarchical table.
+
+    Args:
+        input_dim: int. Number of rows n of the table.
+        output_dim: int. Size D of a row.
+        merge_mode, embeddings_initializer: as in `LearnedPositionEmbedding`.
+
+    Call arguments:
+        inputs: (B, T, D) features.
+        position_ids, offset: as in `LearnedPositionEmbedding`.
+
+    Returns:
+        (B, T, D), or as in `LearnedPositionEmbedding` with another `merge_mode`.
+
+    Raises:
+        ValueError: on an invalid argument, or a negative position.
+        TypeError: if `position_ids` are floats.
+
+    Example:
+
+    >>> layer = TiledPositionEmbedding(512, 64)
+    >>> layer(np.zeros((2, 1536, 64))).shape
+    (2, 1536, 64)
+
+    Reference: [Longformer](https://arxiv.org/abs/2004.05150), which initialises its positions this
+    way.
+    """
+
+    remedy = "Positions are counted from 0."
+
+    @property
+    def bound(self):
+        return 2**31 - 1
+
+    def rows(self, position_ids):
+        return ops.take(self.table, position_ids % self.input_dim, axis=0)
+
+
+class _LongPositionEmbedding(LearnedPositionEmbedding):
+    """A table stretched to a given number of positions, `max_position` >= n."""
+
+    remedy = "Give shorter inputs, or a larger `max_position`."
+
+    def __init__(self, input_dim, output_dim, max_position, **kwargs):
+        super().__init__(input_dim, output_dim, **kwargs)
+        if not isinstance(max_position, int) or max_position < input_dim:
+            raise ValueError(
+                f"`max_position` must be an integer, at least the {input_dim} rows of the table. "
+                f"Received: {max_position!r}"
+            )
+        self.max_position = max_position
+
+    @property
+    def bound(self):
+        return self.max_position
+
+    def get_config(self):
+        return {**super().get_config(), "max_position": self.max_position}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class InterpolatedPositionEmbedding(_LongPositionEmbedding):
+    """Interpolates the table linearly to m rows: position t reads it at t (n - 1) / (m - 1).
+
+    All rows but the first and the last change, so short texts no longer get the trained embeddings.
+
+    Args:
+        input_dim: int. Number of rows n of the table.
+        output_dim: int. Size D of a row.
+        max_position: int >= n. Number of positions m.
+        **kwargs: as in `LearnedPositionEmbedding`.
+
+    Call arguments:
+        inputs: (B, T, D) features.
+        position_ids, offset: as in `LearnedPositionEmbedding`.
+
+    Returns:
+        (B, T, D), or as in `LearnedPositionEmbedding` with another `merge_mode`.
+
+    Raises:
+        ValueError: if `max_position` is below n; on a position outside 0 .. m - 1.
+        TypeError: if `position_ids` are floats.
+
+    Example:
+
+    >>> layer = InterpolatedPositionEmbedding(512, 64, max_position=2048)
+    >>> layer(np.zeros((2, 1536, 64))).shape
+    (2, 1536, 64)
+    """
+
+    def rows(self, position_ids):
+        if self.max_position == self.input_dim:
+            return super().rows(position_ids)
+        # Integer arithmetic: a float32 quotient would miss the table's own rows by rounding.
+        scaled = position_ids * (self.input_dim - 1)
+        lower = scaled // (self.max_position - 1)
+        weight = ops.cast(scaled % (self.max_position - 1), "float32") / (self.max_position - 1)
+        upper = ops.minimum(lower + 1, self.input_dim - 1)
+        low, high = (ops.take(self.table, i, axis=0) for i in (lower, upper))
+        return low + weight[..., None] * (high - low)
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class FreshPositionEmbedding(_LongPositionEmbedding):
+    """Appends m - n randomly initialised rows to the table, which need training.
+
+    Args:
+        input_dim: int. Number of rows n of the table.
+        output_dim: int. Size D of a row.
+        max_position: int >= n. Number of positions m.
+        **kwargs: as in `LearnedPositionEmbedding`.
+
+    Call arguments:
+        inputs: (B, T, D) features.
+        position_ids, offset: as in `LearnedPositionEmbedding`.
+
+    Returns:
+        (B, T, D), or as in `LearnedPositionEmbedding` with another `merge_mode`.
+
+    Raises:
+        ValueError: if `max_position` is below n; on a position outside 0 .. m - 1.
+        TypeError: if `position_ids` are floats.
+
+    Example:
+
+    >>> layer = FreshPositionEmbedding(512, 64, max_position=2048)
+    >>> layer(np.zeros((2, 1536, 64))).shape
+    (2, 1536, 64)
+    """
+
+    def build(self, inputs_shape, position_ids_shape=None):
+        super().build(inputs_shape, position_ids_shape)
+        self.fresh = self._add_table("fresh", self.max_position - self.input_dim)
+
+    @property
+    def table(self):
+        return ops.concatenate([super().table, ops.cast(self.fresh, "float32")], 0)
+
+
+STRETCHES = {
+    None: LearnedPositionEmbedding,
+    "hierarchical": HierarchicalPositionEmbedding,
+    "tile": TiledPositionEmbedding,
+    "interpolate": InterpolatedPositionEmbedding,
+    "fresh": FreshPositionEmbedding,
+}
+
+
+def position_embedding(
+    input_dim, output_dim, stretch=None, alpha=None, max_position=None, **kwargs
+):
+    """Makes a learned position embedding, stretched by one of `STRETCHES` so that they can be
+    compared.
+
+    Args:
+        input_dim: int. Number of rows n of the table.
+        output_dim: int. Size of a row.
+        stretch: None, "hierarchical", "tile", "interpolate" or "fresh".
+        alpha: float. For "hierarchical" only; default 0.4.
+        max_position: int. Number of positions; required by "interpolate" and "fresh", while
+            "hierarchical" checks that its n^2 positions are enough.
+        **kwargs: as in `LearnedPositionEmbedding`.
+
+    Returns:
+        A layer, (B, T, D) -> (B, T, D): a `LearnedPositionEmbedding` or a subclass.
+
+    Raises:
+        ValueError: on an unknown `stretch`, on an argument that does not belong to it or is
+            missing, or if `max_position` is out of its reach.
+
+    Example:
+
+    >>> position_embedding(512, 64, stretch="interpolate", max_position=2048).bound
+    2048
+    """
+    if stretch not in STRETCHES:
+        raise ValueError(f"`stretch` must be one of {tuple(STRETCHES)}. Received: {stretch!r}")
+    if alpha is not None and stretch != "hierarchical":
+        raise ValueError(
+            f'`alpha` belongs to stretch="hierarchical". Received: stretch={stretch!r}'
+        )
+    if max_position is not None and (not isinstance(max_position, int) or max_position < 1):
+        raise ValueError(f"`max_position` must be a positive integer. Received: {max_position!r}")
+    layer = STRETCHES[stretch]
+    if issubclass(layer, _LongPositionEmbedding):
+        if max_position is None:
+            raise ValueError(f"stretch={stretch!r} needs `max_position`, the positions to serve.")
+        kwargs["max_position"] = max_position
+    elif alpha is not None:
+        kwargs["alpha"] = alpha
+    layer = layer(input_dim, output_dim, **kwargs)
+    if max_position is not None and max_position > layer.bound:
+        raise ValueError(
+            f"max_position={max_position} is out of reach: stretch={stretch!r} makes "
+            f"{layer.bound} positions of the {input_dim} rows of the table."
+        )
+    return layer

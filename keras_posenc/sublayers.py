@@ -1,0 +1,82 @@
+"""What a layer made of layers hands to them: initial values, and dtype policies.
+
+`model.quantize` gives each innermost layer a dtype policy of its own, which no config holds, as the
+layer around it makes it anew. So the outer layer's config has all of them, in a `DTypePolicyMap`.
+"""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class Stored(keras.initializers.TruncatedNormal):
+    """The numbers of a checkpoint where it has them, else random ones.
+
+    A weight is made of its stored numbers: none are drawn, or set to zero, only to be overwritten.
+    What is made again from a config (a clone, a reloaded model) is drawn at random.
+
+    Args:
+        stddev: float. Of the truncated normal for what is not stored.
+        read: function (name, shape) -> array, or None where nothing fits.
+        name: str. Of the weight, or of the layer whose weights `part` names.
+    """
+
+    def __init__(self, stddev, read, name):
+        super().__init__(stddev=stddev)
+        self.read = read
+        self.name = name
+
+    def __call__(self, shape, dtype=None):
+        stored = self.read(self.name, tuple(shape))
+        if stored is None:
+            return super().__call__(shape, dtype)
+        return keras.ops.convert_to_tensor(stored, dtype or keras.config.floatx())
+
+    def clone(self):
+        return Stored(self.stddev, self.read, self.name)
+
+    @classmethod
+    def from_config(cls, config):
+        return keras.initializers.TruncatedNormal(**config)
+
+
+def part(initializer, name):
+    """The initializer of one weight of a layer of many: other draws, or other stored numbers.
+
+    Args:
+        initializer: of the layer's weights.
+        name: str. The weight's path in the layer, such as `"query/kernel"`.
+    """
+    if isinstance(initializer, Stored):
+        return Stored(initializer.stddev, initializer.read, f"{initializer.name}/{name}")
+    # An unseeded instance draws the same values every time.
+    return initializer.clone()
+
+
+def policy_of_part(layer, name):
+    """The dtype policy for a layer that `layer` is about to make under a name.
+
+    A layer with the whole map as its policy would be saved as if it were not quantized.
+    """
+    policy = layer.dtype_policy
+    return policy[f"{layer.path}/{name}"] if _is_map(policy) else policy
+
+
+def with_quantized_parts(config, layer, parts):
+    """The config of a layer of layers, with the dtype policies of those that are quantized.
+
+    Args:
+        config: dict, of `get_config`.
+        layer: the outer layer, which makes its parts with `policy_of_part`.
+        parts: list of the layers inside of it.
+    """
+    policy = layer.dtype_policy
+    if not (_is_map(policy) or any(part.quantization_mode for part in parts)):
+        return config
+    policies = {part.path: part.dtype_policy for part in parts}
+    default = policy.default_policy if _is_map(policy) else policy
+    policy = keras.dtype_policies.DTypePolicyMap(default, policies) if parts else policy
+    return {**config, "dtype": keras.dtype_policies.serialize(policy)}
+
+
+def _is_map(policy):
+    return isinstance(policy, keras.dtype_policies.DTypePolicyMap)
