@@ -9,7 +9,7 @@ from keras_posenc import encodings as position_encodings
 from keras_posenc.attention.cells import Rules, attend_explicitly, distance_biases
 from keras_posenc.attention.choose import attend, forms_map
 from keras_posenc.attention.geometry import grid_of_call
-from keras_posenc.attention.memory import Memory, empty_cache
+from keras_posenc.attention.memory import Memory, attend_nothing, empty_cache, is_empty
 from keras_posenc.sublayers import part, policy_of_part, with_quantized_parts
 
 
@@ -208,32 +208,17 @@ class PositionalAttention(keras.layers.Layer):
     ):
         query, key, value = self._inputs(query, value, key)
         q, k, v, merge = self._project(query, key, value)
-        featured = [encoding for encoding in self.encodings if encoding.overrides("features")]
-        features = [ops.cast(encoding.features(key), k.dtype) for encoding in featured]
-        memory, cached = Memory(k, v, features, _both(key_mask, value_mask)), cache is not None
-        memory, cache = memory.after(cache) if cached else (memory, None)
-        memory = memory.cleaned()
-        who = query_order, key_order, use_causal_mask, attention_mask
-        grid = grid_of_call(q, memory, cached, query_positions, key_positions, *who)
-        self._check_order(grid.row_order is not None, attention_mask is not None)
-        features = dict(zip(featured, memory.features, strict=True))
-        grid = grid.replace(queries=q, keys=memory.keys, values=memory.values, features=features)
-        grid = grid.replace(tables=self._by_encoding(tables))
+        memory, new_cache = self._remember(key, k, v, _both(key_mask, value_mask), cache)
+        order = query_order, key_order, use_causal_mask, attention_mask
+        grid = grid_of_call(q, memory, cache is not None, query_positions, key_positions, *order)
+        grid = self._with_content(grid, q, memory, tables)
         dropout = self.dropout if training else 0.0
         rules = Rules(tuple(self.encodings), 1 / math.sqrt(self.key_dim), bias, dropout)
         explicit = return_attention_scores or return_attention_logits
-        of_map = explicit or forms_map(q, rules, self.flash_attention)
-        q, k, grid = self._encode(q, memory.keys, grid, of_map)
-        seeds = self.seed_generator.next() if dropout else None
-        scores = logits = None
-        if explicit:
-            output, scores, logits = attend_explicitly(q, k, memory.values, grid, rules, seeds)
-        else:
-            flash = self.flash_attention
-            output = attend(q, k, memory.values, grid, rules, seeds, flash, training)
-        wanted = return_attention_scores, return_attention_logits, cached
-        extras = zip((scores, logits, cache), wanted, strict=True)
-        extras = [x for x, asked in extras if asked]
+        output, scores, logits = self._attend(q, memory, grid, rules, explicit, training)
+        requested = return_attention_scores, return_attention_logits, cache is not None
+        extras = zip((scores, logits, new_cache), requested, strict=True)
+        extras = [extra for extra, wanted in extras if wanted]
         output = merge(output)
         return (output, *extras) if extras else output
 
@@ -253,16 +238,45 @@ class PositionalAttention(keras.layers.Layer):
                     f"another layer for other sizes. Received: {x.shape[-1]} features"
                 )
 
-    def _encode(self, q, k, grid, of_map):
-        """q, k and the grid as the encodings leave them; `of_map` if a map will be formed."""
+    def _remember(self, key, k, v, mask, cache):
+        """The `Memory` that the queries attend to, and the cache that holds it, if there is one."""
+        features = [ops.cast(e.features(key), k.dtype) for e in self._featured()]
+        memory = Memory(k, v, features, mask)
+        if cache is not None:
+            memory, cache = memory.after(cache)
+        return memory.cleaned(), cache
+
+    def _with_content(self, grid, q, memory, tables):
+        self._check_order(grid.row_order is not None, grid.mask is not None)
+        features = dict(zip(self._featured(), memory.features, strict=True))
+        content = dict(queries=q, keys=memory.keys, values=memory.values, features=features)
+        return grid.replace(**content, tables=self._by_encoding(tables))
+
+    def _attend(self, q, memory, grid, rules, explicit, training):
+        """The output (B, Tq, H, Dv), and where `explicit` the weights and the logits."""
+        if is_empty(q, memory.keys):
+            return attend_nothing(q, memory)
+        flash, seeds = self.flash_attention, None
+        if rules.dropout:
+            seeds = self.seed_generator.next()
+        q, k, grid = self._encode(q, memory.keys, grid, explicit or forms_map(q, rules, flash))
+        if explicit:
+            return attend_explicitly(q, k, memory.values, grid, rules, seeds)
+        return attend(q, k, memory.values, grid, rules, seeds, flash, training), None, None
+
+    def _encode(self, q, k, grid, map_is_formed):
+        """q, k and the grid as the encodings leave them."""
         for encoding in self.encodings:
             grid = encoding.restrict(grid)
-        if of_map:
+        if map_is_formed:
             grid = grid.replace(distance_biases=distance_biases(self.encodings, grid))
         for encoding in self.encodings:
             if encoding not in grid.content.distance_biases:
                 q, k = encoding.heads(q, k, grid)
         return q, k, grid
+
+    def _featured(self):
+        return [encoding for encoding in self.encodings if encoding.overrides("features")]
 
     def _project(self, query, key, value):
         """The heads q, k, v, and what makes the attention output (B, Tq, H, Dv) the layer's."""

@@ -66,3 +66,16 @@ def empty_cache(batch_size, length, num_heads, key_size, value_size, dtype):
         ops.zeros((batch_size, length), "bool"),
         ops.zeros((), "int32"),
     )
+
+
+def is_empty(q, keys):
+    """Whether there is known to be no text, no query or no key."""
+    return 0 in (*q.shape[:2], keys.shape[1])
+
+
+def attend_nothing(q, memory):
+    """The output, the weights and the logits where there is no cell to attend to: zeros."""
+    (batch, rows, heads), columns = ops.shape(q)[:3], ops.shape(memory.keys)[1]
+    cells = ops.zeros((batch, heads, rows, columns), "float32")
+    output = ops.zeros((batch, rows, heads, memory.values.shape[-1]), q.dtype)
+    return output, cells, cells

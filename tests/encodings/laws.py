@@ -269,6 +269,32 @@ def nothing_leaks_through_the_mask(case, causal):
         assert np.abs(first - second)[:, future:].max() > 1e-3
 
 
+def masked_keys_may_hold_any_number(case, causal):
+    """Huge numbers in keys that a mask closes; in padding also what is no number."""
+    layer, x = attention(case), numbers()
+    keep = np.broadcast_to(np.arange(T) < HALF, (B, T))
+    closed = np.broadcast_to(keep[:, None], (B, T, T))
+    masks = [("value_mask", keep, (1e9, 1e15, np.inf, np.nan))]
+    masks += [("attention_mask", closed, (1e9, 1e15))]
+    for name, mask, values in masks:
+        arguments = {"causal": causal, name: mask}
+        plain = run(layer, x, np.where(keep[..., None], x, 0), **arguments)
+        for value in values:
+            y = np.where(keep[..., None], x, np.float32(value))
+            close(run(layer, x, y, **arguments)[:, :HALF], plain[:, :HALF], 1e-5)
+
+
+def nothing_to_attend_to_is_an_answer(case, causal):
+    """Batches without texts, texts without tokens: alone, for training, with the weights."""
+    layer = attention(case)
+    for batch, length in ((0, T), (B, 0)):
+        empty = numbers(batch=batch, length=length)
+        for training in (False, True):
+            assert run(layer, empty, causal=causal, training=training).shape == empty.shape
+        _, weights = call(layer, empty, causal=causal, return_attention_scores=True)
+        assert tuple(weights.shape) == (batch, case.heads, length, length)
+
+
 def closed_rows_are_finite(case, causal):
     """Rows that may attend to nothing, alone and in a batch; with their gradients."""
     layer, x = attention(case), numbers()

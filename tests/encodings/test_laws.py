@@ -119,6 +119,17 @@ def test_nothing_leaks_through_the_mask(case, causal):
 
 
 @over_orders(ALL)
+def test_masked_keys_may_hold_any_number(case, causal):
+    laws.masked_keys_may_hold_any_number(case, causal)
+
+
+@pytest.mark.once
+@over_orders(CASES)
+def test_nothing_to_attend_to_is_an_answer(case, causal):
+    laws.nothing_to_attend_to_is_an_answer(case, causal)
+
+
+@over_orders(ALL)
 def test_closed_rows_are_finite(case, causal):
     laws.closed_rows_are_finite(case, causal)
 

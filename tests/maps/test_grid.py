@@ -46,3 +46,25 @@ def test_a_query_meets_its_own_key_by_index_or_by_position():
     orders = {"row_order": np.array([[1, 3]]), "column_order": np.arange(4)[None]}
     by_index = grid(**orders).replace(order_is_index=True).own()
     np.testing.assert_array_equal(ops.convert_to_numpy(by_index), [np.eye(4)[[1, 3]]])
+
+
+def test_what_a_grid_does_not_have_cannot_be_replaced():
+    with pytest.raises(TypeError, match="A grid has no 'colums': did you mean 'columns'?"):
+        grid().replace(colums=IDS)
+    changed = grid().replace(keep=KEEP, queries=MASK)
+    assert changed.keep is KEEP and changed.content.queries is MASK
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [1, 3, 2.5, 20])
+@pytest.mark.parametrize("seen", [{}, {"sinks": 2}, {"global_tokens": 1}], ids=str)
+def test_visible_keys_of_a_window_are_counted_without_its_map(window, seen, causal):
+    ids = ops.arange(9)[None]
+    keep = np.random.default_rng(0).random((3, 9)) > 0.3
+    order = {"row_order": ids, "column_order": ids, "order_is_index": True} if causal else {}
+    for keys in (None, ops.convert_to_tensor(keep)):
+        near = Grid(ids, ids, keep=keys, window=window, ids_are_indices=True, **seen, **order)
+        expected = np.sum(ops.convert_to_numpy(near.open()), -1)
+        np.testing.assert_array_equal(
+            *np.broadcast_arrays(ops.convert_to_numpy(near.visible()), expected)
+        )

@@ -1,0 +1,31 @@
+"""What a class must be to act as an encoding."""
+
+import pytest
+from keras import ops
+
+from keras_posenc import Encoding
+
+pytestmark = pytest.mark.once
+
+
+def test_an_encoding_without_a_hook_is_refused():
+    class Nothing(Encoding):
+        def distance(self, grid):
+            return grid.distance()
+
+    with pytest.raises(TypeError, match="Nothing overrides no hook, .*: override one of restrict,"):
+        Nothing()
+
+
+@pytest.mark.parametrize(("name", "hook"), [("biass", "bias"), ("scores", "score")])
+def test_a_method_that_is_nearly_a_hook_is_refused(name, hook):
+    with pytest.raises(TypeError, match=f"never calls Typed.{name}: did you mean '{hook}'?"):
+        type("Typed", (Encoding,), {name: lambda self, *arguments: None})
+    type("Own", (Encoding,), {f"_{name}": lambda self: None, "bias": Encoding.bias})
+
+
+@pytest.mark.parametrize("hook", ["scan", "carry"])
+def test_scan_and_carry_come_together(hook):
+    half = type("Half", (Encoding,), {hook: lambda self, *arguments: None, "score": ops.add})
+    with pytest.raises(TypeError, match="Half must override both `scan` and `carry`"):
+        half()
