@@ -45,6 +45,7 @@ class Traits:
         closures_have_gradients: bool. A block may read weights that it was not handed.
         values_at_hand: bool. Reading a scalar tensor's value costs nothing.
         global_random_state: bool. Some random numbers come from a state that no variable holds.
+        drops_assertions: bool. A compiled program may leave out the checks of its numbers.
         batches_before_fit: int. Batches that `fit` looks at to learn which axes vary.
     """
 
@@ -57,6 +58,7 @@ class Traits:
     closures_have_gradients: bool = False
     values_at_hand: bool = False
     global_random_state: bool = True
+    drops_assertions: bool = False
     batches_before_fit: int = 0
 
 

@@ -17,6 +17,7 @@ TRAITS = shared.Traits(
     chunked_sums=True,
     diagonals_in_pieces=True,
     global_random_state=False,
+    drops_assertions=True,
     batches_before_fit=2,
 )
 

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc.positions.consecutive import consecutive
+from keras_posenc.positions.guard import mark_missing
 
 MERGE_MODES = ("add", "mul", "zero", "concat")
 
@@ -42,6 +43,11 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         self.output_dim = output_dim
         self.merge_mode = merge_mode
         self.supports_masking = True
+
+    @property
+    def bound(self):
+        """The first position without an embedding, or None."""
+        return None
 
     def rows(self, position_ids):
         """Computes the embeddings of position ids.
@@ -88,7 +94,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
             position_ids = ops.convert_to_tensor(position_ids)
             self._check_ids_shape(position_ids.shape, inputs.shape)
             position_ids = self._cast_ids(self.check_ids(position_ids))
-        rows = ops.cast(self.rows(position_ids), self.compute_dtype)
+        rows = mark_missing(self.rows(position_ids), position_ids, self.bound)
+        rows = ops.cast(rows, self.compute_dtype)
         if len(rows.shape) == 2:
             rows = rows[None]
         x = ops.cast(inputs, self.compute_dtype)

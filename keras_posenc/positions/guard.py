@@ -3,6 +3,7 @@
 import functools
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_posenc import backend
@@ -13,7 +14,7 @@ def check_positions(ids, bound, remedy):
 
     Backends disagree on an index out of range: JAX gives NaN, or clamps a negative one; TensorFlow
     and torch raise messages of their own. Ids known only inside a compiled step are checked there,
-    except under XLA on TensorFlow, which drops assertions.
+    except under XLA on TensorFlow, which drops assertions: see `mark_missing`.
 
     Args:
         ids: integer tensor of any shape, or KerasTensor (which cannot be checked yet).
@@ -36,6 +37,17 @@ def check_positions(ids, bound, remedy):
     values = ops.convert_to_numpy(ids)
     _check_range(values.min(), values.max(), bound, remedy)
     return ids
+
+
+def mark_missing(rows, ids, bound):
+    """Rows (..., D) that are NaN for ids from `bound` on, and below 0, where no check would tell.
+
+    XLA on TensorFlow, which `fit` compiles with by default, reads the nearest row in silence.
+    """
+    if bound is None or not backend.TRAITS.drops_assertions or not backend.is_traced(ids):
+        return rows
+    exists = ops.logical_and(ids >= 0, ids < bound)
+    return ops.where(exists[..., None], rows, np.nan)
 
 
 def check_length(offset, length, bound, remedy):

@@ -4,7 +4,11 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_posenc import LearnedPositionEmbedding, SinusoidalPositionEmbedding
+from keras_posenc import (
+    HierarchicalPositionEmbedding,
+    LearnedPositionEmbedding,
+    SinusoidalPositionEmbedding,
+)
 
 X = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
 
@@ -145,6 +149,16 @@ def test_a_position_without_a_row_is_an_error_inside_a_compiled_step():
     without_ids = keras.Model(x, LearnedPositionEmbedding(4, 8)(x))
     with pytest.raises(Exception, match="positions run from 0 to 3"):
         without_ids.predict(X, verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the others check there too")
+def test_a_position_without_a_row_is_no_number_where_xla_drops_the_check():
+    x, ids = keras.Input((None, 8)), keras.Input((None,), dtype="int32")
+    model = keras.Model([x, ids], HierarchicalPositionEmbedding(4, 8)(x, ids))
+    model.compile(jit_compile=True)
+    result = model.predict([X, np.array([[0, 15, 16, -1, 99, 3]] * 2)], verbose=0)
+    np.testing.assert_array_equal(np.isnan(result).all(-1), [[0, 0, 1, 1, 1, 0]] * 2)
+    assert np.isfinite(result[:, [0, 1, 5]]).all()
 
 
 def test_errors_name_the_remedy():
