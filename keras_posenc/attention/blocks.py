@@ -101,10 +101,10 @@ class Block:
                 return by_head(self.kernel(*heads, grid, rules.bias)), carry
             carry = dict(zip(self.carrying, carry, strict=True))
             if rules.override("normalize", "value"):
-                found, *_, carry = attend_cells(q, k, v, grid, rules, carry)
+                output, *_, carry = attend_cells(q, k, v, grid, rules, carry)
             else:
-                found, carry = weigh_cells(q, k, v, grid, rules, carry, output)
-        return found, [carry[encoding] for encoding in self.carrying]
+                output, carry = weigh_cells(q, k, v, grid, rules, carry, output)
+        return output, [carry[encoding] for encoding in self.carrying]
 
 
 def prepare(q, k, v, grid, rules, kernel=None):

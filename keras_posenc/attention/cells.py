@@ -154,14 +154,14 @@ def distance_biases(encodings, grid):
 
     Not where an encoding behind it might scale them along with the heads.
     """
-    found = []
+    by_distance = []
     for encoding in reversed(encodings):
         if encoding.execution.by_distance is not None:
-            found.append(encoding)
+            by_distance.append(encoding)
         elif encoding.overrides("heads"):
             break
-    distances = all_distances(grid) if found else None
-    return {} if distances is None else {e: e.execution.by_distance(distances) for e in found}
+    distances = all_distances(grid) if by_distance else None
+    return {} if distances is None else {e: e.execution.by_distance(distances) for e in by_distance}
 
 
 def _weights(closed, grid, rules):

@@ -101,22 +101,22 @@ def rows_of_block(q, k, encodings, heads, sizes):
         sizes: (bytes of a map from which on it is cut, bytes of a block's map), on a CPU.
     """
     accelerated = backend.on_accelerator(q)
-    largest, wanted = ON_ACCELERATOR if accelerated else sizes
+    map_bytes, block_bytes = ON_ACCELERATOR if accelerated else sizes
     batch, rows, columns = *ops.shape(q)[:2], ops.shape(k)[1]
     if isinstance(rows, int) and rows <= FEWEST_ROWS:
         return None
-    asked = max((e.execution.min_rows for e in encodings), default=0)
+    min_rows = max((e.execution.min_rows for e in encodings), default=0)
     bounds = [e.execution.max_rows for e in encodings if e.execution.max_rows]
-    most = min(bounds, default=wanted) if not accelerated else wanted
+    max_rows = min(bounds, default=block_bytes) if not accelerated else block_bytes
     if all(isinstance(size, int) for size in (batch, rows, columns)):
         of_row = max(1, 4 * heads * batch * columns)
-        size = min(most, wanted // of_row)
-        size = max(FEWEST_ROWS, size, min(asked, AT_MOST * wanted // of_row))
-        return None if of_row * rows <= largest else size
+        size = min(max_rows, block_bytes // of_row)
+        size = max(FEWEST_ROWS, size, min(min_rows, AT_MOST * block_bytes // of_row))
+        return None if of_row * rows <= map_bytes else size
     # TensorFlow learns the sizes later. A map can have more bytes than int32 can count.
     of_row = ops.maximum(4 * heads * ops.cast(batch, "int64") * ops.cast(columns, "int64"), 1)
     rows = ops.cast(rows, "int64")
-    size = ops.minimum(most, wanted // of_row)
-    size = ops.maximum(size, ops.minimum(asked, AT_MOST * wanted // of_row))
+    size = ops.minimum(max_rows, block_bytes // of_row)
+    size = ops.maximum(size, ops.minimum(min_rows, AT_MOST * block_bytes // of_row))
     size = ops.minimum(ops.maximum(FEWEST_ROWS, size), rows)
-    return ops.cast(ops.where(of_row * rows <= largest, rows, size), "int32")
+    return ops.cast(ops.where(of_row * rows <= map_bytes, rows, size), "int32")

@@ -30,14 +30,14 @@ def grid_of_call(
             "`query_order` and `key_order` say who may attend in place of the causal order: "
             "leave `use_causal_mask` off."
         )
-    given = query_positions is not None or key_positions is not None
+    has_ids = query_positions is not None or key_positions is not None
     row_ids = rows if query_positions is None else _ids(query_positions, q, "query_positions")
     column_ids = columns
     if key_positions is not None:
         column_ids = _ids(key_positions, memory.keys, "key_positions")
     causal = query_order is None and (use_causal_mask or cached)
     # A few queries among other keys: which of them are earlier only the positions tell.
-    by_index = causal and (cached or not given or q.shape[1] == memory.keys.shape[1])
+    by_index = causal and (cached or not has_ids or q.shape[1] == memory.keys.shape[1])
     if causal:
         query_order, key_order = (rows, columns) if by_index else (row_ids, column_ids)
     grid = Grid(
@@ -48,7 +48,7 @@ def grid_of_call(
         column_order=key_order,
         order_is_index=by_index,
         mask=attention_mask,
-        ids_are_indices=not given,
+        ids_are_indices=not has_ids,
     )
     if causal and not by_index:
         grid.check_one_axis()

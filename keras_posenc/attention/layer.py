@@ -296,12 +296,12 @@ class PositionalAttention(keras.layers.Layer):
         """dict, encoding -> the table that the call brings for it."""
         sharing = [encoding for encoding in self.encodings if encoding.shared]
         sizes = self.num_heads, self.key_dim
-        wanted = [tuple(e.table_arguments(*sizes)["shape"]) for e in sharing]
-        found = [tuple(table.shape) for table in tables or ()]
-        if wanted != found:
+        shapes = [tuple(e.table_arguments(*sizes)["shape"]) for e in sharing]
+        received = [tuple(table.shape) for table in tables or ()]
+        if received != shapes:
             raise ValueError(
                 "`tables` must hold a table for each encoding with `shared=True`, of the shapes "
-                f"{wanted}, as `SharedTable` layers emit them. Received: {found}"
+                f"{shapes}, as `SharedTable` layers emit them. Received: {received}"
             )
         return dict(zip(sharing, tables or (), strict=True))
 

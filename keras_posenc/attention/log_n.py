@@ -72,8 +72,8 @@ class LogNAttention(PositionalAttention):
         else:
             scaling = LogN(train_length, clipped, variant)
         super().__init__(num_heads, key_dim, value_dim, [*encodings, scaling], **kwargs)
-        given = self.encodings[:-1]
-        if any(isinstance(encoding, (LogN, ScalableSoftmax)) for encoding in given):
+        others = self.encodings[:-1]
+        if any(isinstance(encoding, (LogN, ScalableSoftmax)) for encoding in others):
             raise ValueError(
                 "LogNAttention scales by ln n itself: take `LogN` and `ScalableSoftmax` out of "
                 "`encodings`, or give them to a PositionalAttention."

@@ -63,8 +63,8 @@ def weigh_values(logits, v, dropout, hashes, output=None):
 
     def backward(residuals, upstream):
         weights, output, v, hashes = residuals
-        found = shared.weighing_gradients(weights, output, v, upstream, dropout, hashes)
-        return *found, None
+        gradients = shared.weighing_gradients(weights, output, v, upstream, dropout, hashes)
+        return *gradients, None
 
     weigh = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
     weigh.defvjp(forward, backward)

@@ -190,16 +190,16 @@ def weigh_values(logits, v, dropout, hashes, output=None):
 
     @tf.custom_gradient
     def weighed(logits, v):
-        weights, found = shared.softmax(logits), output
-        if found is None:
+        weights, result = shared.softmax(logits), output
+        if result is None:
             used = keep_by_hash(weights, dropout, hashes) if dropout else weights
-            found = tf.matmul(tf.cast(used, v.dtype), v, transpose_b=True)
+            result = tf.matmul(tf.cast(used, v.dtype), v, transpose_b=True)
 
         def gradient(upstream):
-            arguments = weights, found, v, upstream, dropout, hashes
+            arguments = weights, result, v, upstream, dropout, hashes
             return shared.weighing_gradients(*arguments, one_pass)
 
-        return found, gradient
+        return result, gradient
 
     return weighed(logits, v)
 
@@ -237,14 +237,14 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
         return state[1:]
 
     @tf.custom_gradient
-    def mapped(*given):
-        held = list(inputs)
-        for i, x in zip(floats, given, strict=True):
-            held[i] = x
+    def mapped(*float_inputs):
+        tensors = list(inputs)
+        for i, x in zip(floats, float_inputs, strict=True):
+            tensors[i] = x
 
         def inputs_of(i):
             """The block's inputs, by names of this turn of the loop."""
-            return [*(x[i] for x in held[:cut]), *(tf.identity(x) for x in held[cut:])]
+            return [*(x[i] for x in tensors[:cut]), *(tf.identity(x) for x in tensors[cut:])]
 
         def forward(i, outputs, *state):
             x = inputs_of(i)
@@ -266,13 +266,13 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
                 i = count - 1 - turn
                 x, now = inputs_of(i), [x[i] for x in carries]
                 of_carry, state = state[: len(carry)], state[len(carry) :]
-                wanted = [*(x[j] for j in floats), *now]
+                sources = [*(x[j] for j in floats), *now]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch(wanted)
+                    tape.watch(sources)
                     output, then = block(x[:cut], x[cut:], now, outputs[i])
                 grads = tape.gradient(
                     [output, *then],
-                    wanted,
+                    sources,
                     [upstream[i], *of_carry],
                     unconnected_gradients="zero",
                 )
@@ -286,13 +286,13 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
                 ]
                 return *of_carry, *arrays, *sums
 
-            found = loop(
+            totals = loop(
                 backward,
                 *map(tf.zeros_like, carry),
                 *(array(inputs[i].dtype, inputs[i].shape[1:]) for i in of_parts),
-                *(tf.zeros_like(held[i]) for i in of_whole),
+                *(tf.zeros_like(tensors[i]) for i in of_whole),
             )[len(carry) :]
-            arrays, sums = found[: len(of_parts)], found[len(of_parts) :]
+            arrays, sums = totals[: len(of_parts)], totals[len(of_parts) :]
             return *(a.stack() for a in arrays), *sums
 
         return outputs, gradients

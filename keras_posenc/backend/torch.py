@@ -187,22 +187,22 @@ class Recomputed(torch.autograd.Function):
             parts, whole = ([x.detach() for x in some] for some in blocks.inputs_of(i, inputs))
             carry = [carries.pop().detach().requires_grad_() for _ in of_carry][::-1]
             inner = zip([*parts, *whole], needed, strict=True)
-            wanted = [x.requires_grad_() for x, n in inner if n]
+            sources = [x.requires_grad_() for x, n in inner if n]
             with torch.enable_grad(), torch.autocast(**context.autocast):
                 output, carried_on = blocks.block(parts, whole, carry)
-            # What depends on none of the wanted has no gradient to give.
+            # What depends on none of the sources has no gradient to give.
             pairs = zip([output, *carried_on], [upstream[i], *of_carry], strict=True)
             pairs = [(x, of_x) for x, of_x in pairs if x.requires_grad]
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 [x for x, _ in pairs],
-                [*wanted, *carry],
+                [*sources, *carry],
                 [of_x for _, of_x in pairs],
                 allow_unused=True,
                 materialize_grads=True,
             )
-            of_carry = found[len(wanted) :]
+            of_carry = gradients[len(sources) :]
             totals = [x for some in blocks.inputs_of(i, grads) for x in some if x is not None]
-            for total, more in zip(totals, found, strict=False):
+            for total, more in zip(totals, gradients, strict=False):
                 total += more
         return None, None, *grads
 

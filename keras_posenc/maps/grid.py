@@ -133,12 +133,12 @@ class Grid:
 
     def tensors(self):
         """{(name, encoding or None): tensor}: all tensors of the grid and of its content."""
-        found = {}
+        tensors = {}
         for name in AXES:
             x = getattr(self.content if name in IN_CONTENT else self, name)
-            found |= {(name, e): y for e, y in x.items()} if name in BY_ENCODING else {}
-            found |= {} if name in BY_ENCODING or x is None else {(name, None): x}
-        return found
+            tensors |= {(name, e): y for e, y in x.items()} if name in BY_ENCODING else {}
+            tensors |= {} if name in BY_ENCODING or x is None else {(name, None): x}
+        return tensors
 
     def with_tensors(self, tensors):
         """A like grid that holds these, by the keys of `tensors()`, and no others."""
