@@ -5,11 +5,9 @@ import dataclasses
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.backend.shared import softmax
+from keras_posenc.backend.shared import close, softmax
 from keras_posenc.maps.diagonals import all_distances, map_of_table
 from keras_posenc.maps.dropout import dropout_hashes
-
-CLOSED = -1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +65,9 @@ def attend_cells(q, k, v, grid, rules, carry):
         carry of the next block.
     """
     logits, carry = logits_of(q, k, grid, rules, carry)
-    weights = _weights(close(logits, grid.open()), grid, rules)
+    cells = grid.open()
+    closed = logits if cells is None else close(logits, cells)
+    weights = _weights(closed, grid, rules)
     used = weights
     if rules.dropout:
         used = backend.keep_by_hash(weights / (1 - rules.dropout), rules.dropout, rules.hashes)
@@ -88,8 +88,10 @@ def weigh_cells(q, k, v, grid, rules, carry, output=None):
     """
     logits, carry = logits_of(q, k, grid, rules, carry)
     v = v * ops.cast(1 / (1 - rules.dropout), v.dtype) if rules.dropout else v
-    closed = close(logits, grid.open())
-    return backend.weigh_values(closed, v, rules.dropout, rules.hashes, output), carry
+    cells = grid.open()
+    if cells is not None:
+        logits = backend.close_for_softmax(logits, cells, rules.override("score", "scan"))
+    return backend.weigh_values(logits, v, rules.dropout, rules.hashes, output), carry
 
 
 def by_head(x):
@@ -169,11 +171,3 @@ def _weights(closed, grid, rules):
         if encoding.overrides("normalize"):
             return encoding.normalize(closed, grid)
     return softmax(closed)
-
-
-def close(logits, cells):
-    """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN.
-
-    Chosen, not added: whatever stands in a closed cell, it is gone.
-    """
-    return logits if cells is None else ops.where(cells, logits, CLOSED)

@@ -11,6 +11,7 @@ NAMES = (
     "all_true",
     "check_range",
     "choose",
+    "close_for_softmax",
     "cumsum",
     "gelu",
     "has_kernel",
@@ -26,6 +27,9 @@ NAMES = (
     "update_slice",
     "weigh_values",
 )
+
+
+CLOSED = -1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +69,19 @@ class Traits:
 def softmax(logits):
     """The weights of each row. Of a single key it is 1, and Keras warns about such a softmax."""
     return ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
+
+
+def close(logits, cells):
+    """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN.
+
+    Chosen, not added: whatever stands in a closed cell, it is gone.
+    """
+    return ops.where(cells, logits, CLOSED)
+
+
+def close_for_softmax(logits, cells, keep=False):
+    """`close` for logits that go into a softmax and, if not `keep`, nowhere else."""
+    return close(logits, cells)
 
 
 def all_true(mask):

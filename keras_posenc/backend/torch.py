@@ -19,8 +19,6 @@ TRAITS = shared.Traits(row_runs=8, values_at_hand=True)
 
 # Weights of e^-69 are 1e-30: their products with gradients of 1e-8 are numbers as any others.
 SMALL = 69.0
-# Closed cells are about 1e9 below.
-CLOSED = 1e8
 
 
 def on_accelerator(x):
@@ -67,6 +65,28 @@ def take_last(table, index):
 interpolate = shared.interpolation(take_last)
 
 
+def close_for_softmax(logits, cells, keep=False):
+    """`shared.close`, in place where that is allowed, with no pass over the map for its gradient."""
+    if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and logits.requires_grad):
+        return logits.masked_fill(~cells, shared.CLOSED)
+    return Closed.apply(logits, ~cells, keep)
+
+
+class Closed(torch.autograd.Function):
+    """Logits, and -1e9 in closed cells: their weights are 0, and a softmax gives such no gradient."""
+
+    @staticmethod
+    def forward(context, logits, closed, keep):
+        if keep:
+            return logits.masked_fill(closed, shared.CLOSED)
+        context.mark_dirty(logits)
+        return logits.masked_fill_(closed, shared.CLOSED)
+
+    @staticmethod
+    def backward(_, upstream):
+        return upstream, None, None
+
+
 def keep_by_hash(weights, rate, hashes):
     """`shared.keep_by_hash` by the gradient of a threshold: what comes in unless an input is at
     most -x.
@@ -89,7 +109,7 @@ def weigh_values(logits, v, dropout, hashes, output=None):
     if logits.device.type == "cpu" and not torch.compiler.is_compiling():
         row = logits.detach()[..., -1, :]
         below = torch.amax(row, -1, keepdim=True) - row
-        if torch.any((below > SMALL) & (below < CLOSED)):
+        if torch.any((below > SMALL) & (below < -shared.CLOSED / 10)):
             logits = WithoutSmall.apply(logits)
     weights = shared.softmax(logits)
     used = keep_by_hash(weights, dropout, hashes) if dropout else weights
