@@ -66,14 +66,14 @@ interpolate = shared.interpolation(take_last)
 
 
 def close_for_softmax(logits, cells, keep=False):
-    """`shared.close`, in place where that is allowed, with no pass over the map for its gradient."""
+    """`shared.close`, in place where it may be, with no pass over the map for its gradient."""
     if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and logits.requires_grad):
         return logits.masked_fill(~cells, shared.CLOSED)
     return Closed.apply(logits, ~cells, keep)
 
 
 class Closed(torch.autograd.Function):
-    """Logits, and -1e9 in closed cells: their weights are 0, and a softmax gives such no gradient."""
+    """Logits, and -1e9 in closed cells: weights of 0, to which a softmax gives no gradient."""
 
     @staticmethod
     def forward(context, logits, closed, keep):

@@ -2,6 +2,7 @@
 
 import keras
 import laws
+import laws_of_masks
 import pytest
 from cases import CASES, PAIRS
 
@@ -105,33 +106,33 @@ def test_one_id_for_all_is_no_position(case, causal):
 
 @over_orders(ALL)
 def test_padding_and_batch_mates_change_nothing(case, causal):
-    laws.padding_and_batch_mates_change_nothing(case, causal)
+    laws_of_masks.padding_and_batch_mates_change_nothing(case, causal)
 
 
 @over_orders([case for case in ALL if not case.whole_sequence])
 def test_packed_documents_do_not_meet(case, causal):
-    laws.packed_documents_do_not_meet(case, causal)
+    laws_of_masks.packed_documents_do_not_meet(case, causal)
 
 
 @over_orders(ALL)
 def test_nothing_leaks_through_the_mask(case, causal):
-    laws.nothing_leaks_through_the_mask(case, causal)
+    laws_of_masks.nothing_leaks_through_the_mask(case, causal)
 
 
 @over_orders(ALL)
 def test_masked_keys_may_hold_any_number(case, causal):
-    laws.masked_keys_may_hold_any_number(case, causal)
+    laws_of_masks.masked_keys_may_hold_any_number(case, causal)
 
 
 @pytest.mark.once
 @over_orders(CASES)
 def test_nothing_to_attend_to_is_an_answer(case, causal):
-    laws.nothing_to_attend_to_is_an_answer(case, causal)
+    laws_of_masks.nothing_to_attend_to_is_an_answer(case, causal)
 
 
 @over_orders(ALL)
 def test_closed_rows_are_finite(case, causal):
-    laws.closed_rows_are_finite(case, causal)
+    laws_of_masks.closed_rows_are_finite(case, causal)
 
 
 @pytest.mark.once

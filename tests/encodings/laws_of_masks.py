@@ -1,0 +1,84 @@
+"""What every encoding keeps of masks, padding and empty inputs; more laws, as in `laws.py`."""
+
+import numpy as np
+from laws import HALF, B, T, attention, call, close, finite, ids_of, numbers, padded, run
+
+
+def padding_and_batch_mates_change_nothing(case, causal):
+    layer = attention(case)
+    x, keep, ids = padded(case)
+    results = [run(layer, x, causal=causal, value_mask=keep, query_positions=ids)]
+    if case.relative and case.axes == 1:
+        results.append(run(layer, x, causal=causal, value_mask=keep))
+    alone = run(layer, np.stack([x[0, T - HALF :], x[1, :HALF]]), causal=causal)
+    for result in results:
+        close(np.stack([result[0, T - HALF :], result[1, :HALF]]), alone, 5e-5)
+
+
+def packed_documents_do_not_meet(case, causal):
+    layer, x = attention(case), numbers()
+    document = np.arange(T) // HALF
+    mask = document[:, None] == document[None]
+    if causal:
+        mask = mask & np.tril(np.ones((T, T), bool))
+    every = np.repeat(ids_of(case, np.arange(T) % HALF)[None], B, 0)
+    arguments = dict(attention_mask=mask, query_positions=every)
+    results = [run(layer, x, **arguments), run(layer, x, causal=causal, **arguments)]
+    if case.relative and case.axes == 1:
+        results.append(run(layer, x, attention_mask=np.repeat(mask[None], B, 0), causal=causal))
+    for part in (slice(0, HALF), slice(HALF, T)):
+        alone = run(layer, x[:, part], causal=causal)
+        for result in results:
+            close(result[:, part], alone, 5e-5)
+
+
+def nothing_leaks_through_the_mask(case, causal):
+    """Closed keys may hold anything: some that are closed for all, and the future."""
+    layer, x = attention(case), numbers()
+    closed = np.isin(np.arange(T), [3, 4] if case.gaps else [0, 1])
+    y = np.where(closed[:, None], 5 * numbers(3), x)
+    mask = np.broadcast_to(~closed, (B, case.heads, T, T))
+    first, second = (run(layer, x, z, causal=causal, attention_mask=mask) for z in (x, y))
+    # Their own rows may be left with no key at all, and then look at all alike.
+    close(first[:, ~closed], second[:, ~closed], 1e-5)
+    if causal:
+        first, second = run(layer, x, causal=True), run(layer, y, causal=True)
+        future = int(np.argmax(closed))
+        close(first[:, :future], second[:, :future], 1e-5)
+        assert np.abs(first - second)[:, future:].max() > 1e-3
+
+
+def masked_keys_may_hold_any_number(case, causal):
+    """Huge numbers in keys that a mask closes; in padding also what is no number."""
+    layer, x = attention(case), numbers()
+    keep = np.broadcast_to(np.arange(T) < HALF, (B, T))
+    closed = np.broadcast_to(keep[:, None], (B, T, T))
+    masks = [("value_mask", keep, (1e9, 1e15, np.inf, np.nan))]
+    masks += [("attention_mask", closed, (1e9, 1e15))]
+    for name, mask, values in masks:
+        arguments = {"causal": causal, name: mask}
+        plain = run(layer, x, np.where(keep[..., None], x, 0), **arguments)
+        for value in values:
+            y = np.where(keep[..., None], x, np.float32(value))
+            close(run(layer, x, y, **arguments)[:, :HALF], plain[:, :HALF], 1e-5)
+
+
+def nothing_to_attend_to_is_an_answer(case, causal):
+    """Batches without texts, texts without tokens: alone, for training, with the weights."""
+    layer = attention(case)
+    for batch, length in ((0, T), (B, 0)):
+        empty = numbers(batch=batch, length=length)
+        for training in (False, True):
+            assert run(layer, empty, causal=causal, training=training).shape == empty.shape
+        _, weights = call(layer, empty, causal=causal, return_attention_scores=True)
+        assert tuple(weights.shape) == (batch, case.heads, length, length)
+
+
+def closed_rows_are_finite(case, causal):
+    """Rows that may attend to nothing, alone and in a batch; with their gradients."""
+    layer, x = attention(case), numbers()
+    for mask in (np.zeros((B, T, T), bool), np.tril(np.ones((T, T), bool), -2)):
+        assert np.isfinite(run(layer, x, causal=causal, attention_mask=mask)).all()
+    keep = np.ones((B, T), bool)
+    keep[0] = False
+    finite(layer, x, causal=causal, value_mask=keep)
