@@ -59,6 +59,7 @@ def build_transformer_model(
             every layer (`["rotary", "log_n"]`), or a list of such lists, one a layer. See
             `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions. With
             `{"name": "t5", "shared": True}` equal encodings have one table for all layers.
+            Default: those that the config names.
         absolute_positions: bool. False leaves the table of positions out, also of a checkpoint.
         position_ids: layer that makes the ids from `token_ids`, such as `RandomPositionIds`.
         keep_tokens: list of token ids to keep, of the token table and the MLM bias.
@@ -119,6 +120,7 @@ def build_transformer_model(
         options["with_mlm"] = options.get("with_mlm") or True
     if application == "unilm" and not config.segment_vocab_size:
         raise ValueError('application="unilm" tells prompt from answer by segments: it needs them.')
+    encodings = config.encodings if encodings is None else encodings
     encodings = _by_layer(encodings, config.num_hidden_layers)
     _check_encodings(encodings, application, options)
     if not absolute_positions and stretch:
@@ -222,7 +224,7 @@ def _sort_arguments(arguments):
     """Keywords sorted into those of the graph and those of the config; an unknown one is
     refused."""
     for_graph = {f.name for f in dataclasses.fields(Options)} - _SET_HERE
-    for_config = {*FIELDS, *ALIASES, *REQUIRED_VALUES} - {"max_position"}
+    for_config = {*FIELDS, *ALIASES, *REQUIRED_VALUES} - {"max_position", "encodings"}
     for name in arguments:
         if name == "autoresize_weights":
             raise TypeError(
