@@ -9,8 +9,6 @@ import subprocess
 import sys
 from unittest import mock
 
-import keras
-import numpy as np
 import pytest
 
 pytestmark = pytest.mark.once
