@@ -27,7 +27,6 @@ from data import CORPORA, MINILM
 from keras import ops
 
 from keras_posenc import (
-    HierarchicalPositionEmbedding,
     SinusoidalPositionEmbedding,
     Tokenizer,
     build_transformer_model,
@@ -44,7 +43,7 @@ WAYS = {
     "hierarchical, alpha 0.2": {"hierarchical_position": 0.2},
     "hierarchical, alpha 0.4": {"hierarchical_position": 0.4},
     "hierarchical, alpha 0.45": {"hierarchical_position": 0.45},
-    "hierarchical 0.4 without row 0": {"hierarchical_position": 0.4},
+    "hierarchical 0.4 without row 0": {"hierarchical_position": 0.4, "kept_rows": 1},
     "tile": {"stretch": "tile"},
     "interpolate": {"stretch": "interpolate"},
     "fresh": {"stretch": "fresh"},
@@ -65,22 +64,6 @@ SETTINGS = {
         "test_rows": 4,
     },
 }
-
-
-class WithoutFirstRow(HierarchicalPositionEmbedding):
-    """The hierarchical table of rows 1 to n - 1; row 0 stands at position 0 alone.
-
-    q[0] = p[0] and q[1 + i (n - 1) + j] = p[1 + j] + alpha / (1 - alpha) (p[1 + i] - p[1]): the
-    first n positions are as they were here too.
-    """
-
-    def rows(self, position_ids):
-        size = self.input_dim - 1
-        later = ops.maximum(position_ids - 1, 0)
-        fine = ops.take(self.table, 1 + later % size, axis=0)
-        coarse = ops.take(self.table, 1 + later // size, axis=0)
-        rows = fine + self.alpha / (1 - self.alpha) * (coarse - self.table[1])
-        return ops.where((position_ids == 0)[..., None], self.table[0], rows)
 
 
 def main():
@@ -142,17 +125,9 @@ class Subject:
             arguments["max_position"] = FACTOR * self.length
         # With a checkpoint, all that it lacks is the head.
         missing = {"ignore_invalid_weights": True} if self.sizes.get("config_path") else {}
-        model = build_transformer_model(
+        return build_transformer_model(
             **self.sizes, **arguments, **missing, with_mlm="linear", dropout_rate=0.0
         )
-        if "without" not in way:
-            return model
-
-        def replaced(layer):
-            own = layer.name == "Embedding-Position"
-            return (WithoutFirstRow if own else type(layer)).from_config(layer.get_config())
-
-        return keras.models.clone_model(model, clone_function=replaced)
 
     def before(self, seed):
         """The weights before stretching, by layer."""

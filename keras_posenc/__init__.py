@@ -61,6 +61,7 @@ if not _is_command():
     from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
     from keras_posenc.training.optimizer import LayerwiseAdamW
     from keras_posenc.training.schedules import LinearWarmup, Noam
+    from keras_posenc.training.stretching import stretch
 
 __all__ = [
     "ALiBi",
@@ -123,5 +124,6 @@ __all__ = [
     "read_config",
     "read_texts",
     "save_checkpoint",
+    "stretch",
     "tasks",
 ]

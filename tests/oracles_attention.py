@@ -326,7 +326,9 @@ def stick_breaking(given):
 
 def window(given):
     near = np.abs(given.distance) < given.arguments["window"]
-    seen = near | (given.ids[:, None] < given.arguments["sinks"])
+    first = given.ids < given.arguments["global_tokens"]
+    from_anywhere = first | (given.ids < given.arguments["sinks"])
+    seen = near | from_anywhere[:, None] | first[:, :, None]
     return given.attended(given.products, given.cells & seen[:, None])
 
 

@@ -9,8 +9,6 @@ import subprocess
 import sys
 from unittest import mock
 
-import keras
-import numpy as np
 import pytest
 
 pytestmark = pytest.mark.once
@@ -103,20 +101,6 @@ def test_recovery_is_measured_once_for_each_way_and_seed(recovery, monkeypatch, 
     run_main(recovery, monkeypatch, *options, "--ways", *ways[:1])
     assert json.loads(path.read_text()) == rows
     assert f"| {ways[0]} | 50.0 (50.0 to 50.0) |" in capsys.readouterr().out
-
-
-def test_a_table_without_its_first_row_starts_as_it_was(recovery):
-    rows = np.random.default_rng(0).normal(size=(4, 2)).astype("float32")
-    layer = recovery.WithoutFirstRow(4, 2, alpha=0.4)
-    layer.build((None, None, 2))
-    layer.set_weights([rows])
-    found = keras.ops.convert_to_numpy(layer(np.zeros((1, 10, 2)), np.arange(10)))[0]
-    assert (found[:4] == rows).all()
-    # Position 9 is 1 + 2 * 3 + 2 in base 3: its digits are rows 3 and 3.
-    step = 0.4 / 0.6
-    expected = rows[[1, 2, 3]] + step * (rows[2] - rows[1])
-    np.testing.assert_allclose(found[4:7], expected, rtol=1e-5)
-    np.testing.assert_allclose(found[9], rows[3] + step * (rows[3] - rows[1]), rtol=1e-5)
 
 
 def test_recovery_counts_steps_to_four_fifths(recovery):

@@ -57,6 +57,7 @@ TOLD_THE_BACKEND = (
     "backend/",
     "training/finetune.py",
     "training/trainer.py",
+    "training/stretching/run.py",
     "bench/campaign.py",
 )
 FAMILIES = "bert|roberta|albert|electra|nezha|roformer|deberta|gau_alpha|gpt|t5|llama|xlm|camembert"

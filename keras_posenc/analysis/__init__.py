@@ -18,6 +18,7 @@ from keras_posenc.analysis.observe import (
 )
 from keras_posenc.analysis.plot import require_matplotlib
 from keras_posenc.analysis.report import write_report
+from keras_posenc.analysis.stretching import write_stretch_report
 
 __all__ = [
     "attention_inputs",
@@ -38,4 +39,5 @@ __all__ = [
     "rotary_terms",
     "rotary_terms_of",
     "write_report",
+    "write_stretch_report",
 ]

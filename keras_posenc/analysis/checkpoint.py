@@ -4,39 +4,10 @@ import dataclasses
 import math
 import pathlib
 
-from keras_posenc.checkpoints import TABLES, compare_checkpoint, open_checkpoint
+from keras_posenc.checkpoints import compare_checkpoint, open_checkpoint
+from keras_posenc.checkpoints.heads import heads_in, table_of_family
 from keras_posenc.models.config import CONFIG_NAMES, read_config
 from keras_posenc.models.factory import build_transformer_model
-
-# Argument of the factory -> a variable that tells whether a checkpoint has that head.
-HEADS = {
-    "with_pool": "Pooler-Dense/kernel",
-    "with_nsp": "NSP-Proba/kernel",
-    "with_mlm": "MLM-Bias/bias",
-}
-
-
-def heads_in(checkpoint, model="bert"):
-    """The heads that a checkpoint has, as keywords of `build_transformer_model`.
-
-    Args:
-        checkpoint: a path or what else `open_checkpoint` takes.
-        model: the family, "bert" or "roberta".
-
-    Returns:
-        dict, argument -> True.
-
-    Example:
-
-    >>> heads_in("all-MiniLM-L6-v2")
-    {"with_pool": True}
-    """
-    checkpoint, table = open_checkpoint(checkpoint), _table(model)
-    return {
-        head: True
-        for head, variable in HEADS.items()
-        if variable in checkpoint or any(name in checkpoint for name, _ in table.names(variable))
-    }
 
 
 def open_model(
@@ -96,7 +67,7 @@ def inspect_checkpoint(checkpoint, config=None, model="bert"):
 
     >>> print(inspect_checkpoint("all-MiniLM-L6-v2"))
     """
-    opened, table = open_checkpoint(checkpoint), _table(model)
+    opened, table = open_checkpoint(checkpoint), table_of_family(model)
     parts = [_content(opened)]
     try:
         config = config or _beside(checkpoint)
@@ -112,12 +83,6 @@ def inspect_checkpoint(checkpoint, config=None, model="bert"):
     except (FileNotFoundError, ValueError) as error:
         parts += ["Loading", f"What would load is not known: {error}"]
     return "\n\n".join(parts)
-
-
-def _table(model):
-    if model not in TABLES:
-        raise ValueError(f"Unknown model {model!r}: there are {sorted(TABLES)}.")
-    return TABLES[model]
 
 
 def _beside(checkpoint):

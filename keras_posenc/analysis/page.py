@@ -1,6 +1,10 @@
-"""The frame of the report page: its HTML and its style, with places for a title and a body."""
+"""The frame of a report page, its style, and what stands in its sections."""
 
+import base64
+import html
 import string
+
+from keras_posenc.analysis import plot
 
 PAGE = string.Template("""\
 <!doctype html>
@@ -32,3 +36,31 @@ $body
 </body>
 </html>
 """)
+
+
+def section(heading, body):
+    """A section under a heading; nothing where it has no body."""
+    return f"<section><h2>{html.escape(heading)}</h2>\n{body}\n</section>" if body else ""
+
+
+def picture(figure, description):
+    """The figure as an image inside the page: an image's letters and ids meet no other image's."""
+    data = base64.b64encode(plot.to_svg(figure).encode()).decode()
+    return f'<img alt="{html.escape(description)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def table(names, rows):
+    """An HTML table; the first cell of each row heads it."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    body = "\n".join(
+        f"<tr><th>{html.escape(str(first))}</th>"
+        + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in rest)
+        + "</tr>"
+        for first, *rest in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def details(heading, body):
+    """What is shown on a click."""
+    return f"<details><summary>{heading}</summary>{body}</details>"

@@ -226,6 +226,47 @@ def accuracy_by_length(figure, series):
         figure.legend(loc="outside upper left", ncols=3)
 
 
+@styled
+def agreement_by_position(figure, rows, old_length):
+    """Cosine of a stretched encoder's features with the unstretched one's, along the text.
+
+    Args:
+        rows: list of dict, `agreement` in the report of `training.stretch`.
+        old_length: int. Positions before stretching, drawn as a line.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    axes = figure.subplots()
+    middle = [(row["from"] + row["to"]) / 2 for row in rows]
+    looks = {
+        "teacher": ("the unstretched with itself", {"color": "#767676", "linestyle": "--"}),
+        "before": ("stretched, at once", {"color": COLOURS[1], "marker": MARKERS[1]}),
+        "after": ("stretched, after training", {"color": COLOURS[0], "marker": MARKERS[0]}),
+    }
+    for name, (label, look) in looks.items():
+        axes.plot(middle, [row[name] for row in rows], label=label, markersize=4, **look)
+    axes.axvline(old_length, color="#333333", linewidth=1, linestyle=":")
+    axes.set(xlabel="position (tokens)", ylabel="cosine of features", ylim=(None, 1.0))
+    axes.set_xlim(0, rows[-1]["to"])
+    axes.legend()
+
+
+@styled
+def losses(figure, values):
+    """The loss of each step.
+
+    Args:
+        values: list of float.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    axes = figure.subplots()
+    axes.plot(range(1, len(values) + 1), values, color=COLOURS[0], linewidth=1)
+    axes.set(xlabel="step", ylabel="loss", ylim=(0, None))
+
+
 def _range(more_than, up_to):
     return f"over {more_than:,}" if up_to is None else f"{more_than + 1:,}–{up_to:,}"
 

@@ -1,6 +1,5 @@
 """One self-contained HTML page about one fine-tuning, or about several side by side."""
 
-import base64
 import csv
 import dataclasses
 import html
@@ -8,7 +7,7 @@ import json
 import pathlib
 
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.page import PAGE
+from keras_posenc.analysis.page import PAGE, details, picture, section, table
 
 SETS = ("test", "validation")
 
@@ -82,12 +81,12 @@ def write_report(directories, path=None, title="Fine-tuning report"):
         raise ValueError("A report on several directories needs a `path` to be written to.")
     runs = [read_run(directory, name) for name, directory in directories.items()]
     sections = [
-        _section("Results", _results(runs)),
-        *(_section(_of("Learning curves", run, runs), _learning(run)) for run in runs),
-        _section("Accuracy by document length", _by_length(runs)),
-        *(_section(_of("Confusion matrix", run, runs), _confusion(run)) for run in runs),
-        _section("Document lengths", _lengths(runs)),
-        _section("Recipe", _recipes(runs)),
+        section("Results", _results(runs)),
+        *(section(_of("Learning curves", run, runs), _learning(run)) for run in runs),
+        section("Accuracy by document length", _by_length(runs)),
+        *(section(_of("Confusion matrix", run, runs), _confusion(run)) for run in runs),
+        section("Document lengths", _lengths(runs)),
+        section("Recipe", _recipes(runs)),
     ]
     path = pathlib.Path(path)
     page = PAGE.substitute(title=html.escape(title), body="\n".join(filter(None, sections)))
@@ -95,30 +94,8 @@ def write_report(directories, path=None, title="Fine-tuning report"):
     return path
 
 
-def _section(heading, body):
-    return f"<section><h2>{html.escape(heading)}</h2>\n{body}\n</section>" if body else ""
-
-
 def _of(heading, run, runs):
     return heading if len(runs) == 1 else f"{heading}: {run.name}"
-
-
-def _picture(figure, description):
-    """The figure as an image inside the page: an image's letters and ids meet no other image's."""
-    data = base64.b64encode(plot.to_svg(figure).encode()).decode()
-    return f'<img alt="{html.escape(description)}" src="data:image/svg+xml;base64,{data}">'
-
-
-def _table(names, rows):
-    """An HTML table; the first cell of each row heads it."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "\n".join(
-        f"<tr><th>{html.escape(str(first))}</th>"
-        + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in rest)
-        + "</tr>"
-        for first, *rest in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _share(group):
@@ -147,12 +124,12 @@ def _results(runs):
                 ])  # fmt: skip
     if not rows:
         return "<p>No validation and no test documents were given, so there is no accuracy.</p>"
-    return _table(columns, rows)
+    return table(columns, rows)
 
 
 def _learning(run):
     figure = plot.learning_curves(run.history, run.steps, size=(8.6, 3.6))
-    return _picture(figure, "Loss and accuracy over the epochs.")
+    return picture(figure, "Loss and accuracy over the epochs.")
 
 
 def _by_length(runs):
@@ -162,7 +139,7 @@ def _by_length(runs):
     figure = plot.accuracy_by_length(series, size=(8.6, 3.8))
     names = " and ".join(sorted({run.judged[0] for run in runs if run.judged}))
     return (
-        _picture(figure, "Accuracy of the documents of each group of lengths.")
+        picture(figure, "Accuracy of the documents of each group of lengths.")
         + f"<p class=note>{names.capitalize()} documents. Lines: 95% intervals (Wilson). Numbers "
         "at the foot: documents in the group.</p>"
     )
@@ -182,12 +159,10 @@ def _confusion(run):
         )
     ]
     return (
-        _picture(figure, "Confusion matrix: documents by true and predicted class.")
+        picture(figure, "Confusion matrix: documents by true and predicted class.")
         + f"<p class=note>{metrics['documents']:,} {name} documents.</p>"
-        + _details("Most frequent confusions", _confusions(labels, matrix))
-        + _details(
-            "Each class", _table(["class", "documents", "precision", "recall", "F1"], classes)
-        )
+        + details("Most frequent confusions", _confusions(labels, matrix))
+        + details("Each class", table(["class", "documents", "precision", "recall", "F1"], classes))
     )
 
 
@@ -202,7 +177,7 @@ def _confusions(labels, matrix, most=10):
     rows = [(true, said, count) for count, true, said in pairs[:most]]
     if not rows:
         return "<p>None.</p>"
-    return _table(["true class", "predicted class", "documents"], rows)
+    return table(["true class", "predicted class", "documents"], rows)
 
 
 def _lengths(runs):
@@ -213,7 +188,7 @@ def _lengths(runs):
         series[name] = metrics["lengths"]
     marks = sorted({run.metrics["train"]["max_length"] for run in runs})
     figure = plot.length_histogram(series, marks, size=(8.6, 3.6))
-    return _picture(figure, "Documents by their length in tokens.")
+    return picture(figure, "Documents by their length in tokens.")
 
 
 def _recipes(runs):
@@ -225,12 +200,8 @@ def _recipes(runs):
             for run in runs
         )
     )
-    table = _table(["setting", *(run.name for run in runs)], rows)
-    return table + f"<p class=note>{html.escape(versions)}</p>"
-
-
-def _details(heading, body):
-    return f"<details><summary>{heading}</summary>{body}</details>"
+    recipes = table(["setting", *(run.name for run in runs)], rows)
+    return recipes + f"<p class=note>{html.escape(versions)}</p>"
 
 
 def _read_numbers(path):

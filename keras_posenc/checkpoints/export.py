@@ -1,6 +1,7 @@
 """From a model back to files that transformers, bert4keras and Google's code read."""
 
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.load import variables_of
 from keras_posenc.checkpoints.names import flat_shape, table_of
 from keras_posenc.checkpoints.safetensors import write_safetensors
+from keras_posenc.encodings import spec_of
 
 POSITIONS = "Embedding-Position/embeddings"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -31,6 +33,9 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
     """Writes the weights and the config of a model for other libraries, and for this one.
 
     The files are complete before they take their names: an interrupted save leaves the old ones.
+
+    The config names the encodings of each layer's attention, and the model is built with them again
+    by this library alone; for others its model_type is unknown.
 
     Args:
         model: a model of `build_transformer_model`, or its `Transformer`.
@@ -68,12 +73,15 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
         raise ValueError(f"format must be one of {', '.join(WRITERS)}. Received: {format!r}")
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype must be None or one of {', '.join(DTYPES)}. Received: {dtype!r}")
-    config, arrays = transformer.config, _arrays(transformer, positions)
+    arrays = _arrays(transformer, positions)
+    config = dataclasses.replace(transformer.config, encodings=_encodings(transformer))
     if positions is not None:
         config = dataclasses.replace(config, max_position=positions)
+    model_type = config.model_type or "bert"
+    table = table_of(model_type)
     config = config.to_huggingface()
-    table = table_of(config["model_type"])
-    config["architectures"] = [_architecture(table, config, transformer.layers)]
+    ending = next(ending for heads, ending in HEADS if heads <= transformer.layers.keys())
+    config["architectures"] = [table.classes[model_type] + ending]
     named = _named(arrays, table, format, dtype)
     return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
 
@@ -84,12 +92,10 @@ def _arrays(transformer, positions):
         name: keras.ops.convert_to_numpy(variable)
         for name, variable in variables_of(transformer.layers).items()
     }
-    encoded = [n for n, layer in transformer.layers.items() if getattr(layer, "encodings", None)]
-    if encoded or POSITIONS not in arrays:
+    if POSITIONS not in arrays:
         raise ValueError(
-            f"A {transformer.family} checkpoint has a table of positions and no other encodings. "
-            f"This model has {f'encodings in {encoded[0]}' if encoded else 'no table'}: save it as "
-            ".keras instead."
+            f"A {transformer.family} checkpoint has a table of positions, and this model has no "
+            "table: save it as .keras instead."
         )
     table = arrays[POSITIONS]
     fresh = arrays.pop("Embedding-Position/fresh", None)
@@ -112,6 +118,14 @@ def _arrays(transformer, positions):
     return arrays
 
 
+def _encodings(transformer):
+    """What each layer's attention was given, as `build_transformer_model` takes it; None: none."""
+    names = (f"Transformer-{i}-MultiHeadSelfAttention" for i in itertools.count())
+    layers = itertools.takewhile(bool, map(transformer.layers.get, names))
+    specs = [[spec_of(encoding) for encoding in layer.encodings] for layer in layers]
+    return specs if any(specs) else None
+
+
 def _named(arrays, table, format, dtype):
     """The arrays under the names, and in the shapes, of a format."""
     nameless = [name for name in arrays if not table.names(name)]
@@ -127,11 +141,6 @@ def _named(arrays, table, format, dtype):
         array = array.T if transposed else array
         named[name] = array if dtype is None else array.astype(numpy_dtype(dtype))
     return named
-
-
-def _architecture(table, config, layers):
-    ending = next(ending for heads, ending in HEADS if heads <= layers.keys())
-    return table.classes[config["model_type"]] + ending
 
 
 def _write_huggingface(folder, arrays, config):

@@ -14,6 +14,7 @@ BACKENDS = ("jax", "tensorflow", "torch")
 MISTAKES = (ValueError, TypeError, OSError, ImportError)
 AGAIN = {
     "finetune": "; the same command goes on after the last finished epoch",
+    "stretch": "; the same command goes on after the last state, at most half a minute back",
     "bench": "; the same command goes on after the last hundred steps",
 }
 

@@ -5,6 +5,7 @@ import argparse
 import keras_posenc
 
 STRETCHES = ("hierarchical", "tile", "interpolate", "fresh")
+STARTS = ("hierarchical", "tile", "interpolate")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -136,6 +137,50 @@ COMMANDS = [
             ("--tokenizer", "its file, if not in the directory of CHECKPOINT", {}),
             *MODEL,
             *COLUMNS,
+            (
+                "--overwrite",
+                "start anew in an OUTPUT that holds another run",
+                {"action": "store_true"},
+            ),
+            ("--no-report", "write no report.html (it needs Matplotlib)", {"action": "store_true"}),
+        ],
+    ),
+    (
+        "stretch",
+        "teach a checkpoint to read longer texts, without labels; the same command continues a "
+        "killed run",
+        [
+            ("checkpoint", "weights, or a directory with weights, config and tokenizer", {}),
+            ("texts", "long texts: .txt (one a line), .tsv, .csv, .jsonl or .tab", {}),
+            ("output", "directory for the stretched checkpoint, metrics.json and report.html", {}),
+        ],
+        [
+            ("--length", "positions to serve (default: 2048)", {"type": int}),
+            (
+                "--local",
+                "tokens to each side that a local layer sees (default: all layers are global)",
+                {"type": int},
+            ),
+            ("--global-every", "with --local: every N-th layer is global", {"type": int}),
+            ("--steps", "texts to learn from (default: 64)", {"type": int}),
+            ("--learning-rate", "the peak (default: 0.0001)", {"type": float}),
+            ("--start", "of new positions (default: hierarchical)", {"choices": STARTS}),
+            ("--alpha", "of the hierarchical start (default: 0.2)", {"type": float}),
+            (
+                "--kept-rows",
+                "first rows of the table that serve no new position (default: 1, of [CLS])",
+                {"type": int},
+            ),
+            (
+                "--train-length",
+                "tokens of a text (default: LENGTH, at most four times the old one)",
+                {"type": int},
+            ),
+            ("--test", "texts to measure on (default: a tenth of TEXTS)", {"metavar": "FILE"}),
+            ("--seed", "of which pieces of the texts are read (default: 0)", {"type": int}),
+            ("--tokenizer", "its file, if not in the directory of CHECKPOINT", {}),
+            *MODEL,
+            COLUMNS[0],
             (
                 "--overwrite",
                 "start anew in an OUTPUT that holds another run",

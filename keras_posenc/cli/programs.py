@@ -20,6 +20,20 @@ def _finetune(arguments):
     )
 
 
+def _stretch(arguments):
+    positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
+    report = not arguments.pop("no_report", False)
+    return _program(
+        report and "from keras_posenc.analysis import require_matplotlib, write_stretch_report",
+        "from keras_posenc.training import stretch, stretch_summary",
+        "",
+        report and "require_matplotlib()",
+        f"model, report = {_call('stretch', *positional, **arguments)}",
+        "print(stretch_summary(report))",
+        report and f"print({_call('write_stretch_report', positional[2])})",
+    )
+
+
 def _evaluate(arguments):
     positional = [arguments.pop(name) for name in ("directory", "data")]
     output = arguments.pop("output", None)
@@ -234,6 +248,7 @@ def _program(*lines):
 
 PROGRAMS = {
     "finetune": _finetune,
+    "stretch": _stretch,
     "evaluate": _evaluate,
     "predict": _predict,
     "inspect": _inspect,

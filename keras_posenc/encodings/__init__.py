@@ -83,3 +83,31 @@ def get(spec):
         hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(ENCODINGS)}."
         raise ValueError(f"Unknown encoding {name!r}: {hint}")
     return ENCODINGS[name](**arguments)
+
+
+def spec_of(encoding):
+    """The dict by which `get` makes an encoding again: its name, and arguments unlike the defaults.
+
+    Args:
+        encoding: an `Encoding`.
+
+    Returns:
+        dict that JSON can hold.
+
+    Raises:
+        ValueError: if its class has no name in `ENCODINGS`.
+
+    Example:
+
+    >>> spec_of(Window(128, global_tokens=1))
+    {'name': 'window', 'window': 128, 'global_tokens': 1}
+    """
+    name = next((name for name, known in ENCODINGS.items() if known is type(encoding)), None)
+    if name is None:
+        raise ValueError(
+            f"{type(encoding).__name__} has no name among those of `ENCODINGS`: save "
+            "the model as .keras, which keeps classes."
+        )
+    usual, config = type(encoding)().get_config(), encoding.get_config()
+    own = {k: v for k, v in config.items() if k not in ("name", "dtype") and v != usual[k]}
+    return {"name": name, **own}

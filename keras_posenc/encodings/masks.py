@@ -10,15 +10,18 @@ from keras_posenc.encodings.base import Encoding
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Window(Encoding):
-    """Sliding-window attention with attention sinks: only nearby keys and the first keys are seen.
+    """Sliding-window attention: only nearby keys are seen, and first keys from any distance.
 
-    Cell (i, j) stays unmasked if |i - j| < window or j < sinks, where i and j are position ids.
-    Causal order, padding and masks of the attention map (B, H, Tq, Tk) still apply.
+    Cell (i, j) stays unmasked if |i - j| < window, j < sinks, i < global_tokens or
+    j < global_tokens, where i and j are position ids. Causal order, padding and masks of the
+    attention map (B, H, Tq, Tk) still apply. Time and memory are those of the window.
 
     Args:
         window: positive number. Distances from it on are masked; a window of 1 is the key itself.
         sinks: integer, at least 0. First positions that stay visible at any distance; StreamingLLM
             and LM-Infinite keep a few.
+        global_tokens: integer, at least 0. First positions that all see and that see all, such as
+            one for [CLS] in Longformer.
 
     Raises:
         ValueError: on a bad number, or on two windows in one attention layer.
@@ -37,7 +40,7 @@ class Window(Encoding):
 
     paper = "https://arxiv.org/abs/2309.17453"
 
-    def __init__(self, window=512, sinks=0, **kwargs):
+    def __init__(self, window=512, sinks=0, global_tokens=0, **kwargs):
         super().__init__(**kwargs)
         number = isinstance(window, numbers.Real) and not isinstance(window, bool)
         if not number or not 0 < window < math.inf:
@@ -45,10 +48,12 @@ class Window(Encoding):
                 "`window` must be a positive number: at 0 a query would not see its own key. "
                 f"Received: {window!r}"
             )
-        if isinstance(sinks, bool) or not isinstance(sinks, int) or sinks < 0:
-            raise ValueError(f"`sinks` must be an integer, at least 0. Received: {sinks!r}")
+        for name, count in (("sinks", sinks), ("global_tokens", global_tokens)):
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+                raise ValueError(f"`{name}` must be an integer, at least 0. Received: {count!r}")
         self.window = window
         self.sinks = sinks
+        self.global_tokens = global_tokens
 
     def restrict(self, grid):
         if grid.window is not None:
@@ -56,7 +61,8 @@ class Window(Encoding):
                 "Two windows over one attention map: keep the one that closes more, or put them "
                 "into different layers."
             )
-        return grid.replace(window=self.window, sinks=self.sinks)
+        return grid.replace(window=self.window, sinks=self.sinks, global_tokens=self.global_tokens)
 
     def get_config(self):
-        return {**super().get_config(), "window": self.window, "sinks": self.sinks}
+        own = {"window": self.window, "sinks": self.sinks, "global_tokens": self.global_tokens}
+        return {**super().get_config(), **own}

@@ -8,6 +8,8 @@ from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
+# Before the model_type of a file whose model has encodings, which other libraries would leave out.
+WITH_ENCODINGS = "keras_posenc-"
 
 # Names of Google and Hugging Face -> ours, which are bert4keras's.
 ALIASES = {
@@ -50,6 +52,8 @@ class Config:
         position_offset: int. Rows of the checkpoint's position table before position 0.
         padded_positions: bool. Whether positions count real tokens only.
         model_type: str or None. The family, as Hugging Face names it.
+        encodings: list or None. What `build_transformer_model` is to take for `encodings` if it is
+            given none: names and dicts for every layer, or a list of such lists, one a layer.
 
     Raises:
         ValueError: on a field that is out of range, or a `hidden_size` that does not divide into
@@ -81,6 +85,7 @@ class Config:
     position_offset: int = 0
     padded_positions: bool = False
     model_type: str | None = None
+    encodings: list | None = None
 
     def __post_init__(self):
         for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size"):
@@ -101,6 +106,12 @@ class Config:
             raise ValueError(
                 f"`hidden_act` must be a name or a list of names. Received: "
                 f"{quote(self.hidden_act)}"
+            )
+        # The same holds of what an encoding is given: numbers and words, and lists of them.
+        if self.encodings is not None and not _all_specs(self.encodings):
+            raise ValueError(
+                "`encodings` must be a list of names and dicts of numbers and words, or one such "
+                f"list a layer. Received: {quote(self.encodings)}"
             )
         self._check("layer_norm_eps", lambda x: x > 0, "a number above 0", (int, float))
         for name in ("dropout_rate", "attention_dropout_rate"):
@@ -129,12 +140,18 @@ class Config:
         return self.attention_key_size or self.value_size
 
     def to_huggingface(self):
-        """Returns the dict to write as config.json."""
+        """Returns the dict to write as config.json.
+
+        With encodings its model_type is one that only this library knows, for others would compute
+        something else without a word.
+        """
         names = {ours: theirs for theirs, ours in ALIASES.items()}
         values = {names.get(k, k): v for k, v in dataclasses.asdict(self).items() if v is not None}
         values["max_position_embeddings"] += values.pop("position_offset")
         del values["padded_positions"]
         values["model_type"] = self.model_type or "bert"
+        if self.encodings:
+            values["model_type"] = WITH_ENCODINGS + values["model_type"]
         return values
 
 
@@ -187,6 +204,8 @@ def read_config(source=None, **overrides):
         if near:
             raise ValueError(f"Unknown key {quote(key)} in {where}: did you mean {near[0]!r}?")
     fields = {ALIASES.get(k, k): v for k, v in values.items() if ALIASES.get(k, k) in FIELDS}
+    if isinstance(fields.get("model_type"), str):
+        fields["model_type"] = fields["model_type"].removeprefix(WITH_ENCODINGS)
     missing = [f.name for f in dataclasses.fields(Config) if f.default is dataclasses.MISSING]
     missing = [name for name in missing if name not in fields]
     if missing:
@@ -197,6 +216,22 @@ def read_config(source=None, **overrides):
 def nearest(name, known, cutoff=0.6):
     """Returns a list of the known name that resembles `name` most; empty if none does."""
     return difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
+
+
+def _all_specs(encodings):
+    """Whether these are specs of encodings that a file may name."""
+    if not isinstance(encodings, (list, tuple)):
+        return False
+    lists = [spec if isinstance(spec, (list, tuple)) else [spec] for spec in encodings]
+    return all(_is_spec(spec) for specs in lists for spec in specs)
+
+
+def _is_spec(spec):
+    if not isinstance(spec, dict):
+        return isinstance(spec, str)
+    values = [x for value in spec.values() for x in (value if isinstance(value, list) else [value])]
+    plain = all(isinstance(x, (str, int, float, type(None))) for x in values)
+    return plain and isinstance(spec.get("name"), str)
 
 
 def find_config(directory):

@@ -24,6 +24,7 @@ def build_transformer_model(
     *,
     hierarchical_position=None,
     stretch=None,
+    kept_rows=None,
     max_position=None,
     encodings=None,
     absolute_positions=True,
@@ -53,12 +54,15 @@ def build_transformer_model(
             .account.
         hierarchical_position: True (alpha 0.4) or alpha. The table of n rows serves n^2 positions.
         stretch: "hierarchical", or what others do: "tile", "interpolate", "fresh".
+        kept_rows: int. First rows of the table that "hierarchical" and "tile" do not repeat: with 1
+            that of [CLS] stands at position 0 alone, which loses less. Default 0, as published.
         max_position: int. Positions to serve ("interpolate" and "fresh" need it); without
             stretching, the rows of the table, which must be the checkpoint's.
         encodings: position encodings of the attention: a list of names, dicts or instances for
             every layer (`["rotary", "log_n"]`), or a list of such lists, one a layer. See
             `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions. With
             `{"name": "t5", "shared": True}` equal encodings have one table for all layers.
+            Default: those that the config names.
         absolute_positions: bool. False leaves the table of positions out, also of a checkpoint.
         position_ids: layer that makes the ids from `token_ids`, such as `RandomPositionIds`.
         keep_tokens: list of token ids to keep, of the token table and the MLM bias.
@@ -119,6 +123,11 @@ def build_transformer_model(
         options["with_mlm"] = options.get("with_mlm") or True
     if application == "unilm" and not config.segment_vocab_size:
         raise ValueError('application="unilm" tells prompt from answer by segments: it needs them.')
+    if kept_rows is not None and stretch is None:
+        raise ValueError(
+            f"`kept_rows` is for a stretched table. Received: kept_rows={kept_rows!r}, stretch=None"
+        )
+    encodings = config.encodings if encodings is None else encodings
     encodings = _by_layer(encodings, config.num_hidden_layers)
     _check_encodings(encodings, application, options)
     if not absolute_positions and stretch:
@@ -148,6 +157,7 @@ def build_transformer_model(
         application=application,
         stretch=stretch,
         alpha=alpha,
+        kept_rows=kept_rows,
         stretched_position=max_position if stretch else None,
         encodings=encodings,
         absolute_positions=absolute_positions,
@@ -222,7 +232,7 @@ def _sort_arguments(arguments):
     """Keywords sorted into those of the graph and those of the config; an unknown one is
     refused."""
     for_graph = {f.name for f in dataclasses.fields(Options)} - _SET_HERE
-    for_config = {*FIELDS, *ALIASES, *REQUIRED_VALUES} - {"max_position"}
+    for_config = {*FIELDS, *ALIASES, *REQUIRED_VALUES} - {"max_position", "encodings"}
     for name in arguments:
         if name == "autoresize_weights":
             raise TypeError(
@@ -244,6 +254,7 @@ _SET_HERE = {
     "application",
     "stretch",
     "alpha",
+    "kept_rows",
     "stretched_position",
     "encodings",
     "absolute_positions",

@@ -25,6 +25,7 @@ class Options:
     application: str = "encoder"
     stretch: str | None = None
     alpha: float | None = None
+    kept_rows: int | None = None
     stretched_position: int | None = None
     encodings: tuple = ()  # a list of specs for every layer
     absolute_positions: bool = True
@@ -126,6 +127,7 @@ class Transformer:
             output_dim=size,
             stretch=self.options.stretch,
             alpha=self.options.alpha,
+            kept_rows=self.options.kept_rows,
             max_position=self.options.stretched_position,
             embeddings_initializer=self._initializer("Embedding-Position/embeddings"),
         )

@@ -8,8 +8,35 @@ from keras import ops
 from keras_posenc.positions.learned import LearnedPositionEmbedding
 
 
+class _RepeatingPositionEmbedding(LearnedPositionEmbedding):
+    """A table whose rows serve many positions each, but for the first `kept_rows`: those of [CLS],
+    which are unlike the others, may stand where they were trained and nowhere else."""
+
+    def __init__(self, input_dim, output_dim, kept_rows=0, **kwargs):
+        super().__init__(input_dim, output_dim, **kwargs)
+        whole = isinstance(kept_rows, int) and not isinstance(kept_rows, bool)
+        if not whole or not 0 <= kept_rows < input_dim:
+            raise ValueError(
+                f"`kept_rows` must be an integer from 0 to {input_dim - 1}, one less than the rows "
+                f"of the table. Received: {kept_rows!r}"
+            )
+        self.kept_rows = kept_rows
+
+    def rows(self, position_ids):
+        kept, size = self.kept_rows, self.input_dim - self.kept_rows
+        later = ops.maximum(position_ids - kept, 0) if kept else position_ids
+        rows = self._repeated(kept + later % size, kept + later // size)
+        if not kept:
+            return rows
+        first = ops.take(self.table, ops.minimum(position_ids, kept), axis=0)
+        return ops.where((position_ids < kept)[..., None], first, rows)
+
+    def get_config(self):
+        return {**super().get_config(), "kept_rows": self.kept_rows}
+
+
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
+class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
     """Serves n^2 positions with a table of n rows; the first n embeddings are unchanged.
 
     A position is written in base n, m = i n + j, and its embedding combines two rows of a base u:
@@ -23,11 +50,16 @@ class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
     where the second term is exactly zero for i = 0: the first n embeddings are bit-identical to the
     table. There are no new weights; the gradient reaches the table through both terms.
 
+    With the first g rows kept for the first g positions alone, the others are written in base
+    n - g: q[g + i (n - g) + j] = p[g + j] + alpha / (1 - alpha) (p[g + i] - p[g]).
+
     Args:
         input_dim: int. Number of rows n of the table, 512 for BERT.
         output_dim: int. Size D of a row.
         alpha: float in (0, 1), not 0.5. Weight of the coarse digit i. Below 0.5 the fine digit j
             dominates, which distinguishes neighbours; 0.4 is the author's choice.
+        kept_rows: int. First rows g that serve the first positions and no others: 1 keeps that of
+            [CLS] apart. 0, the default, is the author's.
         merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (along the
             features).
         embeddings_initializer: initializer of the table.
@@ -42,7 +74,8 @@ class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
         (B, T).
 
     Raises:
-        ValueError: if alpha is outside (0, 1) or equal to 0.5; on a position outside 0 .. n^2 - 1.
+        ValueError: if alpha is outside (0, 1) or equal to 0.5, or `kept_rows` outside 0 .. n - 1;
+            on a position outside 0 .. g + (n - g)^2 - 1.
         TypeError: if `position_ids` are floats.
 
     Example:
@@ -77,24 +110,27 @@ class HierarchicalPositionEmbedding(LearnedPositionEmbedding):
 
     @property
     def bound(self):
-        return min(self.input_dim**2, 2**31 - 1)
+        return min(self.kept_rows + (self.input_dim - self.kept_rows) ** 2, 2**31 - 1)
 
-    def rows(self, position_ids):
-        fine = ops.take(self.table, position_ids % self.input_dim, axis=0)
-        coarse = ops.take(self.table, position_ids // self.input_dim, axis=0)
-        return fine + self.alpha / (1 - self.alpha) * (coarse - self.table[0])
+    def _repeated(self, fine, coarse):
+        fine = ops.take(self.table, fine, axis=0)
+        coarse = ops.take(self.table, coarse, axis=0)
+        return fine + self.alpha / (1 - self.alpha) * (coarse - self.table[self.kept_rows])
 
     def get_config(self):
         return {**super().get_config(), "alpha": self.alpha}
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class TiledPositionEmbedding(LearnedPositionEmbedding):
+class TiledPositionEmbedding(_RepeatingPositionEmbedding):
     """Repeats the table: q[m] = p[m mod n]; the limit alpha = 0 of the hierarchical table.
+
+    With the first g rows kept apart, q[m] = p[g + (m - g) mod (n - g)] from position g on.
 
     Args:
         input_dim: int. Number of rows n of the table.
         output_dim: int. Size D of a row.
+        kept_rows: int. First rows g that serve the first positions and no others.
         merge_mode, embeddings_initializer: as in `LearnedPositionEmbedding`.
 
     Call arguments:
@@ -124,8 +160,8 @@ class TiledPositionEmbedding(LearnedPositionEmbedding):
     def bound(self):
         return 2**31 - 1
 
-    def rows(self, position_ids):
-        return ops.take(self.table, position_ids % self.input_dim, axis=0)
+    def _repeated(self, fine, coarse):
+        return ops.take(self.table, fine, axis=0)
 
 
 class _LongPositionEmbedding(LearnedPositionEmbedding):
@@ -239,7 +275,7 @@ STRETCHES = {
 
 
 def position_embedding(
-    input_dim, output_dim, stretch=None, alpha=None, max_position=None, **kwargs
+    input_dim, output_dim, stretch=None, alpha=None, max_position=None, kept_rows=None, **kwargs
 ):
     """Makes a learned position embedding, stretched by one of `STRETCHES` so that they can be
     compared.
@@ -250,7 +286,9 @@ def position_embedding(
         stretch: None, "hierarchical", "tile", "interpolate" or "fresh".
         alpha: float. For "hierarchical" only; default 0.4.
         max_position: int. Number of positions; required by "interpolate" and "fresh", while
-            "hierarchical" checks that its n^2 positions are enough.
+            "hierarchical" checks that its positions are enough.
+        kept_rows: int. For "hierarchical" and "tile": first rows that serve the first positions and
+            no others; default 0.
         **kwargs: as in `LearnedPositionEmbedding`.
 
     Returns:
@@ -271,6 +309,11 @@ def position_embedding(
         raise ValueError(
             f'`alpha` belongs to stretch="hierarchical". Received: stretch={stretch!r}'
         )
+    if kept_rows is not None and not issubclass(STRETCHES[stretch], _RepeatingPositionEmbedding):
+        raise ValueError(
+            '`kept_rows` belongs to stretch="hierarchical" and "tile", which repeat rows. '
+            f"Received: stretch={stretch!r}"
+        )
     if max_position is not None and (not isinstance(max_position, int) or max_position < 1):
         raise ValueError(f"`max_position` must be a positive integer. Received: {max_position!r}")
     layer = STRETCHES[stretch]
@@ -280,6 +323,8 @@ def position_embedding(
         kwargs["max_position"] = max_position
     elif alpha is not None:
         kwargs["alpha"] = alpha
+    if kept_rows is not None:
+        kwargs["kept_rows"] = kept_rows
     layer = layer(input_dim, output_dim, **kwargs)
     if max_position is not None and max_position > layer.bound:
         raise ValueError(

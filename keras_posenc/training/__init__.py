@@ -9,6 +9,7 @@ from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
 from keras_posenc.training.saved import FineTuned, load_finetuned
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
+from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Noam",
     "Prediction",
     "SmoothedSparseCategoricalCrossentropy",
+    "Stretched",
     "adamw",
     "average_checkpoints",
     "cosine_warmup",
@@ -28,6 +30,8 @@ __all__ = [
     "load_finetuned",
     "predict",
     "rates_by_depth",
+    "stretch",
+    "stretch_summary",
     "summary",
     "to_jsonl",
     "to_tsv",

@@ -33,18 +33,18 @@ class Recipe:
     seed: int
 
     def __post_init__(self):
-        _one_of("stretch", self.stretch, STRETCHES)
-        _one_of("schedule", self.schedule, SCHEDULES)
-        _in_range("learning_rate", self.learning_rate, above=0)
-        _in_range("warmup", self.warmup, least=0, below=1)
-        _in_range("weight_decay", self.weight_decay, least=0)
-        _in_range("head_dropout", self.head_dropout, least=0, below=1)
-        _in_range("token_budget", self.token_budget, above=0)
+        one_of("stretch", self.stretch, STRETCHES)
+        one_of("schedule", self.schedule, SCHEDULES)
+        in_range("learning_rate", self.learning_rate, above=0)
+        in_range("warmup", self.warmup, least=0, below=1)
+        in_range("weight_decay", self.weight_decay, least=0)
+        in_range("head_dropout", self.head_dropout, least=0, below=1)
+        in_range("token_budget", self.token_budget, above=0)
         if self.clip is not None:
-            _in_range("clip", self.clip, above=0)
+            in_range("clip", self.clip, above=0)
         for length, epochs in self.lengths:
-            _in_range("max_length", length, above=2)
-            _in_range("epochs", epochs, above=0)
+            in_range("max_length", length, above=2)
+            in_range("epochs", epochs, above=0)
 
     @property
     def epoch_lengths(self):
@@ -86,12 +86,14 @@ def stages(max_length, epochs, lengths):
     return pairs
 
 
-def _one_of(name, value, values):
+def one_of(name, value, values):
+    """Refuses a setting that is none of the values."""
     if value not in values:
         raise ValueError(f"{name} must be one of {', '.join(values)}. Received: {value!r}")
 
 
-def _in_range(name, value, *, least=None, above=None, below=None):
+def in_range(name, value, *, least=None, above=None, below=None):
+    """Refuses a setting that is no number, or out of bounds."""
     bounds = [
         (least, "at least", lambda: value >= least),
         (above, "more than", lambda: value > above),

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from keras_posenc.analysis import plot, write_report
+from keras_posenc.analysis import plot, write_report, write_stretch_report
 from keras_posenc.training import metrics
 
 pytestmark = pytest.mark.once
@@ -146,3 +146,22 @@ def test_learning_curves_mark_the_stages_and_draw_each_series():
     assert "training" in labels and "validation" not in labels
     assert accuracy.lines[0].get_ydata().tolist() == [50, 80]
     assert loss.get_ylabel() == "cross-entropy (nats)" and loss.get_xlabel() == "epochs"
+
+
+def test_a_page_about_a_stretching(tmp_path):
+    rows = [
+        {"from": i * 128, "to": (i + 1) * 128, "before": 0.8, "after": 0.9, "teacher": 0.88}
+        for i in range(6)
+    ]
+    report = {"agreement": rows, "old_length": 512, "losses": [0.5, 0.4], "seconds": 9.0}
+    report["versions"] = {"keras": "3", "backend": "jax"}
+    (tmp_path / "metrics.json").write_text(json.dumps(report))
+    (tmp_path / "recipe.json").write_text(json.dumps({"checkpoint": "<a>", "length": 768}))
+    path = write_stretch_report(tmp_path)
+    page = path.read_text("utf-8")
+    assert path == tmp_path / "report.html" and len(pictures(page)) == 2
+    assert "641–768" in page and "2 steps in 9 s" in page and "&lt;a&gt;" in page
+    (tmp_path / "metrics.json").write_text(json.dumps({**report, "losses": []}))
+    assert len(pictures(write_stretch_report(tmp_path).read_text("utf-8"))) == 1
+    with pytest.raises(FileNotFoundError, match="holds no finished stretching"):
+        write_stretch_report(tmp_path / "nothing")

@@ -4,13 +4,15 @@ import inspect
 import pytest
 
 from keras_posenc import analysis, bench, training
-from keras_posenc.cli.arguments import COMMANDS, PLOTS, STRETCHES, parser
+from keras_posenc.cli.arguments import COMMANDS, PLOTS, STARTS, STRETCHES, parser
 from keras_posenc.training import recipe
+from keras_posenc.training.stretching import recipe as stretch_recipe
 
 pytestmark = pytest.mark.once
 
 FUNCTIONS = {
     "finetune": training.finetune,
+    "stretch": training.stretch,
     "evaluate": training.evaluate,
     "predict": training.predict,
     "inspect": analysis.inspect_checkpoint,
@@ -29,7 +31,8 @@ def destinations(name):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_keyword_of_the_function_is_an_option(name):
     keywords = set(inspect.signature(FUNCTIONS[name]).parameters)
-    only_here = {"finetune": {"no_report"}, "evaluate": {"output"}, "predict": {"format"}}
+    only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
+    only_here |= {"evaluate": {"output"}, "predict": {"format"}}
     only_there = {"predict": {"texts", "text"}}
     here, there = destinations(name), keywords - {"verbose"}
     assert here - there == only_here.get(name, set())
@@ -93,6 +96,15 @@ def test_defaults_in_the_help_of_the_curves_are_those_of_the_functions():
 
 def test_the_choices_are_those_of_the_recipe():
     assert STRETCHES == recipe.STRETCHES
+    assert STARTS == stretch_recipe.STARTS
+
+
+def test_defaults_in_the_help_of_stretch_are_those_of_the_function():
+    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == "stretch"]
+    words = {flag[2:].replace("-", "_"): text for flag, text, _ in options}
+    for name, parameter in inspect.signature(training.stretch).parameters.items():
+        if name in words and type(parameter.default) in (int, float):
+            assert f"(default: {parameter.default:g}" in words[name]
 
 
 def test_options_that_are_not_given_are_not_there():

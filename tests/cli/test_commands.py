@@ -53,6 +53,27 @@ def test_finetune(capsys, tmp_path, pretrained, corpus):
     assert "<h2>Confusion matrix</h2>" in (tmp_path / "two" / "report.html").read_text("utf-8")
 
 
+def test_stretch(capsys, tmp_path, pretrained):
+    """Then `finetune` and whatever else reads a checkpoint reads this one."""
+    rng = np.random.default_rng(0)
+    lines = [" ".join(f"w{n}" for n in rng.integers(0, 35, 90)) for _ in range(5)]
+    (tmp_path / "corpus.txt").write_text("\n".join(lines) + "\n")
+    program, output = run(
+        capsys,
+        *("stretch", pretrained, tmp_path / "corpus.txt", tmp_path / "one"),
+        *("--length", "40", "--steps", "2", "--local", "4", "--global-every", "1"),
+    )
+    assert "length=40" in program and "global_every=1" in program
+    assert "step 1 of 2, loss " in output and output.endswith("report.html\n")
+    execute(program.replace(str(tmp_path / "one"), str(tmp_path / "two")))
+    one, other = (open_checkpoint(tmp_path / name) for name in ("one", "two"))
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+    assert "<h2>Agreement by position</h2>" in (tmp_path / "two" / "report.html").read_text("utf-8")
+    _, output = run(capsys, "inspect", tmp_path / "one")
+    assert "max_position = 40" in output
+
+
 def test_evaluate(capsys, tmp_path, finetuned, corpus):
     path = tmp_path / "metrics.json"
     arguments = ("evaluate", finetuned, corpus / "test.tsv", "--output", path)

@@ -78,6 +78,7 @@ CASES = [
     case("window", flat=True),
     case(spec("window", window=3), flat=True),
     case(spec("window", window=2, sinks=1), relative=False, flat=True),
+    case(spec("window", window=2, global_tokens=2), relative=False, flat=True),
     case("xpos", odd=False, flat=True),
 ]
 

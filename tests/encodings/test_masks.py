@@ -2,6 +2,7 @@
 
 import math
 
+import laws
 import numpy as np
 import oracles
 import pytest
@@ -10,6 +11,7 @@ from keras import ops
 from keras_posenc import Grid, PositionalAttention
 from keras_posenc.attention.cells import Rules, attend_explicitly
 from keras_posenc.attention.choose import attend
+from keras_posenc.attention.local import local_rows
 from keras_posenc.encodings.masks import Window
 from keras_posenc.encodings.patterns import alternate
 
@@ -21,22 +23,24 @@ def numpy(x):
     return ops.convert_to_numpy(ops.cast(x, "float32"))
 
 
-def open_cells(rows, columns, window, sinks):
+def open_cells(rows, columns, window, sinks, few=0):
     """The definition, cell by cell."""
-    return np.array([[abs(i - j) < window or j < sinks for j in columns] for i in rows])
+    return np.array(
+        [[abs(i - j) < window or j < sinks or min(i, j) < few for j in columns] for i in rows]
+    )
 
 
-@pytest.mark.parametrize(("window", "sinks"), [(1, 0), (3, 2), (2.5, 1)])
+@pytest.mark.parametrize(("window", "sinks", "few"), [(1, 0, 2), (3, 2, 1), (2.5, 1, 0)])
 @pytest.mark.parametrize("ids", [range(T), [0, 1, 2, 7, 8, 9, 20, 21], np.linspace(0, 9, T)])
-def test_who_is_seen(window, sinks, ids):
+def test_who_is_seen(window, sinks, few, ids):
     ids = np.asarray(ids)
     dtype = "int32" if ids.dtype.kind == "i" else "float32"
     rows = ops.convert_to_tensor(ids[None].astype(dtype))
-    grid = Window(window, sinks).restrict(Grid(rows, rows))
+    grid = Window(window, sinks, few).restrict(Grid(rows, rows))
     ids = ids.astype(dtype)
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(grid.open())[0, 0], open_cells(ids, ids, window, sinks)
-    )
+    expected = open_cells(ids, ids, window, sinks, few)
+    np.testing.assert_array_equal(ops.convert_to_numpy(grid.open())[0, 0], expected)
+    np.testing.assert_array_equal(ops.convert_to_numpy(grid.visible())[0, 0], expected.sum(-1))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -63,6 +67,34 @@ def test_a_window_in_the_layer():
     np.testing.assert_array_equal(seen, np.tril(open_cells(range(T), range(T), 2, 1)))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_long_text_costs_its_window_and_says_the_same(causal):
+    """Output and gradient by chunks are those of the map, with sinks, global tokens and padding."""
+    long, small = 700, {"window": 20, "sinks": 4, "global_tokens": 2}
+    layer = PositionalAttention(1, D, encodings=[{"name": "window", **small}])
+    x = laws.numbers(length=long)
+    keep = np.arange(long) < np.array([[long], [long - 9]])
+    arguments = {"causal": causal, "value_mask": keep}
+    layer.build(x.shape, x.shape)
+    rows = ops.arange(long)[None]
+    grid = Window(**small).restrict(Grid(rows, rows, ids_are_indices=True))
+    q = ops.zeros((1, long, 1, D))
+    assert local_rows(q, q, grid, Rules(tuple(layer.encodings))) == 64
+    whole = laws.gradients(layer, x, return_attention_scores=True, **arguments)
+    for one, other in zip(laws.gradients(layer, x, **arguments), whole, strict=True):
+        laws.close(one, other, 1e-4)
+
+
+def test_a_text_shorter_than_its_global_tokens():
+    layer = PositionalAttention(1, D, encodings=[Window(2, global_tokens=5)])
+    plain = PositionalAttention(1, D)
+    x = np.random.default_rng(0).normal(size=(1, 4, 6)).astype("float32")
+    layer.build(x.shape, x.shape)
+    plain.build(x.shape, x.shape)
+    plain.set_weights(layer.get_weights())
+    np.testing.assert_allclose(numpy(layer(x, x)), numpy(plain(x, x)), atol=1e-6)
+
+
 @pytest.mark.once
 def test_bad_windows_are_refused():
     for window in (0, -1, True, "3", math.inf, math.nan):
@@ -71,6 +103,8 @@ def test_bad_windows_are_refused():
     for sinks in (-1, 1.5, True):
         with pytest.raises(ValueError, match="`sinks` must be an integer, at least 0. Received"):
             Window(4, sinks=sinks)
+        with pytest.raises(ValueError, match="`global_tokens` must be an integer, at least 0. Rec"):
+            Window(4, global_tokens=sinks)
     with pytest.raises(ValueError, match="Two windows over one attention map: keep the one"):
         Window(8).restrict(Window(4).restrict(Grid(np.arange(3)[None], np.arange(3)[None])))
 

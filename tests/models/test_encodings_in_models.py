@@ -1,11 +1,18 @@
 """Position encodings inside pretrained models: any of them, per layer, saved, trained, refused."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc import PaddedPositionIds, build_transformer_model, save_checkpoint
+from keras_posenc import (
+    Encoding,
+    PaddedPositionIds,
+    build_transformer_model,
+    save_checkpoint,
+)
 from keras_posenc.encodings import ENCODINGS
 
 TOKENS = np.random.default_rng(0).integers(1, 40, (2, 10)).astype("int32")
@@ -121,9 +128,43 @@ def test_errors(tiny_config, tmp_path):
     caches = {"Transformer-0-MultiHeadSelfAttention": [None, None]}
     refused(ValueError, "have no position for them", encodings=["rotary"], attention_caches=caches)
     for arguments, words in (
-        ({"encodings": ["rotary"]}, "encodings in Transformer-0"),
-        ({"absolute_positions": False}, "no table"),
+        ({"encodings": ["kerple"]}, "no place in a bert checkpoint, such as Transformer-0"),
+        ({"encodings": [Own()]}, "Own has no name among those of `ENCODINGS`: save"),
+        ({"absolute_positions": False}, "no table: save it"),
     ):
         model = build_transformer_model(tiny_config, **arguments)
-        with pytest.raises(ValueError, match=f"{words}.*save it as .keras"):
+        with pytest.raises(ValueError, match=f"{words}.*as .keras"):
             save_checkpoint(model, tmp_path)
+
+
+class Own(Encoding):
+    def bias(self, q, grid):
+        return ops.zeros((1, 1, 1, 1))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("format", ["huggingface", "google"])
+def test_a_checkpoint_names_the_encodings_of_each_layer(tiny_config, tmp_path, format):
+    window = {"name": "window", "window": 4, "global_tokens": 1}
+    model = build_transformer_model(tiny_config, encodings=[[window, "log_n"], []])
+    for weight in model.weights:
+        weight.assign(np.random.default_rng(1).normal(size=weight.shape) * 0.3)
+    save_checkpoint(model, tmp_path, format)
+    again = build_transformer_model(tmp_path)
+    np.testing.assert_array_equal(outputs(again), outputs(model))
+    assert again.transformer.config.encodings == [[window, {"name": "log_n"}], []]
+    assert again.transformer.config.model_type == "bert"
+    plain = build_transformer_model(tmp_path, encodings=[])
+    assert np.abs(outputs(plain) - outputs(model)).max() > 1e-3
+    name = {"huggingface": "config.json", "google": "bert_config.json"}[format]
+    assert json.loads((tmp_path / name).read_text())["model_type"] == "keras_posenc-bert"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "wrong",
+    ["rotary", [{"class_name": "Own"}], [[["t5"]]], [{"name": "t5", "shared": {}}], [True]],
+)
+def test_a_config_names_known_encodings_alone(tiny_config, wrong):
+    with pytest.raises(ValueError, match="`encodings` must be a list of names and dicts of num"):
+        build_transformer_model({**tiny_config, "encodings": wrong})

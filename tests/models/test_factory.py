@@ -121,6 +121,16 @@ def test_every_stretch_serves_long_inputs(tiny_config, stretch):
     assert layer.embeddings.shape == (12, 16)
 
 
+def test_the_row_of_the_first_token_may_be_kept_for_it(tiny_config):
+    model = build_transformer_model(tiny_config, hierarchical_position=0.2, kept_rows=1)
+    layer = model.transformer.layers["Embedding-Position"]
+    table = ops.convert_to_numpy(layer.embeddings)
+    rows = ops.convert_to_numpy(layer.rows(ops.arange(60)))
+    np.testing.assert_allclose(rows[1:], oracles.hierarchical(table[1:], 0.2, range(59)), atol=1e-5)
+    with pytest.raises(ValueError, match="`kept_rows` is for a stretched table. Received: kept_ro"):
+        build_transformer_model(tiny_config, kept_rows=1)
+
+
 def test_hierarchical_position_says_alpha(tiny_config):
     model = build_transformer_model(tiny_config, hierarchical_position=0.2)
     layer = model.get_layer("Embedding-Position")

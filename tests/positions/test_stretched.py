@@ -111,6 +111,20 @@ def test_tiled_rows_repeat():
     np.testing.assert_array_equal(rows, np.tile(TABLE, (3, 1)))
 
 
+@pytest.mark.parametrize("kept", [1, 3])
+@pytest.mark.parametrize("stretch", ["hierarchical", "tile"])
+def test_rows_that_are_kept_serve_no_other_position(stretch, kept):
+    """The first n positions are the table's to the bit, and the rest repeats the other rows."""
+    alpha = {"alpha": 0.2} if stretch == "hierarchical" else {}
+    layer = position_embedding(N, D, stretch=stretch, kept_rows=kept, **alpha)
+    rows = rows_of(layer, np.arange(5 * N))
+    np.testing.assert_array_equal(rows[:N], TABLE)
+    later = oracles.hierarchical(TABLE[kept:], alpha.get("alpha", 0), range(5 * N - kept))
+    np.testing.assert_allclose(rows[kept:], later, atol=1e-5)
+    bound = {"hierarchical": kept + (N - kept) ** 2, "tile": 2**31 - 1}
+    assert layer.bound == bound[stretch]
+
+
 @pytest.mark.parametrize("length", [N, N + 1, 40, 31, 1000])
 def test_interpolated_rows_lie_on_the_tables_polyline(length):
     layer = InterpolatedPositionEmbedding(N, D, max_position=length)
@@ -133,7 +147,8 @@ def test_fresh_rows_follow_the_table_and_are_trained():
     [
         (None, {}),
         ("hierarchical", {"alpha": 0.3}),
-        ("tile", {}),
+        ("hierarchical", {"kept_rows": 1}),
+        ("tile", {"kept_rows": 2}),
         ("interpolate", {"max_position": 50}),
         ("fresh", {"max_position": 50}),
     ],
@@ -155,6 +170,11 @@ def test_errors_name_the_remedy():
         position_embedding(N, D, stretch="repeat")
     with pytest.raises(ValueError, match='`alpha` belongs to stretch="hierarchical"'):
         position_embedding(N, D, stretch="tile", alpha=0.3)
+    for kept in (-1, N, 1.0, True):
+        with pytest.raises(ValueError, match="`kept_rows` must be an integer from 0 to 15, .*Rece"):
+            position_embedding(N, D, stretch="tile", kept_rows=kept)
+    with pytest.raises(ValueError, match='`kept_rows` belongs to stretch="hierarchical" and "tile'):
+        position_embedding(N, D, stretch="interpolate", max_position=40, kept_rows=1)
     with pytest.raises(ValueError, match="stretch='fresh' needs `max_position`"):
         position_embedding(N, D, stretch="fresh")
     with pytest.raises(ValueError, match="`max_position` must be a positive integer. Received: -4"):

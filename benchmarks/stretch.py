@@ -1,0 +1,100 @@
+"""MiniLM stretched by position distillation: what each start loses, and what minutes bring back.
+
+    KERAS_BACKEND=torch python benchmarks/stretch.py                  # the ways of WAYS, one by one
+    KERAS_BACKEND=torch python benchmarks/stretch.py --ways "all layers global" --seeds 1
+    KERAS_BACKEND=torch python benchmarks/stretch.py --table          # the results as a table
+
+Trained on book excerpts, measured on texts of another kind, Grimm's tales: the mean cosine of the
+last features with those of the unstretched model, which reads windows of 512 tokens, within the
+first 512 tokens and beyond, at once and after the steps. The unstretched model agrees with itself,
+its windows shifted, as the last column says. Results go to benchmarks/results/stretch.json, a row
+for each way and seed, and are not computed again.
+"""
+
+import argparse
+import json
+import pathlib
+import platform
+import statistics
+import time
+
+from data import CORPORA, MINILM
+
+from keras_posenc.training import stretch
+from keras_posenc.training.state import write_text
+
+RESULTS = pathlib.Path(__file__).parent / "results" / "stretch.json"
+TRAIN, TEST = f"{CORPORA}/book-excerpts.tab", f"{CORPORA}/grimm-tales.tab"
+THIRD = {"local": 256, "global_every": 3}
+WAYS = {
+    "as published": {"alpha": 0.4, "kept_rows": 0},
+    "row 0 kept, alpha 0.4": {"alpha": 0.4},
+    "all layers global": {},
+    "row 0 kept, alpha 0.1": {"alpha": 0.1},
+    "tile": {"start": "tile"},
+    "interpolate": {"start": "interpolate"},
+    "every third layer global": THIRD,
+    "every layer local": {"local": 256},
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--steps", type=int, nargs="+", default=[64])
+    parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--set", type=json.loads, default={}, help="other settings, as JSON")
+    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
+    parser.add_argument("--table", action="store_true", help="only print what the results say")
+    arguments = parser.parse_args()
+    rows = json.loads(arguments.results.read_text("utf-8")) if arguments.results.exists() else []
+    for steps in () if arguments.table else arguments.steps:
+        for way in arguments.ways:
+            for seed in arguments.seeds:
+                settings = {"length": arguments.length, "steps": steps, **WAYS[way]}
+                settings |= arguments.set
+                key = {"way": way, "seed": seed, "settings": settings}
+                if any(key.items() <= row.items() for row in rows):
+                    continue
+                rows.append({**key, **measured(settings, seed)})
+                print(way, seed, rows[-1]["within"], rows[-1]["beyond"], flush=True)
+                write_text(arguments.results, json.dumps(rows, indent=1) + "\n")
+    print(table(rows))
+
+
+def measured(settings, seed):
+    started = time.perf_counter()
+    report = stretch(MINILM, TRAIN, test=TEST, seed=seed, **settings).report
+    return {
+        "within": report["within"],
+        "beyond": report["beyond"],
+        "agreement": report["agreement"],
+        "losses": report["losses"],
+        "seconds": {"training": report["seconds"], "all": round(time.perf_counter() - started, 1)},
+        "versions": {**report["versions"], "python": platform.python_version()},
+    }
+
+
+def table(rows):
+    """Markdown: means over the seeds."""
+    lines = ["| start and layers | other settings | seeds | at once | after | teacher | minutes |"]
+    lines.append("|---" * 7 + "|")
+    kinds = {json.dumps([row["way"], row["settings"]]) for row in rows}
+    for kind in sorted(kinds):
+        way, settings = json.loads(kind)
+        own = [row for row in rows if row["way"] == way and row["settings"] == settings]
+        other = {k: v for k, v in settings.items() if WAYS[way].get(k) != v}
+        cells = [way, " ".join(f"{k}={v}" for k, v in other.items()), str(len(own))]
+        for name in ("before", "after", "teacher"):
+            means = [statistics.fmean(r[part][name] for r in own) for part in ("within", "beyond")]
+            cells.append(" / ".join(f"{mean:.3f}" for mean in means))
+        cells.append(f"{statistics.fmean(r['seconds']['training'] for r in own) / 60:.1f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""One self-contained HTML page about one stretching."""
+
+import html
+import json
+import pathlib
+
+from keras_posenc.analysis import plot
+from keras_posenc.analysis.page import PAGE, details, picture, section, table
+
+
+def write_stretch_report(directory, path=None, title="Stretching report"):
+    """Writes a page: agreement with the unstretched encoder by position, losses, settings.
+
+    The page needs no other file and no network.
+
+    Args:
+        directory: the output directory of `training.stretch`.
+        path: where to write; default `report.html` in `directory`.
+        title: str. The heading.
+
+    Returns:
+        The path written, as a `pathlib.Path`.
+
+    Raises:
+        FileNotFoundError: if `directory` holds no finished stretching.
+        ImportError: if Matplotlib is not installed.
+
+    Example:
+
+    >>> write_stretch_report("stretched")
+    PosixPath('stretched/report.html')
+    """
+    plot.require_matplotlib()
+    directory = pathlib.Path(directory)
+    if not (directory / "metrics.json").is_file():
+        raise FileNotFoundError(
+            f"{directory} holds no finished stretching: it has no metrics.json. Run stretch to its "
+            "end first."
+        )
+    report, recipe = (
+        json.loads((directory / name).read_text("utf-8"))
+        for name in ("metrics.json", "recipe.json")
+    )
+    rows, old = report["agreement"], report["old_length"]
+    figure = plot.agreement_by_position(rows, old, size=(8.6, 3.8))
+    body = [
+        section(
+            "Agreement by position",
+            picture(figure, "Cosine of the features with the unstretched encoder's, by position.")
+            + "<p class=note>The unstretched encoder reads windows of its own length; a token's "
+            "features are those of the window in which it stands most centrally. The dashed line "
+            "is how far it agrees with itself when its windows are shifted by a quarter.</p>"
+            + details("Numbers", table(["tokens", "before", "after", "teacher"], _numbers(rows))),
+        ),
+        section("Training", _training(report)),
+        section("Recipe", _recipe(recipe, report)),
+    ]
+    path = directory / "report.html" if path is None else pathlib.Path(path)
+    page = PAGE.substitute(title=html.escape(title), body="\n".join(filter(None, body)))
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _numbers(rows):
+    return [
+        (f"{row['from'] + 1:,}–{row['to']:,}",
+         *(f"{row[name]:.3f}" for name in ("before", "after", "teacher")))
+        for row in rows
+    ]  # fmt: skip
+
+
+def _training(report):
+    if not report["losses"]:
+        return ""
+    figure = plot.losses(report["losses"], size=(8.6, 2.8))
+    return (
+        picture(figure, "Loss of every step.")
+        + f"<p class=note>{len(report['losses']):,} steps in {report['seconds']:,.0f} s.</p>"
+    )
+
+
+def _recipe(recipe, report):
+    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    rows = [(key, json.dumps(value)) for key, value in recipe.items()]
+    return table(["setting", ""], rows) + f"<p class=note>{html.escape(versions)}</p>"

@@ -1,0 +1,76 @@
+"""The settings of a stretching, and the encoder that they describe."""
+
+import dataclasses
+
+from keras_posenc.encodings.patterns import alternate
+from keras_posenc.training.recipe import in_range, one_of
+
+STARTS = ("hierarchical", "tile", "interpolate")
+
+
+@dataclasses.dataclass(frozen=True)
+class StretchRecipe:
+    """All settings of a stretching but its texts; see `stretch` for the fields."""
+
+    checkpoint: str
+    config: str | None
+    tokenizer: str | None
+    model: str
+    length: int
+    train_length: int
+    start: str
+    alpha: float
+    kept_rows: int
+    local: int | None
+    global_every: int | None
+    steps: int
+    learning_rate: float
+    seed: int
+
+    def __post_init__(self):
+        one_of("start", self.start, STARTS)
+        in_range("length", self.length, above=2)
+        in_range("train_length", self.train_length, above=2)
+        in_range("steps", self.steps, least=0)
+        in_range("learning_rate", self.learning_rate, above=0)
+        if self.local is not None:
+            in_range("local", self.local, above=0)
+        if self.global_every is not None:
+            in_range("global_every", self.global_every, above=0)
+            if self.local is None:
+                raise ValueError(
+                    "global_every says which layers stay global where the others are local: give "
+                    f"local too. Received: global_every={self.global_every!r}, local=None"
+                )
+
+    def options(self, config):
+        """Keywords of `build_transformer_model` for the stretched encoder.
+
+        Args:
+            config: `Config` of the unstretched one.
+        """
+        if config.max_position >= self.length:
+            raise ValueError(
+                f"{self.checkpoint} serves {config.max_position} positions already: give a length "
+                f"above that. Received: length={self.length}"
+            )
+        found = {"stretch": self.start, "max_position": self.length}
+        if self.start == "hierarchical":
+            found["hierarchical_position"] = self.alpha
+        if self.start != "interpolate":
+            found["kept_rows"] = self.kept_rows
+        if self.local is not None:
+            found["encodings"] = self._pattern(config)
+        return found
+
+    def _pattern(self, config):
+        """What each layer has already, and a window in those that are to be local."""
+        count, had = config.num_hidden_layers, config.encodings or []
+        if not any(isinstance(spec, list) for spec in had):
+            had = [had] * count
+        # `local` tokens to each side: a window of one closes all but the token itself.
+        window = [{"name": "window", "window": self.local + 1, "global_tokens": 1}]
+        added = [window] * count
+        if self.global_every is not None:
+            added = alternate(count, self.global_every, full=[], local=window)
+        return [[*one, *other] for one, other in zip(had, added, strict=True)]

@@ -1,0 +1,371 @@
+"""`stretch`: an encoder learns to read long texts from itself, without labels."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+import time
+import typing
+
+import keras
+import numpy as np
+
+from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
+from keras_posenc.checkpoints.heads import heads_in
+from keras_posenc.models.config import read_config
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.families import FAMILIES
+from keras_posenc.text import Tokenizer
+from keras_posenc.training.optimizer import adamw
+from keras_posenc.training.recipe import open_output
+from keras_posenc.training.schedules import cosine_warmup
+from keras_posenc.training.state import load_state, save_state, write_text
+from keras_posenc.training.stretching.corpus import Corpus
+from keras_posenc.training.stretching.losses import FeatureDistance, agreement
+from keras_posenc.training.stretching.recipe import StretchRecipe
+from keras_posenc.training.stretching.windows import Reader, inputs_of
+
+# Seconds between two states on disk: what a kill can cost.
+SAVE_EVERY = 30
+WARMUP = 0.1
+TEST_TEXTS = 2
+# Of the old length: how many pieces the agreement by position is told in.
+PIECES = 4
+
+
+class Stretched(typing.NamedTuple):
+    """What `stretch` returns.
+
+    Attributes:
+        model: the stretched encoder, as `build_transformer_model` reads it from `output`.
+        report: dict, the content of metrics.json.
+    """
+
+    model: keras.Model
+    report: dict
+
+
+def stretch(
+    checkpoint,
+    texts,
+    output=None,
+    *,
+    test=None,
+    length=2048,
+    local=None,
+    global_every=None,
+    steps=64,
+    learning_rate=1e-4,
+    start="hierarchical",
+    alpha=0.2,
+    kept_rows=1,
+    train_length=None,
+    text=None,
+    config=None,
+    tokenizer=None,
+    model="bert",
+    seed=0,
+    overwrite=False,
+    verbose=True,
+):
+    """Stretches a pretrained encoder to longer texts by position distillation, without labels.
+
+    The unstretched encoder reads windows of its own length; what it says of a token in the window
+    where that token stands most centrally is what the stretched one, which reads the whole text,
+    learns to say: loss = 1 - cos + scaled squared error, over all tokens. The first positions start
+    as they were, [CLS]'s row stands at position 0 alone.
+
+    A killed run goes on where it was: the same call continues from the last state, to the weights
+    of an uninterrupted run, and after the end it returns at once.
+
+    Args:
+        checkpoint: path of the pretrained weights, or of a directory with weights, config and
+            tokenizer; or a model of `build_transformer_model`, with `tokenizer`.
+        texts: long texts, without labels: a path for `read_texts`, a `Texts`, or a list of str.
+        output: directory for the stretched checkpoint, its tokenizer, recipe.json and metrics.json;
+            None keeps nothing.
+        test: texts to measure on, likewise; by default a tenth of `texts` is held out.
+        length: int. Positions to serve, in tokens.
+        local: int. Tokens to each side that a local layer sees; [CLS] sees and is seen by all.
+            Default: every layer is global.
+        global_every: int. With `local`: every so many layers one that is global.
+        steps: int. Each is on one text of `train_length` tokens.
+        learning_rate: float. The peak of a cosine schedule.
+        start: where new positions start: "hierarchical", "tile" or "interpolate".
+        alpha: float. Of the hierarchical start.
+        kept_rows: int. First rows of the table that serve no new position.
+        train_length: int. Tokens of the texts trained and measured on. Default `length`, but at
+            most four times the old one: the positions behind those share their rows.
+        text: name of the text column, if it is not an obvious one.
+        config: path of the config; default the directory of `checkpoint`.
+        tokenizer: path of the tokenizer; default the directory of `checkpoint`.
+        model: the family, "bert" or "roberta".
+        seed: int. Of which pieces of the texts are read.
+        overwrite: bool. Start anew if `output` holds another run.
+        verbose: bool. Whether to print where it stands and how long it will take.
+
+    Returns:
+        `Stretched`: the model and the report, a dict: `agreement`, mean cosine of the features with
+            the teacher's by position, before and after, and of the teacher with itself, its windows
+            shifted by a quarter; `within` and `beyond`, their means in and behind the old length;
+            `losses`, `seconds`, `versions`.
+
+    Raises:
+        FileNotFoundError: if a file is missing.
+        NotADirectoryError: if `output` is a file.
+        ValueError: if a setting or the checkpoint is unusable, the texts are too few, or `output`
+            holds a run with other settings.
+
+    Example:
+
+    >>> model, report = stretch("bert", "corpus.txt", length=24, steps=2, verbose=False)
+    >>> report["length"], len(report["losses"])
+    (24, 2)
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        source = _source(checkpoint, config, tokenizer, model, scratch)
+        old = FAMILIES[source["model"]].configure(read_config(source["config"]))
+        recipe = StretchRecipe(
+            checkpoint=source["name"],
+            config=None if config is None else str(config),
+            tokenizer=None if tokenizer is None else str(tokenizer),
+            model=source["model"],
+            length=length,
+            train_length=min(length, 4 * old.max_position)
+            if train_length is None
+            else train_length,
+            start=start,
+            alpha=alpha,
+            kept_rows=kept_rows,
+            local=local,
+            global_every=global_every,
+            steps=steps,
+            learning_rate=learning_rate,
+            seed=seed,
+        )
+        options = recipe.options(old)
+        tokenizer = Tokenizer(source["tokenizer"])
+        corpus = Corpus(texts, test, tokenizer, recipe.train_length, seed, text)
+        settings = {
+            **dataclasses.asdict(recipe),
+            "backend": keras.backend.backend(),
+            "texts": corpus.digest(),
+        }
+        output = pathlib.Path(scratch) / "stretched" if output is None else output
+        folder = open_output(output, settings, overwrite)
+        files = {name: folder / name for name in ("metrics.json", "state.zip", "recipe.json")}
+        if overwrite:
+            for path in files.values():
+                path.unlink(missing_ok=True)
+        if not files["metrics.json"].exists():
+            write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
+            distilling = Distillation(recipe, source, old, options, tokenizer, corpus)
+            report = distilling.run(files["state.zip"], _tell if verbose else _quiet)
+            distilling.save(folder)
+            tokenizer.save(folder)
+            write_text(files["metrics.json"], json.dumps(report, indent=1))
+            files["state.zip"].unlink()
+        report = json.loads(files["metrics.json"].read_text("utf-8"))
+        return Stretched(build_transformer_model(folder, model=source["model"]), report)
+
+
+class Distillation:
+    """The teacher, the student and what they read.
+
+    Args:
+        recipe: `StretchRecipe`.
+        source: dict, of `_source`.
+        old: `Config` of the teacher.
+        options: dict, keywords of `build_transformer_model` for the student.
+        tokenizer: `Tokenizer`.
+        corpus: `Corpus`.
+    """
+
+    def __init__(self, recipe, source, old, options, tokenizer, corpus):
+        self.recipe, self.old, self.corpus = recipe, old, corpus
+        keras.utils.set_random_seed(recipe.seed)
+        weights, family = open_checkpoint(source["weights"]), source["model"]
+        still = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+        build = dict(config_path=source["config"], model=family, **still)
+        teacher = build_transformer_model(checkpoint_path=weights, **build)
+        self.teacher = Reader(teacher, tokenizer, old.max_position)
+        # The checkpoint's heads come along as they are; what learns is the encoder under them.
+        self.whole = build_transformer_model(
+            checkpoint_path=weights,
+            return_keras_model=False,
+            **heads_in(weights, family),
+            **build,
+            **options,
+        )
+        self.student = build_transformer_model(layers=self.whole.layers, **build, **options)
+        steps = max(1, recipe.steps)
+        rate = cosine_warmup(recipe.learning_rate, steps, int(WARMUP * steps))
+        self.student.compile(adamw(self.student, rate, weight_decay=0.0), FeatureDistance())
+        self.student.optimizer.build(self.student.trainable_variables)
+
+    def run(self, state, tell):
+        """Trains from where `state`, a path, stands, or from the beginning; returns the report."""
+        if state.exists():
+            record = load_state(state, self.student)
+        else:
+            tell(f"{self.recipe.steps} steps of {self.recipe.train_length:,} tokens")
+            record = {"step": 0, "losses": [], "seconds": 0.0, **self.at_start()}
+        saved = time.perf_counter()
+        while record["step"] < self.recipe.steps:
+            began = time.perf_counter()
+            record["losses"].append(round(self.step(record["step"]), 6))
+            record["step"] += 1
+            record["seconds"] += time.perf_counter() - began
+            tell(_progress(record, self.recipe.steps))
+            if time.perf_counter() - saved >= SAVE_EVERY:
+                save_state(state, self.student, record)
+                saved = time.perf_counter()
+        save_state(state, self.student, record)
+        return self.report(record)
+
+    @functools.cached_property
+    def tests(self):
+        """Texts that no step reads, and what the teacher says of them."""
+        return [(text, self.teacher(text)) for text in self.corpus.test(TEST_TEXTS)]
+
+    def step(self, number):
+        """One step of training; returns the loss."""
+        text = self.corpus.training(number)
+        inputs = inputs_of(self.student, self.corpus.inputs(text)[None])
+        return float(np.ravel(self.student.train_on_batch(inputs, self.teacher(text)[None]))[0])
+
+    def at_start(self):
+        """Agreement with the teacher before training, and the teacher's with itself."""
+        pairs = [agreement(target, self.teacher(text, 0.5)) for text, target in self.tests]
+        return {"before": self.by_position(), "teacher": self.told(np.mean(pairs, axis=0))}
+
+    def by_position(self):
+        """The student's agreement with the teacher, by position."""
+        found = []
+        for text, target in self.tests:
+            inputs = inputs_of(self.student, self.corpus.inputs(text)[None])
+            found.append(agreement(target, self.student.predict_on_batch(inputs)[0]))
+        return self.told(np.mean(found, axis=0))
+
+    def told(self, cosines):
+        """Means of cosines (T,) in pieces of a part of the old length."""
+        size = max(1, self.old.max_position // PIECES)
+        return [round(float(cosines[i : i + size].mean()), 5) for i in range(0, len(cosines), size)]
+
+    def report(self, record):
+        """What was lost, what came back, at what cost."""
+        size = max(1, self.old.max_position // PIECES)
+        after, length = self.by_position(), self.recipe.train_length
+        agreement = [
+            {"from": i * size, "to": min((i + 1) * size, length), "before": b, "after": a,
+             "teacher": t}
+            for i, (b, a, t) in enumerate(
+                zip(record["before"], after, record["teacher"], strict=True)
+            )
+        ]  # fmt: skip
+        parts = {"within": agreement[:PIECES], "beyond": agreement[PIECES:]}
+        return {
+            "length": self.recipe.length,
+            "old_length": self.old.max_position,
+            **{
+                part: {
+                    name: round(float(np.mean([row[name] for row in rows])), 4)
+                    for name in ("before", "after", "teacher")
+                }
+                for part, rows in parts.items()
+            },
+            "agreement": agreement,
+            "losses": record["losses"],
+            "seconds": round(record["seconds"], 1),
+            "versions": {"keras": keras.__version__, "backend": keras.backend.backend()},
+        }
+
+    def save(self, folder):
+        """Writes the checkpoint: all positions as rows, under the rates of dropout that it had."""
+        rates = ("dropout_rate", "attention_dropout_rate")
+        had = {name: getattr(self.old, name) for name in rates}
+        self.whole.config = dataclasses.replace(self.whole.config, **had)
+        save_checkpoint(self.whole, folder, positions=self.recipe.length)
+
+
+def stretch_summary(report):
+    """The main numbers of `stretch` as a table.
+
+    Args:
+        report: dict, of `stretch`.
+
+    Returns:
+        str.
+
+    Example:
+
+    >>> print(stretch_summary(json.loads(pathlib.Path("stretched/metrics.json").read_text())))
+    tokens                     before     after   teacher with itself
+    ...
+    """
+    lines = [f"{'tokens':22}{'before':>11}{'after':>10}{'teacher with itself':>22}"]
+    old, new = report["old_length"], report["agreement"][-1]["to"]
+    names = {"within": f"1–{old:,}", "beyond": f"{old + 1:,}–{new:,}"}
+    for part, name in names.items():
+        row = report[part]
+        lines.append(f"{name:22}{row['before']:>11.3f}{row['after']:>10.3f}{row['teacher']:>22.3f}")
+    steps = len(report["losses"])
+    lines.append(f"Mean cosine of features; {steps:,} steps in {report['seconds']:,.0f} s.")
+    return "\n".join(lines)
+
+
+def _source(checkpoint, config, tokenizer, model, scratch):
+    """Where weights, config and tokenizer are, the family, and a name that tells this source from
+    others; a model is written into the folder `scratch`."""
+    if isinstance(checkpoint, (str, os.PathLike)):
+        path = pathlib.Path(checkpoint)
+        beside = path if path.is_dir() else path.parent
+        return {
+            "name": str(checkpoint),
+            "weights": str(checkpoint),
+            "config": config or beside,
+            "tokenizer": tokenizer or beside,
+            "model": model,
+        }
+    transformer = getattr(checkpoint, "transformer", checkpoint)
+    if not hasattr(transformer, "layers") or not hasattr(transformer, "config"):
+        raise TypeError(
+            "stretch needs the path of a checkpoint, or a model of build_transformer_model. "
+            f"Received: {checkpoint!r}"
+        )
+    if tokenizer is None:
+        raise ValueError("A model has no tokenizer with it: give `tokenizer`, its directory.")
+    folder = pathlib.Path(scratch) / "teacher"
+    save_checkpoint(transformer, folder)
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
+    return {
+        "name": f"a model, {digest}",
+        "weights": str(folder),
+        "config": folder,
+        "tokenizer": tokenizer,
+        "model": transformer.family,
+    }
+
+
+def _progress(record, steps):
+    step, seconds = record["step"], record["seconds"]
+    left = (steps - step) * seconds / step
+    return (
+        f"step {step:,} of {steps:,}, loss {record['losses'][-1]:.4f}, "
+        f"{_minutes(seconds)} so far, about {_minutes(left)} left"
+    )
+
+
+def _minutes(seconds):
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
+
+
+def _tell(words):
+    print(words, flush=True)
+
+
+def _quiet(words):
+    pass

@@ -1,0 +1,117 @@
+"""What the unstretched encoder says of a long text, which it reads window by window."""
+
+import numpy as np
+
+
+def window_starts(length, size, hop, shift=0):
+    """Where windows of `size` tokens begin, `hop` tokens apart, until all of a text is read.
+
+    Args:
+        length: int. Tokens of the text.
+        size: int. Tokens of a window; what lies outside the text is cut off.
+        hop: int. From one window to the next.
+        shift: int below `hop`. How far the first window begins before the text.
+
+    Returns:
+        list of ints.
+
+    Example:
+
+    >>> window_starts(10, 4, 2), window_starts(10, 4, 2, shift=1)
+    ([0, 2, 4, 6], [-1, 1, 3, 5, 7])
+    """
+    starts = [-shift]
+    while starts[-1] + size < length:
+        starts.append(starts[-1] + hop)
+    return starts
+
+
+def most_central(length, size, starts):
+    """For each token of a text the window that shows the most of what is around it.
+
+    A window shows as much as lies on the shorter side of the token; the text's own ends are no
+    lack.
+
+    Args:
+        length, size: ints, as in `window_starts`.
+        starts: list of ints.
+
+    Returns:
+        (length,) int array, the index of a window.
+
+    Example:
+
+    >>> most_central(6, 4, [0, 2]).tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    token = np.arange(length)[None]
+    start = np.array(starts)[:, None]
+    end = start + size
+    before = np.where(start <= 0, length, token - start)
+    after = np.where(end >= length, length, end - 1 - token)
+    shown = np.where((token >= start) & (token < end), np.minimum(before, after), -1)
+    return shown.argmax(axis=0)
+
+
+class Reader:
+    """The features that an encoder gives long texts window by window.
+
+    Args:
+        model: encoder, `{"token_ids", "segment_ids"}` (B, T) -> (B, T, D).
+        tokenizer: `Tokenizer`.
+        length: int. Tokens of a window, special tokens included.
+        token_budget: int. Most tokens of a batch.
+    """
+
+    def __init__(self, model, tokenizer, length, token_budget=4096):
+        self.model, self.tokenizer, self.length = model, tokenizer, length
+        self.size = length - tokenizer.special_tokens()
+        self.hop = max(1, self.size // 2)
+        self.rows = max(1, token_budget // length)
+
+    def __call__(self, text, shift=0):
+        """The features (T, D) of a text with its special tokens.
+
+        Each token's are those of the window in which it stands most centrally; the special tokens'
+        are those of all windows on average.
+
+        Args:
+            text: (T - special tokens,) token ids.
+            shift: share of a hop, at least 0 and below 1, by which the windows begin earlier.
+        """
+        length = len(text)
+        starts = window_starts(length, self.size, self.hop, int(shift * self.hop))
+        parts = [text[max(start, 0) : start + self.size] for start in starts]
+        rows = [self.tokenizer.assemble(list(map(int, part)))[0] for part in parts]
+        found = self._features(rows)
+        own = most_central(length, self.size, starts)
+        inside = np.arange(length) - np.maximum(np.array(starts)[own], 0)
+        first = first_token(self.tokenizer)
+        last = self.tokenizer.special_tokens() - first
+        ends = [found[i, len(row) - last : len(row)] for i, row in enumerate(rows)]
+        return np.concatenate(
+            [found[:, :first].mean(0), found[own, first + inside], np.mean(ends, axis=0)]
+        )
+
+    def _features(self, rows):
+        ids = np.full((-(-len(rows) // self.rows) * self.rows, self.length), self.tokenizer.pad_id)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = row
+        batches = ids.astype("int32").reshape(-1, self.rows, self.length)
+        found = [self.model.predict_on_batch(inputs_of(self.model, batch)) for batch in batches]
+        return np.concatenate(found)[: len(rows)]
+
+
+def first_token(tokenizer):
+    """How many special tokens come before a text."""
+    return tokenizer.assemble([-1])[0].index(-1)
+
+
+def inputs_of(model, token_ids):
+    """Inputs by name: the token ids, and segment 0 where there are segments."""
+    names = [tensor.name for tensor in model.inputs]
+    return (
+        {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids)}
+        if (len(names) > 1)
+        else {"token_ids": token_ids}
+    )

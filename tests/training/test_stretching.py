@@ -1,0 +1,185 @@
+"""Position distillation: windows, targets, the loss, and a whole run on a tiny encoder."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from conftest import TINY_CONFIG, WORDS
+from keras import ops
+
+from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
+from keras_posenc.checkpoints.heads import heads_in
+from keras_posenc.training import stretch, stretch_summary
+from keras_posenc.training.stretching import run
+from keras_posenc.training.stretching.corpus import Corpus
+from keras_posenc.training.stretching.losses import FeatureDistance, agreement
+from keras_posenc.training.stretching.windows import (
+    Reader,
+    inputs_of,
+    most_central,
+    window_starts,
+)
+
+LOCAL = {"local": 6, "global_every": 2}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Folder of a random BERT of two layers and 12 positions, which features tell apart."""
+    folder = tmp_path_factory.mktemp("small")
+    changes = {"hidden_dropout_prob": 0.1, "initializer_range": 0.3}
+    keras.utils.set_random_seed(0)
+    save_checkpoint(build_transformer_model({**TINY_CONFIG, **changes}, with_pool=True), folder)
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def texts():
+    rng = np.random.default_rng(0)
+    return [" ".join(f"w{n}" for n in rng.integers(0, 35, 150)) for _ in range(4)]
+
+
+def test_every_token_is_read_where_most_around_it_is_seen():
+    for length, size, shift in ((50, 10, 0), (50, 10, 3), (7, 10, 0), (10, 10, 4), (51, 11, 2)):
+        starts = window_starts(length, size, size // 2, shift)
+        chosen = most_central(length, size, starts)
+
+        def seen(token, start, length=length, size=size):
+            """Tokens on the shorter side; the text's own ends are no lack."""
+            if not start <= token < start + size:
+                return -1
+            left = token - start if start > 0 else length
+            return min(left, start + size - 1 - token if start + size < length else length)
+
+        for token in range(length):
+            best = max(seen(token, start) for start in starts)
+            assert seen(token, starts[chosen[token]]) == best >= 0
+
+
+@pytest.mark.once
+def test_a_short_text_is_read_as_it_is(small, texts):
+    model, tokenizer = build_transformer_model(small), Tokenizer(small)
+    reader = Reader(model, tokenizer, 12, token_budget=24)
+    ids = tokenizer.contents(texts)[0]
+    whole = np.array([tokenizer.assemble(ids[:10])[0]], "int32")
+    plain = ops.convert_to_numpy(model(inputs_of(model, whole)))[0]
+    np.testing.assert_allclose(reader(np.array(ids[:10])), plain, atol=1e-5)
+    # In a long text the first tokens are those of the first window, the last those of the last.
+    features = reader(np.array(ids[:40]))
+    assert features.shape == (42, 16)
+    np.testing.assert_allclose(features[1:6], plain[1:6], atol=1e-5)
+    last = np.array([tokenizer.assemble(ids[30:40])[0]], "int32")
+    last = ops.convert_to_numpy(model(inputs_of(model, last)))[0]
+    np.testing.assert_allclose(features[-6:-1], last[-6:-1], atol=1e-5)
+
+
+def test_the_loss_is_the_cosine_and_the_scaled_error():
+    rng = np.random.default_rng(0)
+    t, s = rng.normal(size=(2, 2, 5, 4)).astype("float32")
+    cosine = (s * t).sum(-1) / np.linalg.norm(s, axis=-1) / np.linalg.norm(t, axis=-1)
+    error = ((s - t) ** 2).sum(-1) / (t**2).sum(-1).mean()
+    loss = FeatureDistance()
+    expected = (1 - cosine + error).mean()
+    np.testing.assert_allclose(float(loss(t, s)), expected, rtol=1e-5)
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    np.testing.assert_allclose(float(again(t, s)), expected, rtol=1e-5)
+    np.testing.assert_allclose(agreement(t[0], s[0]), cosine[0], rtol=1e-5)
+
+
+@pytest.mark.once
+def test_steps_read_what_tests_do_not(small, texts):
+    tokenizer = Tokenizer(small)
+    corpus = Corpus(texts, None, tokenizer, 24, seed=1)
+    assert len(corpus.train) + len(corpus.held_out) == 4 * 151
+    assert corpus.training(5).tolist() == corpus.training(5).tolist()
+    assert corpus.training(5).tolist() != corpus.training(6).tolist()
+    assert [len(piece) for piece in corpus.test(9)] == [22, 22]
+    other = Corpus(texts[:2], texts[2:], tokenizer, 24, seed=1)
+    assert len(other.train) == len(other.held_out) == 302
+    assert other.digest() != corpus.digest()
+    row = corpus.inputs(corpus.training(0))
+    assert row.shape == (24,) and row[0] == tokenizer.cls_id and row[-1] == tokenizer.sep_id
+
+
+def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path, capsys):
+    """It learns, is read back as it was, and stands in the report."""
+    settings = dict(length=40, steps=12, learning_rate=3e-3, **LOCAL)
+    model, report = stretch(small, texts, tmp_path / "out", **settings)
+    assert report["within"]["after"] > report["within"]["before"]
+    assert report["beyond"]["after"] > report["beyond"]["before"]
+    assert [row["from"] for row in report["agreement"]] == list(range(0, 40, 3))
+    said = capsys.readouterr().out
+    assert "12 steps of 40 tokens" in said and "step 6 of 12, loss " in said and " left" in said
+    assert "12 steps in" in stretch_summary(report)
+    assert stretch_summary(report).count("\n") == 3
+    tokens = np.array([Tokenizer(tmp_path / "out").encode(texts[0], max_length=40)[0]], "int32")
+    again = build_transformer_model(tmp_path / "out")
+    features = [ops.convert_to_numpy(m(inputs_of(m, tokens))) for m in (model, again)]
+    np.testing.assert_array_equal(*features)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    window = {"name": "window", "window": 7, "global_tokens": 1}
+    assert config["encodings"] == [[window], []]
+    assert config["max_position_embeddings"] == 40
+    assert config["hidden_dropout_prob"] == 0.1
+    assert heads_in(tmp_path / "out") == heads_in(small) == {"with_pool": True}
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"model.safetensors", "metrics.json", "recipe.json", "tokenizer.json"} <= files
+    assert "state.zip" not in files
+    _, same = stretch(small, texts, tmp_path / "out", **settings)
+    assert same == report and "step" not in capsys.readouterr().out
+
+
+@pytest.mark.once
+def test_a_stretching_that_was_killed_goes_on_to_the_same_end(small, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "SAVE_EVERY", 0)
+    settings = dict(length=30, steps=6, learning_rate=3e-3)
+    whole, report = stretch(small, texts, tmp_path / "whole", **settings)
+
+    def killed(words):
+        if words.startswith("step 4"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(run, "_tell", killed)
+        stretch(small, texts, tmp_path / "cut", **settings)
+    assert (tmp_path / "cut" / "state.zip").exists()
+    cut, same = stretch(small, texts, tmp_path / "cut", **settings)
+    assert same["losses"] == report["losses"] and same["agreement"] == report["agreement"]
+    for one, other in zip(cut.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="other settings: steps was 6 and is now 7.*overw"):
+        stretch(small, texts, tmp_path / "cut", **{**settings, "steps": 7})
+    _, anew = stretch(small, texts, tmp_path / "cut", overwrite=True, **{**settings, "steps": 1})
+    assert len(anew["losses"]) == 1
+
+
+@pytest.mark.once
+def test_a_model_is_stretched_as_its_checkpoint_is(small, texts):
+    model = build_transformer_model(small)
+    settings = dict(length=30, steps=2, test=texts[:1], verbose=False)
+    _, one = stretch(small, texts, **settings)
+    _, other = stretch(model, texts, tokenizer=small, **settings)
+    assert one["losses"] == other["losses"] and one["agreement"] == other["agreement"]
+
+
+@pytest.mark.once
+def test_what_cannot_be_stretched(small, texts, tmp_path):
+    def refused(message, error=ValueError, source=small, corpus=texts, **settings):
+        with pytest.raises(error, match=message):
+            stretch(source, corpus, tmp_path / "out", verbose=False, **{"length": 40, **settings})
+
+    refused("serves 12 positions already: give a length above that. Received: length=12", length=12)
+    refused(
+        "start must be one of hierarchical, tile, interpolate. Received: 'fresh'", start="fresh"
+    )
+    refused("global_every says .*give local too. Received: global_every=2", global_every=2)
+    refused("`every` must be at most the 2 layers", local=4, global_every=3)
+    refused("local must be more than 0. Received: 0", local=0)
+    refused("steps must be at least 0. Received: -1", steps=-1)
+    refused("8 tokens to train on, which is not one piece of 40: give more", corpus=["w1 " * 45])
+    refused("stretch needs the path of a checkpoint, or a model", TypeError, source=5)
+    model = build_transformer_model(small)
+    refused("A model has no tokenizer with it: give `tokenizer`", source=model)
