@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.load import variables_of
-from keras_posenc.checkpoints.names import flat_shape, table_of
+from keras_posenc.checkpoints.names import flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 
 POSITIONS = "Embedding-Position/embeddings"
@@ -20,8 +20,8 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 # Hugging Face's class for the heads a model has; the first match counts.
 HEADS = (
-    ({"MLM-Bias", "NSP-Proba"}, "ForPreTraining"),
-    ({"MLM-Bias"}, "ForMaskedLM"),
+    ({"MLM-Activation", "NSP-Proba"}, "ForPreTraining"),
+    ({"MLM-Activation"}, "ForMaskedLM"),
     ({"NSP-Proba"}, "ForNextSentencePrediction"),
     (set(), "Model"),
 )
@@ -58,7 +58,7 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
     ```
     """
     transformer = getattr(model, "transformer", model)
-    if not all(hasattr(transformer, each) for each in ("layers", "config", "family")):
+    if not all(hasattr(transformer, each) for each in ("layers", "config", "table")):
         raise TypeError(
             "save_checkpoint needs a model of build_transformer_model, or its Transformer. A model "
             "read from a .keras file has lost its config: build it again with the file as "
@@ -71,8 +71,7 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
     config, arrays = transformer.config, _arrays(transformer, positions)
     if positions is not None:
         config = dataclasses.replace(config, max_position=positions)
-    config = config.to_huggingface()
-    table = table_of(config["model_type"])
+    config, table = config.to_huggingface(), transformer.table
     config["architectures"] = [_architecture(table, config, transformer.layers)]
     named = _named(arrays, table, format, dtype)
     return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
@@ -85,12 +84,20 @@ def _arrays(transformer, positions):
         for name, variable in variables_of(transformer.layers).items()
     }
     encoded = [n for n, layer in transformer.layers.items() if getattr(layer, "encodings", None)]
-    if encoded or POSITIONS not in arrays:
+    encoded = encoded if transformer.options.swapped else []
+    if encoded or (POSITIONS in arrays) != transformer.config.position_table:
         raise ValueError(
             f"A {transformer.family} checkpoint has a table of positions and no other encodings. "
             f"This model has {f'encodings in {encoded[0]}' if encoded else 'no table'}: save it as "
             ".keras instead."
         )
+    if POSITIONS not in arrays:
+        if positions is not None:
+            raise ValueError(
+                f"A {transformer.family} has no table of positions: leave `positions` out. "
+                f"Received: {positions!r}"
+            )
+        return arrays
     table = arrays[POSITIONS]
     fresh = arrays.pop("Embedding-Position/fresh", None)
     if positions is None and fresh is not None:
@@ -120,18 +127,30 @@ def _named(arrays, table, format, dtype):
             f"{len(nameless)} weights have no place in a {table.family} checkpoint, such as "
             f"{nameless[0]}: save the model as .keras instead."
         )
-    named = {}
+    named, cuts = {}, {}
     for ours, array in arrays.items():
-        name, transposed = table.written_name(ours, format)
-        array = array.reshape(flat_shape(ours, array.shape))
-        array = array.T if transposed else array
-        named[name] = array if dtype is None else array.astype(numpy_dtype(dtype))
+        name, transposed, cut = table.written_name(ours, format)
+        flat = array.reshape(flat_shape(ours, array.shape))
+        if cut is not None:
+            heads = array.shape[-2] if cut.by_head else 1
+            flat = flat.reshape(*flat.shape[:-1], heads, 1, -1)
+            parts = cuts.setdefault((name, transposed), {})
+            parts[cut.part] = flat
+            if len(parts) < cut.parts:
+                continue
+            flat = np.concatenate([parts[part] for part in range(cut.parts)], axis=-2)
+            flat = flat.reshape(*flat.shape[:-3], -1)
+            del cuts[name, transposed]
+        flat = flat.T if transposed else flat
+        named[name] = flat if dtype is None else flat.astype(numpy_dtype(dtype))
+    if cuts:
+        raise ValueError(f"The model has only a part of {', '.join(name for name, _ in cuts)}.")
     return named
 
 
 def _architecture(table, config, layers):
     ending = next(ending for heads, ending in HEADS if heads <= layers.keys())
-    return table.classes[config["model_type"]] + ending
+    return table.classes[config["model_type"]] + table.endings.get(ending, ending)
 
 
 def _write_huggingface(folder, arrays, config):
