@@ -5,20 +5,18 @@ import math
 import pathlib
 
 from keras_posenc.checkpoints import compare_checkpoint, open_checkpoint
-from keras_posenc.checkpoints.heads import heads_in, table_of_family
 from keras_posenc.models.config import CONFIG_NAMES, read_config
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads_in import heads_in
 
 
-def open_model(
-    checkpoint, config=None, model="bert", *, stretch=None, alpha=None, max_position=None
-):
+def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None, max_position=None):
     """A model with everything that a checkpoint has, heads included: what to convert.
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
         config: path of the config; default the directory of `checkpoint`.
-        model: the family, "bert" or "roberta".
+        model: the family; default what the config says.
         stretch: None, or how to serve more positions: "hierarchical", "tile", "interpolate" or
             "fresh".
         alpha: float. Of the hierarchical stretch; default 0.4.
@@ -37,27 +35,44 @@ def open_model(
     """
     if alpha is not None and stretch not in (None, "hierarchical"):
         raise ValueError(f"alpha belongs to stretch='hierarchical'. Received: stretch={stretch!r}")
+    config = config or _beside(checkpoint)
     return build_transformer_model(
-        config or _beside(checkpoint),
+        config,
         checkpoint,
         model=model,
         stretch=stretch,
         hierarchical_position=alpha,
         max_position=max_position,
-        **heads_in(checkpoint, model),
+        **heads_in(checkpoint, model, config),
     )
 
 
-def inspect_checkpoint(checkpoint, config=None, model="bert"):
+class Inspection(str):
+    """What is known of a checkpoint, as text.
+
+    Attributes:
+        problem: str, why it cannot be loaded, or None.
+    """
+
+    problem = None
+
+    def check(self):
+        """Raises ValueError if the checkpoint cannot be loaded."""
+        if self.problem:
+            raise ValueError(self.problem)
+
+
+def inspect_checkpoint(checkpoint, config=None, model=None):
     """Says what a checkpoint holds and what of it would load; loads nothing.
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
         config: path of the config; default the directory of `checkpoint`.
-        model: the family, "bert" or "roberta".
+        model: the family; default what the config says.
 
     Returns:
         str of several lines: every tensor with dtype and shape, the config, the account of a load.
+            Its `check()` raises ValueError if the checkpoint cannot be loaded.
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
@@ -67,22 +82,27 @@ def inspect_checkpoint(checkpoint, config=None, model="bert"):
 
     >>> print(inspect_checkpoint("all-MiniLM-L6-v2"))
     """
-    opened, table = open_checkpoint(checkpoint), table_of_family(model)
-    parts = [_content(opened)]
+    opened = open_checkpoint(checkpoint)
+    parts, problem = [_content(opened)], None
     try:
-        config = config or _beside(checkpoint)
-        sizes = read_config(config)
-        heads = heads_in(opened, model)
+        config = read_config(config or _beside(checkpoint), model)
+        heads = heads_in(opened, model, config)
         transformer = build_transformer_model(
             config, model=model, return_keras_model=False, **heads
         )
         account = compare_checkpoint(
-            transformer.layers, opened, table, position_offset=sizes.position_offset
+            transformer.layers, opened, transformer.table, position_offset=config.position_offset
         )
-        parts += ["Config", _fields(sizes), f"Loading, with {_words(heads)}", str(account)]
-    except (FileNotFoundError, ValueError) as error:
+        parts += ["Config", _fields(config), f"Loading, with {_words(heads)}", str(account)]
+        problem = account.problem()
+    except FileNotFoundError as error:
         parts += ["Loading", f"What would load is not known: {error}"]
-    return "\n\n".join(parts)
+    except ValueError as error:
+        problem = str(error)
+        parts += ["Loading", f"Nothing would load: {error}"]
+    inspection = Inspection("\n\n".join(parts))
+    inspection.problem = problem
+    return inspection
 
 
 def _beside(checkpoint):
@@ -110,7 +130,8 @@ def _content(checkpoint):
 
 
 def _fields(config):
-    return "\n".join(f"  {name} = {value!r}" for name, value in dataclasses.asdict(config).items())
+    fields = [field.name for field in dataclasses.fields(config) if field.repr]
+    return "\n".join(f"  {name} = {getattr(config, name)!r}" for name in fields)
 
 
 def _words(heads):

@@ -155,7 +155,7 @@ class GatedAttentionUnit(PositionalAttention):
 
     def get_config(self):
         config = super().get_config()
-        for name in ("num_heads", "key_dim", "value_dim"):
+        for name in ("num_heads", "key_dim", "value_dim", "num_key_value_heads", "head_norm"):
             del config[name]
         added = len(NORMALIZATIONS[self.normalization])
         return {

@@ -26,6 +26,11 @@ class PositionalAttention(keras.layers.Layer):
         num_heads: int. Heads H.
         key_dim: int. Size D of a query and key head.
         value_dim: int. Size of a value head; default `key_dim`.
+        num_key_value_heads: int. Heads of the keys and values, each of which serves H /
+            num_key_value_heads heads of the queries; default H.
+        head_norm: None, or a layer that normalises each head of queries and keys (B, T, H, D)
+            before the encodings act, such as `keras.layers.RMSNormalization()`; both get a copy of
+            their own.
         encodings: list of names, dicts or `Encoding` instances; see `keras_posenc.encodings.get`.
         dropout: float. Share of the attention weights dropped in training.
         use_bias: bool. Biases in the four projections.
@@ -86,17 +91,26 @@ class PositionalAttention(keras.layers.Layer):
         kernel_constraint=None,
         bias_constraint=None,
         seed=None,
+        num_key_value_heads=None,
+        head_norm=None,
         **kwargs,
     ):
         # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
         super().__init__(autocast=False, **kwargs)
-        for name, size in (
-            ("num_heads", num_heads),
-            ("key_dim", key_dim),
-            ("value_dim", value_dim),
+        for name, size, default in (
+            ("num_heads", num_heads, num_heads),
+            ("key_dim", key_dim, key_dim),
+            ("value_dim", value_dim, key_dim),
+            ("num_key_value_heads", num_key_value_heads, num_heads),
         ):
-            if not (isinstance(size, int) and size > 0 or name == "value_dim" and size is None):
+            size = default if size is None else size
+            if not isinstance(size, int) or size < 1:
                 raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
+        if num_heads % (num_key_value_heads or 1):
+            raise ValueError(
+                f"`num_key_value_heads` must divide the {num_heads} heads. "
+                f"Received: {num_key_value_heads}"
+            )
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be at least 0 and below 1. Received: {dropout}")
         if attention_axes not in (None, 1, (1,), [1]):
@@ -107,6 +121,9 @@ class PositionalAttention(keras.layers.Layer):
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim or key_dim
+        self.num_key_value_heads = num_key_value_heads or num_heads
+        self.head_norm = keras.saving.serialize_keras_object(head_norm) if head_norm else None
+        self.query_norm, self.key_norm = (self._head_norm(name) for name in ("query", "key"))
         self.encodings = _checked([position_encodings.get(spec) for spec in encodings])
         self.dropout = dropout
         self.use_bias = use_bias
@@ -125,13 +142,15 @@ class PositionalAttention(keras.layers.Layer):
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
-        heads = (None, self.num_heads)
+        heads, kept = (None, self.num_heads), (None, self.num_key_value_heads)
         self.query_dense = self._projection("query", query_shape, (*heads, self.key_dim))
-        self.key_dense = self._projection("key", key_shape, (*heads, self.key_dim))
-        self.value_dense = self._projection("value", value_shape, (*heads, self.value_dim))
+        self.key_dense = self._projection("key", key_shape, (*kept, self.key_dim))
+        self.value_dense = self._projection("value", value_shape, (*kept, self.value_dim))
         merged_shape = (*query_shape[:-1], self.num_heads, self.value_dim)
         output_size = self.output_size or query_shape[-1]
         self.output_dense = self._projection("attention_output", merged_shape, (None, output_size))
+        for norm in (self.query_norm, self.key_norm) if self.head_norm else ():
+            norm.build((*query_shape[:-1], self.num_heads, self.key_dim))
         self._build_encodings(query_shape, key_shape)
         widths = query_shape[-1], key_shape[-1], value_shape[-1]
         self._widths = dict(zip(("query", "key", "value"), widths, strict=True))
@@ -162,6 +181,14 @@ class PositionalAttention(keras.layers.Layer):
         dense.supports_masking = True
         dense.build(input_shape)
         return dense
+
+    def _head_norm(self, name):
+        """The norm of the heads of the queries or keys, a copy of the one that was given."""
+        if self.head_norm is None:
+            return None
+        name = f"{name}_norm"
+        config = {**self.head_norm["config"], "name": name, "dtype": policy_of_part(self, name)}
+        return keras.saving.deserialize_keras_object({**self.head_norm, "config": config})
 
     def make_cache(self, batch_size, length):
         """An empty cache of `length` positions: keys, values, which are real, how many so far.
@@ -281,6 +308,11 @@ class PositionalAttention(keras.layers.Layer):
     def _project(self, query, key, value):
         """The heads q, k, v, and what makes the attention output (B, Tq, H, Dv) the layer's."""
         q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
+        if self.head_norm:
+            q, k = self.query_norm(q), self.key_norm(k)
+        if self.num_key_value_heads < self.num_heads:
+            served = self.num_heads // self.num_key_value_heads
+            k, v = (ops.repeat(x, served, axis=2) for x in (k, v))
         return q, k, v, self.output_dense
 
     def _check_order(self, ordered, masked):
@@ -351,6 +383,8 @@ class PositionalAttention(keras.layers.Layer):
             "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
             "bias_constraint": keras.constraints.serialize(self.bias_constraint),
             "seed": self.seed,
+            "num_key_value_heads": self.num_key_value_heads,
+            "head_norm": self.head_norm,
         }
         parts = [getattr(self, name) for name in dir(self) if name.endswith("_dense")]
         return with_quantized_parts(config, self, parts)

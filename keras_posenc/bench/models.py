@@ -1,5 +1,7 @@
 """The models that a benchmark compares: one function makes each of them."""
 
+import functools
+
 import keras
 import numpy as np
 
@@ -8,7 +10,8 @@ from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.bench.batches import places_of, width
 from keras_posenc.bench.memory import MemoryStates, StackRNNCell, TapeRNNCell
 from keras_posenc.bench.settings import RECURRENT, encodings_of, lengths_of, positions_of
-from keras_posenc.layers.embedding import AddTo, TokenEmbedding
+from keras_posenc.layers.block import Block, block_parts
+from keras_posenc.layers.embedding import TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.positions import RandomPositionIds
 from keras_posenc.positions.guard import check_length
@@ -100,34 +103,40 @@ def _attending(ids, task, settings, model, encodings, positions):
 
 
 def _block(x, specs, places, causal, settings, number):
-    attention = PositionalAttention(
-        settings.heads,
-        settings.size // settings.heads,
-        encodings=specs,
-        use_bias=False,
-        name=f"attention_{number}",
-    )
-    attended = attention(x, x, query_positions=places, use_causal_mask=causal)
-    x = _added(x, attended, settings)
-    return _added(x, FeedForward(4 * settings.size, name=f"feed_forward_{number}")(x), settings)
+    def attention(name):
+        size = settings.size // settings.heads
+        return PositionalAttention(settings.heads, size, encodings=specs, use_bias=False, name=name)
+
+    def attend(layer, x):
+        return layer(x, x, query_positions=places, use_causal_mask=causal)
+
+    feed_forward = functools.partial(FeedForward, 4 * settings.size)
+    sublayers = {"attention": attention, "feed_forward": feed_forward}
+    block = _of(sublayers, settings, number)
+    return block.add(block.add(x, "attention", attend), "feed_forward")
 
 
 def _gated(x, specs, places, causal, settings, number):
-    for half in ("a", "b"):
-        unit = GatedAttentionUnit(
-            2 * settings.size,
-            key_size=settings.size,
-            encodings=specs,
-            use_bias=False,
-            name=f"gau_{number}{half}",
-        )
-        x = _added(x, unit(x, positions=places, use_causal_mask=causal), settings)
-    return x
+    unit = functools.partial(
+        GatedAttentionUnit,
+        2 * settings.size,
+        key_size=settings.size,
+        encodings=specs,
+        use_bias=False,
+    )
+
+    def attend(layer, x):
+        return layer(x, positions=places, use_causal_mask=causal)
+
+    block = _of({"unit_a": unit, "unit_b": unit}, settings, number)
+    return block.add(block.add(x, "unit_a", attend), "unit_b", attend)
 
 
-def _added(x, more, settings):
-    more = keras.layers.Dropout(settings.dropout)(more)
-    return keras.layers.LayerNormalization(epsilon=1e-5)(AddTo()([x, more]))
+def _of(sublayers, settings, number):
+    """A block of these sublayers."""
+    norm = functools.partial(keras.layers.LayerNormalization, epsilon=1e-5)
+    parts = block_parts(sublayers, norm, dropout=settings.dropout)
+    return Block(f"block_{number}", {}, parts)
 
 
 def _recurrent(ids, task, settings, model, encodings, positions):

@@ -1,7 +1,6 @@
 """From a model back to files that transformers, bert4keras and Google's code read."""
 
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
@@ -13,7 +12,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.load import variables_of
-from keras_posenc.checkpoints.names import flat_shape, table_of
+from keras_posenc.checkpoints.names import flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.encodings import spec_of
 
@@ -22,8 +21,8 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 # Hugging Face's class for the heads a model has; the first match counts.
 HEADS = (
-    ({"MLM-Bias", "NSP-Proba"}, "ForPreTraining"),
-    ({"MLM-Bias"}, "ForMaskedLM"),
+    ({"MLM-Activation", "NSP-Proba"}, "ForPreTraining"),
+    ({"MLM-Activation"}, "ForMaskedLM"),
     ({"NSP-Proba"}, "ForNextSentencePrediction"),
     (set(), "Model"),
 )
@@ -63,7 +62,7 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
     ```
     """
     transformer = getattr(model, "transformer", model)
-    if not all(hasattr(transformer, each) for each in ("layers", "config", "family")):
+    if not all(hasattr(transformer, each) for each in ("layers", "config", "table")):
         raise TypeError(
             "save_checkpoint needs a model of build_transformer_model, or its Transformer. A model "
             "read from a .keras file has lost its config: build it again with the file as "
@@ -74,14 +73,12 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype must be None or one of {', '.join(DTYPES)}. Received: {dtype!r}")
     arrays = _arrays(transformer, positions)
-    config = dataclasses.replace(transformer.config, encodings=_encodings(transformer))
+    config = transformer.config
     if positions is not None:
         config = dataclasses.replace(config, max_position=positions)
-    model_type = config.model_type or "bert"
-    table = table_of(model_type)
-    config = config.to_huggingface()
-    ending = next(ending for heads, ending in HEADS if heads <= transformer.layers.keys())
-    config["architectures"] = [table.classes[model_type] + ending]
+    table, kind = transformer.table, config.model_type
+    config = config.to_huggingface(_encodings(transformer))
+    config["architectures"] = [_architecture(table, kind, transformer.layers)]
     named = _named(arrays, table, format, dtype)
     return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
 
@@ -92,11 +89,18 @@ def _arrays(transformer, positions):
         name: keras.ops.convert_to_numpy(variable)
         for name, variable in variables_of(transformer.layers).items()
     }
-    if POSITIONS not in arrays:
+    if (POSITIONS in arrays) != transformer.config.position_table:
         raise ValueError(
             f"A {transformer.family} checkpoint has a table of positions, and this model has no "
             "table: save it as .keras instead."
         )
+    if POSITIONS not in arrays:
+        if positions is not None:
+            raise ValueError(
+                f"A {transformer.family} has no table of positions: leave `positions` out. "
+                f"Received: {positions!r}"
+            )
+        return arrays
     table = arrays[POSITIONS]
     fresh = arrays.pop("Embedding-Position/fresh", None)
     if positions is None and fresh is not None:
@@ -119,11 +123,10 @@ def _arrays(transformer, positions):
 
 
 def _encodings(transformer):
-    """What each layer's attention was given, as `build_transformer_model` takes it; None: none."""
-    names = (f"Transformer-{i}-MultiHeadSelfAttention" for i in itertools.count())
-    layers = itertools.takewhile(bool, map(transformer.layers.get, names))
-    specs = [[spec_of(encoding) for encoding in layer.encodings] for layer in layers]
-    return specs if any(specs) else None
+    """What each layer's attention was given if some of it is not the family's; None: nothing is."""
+    if not transformer.options.swapped:
+        return None
+    return [[spec_of(encoding) for encoding in layer] for layer in transformer.options.encodings]
 
 
 def _named(arrays, table, format, dtype):
@@ -134,13 +137,31 @@ def _named(arrays, table, format, dtype):
             f"{len(nameless)} weights have no place in a {table.family} checkpoint, such as "
             f"{nameless[0]}: save the model as .keras instead."
         )
-    named = {}
+    named, cuts = {}, {}
     for ours, array in arrays.items():
-        name, transposed = table.written_name(ours, format)
-        array = array.reshape(flat_shape(ours, array.shape))
-        array = array.T if transposed else array
-        named[name] = array if dtype is None else array.astype(numpy_dtype(dtype))
+        name, transposed, cut = table.written_name(ours, format)
+        flat = array.reshape(flat_shape(ours, array.shape))
+        if cut is not None:
+            heads = array.shape[-2] if cut.by_head else 1
+            flat = flat.reshape(*flat.shape[:-1], heads, 1, -1)
+            parts = cuts.setdefault((name, transposed), {})
+            parts[cut.part] = flat
+            if len(parts) < cut.parts:
+                continue
+            flat = np.concatenate([parts[part] for part in range(cut.parts)], axis=-2)
+            flat = flat.reshape(*flat.shape[:-3], -1)
+            del cuts[name, transposed]
+        flat = flat.T if transposed else flat
+        named[name] = flat if dtype is None else flat.astype(numpy_dtype(dtype))
+    if cuts:
+        raise ValueError(f"The model has only a part of {', '.join(name for name, _ in cuts)}.")
     return named
+
+
+def _architecture(table, model_type, layers):
+    name = table.classes[model_type or next(iter(table.classes))]
+    ending = next(ending for heads, ending in HEADS if heads <= layers.keys())
+    return name + table.endings.get(ending, ending)
 
 
 def _write_huggingface(folder, arrays, config):

@@ -57,7 +57,7 @@ def hints(account, checkpoint, table):
 
 def _prefix_hint(names, table):
     """Wrappers put a prefix before all names."""
-    usual = [name for name, _ in table.names("Embedding-Token/embeddings")]
+    usual = [place.name for place in table.names("Embedding-Token/embeddings")]
     for name in names:
         for ending in usual:
             if name.endswith(ending) and name not in usual:

@@ -105,7 +105,7 @@ class Loader:
             float32 array of this shape, or None. After `load` always None.
         """
         found = [] if self.loaded or name in self.given else self._found(name)
-        step = self._step(name, *found[0], shape) if found else None
+        step = self._step(name, found[0], shape) if found else None
         if step is None or not step.fits:
             return None
         self.given.add(name)
@@ -135,12 +135,14 @@ class Loader:
         for name, variable in variables_of(layers).items():
             found = self._found(name)
             if not found:
-                (account.initialised if is_fresh(name) else account.missing).append(name)
+                fresh = is_fresh(name) and not table.has(name)
+                (account.initialised if fresh else account.missing).append(name)
                 continue
-            seen.update(tensor for tensor, _ in found)
-            (tensor, transposed), *copies = found
-            _compare_copies(account, checkpoint, tensor, copies, "MLM-Bias" in layers)
-            step = self._step(name, tensor, transposed, tuple(variable.shape))
+            seen.update(place.name for place in found)
+            place, *copies = found
+            tensor = place.name
+            _compare_copies(account, checkpoint, place, copies, _has_mlm(layers))
+            step = self._step(name, place, tuple(variable.shape))
             if step.fits:
                 account.loaded.append((name, tensor, step.note))
                 steps.append((name, variable, step))
@@ -156,15 +158,20 @@ class Loader:
         return account, steps
 
     def _found(self, name):
-        return [each for each in self.table.names(name) if each[0] in self.checkpoint]
+        return [place for place in self.table.names(name) if place.name in self.checkpoint]
 
-    def _step(self, name, tensor, transposed, target):
-        return _Step(self.checkpoint, tensor, transposed, self.edits.get(name), name, target)
+    def _step(self, name, place, target):
+        return _Step(self.checkpoint, place, self.edits.get(name), name, target)
 
 
-def _compare_copies(account, checkpoint, tensor, copies, needed):
+def _has_mlm(layers):
+    return "MLM-Activation" in layers or "MLM-Bias" in layers
+
+
+def _compare_copies(account, checkpoint, place, copies, needed):
     """A file may repeat a tensor, as the decoder of a masked LM: then it must be the same."""
-    for copy, _ in copies:
+    tensor = place.name
+    for copy, *_ in copies:
         if needed and not np.array_equal(checkpoint[tensor], checkpoint[copy]):
             account.unexpected.append(f"{copy}, which differs from {tensor},")
         else:
@@ -174,12 +181,14 @@ def _compare_copies(account, checkpoint, tensor, copies, needed):
 class _Step:
     """One tensor on its way into one variable: what is done to it, and whether it fits then."""
 
-    def __init__(self, checkpoint, tensor, transposed, rows, name, target):
-        self.checkpoint, self.tensor, self.target = checkpoint, tensor, target
-        self.transposed, self.rows = transposed, rows
+    def __init__(self, checkpoint, place, rows, name, target):
+        self.checkpoint, self.target = checkpoint, target
+        self.tensor, self.transposed, self.cut = tensor, transposed, _ = place
+        self.rows = rows
         shape, dtype = checkpoint.shape(tensor), checkpoint.dtype(tensor)
         self.holds = str(shape) if dtype.name in READABLE else f"{shape} of {dtype}"
         shape = shape[::-1] if transposed else shape
+        shape = self.cut.shape(shape) if self.cut else shape
         if rows is not None and shape:
             rows.check(shape[0])
             shape = (rows.count(shape[0]), *shape[1:])
@@ -189,6 +198,7 @@ class _Step:
     @property
     def note(self):
         done = ["transposed"] * self.transposed + ["reshaped"] * self.reshaped
+        done += [f"part {self.cut.part + 1} of {self.cut.parts}"] if self.cut else []
         return ", ".join(done + ([self.rows.note] if self.rows and self.rows.note else []))
 
     def check(self):
@@ -199,6 +209,7 @@ class _Step:
         """A private float array: a backend may keep it, and the file may change afterwards."""
         stored = self.checkpoint[self.tensor]
         array = stored.T if self.transposed else stored
+        array = self.cut.of(array, self.target) if self.cut else array
         array = array if self.rows is None else self.rows.apply(array)
         array = private(array).reshape(self.target)
         forget(stored)

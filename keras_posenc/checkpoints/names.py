@@ -3,13 +3,16 @@
 A row says where one of our layers lies in Google's checkpoints, and of what kind it is; the kind
 says what its variables are called, there and in Hugging Face's. Hugging Face's scopes follow from
 Google's: `bert/encoder/layer_3/output` is `bert.encoder.layer.3.output`. What does not follow is
-listed in the table's `huggingface`. A name that ends in `.T` holds the transposed matrix.
+listed in the table's `huggingface`. A name that ends in `.T` holds the transposed matrix. A family
+that Google never wrote has a table without a `root`, whose scopes are Hugging Face's, with "@" for
+the prefix; a row may then have a third entry, a `Cut`: several of our variables in one tensor.
 
-A new family is one more `Table`, no code: see `ROBERTA`.
+A new family is one more `Table`, no code: see `ROBERTA`, and `keras_posenc.models.families`.
 """
 
 import dataclasses
 import re
+import typing
 from fnmatch import fnmatchcase
 
 # kind: {our variable: (Google's ending, Hugging Face's endings, newest first)}
@@ -25,7 +28,44 @@ KINDS = {
         "bias": ("/output_bias", [".bias"]),
     },
     "bias": {"bias": ("/output_bias", [".bias"])},
+    "conv1d": {"kernel": (None, [".weight"]), "bias": (None, [".bias"])},
 }
+
+
+class Cut(typing.NamedTuple):
+    """One of several equal parts that a tensor holds side by side along its last axis, as ours
+    go; by head, if the parts of a head are neighbours."""
+
+    part: int
+    parts: int
+    by_head: bool = False
+
+    def of(self, array, shape):
+        """The part, (..., n), of an array (..., parts n) or its transpose's.
+
+        Args:
+            array: NumPy array.
+            shape: of our variable, whose last axes are (heads, size), if it has three.
+        """
+        *lead, size = array.shape
+        heads = shape[-2] if self.by_head else 1
+        split = array.reshape(*lead, heads, self.parts, size // heads // self.parts)
+        return split[..., self.part, :].reshape(*lead, size // self.parts)
+
+    def shape(self, shape):
+        """The shape of the part; that of the whole, if it cannot be cut so."""
+        if not shape or shape[-1] % self.parts:
+            return shape
+        return (*shape[:-1], shape[-1] // self.parts)
+
+
+class Place(typing.NamedTuple):
+    """Where a variable lies in a file: a tensor, whether transposed, and what part of it."""
+
+    name: str
+    transposed: bool = False
+    cut: Cut | None = None
+
 
 BERT_ROWS = {
     "Embedding-Token": ("bert/embeddings/word_embeddings", "table"),
@@ -106,13 +146,15 @@ class Table:
         family: the name `build_transformer_model` knows the family by.
         root: what Google's names of the encoder begin with, without the slash.
         prefixes: what Hugging Face's names of the encoder may begin with; the first is written.
-        rows: dict from our layer to (Google's scope, kind).
+        rows: dict from our layer to (scope, kind) or (scope, kind, cut), or to a list of those: the
+            first is written, all are read.
         huggingface: dict from our layer to Hugging Face's scope, where it does not follow from
             Google's. An encoder's scope is written with the first of `prefixes`.
         copies: dict from our variable to other names under which a file may repeat it.
         heads: our layers that a checkpoint may have and a model need not.
         unused: dict from glob patterns to the reason why nothing is read from such names.
         classes: dict from Hugging Face's model types to what their classes' names begin with.
+        endings: dict from what BERT's classes' names end with to what this family's do.
     """
 
     family: str
@@ -124,29 +166,50 @@ class Table:
     heads: tuple
     unused: dict
     classes: dict
+    endings: dict = dataclasses.field(default_factory=dict)
 
     def names(self, variable):
-        """All names a variable may have in a file, as (name, whether the matrix is transposed).
+        """All places where a variable may lie in a file.
 
         Args:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
 
         Returns:
-            list of (str, bool), empty for a variable that no checkpoint of the family has.
+            list of `Place`, empty for a variable that no checkpoint of the family has.
         """
-        row = self._row(variable)
-        if row is None:
-            return []
-        google, huggingface = row
-        return [_transposed(name) for name in [google, *huggingface]]
+        layer, _, part = variable.rpartition("/")
+        number = re.match(r"Transformer-(\d+)-", layer)
+        pattern = re.sub(r"^Transformer-\d+-", "Transformer-{i}-", layer)
+        places = [
+            place
+            for row in self._rows_of(pattern)
+            if part in KINDS[row[1]]
+            for place in self._places(pattern, part, *row)
+        ]
+        if places:
+            places += [Place(name) for name in self.copies.get(variable, [])]
+        return [p._replace(name=p.name.replace("{i}", number[1])) if number else p for p in places]
+
+    def has(self, variable):
+        """Whether a checkpoint of the family has the variable."""
+        return bool(self.names(variable))
 
     def written_name(self, variable, format):
-        """Name under which a variable is written, as (name, whether the matrix is transposed).
+        """The `Place` where a variable is written.
 
         Args:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
             format: `"google"` or `"huggingface"`.
+
+        Raises:
+            ValueError: for Google's names of a family that Google never wrote.
         """
+        if self.root is None:
+            if format == "google":
+                raise ValueError(
+                    f"There are no Google checkpoints of {self.family}: use format='huggingface'."
+                )
+            return self.names(variable)[0]
         return self.names(variable)[("google", "huggingface").index(format)]
 
     def why_unused(self, tensor, layers):
@@ -157,22 +220,23 @@ class Table:
         return next((why for each, why in self.unused.items() if fnmatchcase(tensor, each)), None)
 
     def _names_of(self, layer):
-        parts = KINDS[self.rows[layer][1]]
-        return {name for part in parts for name, _ in self.names(f"{layer}/{part}")}
+        parts = {part for row in self._rows_of(layer) for part in KINDS[row[1]]}
+        return {place.name for part in parts for place in self.names(f"{layer}/{part}")}
 
-    def _row(self, variable):
-        layer, _, part = variable.rpartition("/")
-        number = re.match(r"Transformer-(\d+)-", layer)
-        pattern = re.sub(r"^Transformer-\d+-", "Transformer-{i}-", layer)
-        scope, kind = self.rows.get(pattern, (None, None))
-        if part not in KINDS.get(kind, {}):
-            return None
+    def _rows_of(self, pattern):
+        rows = self.rows.get(pattern, [])
+        return rows if isinstance(rows, list) else [rows]
+
+    def _places(self, pattern, part, scope, kind, cut=None):
         ending, endings = KINDS[kind][part]
-        scopes = self._huggingface_scopes(pattern, scope)
-        names = [scope + ending, *(each + end for each in scopes for end in endings)]
-        if number:
-            names = [name.replace("{i}", number[1]) for name in names]
-        return names[0], names[1:] + self.copies.get(variable, [])
+        if self.root is None:
+            prefixes = self.prefixes if "@" in scope else [""]
+            scopes = [scope.replace("@", prefix) for prefix in prefixes]
+            names = [each + end for each in scopes for end in endings]
+        else:
+            scopes = self._huggingface_scopes(pattern, scope)
+            names = [scope + ending, *(each + end for each in scopes for end in endings)]
+        return [Place(*_transposed(name), cut) for name in names]
 
     def _huggingface_scopes(self, pattern, scope):
         root, first = f"{self.root}/", self.prefixes[0]
@@ -194,7 +258,10 @@ class OwnNames:
         self._table = table
 
     def names(self, variable):
-        return [(variable, False)]
+        return [Place(variable)]
+
+    def has(self, variable):
+        return self._table.has(variable)
 
     def why_unused(self, tensor, layers):
         """Heads may be left out, of this library or the user's; a part of the encoder may not."""
@@ -267,13 +334,3 @@ ROBERTA = dataclasses.replace(
 )
 
 TABLES = {table.family: table for table in (BERT, ROBERTA)}
-
-
-def table_of(model_type):
-    """The table that names the weights of one of Hugging Face's model types."""
-    tables = {each: table for table in TABLES.values() for each in table.classes}
-    if model_type not in tables:
-        raise ValueError(
-            f"No weight table writes model_type {model_type!r}; there are {', '.join(tables)}."
-        )
-    return tables[model_type]

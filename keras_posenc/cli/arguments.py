@@ -80,7 +80,7 @@ CUTTING = [
 ]
 MODEL = [
     ("--config", "config file, if not in the directory of CHECKPOINT", {}),
-    ("--model", "family of the checkpoint (default: bert)", {"choices": ("bert", "roberta")}),
+    ("--model", "family of the checkpoint (default: what its config says)", {"metavar": "FAMILY"}),
 ]
 COMMANDS = [
     (

@@ -65,7 +65,9 @@ def _inspect(arguments):
     return _program(
         "from keras_posenc.analysis import inspect_checkpoint",
         "",
-        f"print({_call('inspect_checkpoint', arguments.pop('checkpoint'), **arguments)})",
+        f"inspection = {_call('inspect_checkpoint', arguments.pop('checkpoint'), **arguments)}",
+        "print(inspection)",
+        "inspection.check()",
     )
 
 

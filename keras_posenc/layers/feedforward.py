@@ -15,7 +15,7 @@ class FeedForward(keras.layers.Layer):
         units: int. Inner size.
         activation: an activation, or a list of them whose results are multiplied, such as ["gelu",
             "linear"].
-        use_bias: bool.
+        use_bias: bool, or "output" for a bias in W_o alone.
         kernel_initializer: initializer of all kernels.
 
     Call arguments:
@@ -23,6 +23,9 @@ class FeedForward(keras.layers.Layer):
 
     Returns:
         (B, T, D).
+
+    Raises:
+        ValueError: on another `use_bias`.
 
     Example:
 
@@ -41,6 +44,8 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if use_bias not in (True, False, "output"):
+            raise ValueError(f'`use_bias` must be True, False or "output". Received: {use_bias!r}')
         activations = activation if isinstance(activation, (list, tuple)) else [activation]
         self.units = units
         self.activation = [keras.activations.get(a) for a in activations]
@@ -51,17 +56,18 @@ class FeedForward(keras.layers.Layer):
     def build(self, input_shape):
         names = ["intermediate", *(f"intermediate_{i}" for i in range(1, len(self.activation)))]
         self.inner = [
-            self._dense(name, input_shape, self.units, activation)
+            self._dense(name, input_shape, self.units, activation, self.use_bias is True)
             for name, activation in zip(names, self.activation, strict=True)
         ]
-        self.outer = self._dense("output", (*input_shape[:-1], self.units), input_shape[-1], None)
+        inner_shape = (*input_shape[:-1], self.units)
+        self.outer = self._dense("output", inner_shape, input_shape[-1], None, bool(self.use_bias))
         self.built = True
 
-    def _dense(self, name, input_shape, units, activation):
+    def _dense(self, name, input_shape, units, activation, use_bias):
         dense = keras.layers.Dense(
             units,
             activation=activation,
-            use_bias=self.use_bias,
+            use_bias=use_bias,
             kernel_initializer=part(self.kernel_initializer, f"{name}/kernel"),
             dtype=policy_of_part(self, name),
             name=name,

@@ -1,4 +1,4 @@
-"""Conditional layer normalization."""
+"""Layer normalization that depends on a condition, RMS normalization, and norms by name."""
 
 import keras
 from keras import ops
@@ -104,3 +104,104 @@ class ConditionalLayerNormalization(keras.layers.Layer):
         }
         parts = [self.hidden_dense, self.beta_dense, self.gamma_dense] if self.built else []
         return with_quantized_parts(config, self, [part for part in parts if part is not None])
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class RMSNormalization(keras.layers.Layer):
+    """Root mean square normalization: the scale of each vector is removed, its mean is kept.
+
+        y = x / sqrt(mean(x^2) + epsilon) (offset + gamma)
+
+    The mean square is computed in float32.
+
+    Args:
+        epsilon: float. Added to the mean square.
+        scale: bool. Whether there is a trained gamma; without it the factor is 1.
+        offset: float. Added to gamma, which is initialised to 1 - offset. Gemma's is 1.
+
+    Call arguments:
+        inputs: (..., D).
+
+    Returns:
+        The shape of the inputs.
+
+    Raises:
+        ValueError: if `epsilon` is not positive.
+
+    Example:
+
+    >>> RMSNormalization()(np.array([[3.0, 4.0, 0.0, 0.0]])).shape
+    (1, 4)
+
+    Reference: [Root Mean Square Layer Normalization](https://arxiv.org/abs/1910.07467).
+    """
+
+    def __init__(self, epsilon=1e-6, scale=True, offset=0.0, **kwargs):
+        super().__init__(**kwargs)
+        if not epsilon > 0:
+            raise ValueError(f"`epsilon` must be a positive number. Received: {epsilon!r}")
+        self.epsilon = epsilon
+        self.scale = scale
+        self.offset = offset
+        self.supports_masking = True
+
+    def build(self, inputs_shape):
+        if self.scale:
+            start = keras.initializers.Constant(1.0 - self.offset)
+            shape = (inputs_shape[-1],)
+            self.gamma = self.add_weight(name="gamma", shape=shape, initializer=start)
+        self.built = True
+
+    def call(self, inputs):
+        x = ops.cast(inputs, "float32")
+        x = x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + self.epsilon)
+        x = ops.cast(x, self.compute_dtype)
+        return x * (self.gamma + self.offset) if self.scale else x
+
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "epsilon": self.epsilon,
+            "scale": self.scale,
+            "offset": self.offset,
+        }
+
+
+# The name in a `Config` -> the layer, and its arguments beside `epsilon`.
+NORMS = {
+    "layer_norm": (keras.layers.LayerNormalization, {}),
+    "layer_norm_without_bias": (keras.layers.LayerNormalization, {"center": False}),
+    "rms_norm": (RMSNormalization, {}),
+    "rms_norm_plus_one": (RMSNormalization, {"offset": 1.0}),
+    "rms_norm_without_scale": (RMSNormalization, {"scale": False}),
+}
+
+
+def normalization(kind="layer_norm", epsilon=1e-6, **kwargs):
+    """Makes the normalization layer that a config names.
+
+    Args:
+        kind: "layer_norm"; "layer_norm_without_bias" (ModernBERT); "rms_norm";
+            "rms_norm_plus_one", with a factor 1 + gamma (Gemma); "rms_norm_without_scale"
+            (RoFormerV2).
+        epsilon: float.
+        **kwargs: of `keras.layers.Layer`.
+
+    Returns:
+        A layer from (..., D) to (..., D).
+
+    Raises:
+        ValueError: on an unknown `kind`.
+
+    Example:
+
+    >>> normalization("rms_norm")(np.ones((2, 5, 8))).shape
+    (2, 5, 8)
+    """
+    if kind not in NORMS:
+        raise ValueError(f"A norm is one of {sorted(NORMS)}. Received: {kind!r}")
+    layer, arguments = NORMS[kind]
+    return layer(epsilon=epsilon, **arguments, **kwargs)

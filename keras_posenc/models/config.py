@@ -1,23 +1,18 @@
 """Model configurations, and how they are read from a checkpoint's JSON."""
 
 import dataclasses
-import difflib
 import os
 
+from keras_posenc.layers.block import NORM_PLACES
+from keras_posenc.layers.norm import NORMS
+from keras_posenc.models.families import FAMILIES, choose_family
+from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
 # Before the model_type of a file whose model has encodings, which other libraries would leave out.
 WITH_ENCODINGS = "keras_posenc-"
-
-# Names of Google and Hugging Face -> ours, which are bert4keras's.
-ALIASES = {
-    "max_position_embeddings": "max_position",
-    "hidden_dropout_prob": "dropout_rate",
-    "attention_probs_dropout_prob": "attention_dropout_rate",
-    "type_vocab_size": "segment_vocab_size",
-}
 
 # Keys that change the model -> the values that are supported.
 REQUIRED_VALUES = {
@@ -27,6 +22,17 @@ REQUIRED_VALUES = {
     "tie_word_embeddings": (True, None),
     "is_encoder_decoder": (False, None),
     "pruned_heads": ({}, None),
+}
+
+RATES = ("dropout_rate", "attention_dropout_rate")
+
+# Field -> the values it may have.
+CHOICES = {
+    "norm": NORM_PLACES,
+    "norm_type": tuple(NORMS),
+    "block": ("transformer", "gau"),
+    "feed_forward_bias": (True, False, "output"),
+    "mlm_dense": (True, False, "without_bias"),
 }
 
 
@@ -52,8 +58,29 @@ class Config:
         position_offset: int. Rows of the checkpoint's position table before position 0.
         padded_positions: bool. Whether positions count real tokens only.
         model_type: str or None. The family, as Hugging Face names it.
-        encodings: list or None. What `build_transformer_model` is to take for `encodings` if it is
-            given none: names and dicts for every layer, or a list of such lists, one a layer.
+        norm: where the norms of a block stand: "post", "pre" (with a last one behind all blocks) or
+            "both". With "pre" and a norm of the embeddings, the first attention has none.
+        norm_type: a name of `keras_posenc.layers.norm.NORMS`.
+        embedding_norm: bool. Whether the embeddings are normalised.
+        embedding_scale: float or None. Factor of the token embeddings.
+        attention_bias: bool. Biases of the projections in attention.
+        feed_forward_bias: bool, or "output" for W_o alone.
+        num_key_value_heads: int or None. Heads of keys and values; default `num_attention_heads`.
+        head_norm: bool. Whether each head of queries and keys is normalised.
+        causal: bool. Whether no token sees a later one, whatever the application.
+        position_table: bool. Whether positions are looked up in a table of `max_position` rows.
+        block: "transformer", or "gau" for gated attention units.
+        gau_normalization: of `GatedAttentionUnit`.
+        num_hidden_groups: int or None. Blocks with weights of their own, which `num_hidden_layers /
+            num_hidden_groups` layers share; default all.
+        mlm_dense: bool, or "without_bias". Whether the MLM head has a dense layer and a norm.
+        mlm_act: its activation; default `hidden_act`.
+        mlm_bias: bool. Whether the tokens' logits have a bias.
+        tie_word_embeddings: bool. Whether the MLM head shares the token table.
+        encodings: list of position encodings for every layer, or a list of such lists, that the
+            family has.
+        family: name of the family, of `FAMILIES`.
+        source: dict of the keys that the config was read from.
 
     Raises:
         ValueError: on a field that is out of range, or a `hidden_size` that does not divide into
@@ -85,7 +112,26 @@ class Config:
     position_offset: int = 0
     padded_positions: bool = False
     model_type: str | None = None
-    encodings: list | None = None
+    norm: str = "post"
+    norm_type: str = "layer_norm"
+    embedding_norm: bool = True
+    embedding_scale: float | None = None
+    attention_bias: bool = True
+    feed_forward_bias: bool | str = True
+    num_key_value_heads: int | None = None
+    head_norm: bool = False
+    causal: bool = False
+    position_table: bool = True
+    block: str = "transformer"
+    gau_normalization: str = "softmax_plus"
+    num_hidden_groups: int | None = None
+    mlm_dense: bool | str = True
+    mlm_act: str | None = None
+    mlm_bias: bool = True
+    tie_word_embeddings: bool = True
+    encodings: tuple = ()
+    family: str = "bert"
+    source: dict | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __post_init__(self):
         for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size"):
@@ -94,7 +140,13 @@ class Config:
         self._check("num_hidden_layers", lambda x: x >= 0, "an integer, at least 0", int)
         self._check("segment_vocab_size", lambda x: x >= 0, "an integer, at least 0", int)
         self._check("initializer_range", lambda x: x >= 0, "a number, at least 0", (int, float))
-        for name in ("embedding_size", "attention_head_size", "attention_key_size"):
+        for name in (
+            "embedding_size",
+            "attention_head_size",
+            "attention_key_size",
+            "num_key_value_heads",
+            "num_hidden_groups",
+        ):
             if getattr(self, name) is not None:
                 self._check(name, lambda x: x > 0, "a positive integer", int)
         if self.pad_token_id is not None:
@@ -107,14 +159,12 @@ class Config:
                 f"`hidden_act` must be a name or a list of names. Received: "
                 f"{quote(self.hidden_act)}"
             )
-        # The same holds of what an encoding is given: numbers and words, and lists of them.
-        if self.encodings is not None and not _all_specs(self.encodings):
-            raise ValueError(
-                "`encodings` must be a list of names and dicts of numbers and words, or one such "
-                f"list a layer. Received: {quote(self.encodings)}"
-            )
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                value = quote(getattr(self, name))
+                raise ValueError(f"`{name}` must be one of {choices}. Received: {value}")
         self._check("layer_norm_eps", lambda x: x > 0, "a number above 0", (int, float))
-        for name in ("dropout_rate", "attention_dropout_rate"):
+        for name in RATES:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, 0.0)
             self._check(name, lambda x: 0 <= x < 1, "at least 0 and below 1", (int, float))
@@ -130,6 +180,11 @@ class Config:
             raise ValueError(f"`{name}` must be {wanted}. Received: {quote(value)}")
 
     @property
+    def saved_encodings(self):
+        """What `build_transformer_model` was given for `encodings` before the model was saved."""
+        return (self.source or {}).get("encodings")
+
+    @property
     def value_size(self):
         """The size of a value head."""
         return self.attention_head_size or self.hidden_size // self.num_attention_heads
@@ -139,36 +194,59 @@ class Config:
         """The size of a query and key head."""
         return self.attention_key_size or self.value_size
 
-    def to_huggingface(self):
-        """Returns the dict to write as config.json.
+    def to_huggingface(self, encodings=None):
+        """Returns the dict to write as config.json, in the keys that the family's files have.
 
-        With encodings its model_type is one that only this library knows, for others would compute
-        something else without a word.
+        Args:
+            encodings: list of lists of specs, one a layer, if they are not the family's. Then the
+                model_type is one that only this library knows, for others would compute something
+                else without a word.
         """
-        names = {ours: theirs for theirs, ours in ALIASES.items()}
-        values = {names.get(k, k): v for k, v in dataclasses.asdict(self).items() if v is not None}
-        values["max_position_embeddings"] += values.pop("position_offset")
-        del values["padded_positions"]
-        values["model_type"] = self.model_type or "bert"
-        if self.encodings:
+        family = FAMILIES[self.family]
+        names = {ours: theirs for theirs, ours in {**family.aliases, **ALIASES}.items()}
+        if self.source is None:
+            values = {name: getattr(self, name) for name in FIRST_FIELDS}
+        else:
+            values = dict(self.source)
+        for name in ("vocab_size", "pad_token_id", "max_position", *RATES):
+            keys = [theirs for theirs in values if family.ours(theirs) == name]
+            for theirs in keys:
+                del values[theirs]
+            if keys or name not in RATES:
+                values[name] = getattr(self, name)
+        values["max_position"] += self.position_offset
+        values = {names.get(k, k): v for k, v in values.items() if v is not None}
+        values["model_type"] = self.model_type or family.model_types[0]
+        values.pop("encodings", None)
+        if encodings:
+            values["encodings"] = encodings
             values["model_type"] = WITH_ENCODINGS + values["model_type"]
         return values
 
 
-FIELDS = tuple(field.name for field in dataclasses.fields(Config))
+FIELDS = tuple(
+    field.name
+    for field in dataclasses.fields(Config)
+    if field.name not in ("encodings", "family", "source")
+)
+# What a config of BERT says, and no more.
+FIRST_FIELDS = FIELDS[: FIELDS.index("position_offset")]
 
 
-def read_config(source=None, **overrides):
+def read_config(source=None, model=None, **overrides):
     """Reads a `Config` from a JSON file, a directory that holds one, or a dict.
 
-    Keys that do not affect the computation (labels, versions, ...) are ignored. A key that nearly
-    equals a known one is an error, and so is a value that the model would not honour.
+    The family is that of `model`, else of the key `model_type`, else BERT; it says which keys there
+    are and what they mean. Keys that do not affect the computation (labels, versions, ...) are
+    ignored. A key that nearly equals a known one is an error, and so is a value that the model
+    would not honour.
 
     Args:
         source: path of bert_config.json or config.json, a directory with one of them, a dict, or
             None.
-        **overrides: fields of `Config`, or their names in Google's and Hugging Face's files; they
-            take precedence over `source`.
+        model: name of the family, of `keras_posenc.models.families.FAMILIES`, or None.
+        **overrides: fields of `Config`, or their names in the files of Google, Hugging Face and the
+            family; they take precedence over `source`.
 
     Returns:
         A `Config`.
@@ -176,7 +254,8 @@ def read_config(source=None, **overrides):
     Raises:
         FileNotFoundError: no such file, or a directory without a config.
         TypeError: if `source` is neither a path, a dict nor a `Config`.
-        ValueError: not JSON, a missing or misspelt key, or a model that cannot be built.
+        ValueError: not JSON, a missing or misspelt key, a family that is not known or contradicts
+            `model_type`, or a model that cannot be built.
 
     Example:
 
@@ -184,46 +263,54 @@ def read_config(source=None, **overrides):
     0.0
     """
     if isinstance(source, Config):
-        source = dataclasses.asdict(source)
+        family = FAMILIES[source.family]
+        return dataclasses.replace(source, **{family.ours(k): v for k, v in overrides.items()})
     values = {} if source is None else dict(source) if isinstance(source, dict) else _load(source)
     where = (
         "the keywords" if source is None else "the config" if isinstance(source, dict) else source
     )
-    for key, allowed in REQUIRED_VALUES.items():
+    if isinstance(values.get("model_type"), str):
+        values["model_type"] = values["model_type"].removeprefix(WITH_ENCODINGS)
+    family = choose_family({**values, **overrides}, model)
+    ours = family.ours
+    for key, allowed in {**REQUIRED_VALUES, **family.required}.items():
         value = overrides.pop(key, values.get(key))
-        if value not in allowed:
-            raise ValueError(f"{_REFUSALS[key]} Found {key}={quote(value)} in {where}.")
+        if allowed is not None and value not in allowed:
+            refusal = _REFUSALS.get(key, f"The family {family.name!r} knows no other value.")
+            raise ValueError(f"{refusal} Found {key}={quote(value)} in {where}.")
     for key, value in overrides.items():
-        values.pop(ALIASES.get(key, key), None)
-        values.pop(next((a for a, ours in ALIASES.items() if ours == key), None), None)
+        for other in [other for other in values if ours(other) == ours(key)]:
+            del values[other]
         values[key] = value
-    known = {*FIELDS, *ALIASES, *REQUIRED_VALUES}
+    known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read}
     for key in values:
         short = len(key) < 100  # comparing takes as long as the square of a key
         near = nearest(key, known, cutoff=0.85) if short and key not in known | _HARMLESS else []
         if near:
             raise ValueError(f"Unknown key {quote(key)} in {where}: did you mean {near[0]!r}?")
-    fields = {ALIASES.get(k, k): v for k, v in values.items() if ALIASES.get(k, k) in FIELDS}
-    if isinstance(fields.get("model_type"), str):
-        fields["model_type"] = fields["model_type"].removeprefix(WITH_ENCODINGS)
+    fields = {ours(key): value for key, value in values.items() if ours(key) in FIELDS}
+    fields = {**family.defaults, **fields}
     missing = [f.name for f in dataclasses.fields(Config) if f.default is dataclasses.MISSING]
-    missing = [name for name in missing if name not in fields]
+    missing = [name for name in missing if name in FIELDS and name not in fields]
     if missing:
-        raise ValueError(f"Missing in {where}: {', '.join(missing)}. Is it the config of a BERT?")
-    return Config(**fields)
+        raise ValueError(
+            f"Missing in {where}: {', '.join(missing)}. Is it the config of a {family.title}?"
+        )
+    fields.pop("encodings", None)
+    if values.get("encodings") is not None:
+        _check_specs(values["encodings"], where)
+    return family.configure(Config(**fields, family=family.name, source=values))
 
 
-def nearest(name, known, cutoff=0.6):
-    """Returns a list of the known name that resembles `name` most; empty if none does."""
-    return difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
-
-
-def _all_specs(encodings):
-    """Whether these are specs of encodings that a file may name."""
-    if not isinstance(encodings, (list, tuple)):
-        return False
-    lists = [spec if isinstance(spec, (list, tuple)) else [spec] for spec in encodings]
-    return all(_is_spec(spec) for specs in lists for spec in specs)
+def _check_specs(encodings, where):
+    """Refuses a file's encodings unless they are words and numbers, of which Keras makes no class."""
+    layers = encodings if isinstance(encodings, (list, tuple)) else [None]
+    lists = [spec if isinstance(spec, (list, tuple)) else [spec] for spec in layers]
+    if not all(_is_spec(spec) for specs in lists for spec in specs):
+        raise ValueError(
+            "`encodings` must be a list of names and dicts of numbers and words, or one such list "
+            f"a layer. Found {quote(encodings)} in {where}."
+        )
 
 
 def _is_spec(spec):

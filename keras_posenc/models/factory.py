@@ -8,9 +8,11 @@ import keras
 
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.encodings import get as get_encoding
-from keras_posenc.models.config import ALIASES, FIELDS, REQUIRED_VALUES, nearest, read_config
-from keras_posenc.models.families import FAMILIES, weight_table
-from keras_posenc.models.transformer import Options, Transformer
+from keras_posenc.models.config import FIELDS, REQUIRED_VALUES, read_config
+from keras_posenc.models.families import FAMILIES
+from keras_posenc.models.families.family import ALIASES, nearest
+from keras_posenc.models.options import KEYWORDS, Options
+from keras_posenc.models.transformer import Transformer
 
 APPLICATIONS = ("encoder", "lm", "unilm")
 
@@ -18,7 +20,7 @@ APPLICATIONS = ("encoder", "lm", "unilm")
 def build_transformer_model(
     config_path=None,
     checkpoint_path=None,
-    model="bert",
+    model=None,
     application="encoder",
     return_keras_model=True,
     *,
@@ -46,7 +48,8 @@ def build_transformer_model(
         checkpoint_path: TF checkpoint prefix, .safetensors, .bin, an index of shards, a directory,
             a .keras file of ours, or a dict of arrays. None: the weights in the directory
             `config_path`, else random weights.
-        model: family of the checkpoint, "bert" or "roberta".
+        model: family of the checkpoint, a name of `keras_posenc.models.families.FAMILIES`. Default:
+            what `model_type` in the config says, else "bert".
         application: "encoder"; "lm", causal, with the MLM head; "unilm", a prompt (segment 0) that
             sees itself and an answer (segment 1) that sees the prompt and its own past, with the
             MLM head.
@@ -104,21 +107,18 @@ def build_transformer_model(
     >>> model = build_transformer_model("bert-base-uncased", hierarchical_position=True)
     >>> model.predict({"token_ids": token_ids, "segment_ids": segment_ids})  # 1,536 tokens long
     """
-    if model not in FAMILIES:
-        near = nearest(str(model), FAMILIES)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(FAMILIES)}."
-        raise ValueError(f"Unknown model {model!r}: {hint}")
     if application not in APPLICATIONS:
         raise ValueError(f"`application` must be one of {APPLICATIONS}. Received: {application!r}")
     if checkpoint_path is None and _is_directory(config_path):
         checkpoint_path = config_path
-    options, sizes = _sort_arguments(kwargs)
+    options, sizes = _sort_arguments(kwargs, model)
     stretch, alpha = _stretching(stretch, hierarchical_position)
     if max_position is not None and (
         stretch is None or config_path is None and "max_position_embeddings" not in sizes
     ):
         sizes["max_position"] = max_position
-    config = FAMILIES[model].configure(read_config(config_path, **sizes))
+    config = read_config(config_path, model, **sizes)
+    family = FAMILIES[config.family]
     if application != "encoder":
         options["with_mlm"] = options.get("with_mlm") or True
     if application == "unilm" and not config.segment_vocab_size:
@@ -127,14 +127,18 @@ def build_transformer_model(
         raise ValueError(
             f"`kept_rows` is for a stretched table. Received: kept_rows={kept_rows!r}, stretch=None"
         )
-    encodings = config.encodings if encodings is None else encodings
-    encodings = _by_layer(encodings, config.num_hidden_layers)
-    _check_encodings(encodings, application, options)
+    swapped, layers = bool(encodings), config.num_hidden_layers
+    if encodings is None and config.saved_encodings:
+        swapped, encodings = True, _by_layer(config.saved_encodings, layers)
+    else:
+        encodings = _together(_by_layer(config.encodings, layers), _by_layer(encodings, layers))
+    _check_encodings(encodings, application, options, config)
+    absolute_positions = absolute_positions and config.position_table
     if not absolute_positions and stretch:
-        raise ValueError(
-            "`absolute_positions=False` leaves out the table of positions, so there is nothing to "
-            f"stretch. Received: stretch={stretch!r}"
-        )
+        why = "`absolute_positions=False` leaves out the table of positions"
+        if not config.position_table:
+            why = f"{family.title} has no table of positions"
+        raise ValueError(f"{why}, so there is nothing to stretch. Received: stretch={stretch!r}")
     if position_ids is not None and (
         options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer)
     ):
@@ -148,7 +152,7 @@ def build_transformer_model(
     if checkpoint_path is not None:
         loader = Loader(
             checkpoint_path,
-            weight_table(model, config),
+            family.table(config),
             keep_tokens=keep_tokens,
             compound_tokens=compound_tokens,
             position_offset=config.position_offset,
@@ -160,12 +164,14 @@ def build_transformer_model(
         kept_rows=kept_rows,
         stretched_position=max_position if stretch else None,
         encodings=encodings,
+        swapped=swapped,
         absolute_positions=absolute_positions,
         position_ids=position_ids,
         stored=None if loader is None else loader.initial,
         **options,
     )
-    transformer = Transformer(config, options, family=model)
+    make = family.transformer or Transformer
+    transformer = make(config, options, family=family.name, table=family.table(config))
     if loader is not None:
         transformer.account = loader.load(transformer.layers, ignore_invalid_weights)
     return transformer.model if return_keras_model else transformer
@@ -209,10 +215,24 @@ def _by_layer(encodings, count):
     return tuple([get_encoding(spec) for spec in layer] for layer in encodings)
 
 
-def _check_encodings(encodings, application, options):
+def _together(family, given):
+    """The encodings of each layer: the family's, in which those given take the place of their kind,
+    and the others that are given behind them."""
+    if not family or not given:
+        return family or given
+    layers = []
+    for own, more in zip(family, given, strict=True):
+        new = {type(encoding): encoding for encoding in more}
+        kept = [new.get(type(encoding), encoding) for encoding in own]
+        replaced = {type(encoding) for encoding in own}
+        layers.append([*kept, *(e for e in more if type(e) not in replaced)])
+    return tuple(layers)
+
+
+def _check_encodings(encodings, application, options, config):
     every = [encoding for layer in encodings for encoding in layer]
     causal = [type(encoding).__name__ for encoding in every if encoding.causal_only]
-    if causal and application != "lm":
+    if causal and application != "lm" and not config.causal:
         raise ValueError(
             f"{causal[0]} is for causal attention, which is application='lm'; its arguments may "
             f"offer a form that looks both ways. Received: application={application!r}"
@@ -228,39 +248,26 @@ def _is_directory(path):
     return isinstance(path, (str, os.PathLike)) and os.path.isdir(path)
 
 
-def _sort_arguments(arguments):
+def _sort_arguments(arguments, model):
     """Keywords sorted into those of the graph and those of the config; an unknown one is
     refused."""
-    for_graph = {f.name for f in dataclasses.fields(Options)} - _SET_HERE
     for_config = {*FIELDS, *ALIASES, *REQUIRED_VALUES} - {"max_position", "encodings"}
+    if model in FAMILIES:
+        for_config |= FAMILIES[model].keys_read
     for name in arguments:
         if name == "autoresize_weights":
             raise TypeError(
                 "`autoresize_weights` is not supported: resizing a table reorders its positions. "
                 "To serve more positions give `hierarchical_position=True` or a `stretch`."
             )
-        if name not in for_graph | for_config:
+        if name not in KEYWORDS | for_config:
             own = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
-            near = nearest(name, for_graph | for_config | own, cutoff=0)
+            near = nearest(name, KEYWORDS | for_config | own, cutoff=0)
             raise TypeError(
                 f"build_transformer_model has no argument {name!r}: did you mean {near[0]!r}?"
             )
-    graph = {k: v for k, v in arguments.items() if k in for_graph}
+    graph = {k: v for k, v in arguments.items() if k in KEYWORDS}
     return graph, {k: v for k, v in arguments.items() if k in for_config}
-
-
-# Fields of Options that the factory derives from its own arguments.
-_SET_HERE = {
-    "application",
-    "stretch",
-    "alpha",
-    "kept_rows",
-    "stretched_position",
-    "encodings",
-    "absolute_positions",
-    "position_ids",
-    "stored",
-}
 
 
 def _stretching(stretch, hierarchical_position):

@@ -2,6 +2,7 @@
 layers."""
 
 import dataclasses
+import functools
 import re
 
 import keras
@@ -9,11 +10,15 @@ from keras import ops
 
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.layers import activations
+from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
-from keras_posenc.layers.embedding import AddTo, TokenEmbedding
+from keras_posenc.layers.embedding import TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
+from keras_posenc.layers.norm import normalization
 from keras_posenc.models.config import Config
 from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
+
+SELF, CROSS = "MultiHeadSelfAttention", "MultiHeadCrossAttention"
 
 
 def build_encoder_decoder(
@@ -100,12 +105,8 @@ def build_encoder_decoder(
     layers = _embedding_layers(config, absolute_positions)
     decoder_encodings = encodings if decoder_encodings is None else decoder_encodings
     for i in range(num_hidden_layers):
-        attention = {"MultiHeadSelfAttention": encodings}
-        layers += _block_layers(config, f"Encoder-{i}", attention)
-        attention = {
-            "MultiHeadSelfAttention": decoder_encodings,
-            "MultiHeadCrossAttention": cross_encodings,
-        }
+        layers += _block_layers(config, f"Encoder-{i}", {SELF: encodings})
+        attention = {SELF: decoder_encodings, CROSS: cross_encodings}
         layers += _block_layers(config, f"Decoder-{i}", attention)
     parts = EncoderDecoder(layers)
     source_ids = keras.Input((None,), dtype="int32", name="source_ids")
@@ -140,28 +141,27 @@ class EncoderDecoder:
         """Encodes source ids (B, S) to features (B, S, d), with a Keras mask of the real tokens."""
         x = self._embed(source_ids, "Encoder-Embedding")
         for i in range(self.depth):
-            name = f"Encoder-{i}-MultiHeadSelfAttention"
-            x = self._add(x, self.layers[name](x, x), name)
-            x = self._feed_forward(x, f"Encoder-{i}-FeedForward")
+            block = Block(f"Encoder-{i}", self.layers)
+            x = block.add(x, SELF, lambda layer, x: layer(x, x))
+            x = block.add(x, "FeedForward")
         return x
 
     def decode(self, target_ids, memory):
         """Maps target ids (B, T) and memory (B, S, d) to logits (B, T, V) of each next token."""
         x = self._embed(target_ids, "Decoder-Embedding")
         for i in range(self.depth):
-            name = f"Decoder-{i}-MultiHeadSelfAttention"
-            x = self._add(x, self.layers[name](x, x, use_causal_mask=True), name)
-            name = f"Decoder-{i}-MultiHeadCrossAttention"
-            x = self._add(x, self.layers[name](x, memory), name)
-            x = self._feed_forward(x, f"Decoder-{i}-FeedForward")
+            block = Block(f"Decoder-{i}", self.layers)
+            x = block.add(x, SELF, lambda layer, x: layer(x, x, use_causal_mask=True))
+            x = block.add(x, CROSS, lambda layer, x: layer(x, memory))
+            x = block.add(x, "FeedForward")
         return self.layers["Embedding-Token"](x, reverse=True)
 
     def make_caches(self, batch_size, source_length, target_length):
         """Returns empty caches for `step`: per block one of the target and one of the source."""
-        lengths = {"Self": target_length, "Cross": source_length}
+        lengths = {SELF: target_length, CROSS: source_length}
         return [
             tuple(
-                self.layers[f"Decoder-{i}-MultiHead{kind}Attention"].make_cache(batch_size, length)
+                self.layers[f"Decoder-{i}-{kind}"].make_cache(batch_size, length)
                 for kind, length in lengths.items()
             )
             for i in range(self.depth)
@@ -184,22 +184,19 @@ class EncoderDecoder:
         here = ops.reshape(ops.cast(place, "int32"), (1,))
         later = []
         for i, (own, cross) in enumerate(caches):
-            name = f"Decoder-{i}-MultiHeadSelfAttention"
-            out, own = self.layers[name](x, x, cache=own)
-            x = self._add(x, out, name)
-            name = f"Decoder-{i}-MultiHeadCrossAttention"
-            out, cross = self.layers[name](
-                x,
-                memory,
-                value_mask=memory_mask,
-                cache=cross,
-                query_positions=here,
+            block = Block(f"Decoder-{i}", self.layers)
+            of_source = {
+                "value_mask": memory_mask,
+                "cache": cross,
+                "query_positions": here,
                 # Without these orders a cache implies causal attention.
-                query_order=ops.zeros((1, 1), "int32"),
-                key_order=ops.zeros((1, ops.shape(cross[0])[1]), "int32"),
-            )
-            x = self._add(x, out, name)
-            x = self._feed_forward(x, f"Decoder-{i}-FeedForward")
+                "query_order": ops.zeros((1, 1), "int32"),
+                "key_order": ops.zeros((1, ops.shape(cross[0])[1]), "int32"),
+            }
+            read = functools.partial(_read_source, memory=memory, arguments=of_source)
+            x, own = block.add(x, SELF, functools.partial(_append, cache=own))
+            x, cross = block.add(x, CROSS, read)
+            x = block.add(x, "FeedForward")
             later.append((own, cross))
         return self.layers["Embedding-Token"](x, reverse=True)[:, 0], later
 
@@ -209,15 +206,16 @@ class EncoderDecoder:
             x = self.layers["Embedding-Position"](x, offset=offset)
         return self._drop(x, f"{name}-Dropout")
 
-    def _feed_forward(self, x, name):
-        return self._add(x, self.layers[name](x), name)
-
-    def _add(self, x, out, name):
-        x = self.layers[f"{name}-Add"]([x, self._drop(out, f"{name}-Dropout")])
-        return self.layers[f"{name}-Norm"](x)
-
     def _drop(self, x, name):
         return self.layers[name](x) if name in self.layers else x
+
+
+def _append(attention, x, cache):
+    return attention(x, x, cache=cache)
+
+
+def _read_source(attention, x, memory, arguments):
+    return attention(x, memory, **arguments)
 
 
 def _embedding_layers(config, absolute_positions):
@@ -239,31 +237,31 @@ def _embedding_layers(config, absolute_positions):
 
 def _block_layers(config, prefix, attentions):
     """The layers of one block: attention layers, given as kind -> encodings, and feed-forward."""
-    sublayers = [
-        PositionalAttention(
+
+    def attention(name, encodings):
+        return PositionalAttention(
             config.num_attention_heads,
             config.key_size,
             encodings=encodings,
             dropout=config.attention_dropout_rate,
             kernel_initializer=_initializer(config),
-            name=f"{prefix}-{kind}",
+            name=name,
         )
-        for kind, encodings in attentions.items()
-    ]
-    sublayers.append(
-        FeedForward(
+
+    def feed_forward(name):
+        return FeedForward(
             config.intermediate_size,
             activations.get(config.hidden_act),
             kernel_initializer=_initializer(config),
-            name=f"{prefix}-FeedForward",
+            name=name,
         )
-    )
-    epsilon = config.layer_norm_eps
-    layers = []
-    for layer in sublayers:
-        norm = keras.layers.LayerNormalization(epsilon=epsilon, name=f"{layer.name}-Norm")
-        layers += [layer, *_dropout(config, layer.name), AddTo(name=f"{layer.name}-Add"), norm]
-    return layers
+
+    sublayers = {k: functools.partial(attention, encodings=e) for k, e in attentions.items()}
+    sublayers["FeedForward"] = feed_forward
+    norm = functools.partial(normalization, "layer_norm", config.layer_norm_eps)
+    block = Block(prefix, {}, block_parts(sublayers, norm, dropout=config.dropout_rate))
+    block.make()
+    return list(block.layers.values())
 
 
 def _dropout(config, name):

@@ -1,70 +1,60 @@
 """From a `Config` to a functional graph, layer by layer, under bert4keras's layer names."""
 
-import dataclasses
 import functools
 
 import keras
 from keras import ops
 
+from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.attention.shared_table import SharedTable
 from keras_posenc.layers import activations
+from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
-from keras_posenc.layers.norm import ConditionalLayerNormalization
+from keras_posenc.layers.norm import ConditionalLayerNormalization, normalization
 from keras_posenc.positions import PaddedPositionIds
 from keras_posenc.positions.stretched import STRETCHES, position_embedding
 from keras_posenc.sublayers import Stored
 
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What is built around the weights; every field is a keyword of `build_transformer_model`."""
-
-    application: str = "encoder"
-    stretch: str | None = None
-    alpha: float | None = None
-    kept_rows: int | None = None
-    stretched_position: int | None = None
-    encodings: tuple = ()  # a list of specs for every layer
-    absolute_positions: bool = True
-    position_ids: object = None
-    with_pool: bool | str = False
-    with_nsp: bool | str = False
-    with_mlm: bool | str = False
-    custom_position_ids: bool = False
-    sequence_length: int | None = None
-    shared_segment_embeddings: bool = False
-    residual_attention_scores: bool = False
-    attention_caches: dict | None = None
-    layer_norm_cond: object = None
-    layer_norm_cond_hidden_size: int | None = None
-    layer_norm_cond_hidden_act: str = "linear"
-    additional_input_layers: object = None
-    layers: dict | None = None
-    stored: object = None  # function (name, shape) -> array or None, the checkpoint's
-    prefix: str = ""
-    name: str | None = None
+ATTENTION = "MultiHeadSelfAttention"
+UNIT = "GatedAttentionUnit"
 
 
 class Transformer:
     """A transformer as a functional model, with its layers at hand.
 
+    A subclass changes the graph by overriding `embed`, `block` or `heads`, and makes its layers
+    with `layer`, so that they can be shared and filled from a checkpoint:
+    `build_transformer_model` uses the class of the `Family` (see `register_family`).
+
     Attributes:
         config: `Config` it was built from.
+        options: `Options` it was built with.
         family: str. Name of its model family.
+        table: `Table` of the names of its weights in checkpoints.
         model: the `keras.Model`.
         inputs: list of its inputs. outputs: one tensor, or the list of the heads' tensors.
+        token_ids, segment_ids, position_ids: the inputs, None where there is no such input.
+        ids: tensor of position ids, or None for 0, 1, 2, ...
         layers: dict, layer name (without the prefix) -> layer; `layers=` of another model shares
             them.
         account: `Account` of the weights loaded, or None.
+
+    Example:
+
+    >>> class WithoutNorm(Transformer):
+    ...     def embed(self):
+    ...         return self.layer(keras.layers.Embedding, "Embedding-Token", input_dim=40,
+    ...             output_dim=16, embeddings_initializer=self.initializer())(self.token_ids)
     """
 
-    def __init__(self, config, options, family):
+    def __init__(self, config, options, family, table=None):
         self.config = config
         self.options = options
         self.family = family
+        self.table = table
         self.account = None
         self.layers = dict(options.layers or {})
         self._built()
@@ -75,11 +65,13 @@ class Transformer:
         self.inputs = self._make_inputs()
         self.ids = self._position_ids()
         self.tables = []  # (config, tensor)
-        x = self._embed()
+        x = self.embed()
         scores = None
         for i in range(self.config.num_hidden_layers):
-            x, scores = self._block(x, i, scores)
-        self.outputs = self._heads(x)
+            x, scores = self.block(x, i, scores)
+        if self.config.norm != "post":
+            x = self.normalize(x, "Final-Norm")
+        self.outputs = self.heads(x)
         extra = self.options.additional_input_layers
         extra = [] if extra is None else extra if isinstance(extra, (list, tuple)) else [extra]
         extra = [getattr(layer, "output", layer) for layer in extra]
@@ -97,30 +89,35 @@ class Transformer:
         every = (self.token_ids, self.segment_ids, self.position_ids)
         return [x for x in every if x is not None]
 
-    def _embed(self):
+    def embed(self):
+        """The first features (B, T, D), from `token_ids`, `segment_ids` and `ids`."""
         config = self.config
         size = config.embedding_size or config.hidden_size
-        tokens = self._layer(
+        tokens = self.layer(
             TokenEmbedding,
             "Embedding-Token",
             input_dim=config.vocab_size,
             output_dim=size,
             pad_token_id=config.pad_token_id,
-            embeddings_initializer=self._initializer("Embedding-Token/embeddings"),
+            embeddings_initializer=self.initializer("Embedding-Token/embeddings"),
         )
         x = tokens(self.token_ids)
+        if config.embedding_scale is not None:
+            scale = config.embedding_scale
+            x = self.layer(keras.layers.Rescaling, "Embedding-Scale", scale=scale)(x)
         if self.segment_ids is not None:
-            x = self._layer(AddTo, "Embedding-Token-Segment")([x, self._segments(size)])
+            x = self.layer(AddTo, "Embedding-Token-Segment")([x, self._segments(size)])
         if self.options.absolute_positions:
             x = self._absolute_positions(x, size)
-        x = self._normalize(x, "Embedding-Norm")
+        if config.embedding_norm:
+            x = self.normalize(x, "Embedding-Norm")
         x = self._drop(x, "Embedding-Dropout")
         if size != config.hidden_size:
-            x = self._dense("Embedding-Mapping", config.hidden_size)(x)
+            x = self.dense("Embedding-Mapping", config.hidden_size)(x)
         return x
 
     def _absolute_positions(self, x, size):
-        positions = self._layer(
+        positions = self.layer(
             position_embedding,
             "Embedding-Position",
             input_dim=self.config.max_position,
@@ -129,7 +126,7 @@ class Transformer:
             alpha=self.options.alpha,
             kept_rows=self.options.kept_rows,
             max_position=self.options.stretched_position,
-            embeddings_initializer=self._initializer("Embedding-Position/embeddings"),
+            embeddings_initializer=self.initializer("Embedding-Position/embeddings"),
         )
         if not isinstance(positions, STRETCHES[self.options.stretch]):
             raise ValueError(
@@ -141,12 +138,12 @@ class Transformer:
     def _segments(self, size):
         if self.options.shared_segment_embeddings:
             return self.layers["Embedding-Token"](self.segment_ids)
-        table = self._layer(
+        table = self.layer(
             keras.layers.Embedding,
             "Embedding-Segment",
             input_dim=self.config.segment_vocab_size,
             output_dim=size,
-            embeddings_initializer=self._initializer("Embedding-Segment/embeddings"),
+            embeddings_initializer=self.initializer("Embedding-Segment/embeddings"),
         )
         return table(self.segment_ids)
 
@@ -157,63 +154,111 @@ class Transformer:
         if self.options.position_ids is not None:
             given = self.options.position_ids
             make = functools.partial(_copied, given)
-            layer = self._layer(make, "Embedding-Position-Ids")
+            layer = self.layer(make, "Embedding-Position-Ids")
             return layer(self.token_ids)
         if not self.config.padded_positions:
             return None
         pad = self.config.pad_token_id
-        layer = self._layer(PaddedPositionIds, "Embedding-Position-Ids", pad_token_id=pad)
+        layer = self.layer(PaddedPositionIds, "Embedding-Position-Ids", pad_token_id=pad)
         return layer(self.token_ids)
 
-    def _block(self, x, i, scores):
-        config, name = self.config, f"Transformer-{i}-MultiHeadSelfAttention"
-        attention = self._layer(
-            PositionalAttention,
-            name,
-            num_heads=config.num_attention_heads,
-            key_dim=config.key_size,
+    def block(self, x, i, scores=None):
+        """Block i.
+
+        Args:
+            x: (B, T, D).
+            i: int, from 0 on.
+            scores: logits of the block before, (B, H, T, T), with `residual_attention_scores`.
+
+        Returns:
+            (B, T, D), and this block's logits or None.
+        """
+        config, cond = self.config, self.options.layer_norm_cond
+        number = i
+        if config.num_hidden_groups is not None:
+            number = i * config.num_hidden_groups // config.num_hidden_layers
+        name = f"Transformer-{number}"
+        gau = config.block == "gau"
+        kind, make = (UNIT, self._unit) if gau else (ATTENTION, self._attention)
+        path = f"{name}-{kind}"
+        sublayers = {kind: functools.partial(make, path, i)}
+        if not gau:
+            sublayers["FeedForward"] = functools.partial(self._feed_forward, f"{name}-FeedForward")
+        parts = block_parts(sublayers, self._norm, config.norm, config.dropout_rate)
+        if i == 0 and config.norm == "pre" and config.embedding_norm:
+            del parts[f"{kind}-Norm"]  # the features come out of a norm
+        block = Block(name, self.layers, parts, config.norm, self.options.prefix)
+        condition = () if cond is None else (cond,)
+        attend = functools.partial(self._attend, path=path, scores=scores)
+        x = block.add(x, kind, attend, condition)
+        x, scores = x if isinstance(x, tuple) else (x, None)
+        return (x if gau else block.add(x, "FeedForward", condition=condition)), scores
+
+    def _attention(self, path, i, name):
+        config = self.config
+        head_norm = normalization(config.norm_type, config.layer_norm_eps)
+        return PositionalAttention(
+            config.num_attention_heads,
+            config.key_size,
             value_dim=config.value_size,
+            num_key_value_heads=config.num_key_value_heads,
             output_shape=config.hidden_size,
-            encodings=self.options.encodings[i] if self.options.encodings else (),
+            encodings=self._encodings(i),
             dropout=config.attention_dropout_rate,
-            kernel_initializer=self._initializer(name),
+            use_bias=config.attention_bias,
+            head_norm=head_norm if config.head_norm else None,
+            kernel_initializer=self.initializer(path),
+            name=name,
         )
-        arguments = self._who_attends(x)
+
+    def _unit(self, path, i, name):
+        config = self.config
+        return GatedAttentionUnit(
+            config.intermediate_size,
+            key_size=config.key_size,
+            activation=activations.get(config.hidden_act),
+            normalization=config.gau_normalization,
+            encodings=self._encodings(i),
+            dropout=config.attention_dropout_rate,
+            use_bias=config.attention_bias,
+            kernel_initializer=self.initializer(path),
+            name=name,
+        )
+
+    def _feed_forward(self, path, name):
+        return FeedForward(
+            self.config.intermediate_size,
+            activations.get(self.config.hidden_act),
+            use_bias=self.config.feed_forward_bias,
+            kernel_initializer=self.initializer(path),
+            name=name,
+        )
+
+    def _encodings(self, i):
+        return self.options.encodings[i] if self.options.encodings else ()
+
+    def _attend(self, attention, x, path, scores):
+        arguments = self._who_attends()
         if attention.encodings and self.ids is not None:
-            arguments.update(query_positions=self.ids, key_positions=self.ids)
+            queries = "positions" if self.config.block == "gau" else "query_positions"
+            arguments.update({queries: self.ids, "key_positions": self.ids})
         if tables := [self._table(e) for e in attention.encodings if e.shared]:
             arguments["tables"] = tables
-        keys, values = self._cached(x, name)
         if self.options.residual_attention_scores:
-            out, scores = attention(
-                x, values, keys, bias=scores, return_attention_logits=True, **arguments
-            )
-        else:
-            out = attention(x, values, keys, **arguments)
-        out = self._drop(out, f"{name}-Dropout")
-        x = self._normalize(self._layer(AddTo, f"{name}-Add")([x, out]), f"{name}-Norm")
+            arguments.update(bias=scores, return_attention_logits=True)
+        if self.config.block == "gau":
+            return attention(x, **arguments)
+        keys, values = self._cached(x, path)
+        return attention(x, values, keys, **arguments)
 
-        name = f"Transformer-{i}-FeedForward"
-        feed_forward = self._layer(
-            FeedForward,
-            name,
-            units=config.intermediate_size,
-            activation=activations.get(config.hidden_act),
-            kernel_initializer=self._initializer(name),
-        )
-        out = self._drop(feed_forward(x), f"{name}-Dropout")
-        x = self._normalize(self._layer(AddTo, f"{name}-Add")([x, out]), f"{name}-Norm")
-        return x, scores
-
-    def _who_attends(self, x):
+    def _who_attends(self):
         """Causal for a language model; for UniLM the prompt sees itself, the answer its past
         too."""
-        if self.options.application == "lm":
-            return {"use_causal_mask": True}
         if self.options.application == "unilm":
             order = ops.cumsum(self.segment_ids, axis=1)
             return {"query_order": order, "key_order": order}
-        return {}
+        causal = self.config.causal or self.options.application == "lm"
+        return {"use_causal_mask": True} if causal else {}
 
     def _table(self, encoding):
         """The table that all encodings of this config share."""
@@ -221,9 +266,10 @@ class Transformer:
         for known, table in self.tables:
             if known == config:
                 return table
-        layer = self._layer(
+        name = f"Embedding-Position-Shared-{len(self.tables)}"
+        layer = self.layer(
             SharedTable,
-            f"Embedding-Position-Shared-{len(self.tables)}",
+            name,
             encoding=encoding,
             num_heads=self.config.num_attention_heads,
             key_dim=self.config.key_size,
@@ -237,77 +283,93 @@ class Transformer:
         if name not in caches:
             return x, x
         return [
-            self._layer(keras.layers.Concatenate, f"{name}-Cached-{part}", axis=1)([cache, x])
+            self.layer(keras.layers.Concatenate, f"{name}-Cached-{part}", axis=1)([cache, x])
             for part, cache in zip(("Key", "Value"), caches[name], strict=True)
         ]
 
     # --- Heads ---
 
-    def _heads(self, x):
+    def heads(self, x):
+        """The outputs of the model: the last features x (B, T, D), or the heads on them."""
         options, outputs = self.options, []
         if options.with_pool or options.with_nsp:
             activation = _activation(options.with_pool, "tanh")
-            pooled = self._dense("Pooler-Dense", self.config.hidden_size, activation)(x[:, 0])
+            pooled = self.dense("Pooler-Dense", self.config.hidden_size, activation)(x[:, 0])
             if options.with_nsp:
-                pooled = self._dense("NSP-Proba", 2, _activation(options.with_nsp, "softmax"))(
+                pooled = self.dense("NSP-Proba", 2, _activation(options.with_nsp, "softmax"))(
                     pooled
                 )
             outputs.append(pooled)
         if options.with_mlm:
-            size = self.config.embedding_size or self.config.hidden_size
-            act = activations.get(self.config.hidden_act)
-            x = self._dense("MLM-Dense", size, act[0] if isinstance(act, list) else act)(x)
-            x = self._normalize(x, "MLM-Norm")
-            x = self.layers["Embedding-Token"](x, reverse=True)
-            x = self._layer(BiasAdd, "MLM-Bias")(x)
+            x = self._token_logits(x)
             activation = _activation(options.with_mlm, "softmax")
-            x = self._layer(keras.layers.Activation, "MLM-Activation", activation=activation)(x)
+            x = self.layer(keras.layers.Activation, "MLM-Activation", activation=activation)(x)
             outputs.append(x)
         if not outputs:
             return x
         return outputs[0] if len(outputs) == 1 else outputs
 
+    def _token_logits(self, x):
+        config = self.config
+        if config.mlm_dense:
+            size = config.embedding_size or config.hidden_size
+            act = activations.get(config.mlm_act or config.hidden_act)
+            act = act[0] if isinstance(act, list) else act
+            x = self.dense("MLM-Dense", size, act, config.mlm_dense != "without_bias")(x)
+            x = self.normalize(x, "MLM-Norm")
+        if config.tie_word_embeddings:
+            x = self.layers["Embedding-Token"](x, reverse=True)
+        else:
+            x = self.dense("MLM-Output", config.vocab_size, use_bias=False)(x)
+        return self.layer(BiasAdd, "MLM-Bias")(x) if config.mlm_bias else x
+
     # --- Parts ---
 
-    def _layer(self, make, name, **arguments):
+    def layer(self, make, name, **arguments):
         """The layer of this name: one given in `layers`, else a new one."""
         if name not in self.layers:
             self.layers[name] = make(**arguments, name=self.options.prefix + name)
         return self.layers[name]
 
-    def _dense(self, name, units, activation=None):
-        return self._layer(
+    def dense(self, name, units, activation=None, use_bias=True):
+        """The `keras.layers.Dense` of this name."""
+        return self.layer(
             keras.layers.Dense,
             name,
             units=units,
             activation=activation,
-            kernel_initializer=self._initializer(f"{name}/kernel"),
+            use_bias=use_bias,
+            kernel_initializer=self.initializer(f"{name}/kernel"),
         )
 
-    def _drop(self, x, name):
-        if not self.config.dropout_rate:
-            return x
-        return self._layer(Dropout, name, rate=self.config.dropout_rate)(x)
+    def normalize(self, x, name):
+        """x behind the norm of this name, of the config's kind."""
+        cond = self.options.layer_norm_cond
+        layer = self.layer(self._norm, name)
+        return layer(x) if cond is None else layer(x, cond)
 
-    def _normalize(self, x, name):
-        options, epsilon = self.options, self.config.layer_norm_eps
-        if options.layer_norm_cond is None:
-            return self._layer(keras.layers.LayerNormalization, name, epsilon=epsilon)(x)
-        layer = self._layer(
-            ConditionalLayerNormalization,
-            name,
-            epsilon=epsilon,
-            hidden_size=options.layer_norm_cond_hidden_size,
-            hidden_act=options.layer_norm_cond_hidden_act,
-            kernel_initializer=self._initializer(),
-        )
-        return layer(x, options.layer_norm_cond)
-
-    def _initializer(self, name=None):
+    def initializer(self, name=None):
         """Of the weight, or the layer of weights, of this name in a checkpoint; None: in none."""
         if self.options.stored is None or name is None:
             return keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
         return Stored(self.config.initializer_range, self.options.stored, name)
+
+    def _drop(self, x, name):
+        if not self.config.dropout_rate:
+            return x
+        return self.layer(Dropout, name, rate=self.config.dropout_rate)(x)
+
+    def _norm(self, name):
+        config, options = self.config, self.options
+        if options.layer_norm_cond is None:
+            return normalization(config.norm_type, config.layer_norm_eps, name=name)
+        return ConditionalLayerNormalization(
+            epsilon=config.layer_norm_eps,
+            hidden_size=options.layer_norm_cond_hidden_size,
+            hidden_act=options.layer_norm_cond_hidden_act,
+            kernel_initializer=self.initializer(),
+            name=name,
+        )
 
 
 def _copied(layer, name):

@@ -23,7 +23,7 @@ def finetune(
     label=None,
     config=None,
     tokenizer=None,
-    model="bert",
+    model=None,
     max_length=None,
     epochs=None,
     lengths=None,
@@ -64,7 +64,7 @@ def finetune(
         label: name of the label column, likewise.
         config: path of the config; default the directory of `checkpoint`.
         tokenizer: path of the tokenizer; default the directory of `checkpoint`.
-        model: the family, "bert" or "roberta".
+        model: the family; default what the config says.
         max_length: int. Where documents are truncated, in tokens. Default 512.
         epochs: int. Default 3.
         lengths: list of (max_length, epochs), instead of these two: a curriculum of lengths under

@@ -154,7 +154,8 @@ def _encoder(recipe, config, weights):
         "attention_dropout_rate": recipe.attention_dropout_rate,
     }
     options = {name: rate for name, rate in rates.items() if rate is not None}
-    if recipe.longest > read_config(config).max_position:
+    sizes = read_config(config, recipe.model)
+    if sizes.position_table and recipe.longest > sizes.max_position:
         options |= {"stretch": recipe.stretch, "max_position": recipe.longest}
         if recipe.stretch == "hierarchical":
             options |= {"hierarchical_position": recipe.alpha}

@@ -404,3 +404,42 @@ def test_a_cache_needs_to_know_what_is_kept_of_a_key():
         layer.make_cache(B, T)
     layer.build(X.shape, X.shape)
     assert layer.make_cache(B, T)[0].shape == (B, T, H, D + 1)
+
+
+def test_grouped_keys_are_those_of_keras_grouped_query_attention():
+    ours = PositionalAttention(6, D, num_key_value_heads=2)
+    theirs = keras.layers.GroupQueryAttention(D, 6, 2)
+    for layer in (ours, theirs):
+        layer.build(X.shape, X.shape)
+    ours.set_weights([RNG.normal(size=w.shape) for w in ours.weights])
+    theirs.set_weights(ours.get_weights())
+    expected = numpy(theirs(X, X, use_causal_mask=True))
+    np.testing.assert_allclose(numpy(ours(X, X, use_causal_mask=True)), expected, atol=1e-5)
+    cache, steps = ours.make_cache(B, T), []
+    for i in range(T):
+        step, cache = ours(X[:, i : i + 1], X[:, i : i + 1], cache=cache)
+        steps.append(numpy(step))
+    np.testing.assert_allclose(np.concatenate(steps, 1), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="must divide the 6 heads. Received: 4"):
+        PositionalAttention(6, D, num_key_value_heads=4)
+    with pytest.raises(ValueError, match="`num_key_value_heads` must be a positive .* Received: 0"):
+        PositionalAttention(6, D, num_key_value_heads=0)
+
+
+def test_each_head_is_normalised_before_the_encodings_act():
+    norm = keras.layers.LayerNormalization(epsilon=1e-6)
+    layer = PositionalAttention(2, 4, head_norm=norm, encodings=["rotary"], use_bias=False)
+    before = numpy(layer(X, X))
+    # The norm takes the scale of queries and keys away, and has one of its own.
+    layer.query_dense.kernel.assign(100 * layer.query_dense.kernel)
+    np.testing.assert_allclose(numpy(layer(X, X)), before, atol=1e-4)
+    assert [w.path.split("/", 1)[1] for w in layer.query_norm.weights + layer.key_norm.weights] == [
+        f"{head}_norm/{name}" for head in ("query", "key") for name in ("gamma", "beta")
+    ]
+    layer.query_norm.gamma.assign([0.0] * 4)
+    flat = numpy(layer(X, X))
+    np.testing.assert_allclose(flat, flat[:, :1] + 0 * flat, atol=1e-5)
+    again = PositionalAttention.from_config(layer.get_config())
+    again.build(X.shape, X.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(numpy(again(X, X)), flat)

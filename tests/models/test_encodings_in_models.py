@@ -152,7 +152,7 @@ def test_a_checkpoint_names_the_encodings_of_each_layer(tiny_config, tmp_path, f
     save_checkpoint(model, tmp_path, format)
     again = build_transformer_model(tmp_path)
     np.testing.assert_array_equal(outputs(again), outputs(model))
-    assert again.transformer.config.encodings == [[window, {"name": "log_n"}], []]
+    assert again.transformer.config.saved_encodings == [[window, {"name": "log_n"}], []]
     assert again.transformer.config.model_type == "bert"
     plain = build_transformer_model(tmp_path, encodings=[])
     assert np.abs(outputs(plain) - outputs(model)).max() > 1e-3

@@ -448,11 +448,14 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
     refused(ValueError, "it needs them", tiny_config, application="unilm", segment_vocab_size=0)
     refused(ValueError, "`keep_tokens` has 40, but the ids of 40", tiny_config, keep_tokens=[0, 40])
     refused(ValueError, "must keep the padding token, 0", tiny_config, keep_tokens=[1, 2])
+    strange = {"model_type": "xlnet", "attention_dropout": 0.1, "n_layer": 3}
+    refused(ValueError, "^model_type 'xlnet' is not supported: there are .*'bert'.*]", strange)
     refused(
-        ValueError, "cannot hold a checkpoint of model_type 'distilbert': there are",
-        {**tiny_config, "model_type": "distilbert"},
+        ValueError, "model='bert' cannot hold a checkpoint of model_type 'xlnet': there are",
+        strange, model="bert",
     )  # fmt: skip
-    refused(ValueError, "give model='roberta'", {**tiny_config, "model_type": "xlm-roberta"})
+    fairseq = {**tiny_config, "model_type": "xlm-roberta"}
+    refused(ValueError, "give model='roberta'", fairseq, model="bert")
     (tmp_path / "config.json").write_text(json.dumps(tiny_config))
     refused(FileNotFoundError, "holds no checkpoint", tmp_path)
     refused(ValueError, "(?s)Embedding-Position.*stretch", minilm, max_position=1024)

@@ -9,7 +9,7 @@ from conftest import TINY_CONFIG, WORDS
 from keras import ops
 
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
-from keras_posenc.checkpoints.heads import heads_in
+from keras_posenc.models.heads_in import heads_in
 from keras_posenc.training import stretch, stretch_summary
 from keras_posenc.training.stretching import run
 from keras_posenc.training.stretching.corpus import Corpus

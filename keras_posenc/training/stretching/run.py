@@ -14,10 +14,9 @@ import keras
 import numpy as np
 
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
-from keras_posenc.checkpoints.heads import heads_in
 from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.families import FAMILIES
+from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.recipe import open_output
@@ -66,7 +65,7 @@ def stretch(
     text=None,
     config=None,
     tokenizer=None,
-    model="bert",
+    model=None,
     seed=0,
     overwrite=False,
     verbose=True,
@@ -102,7 +101,7 @@ def stretch(
         text: name of the text column, if it is not an obvious one.
         config: path of the config; default the directory of `checkpoint`.
         tokenizer: path of the tokenizer; default the directory of `checkpoint`.
-        model: the family, "bert" or "roberta".
+        model: name of the family; default what the config says.
         seed: int. Of which pieces of the texts are read.
         overwrite: bool. Start anew if `output` holds another run.
         verbose: bool. Whether to print where it stands and how long it will take.
@@ -127,7 +126,7 @@ def stretch(
     """
     with tempfile.TemporaryDirectory() as scratch:
         source = _source(checkpoint, config, tokenizer, model, scratch)
-        old = FAMILIES[source["model"]].configure(read_config(source["config"]))
+        old = read_config(source["config"], source["model"])
         recipe = StretchRecipe(
             checkpoint=source["name"],
             config=None if config is None else str(config),
@@ -196,7 +195,7 @@ class Distillation:
         self.whole = build_transformer_model(
             checkpoint_path=weights,
             return_keras_model=False,
-            **heads_in(weights, family),
+            **heads_in(weights, family, source["config"]),
             **build,
             **options,
         )

@@ -1,0 +1,123 @@
+"""One transformer block: sublayers, each with a residual sum, a norm and dropout."""
+
+import functools
+
+from keras_posenc.layers.dropout import Dropout
+from keras_posenc.layers.embedding import AddTo
+
+NORM_PLACES = ("post", "pre", "both")
+
+
+class Block:
+    """One transformer block: sublayers f that are added to the residual stream x (B, T, D) in turn.
+
+        post   x <- norm(x + dropout(f(x)))
+        pre    x <- x + dropout(f(norm(x)))
+        both   x <- x + dropout(output_norm(f(norm(x))))
+
+    A block is a set of names, and no layer itself: the sublayer `{name}-{kind}` is followed by
+    `-Dropout`, `-Add`, `-Norm` and `-Output-Norm`, each a layer of the model that the block is part
+    of. A layer that is neither there nor to be made is left out.
+
+    Args:
+        name: str, such as "Transformer-3".
+        layers: dict, name -> layer: those that there are. New ones are added to it.
+        parts: dict, as of `block_parts`: what follows the block's name in a layer's name -> a
+            function that makes the layer of a `name`. None makes no layer.
+        norm: "post", "pre" or "both".
+        prefix: str, put before the names of new layers.
+
+    Raises:
+        ValueError: on another `norm`.
+
+    Example:
+
+    >>> sublayers = {"FeedForward": lambda name: FeedForward(64, name=name)}
+    >>> parts = block_parts(sublayers, keras.layers.LayerNormalization)
+    >>> block = Block("Transformer-0", {}, parts, norm="pre")
+    >>> block.add(np.ones((2, 5, 16)), "FeedForward").shape
+    (2, 5, 16)
+    >>> sorted(block.layers)
+    ['Transformer-0-FeedForward', 'Transformer-0-FeedForward-Add', 'Transformer-0-FeedForward-Norm']
+
+    Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762) has "post", [On Layer
+    Normalization in the Transformer](https://arxiv.org/abs/2002.04745) compares it to "pre".
+    """
+
+    def __init__(self, name, layers, parts=None, norm="post", prefix=""):
+        if norm not in NORM_PLACES:
+            raise ValueError(f"`norm` must be one of {NORM_PLACES}. Received: {norm!r}")
+        self.name = name
+        self.layers = layers
+        self.parts = parts or {}
+        self.norm = norm
+        self.prefix = prefix
+
+    def layer(self, part):
+        """Returns the layer of this part, made if need be; None if the block has none."""
+        name = f"{self.name}-{part}"
+        if name not in self.layers and part in self.parts:
+            self.layers[name] = self.parts[part](name=self.prefix + name)
+        return self.layers.get(name)
+
+    def make(self):
+        """Makes all layers that are to be made and are not there."""
+        for part in self.parts:
+            self.layer(part)
+
+    def add(self, x, kind, call=None, condition=()):
+        """Runs a sublayer on the residual stream and adds its output to it.
+
+        Args:
+            x: (B, T, D).
+            kind: the sublayer, such as "FeedForward".
+            call: function of (layer, features) that calls the sublayer, and may return a tuple of
+                the output and more; default layer(features).
+            condition: list of further inputs of the norms.
+
+        Returns:
+            (B, T, D); if `call` returns a tuple, one of that and the rest.
+        """
+        layer = self.layer(kind)
+        before = x if self.norm == "post" else self._run(x, f"{kind}-Norm", *condition)
+        out = layer(before) if call is None else call(layer, before)
+        out, rest = (out[0], out[1:]) if isinstance(out, tuple) else (out, ())
+        if self.norm == "both":
+            out = self._run(out, f"{kind}-Output-Norm", *condition)
+        x = self.layer(f"{kind}-Add")([x, self._run(out, f"{kind}-Dropout")])
+        if self.norm == "post":
+            x = self._run(x, f"{kind}-Norm", *condition)
+        return (x, *rest) if rest else x
+
+    def _run(self, x, part, *more):
+        layer = self.layer(part)
+        return x if layer is None else layer(x, *more)
+
+
+def block_parts(sublayers, normalization, norm="post", dropout=0.0):
+    """Lists how the layers of a block are made.
+
+    Args:
+        sublayers: dict, kind -> function that makes the sublayer of a `name`.
+        normalization: function that makes a norm of a `name`.
+        norm: "post", "pre" or "both".
+        dropout: float. Rate behind each sublayer.
+
+    Returns:
+        dict for `Block`, in the order in which the layers act in a "post" block.
+
+    Example:
+
+    >>> list(block_parts({"FeedForward": FeedForward}, RMSNormalization, dropout=0.1))
+    ['FeedForward', 'FeedForward-Dropout', 'FeedForward-Add', 'FeedForward-Norm']
+    """
+    parts = {}
+    for kind, sublayer in sublayers.items():
+        parts[kind] = sublayer
+        if dropout:
+            parts[f"{kind}-Dropout"] = functools.partial(Dropout, dropout)
+        parts[f"{kind}-Add"] = AddTo
+        parts[f"{kind}-Norm"] = normalization
+        if norm == "both":
+            parts[f"{kind}-Output-Norm"] = normalization
+    return parts

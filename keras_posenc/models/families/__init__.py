@@ -1,0 +1,88 @@
+"""Model families, a small file each: a function Config -> Config and a table of weight names."""
+
+from keras_posenc.models.families import bert, roberta
+from keras_posenc.models.families.family import Family, nearest
+from keras_posenc.untrusted import quote
+
+__all__ = ["FAMILIES", "Family", "choose_family", "register_family"]
+
+# Name -> family: the only list of them.
+FAMILIES = {module.FAMILY.name: module.FAMILY for module in (bert, roberta)}
+
+
+def register_family(family):
+    """Adds a model family, which `build_transformer_model` and all that uses it then know.
+
+    Args:
+        family: `Family`. One of the same name is replaced.
+
+    Returns:
+        The family.
+
+    Raises:
+        TypeError: if `family` is no `Family`.
+
+    Example:
+
+    >>> import dataclasses
+    >>> mine = dataclasses.replace(FAMILIES["bert"], name="mine", model_types=("mine",),
+    ...     defaults={"norm": "pre"})
+    >>> register_family(mine).name
+    'mine'
+    >>> build_transformer_model(model="mine", vocab_size=9, hidden_size=8, num_hidden_layers=1,
+    ...     num_attention_heads=1, intermediate_size=9, hidden_act="relu").output_shape
+    (None, None, 8)
+    """
+    if not isinstance(family, Family):
+        raise TypeError(f"`register_family` takes a Family. Received: {family!r}")
+    FAMILIES[family.name] = family
+    return family
+
+
+def choose_family(values, model=None):
+    """The family of a config.
+
+    Args:
+        values: dict, the keys of the config file.
+        model: name of the family, or None for what the config says.
+
+    Returns:
+        A `Family`; without `model` and `model_type` BERT.
+
+    Raises:
+        ValueError: on a name that is not known, a `model_type` that no family has, or two that
+            contradict each other.
+    """
+    kind = values.get("model_type")
+    if model is not None and model not in FAMILIES:
+        near = nearest(str(model), FAMILIES)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(FAMILIES)}."
+        raise ValueError(f"Unknown model {model!r}: {hint}")
+    said = _said(values)
+    if model is None and said is None:
+        raise ValueError(
+            f"model_type {quote(kind)} is not supported: there are {sorted(_types())}."
+        )
+    if model is None or said is not None and said.name == model:
+        return said
+    if FAMILIES[model].without_type and kind in (None, "bert") and said.without_type:
+        return FAMILIES[model]
+    if kind is None:
+        return FAMILIES[model]
+    remedy = f"give model={said.name!r}, or none" if said else f"there are {sorted(FAMILIES)}"
+    raise ValueError(
+        f"model={model!r} cannot hold a checkpoint of model_type {quote(kind)}: {remedy}."
+    )
+
+
+def _said(values):
+    """The family that a config belongs to by its own words, or None."""
+    if values.get("model_type") is None:
+        return FAMILIES["bert"]
+    # Those that look at more than the type come first.
+    order = sorted(FAMILIES.values(), key=lambda family: family.recognises is None)
+    return next((family for family in order if family.is_family_of(values)), None)
+
+
+def _types():
+    return {kind for family in FAMILIES.values() for kind in family.model_types}

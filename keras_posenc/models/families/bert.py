@@ -1,0 +1,13 @@
+"""BERT as published, and the Chinese models of the same architecture (RoBERTa-wwm, ...)."""
+
+from keras_posenc.checkpoints.names import BERT
+from keras_posenc.models.families.family import Family
+
+FAMILY = Family(
+    name="bert",
+    title="BERT",
+    model_types=("bert",),
+    weights=BERT,
+    without_type=True,
+    paper="https://arxiv.org/abs/1810.04805",
+)

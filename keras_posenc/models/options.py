@@ -1,0 +1,56 @@
+"""What `build_transformer_model` builds around the weights of a `Config`."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What is built around the weights; every field is a keyword of `build_transformer_model`.
+
+    Attributes:
+        encodings: list of specs for every layer, the family's own included.
+        swapped: bool. Whether the user gave some of them.
+        stored: function (name, shape) -> array or None, the checkpoint's numbers.
+    """
+
+    application: str = "encoder"
+    stretch: str | None = None
+    alpha: float | None = None
+    kept_rows: int | None = None
+    stretched_position: int | None = None
+    encodings: tuple = ()
+    swapped: bool = False
+    absolute_positions: bool = True
+    position_ids: object = None
+    with_pool: bool | str = False
+    with_nsp: bool | str = False
+    with_mlm: bool | str = False
+    custom_position_ids: bool = False
+    sequence_length: int | None = None
+    shared_segment_embeddings: bool = False
+    residual_attention_scores: bool = False
+    attention_caches: dict | None = None
+    layer_norm_cond: object = None
+    layer_norm_cond_hidden_size: int | None = None
+    layer_norm_cond_hidden_act: str = "linear"
+    additional_input_layers: object = None
+    layers: dict | None = None
+    stored: object = None
+    prefix: str = ""
+    name: str | None = None
+
+
+# Fields that the factory derives from its own arguments.
+DERIVED = {
+    "application",
+    "stretch",
+    "alpha",
+    "kept_rows",
+    "stretched_position",
+    "encodings",
+    "swapped",
+    "absolute_positions",
+    "position_ids",
+    "stored",
+}
+KEYWORDS = {field.name for field in dataclasses.fields(Options)} - DERIVED
