@@ -22,6 +22,19 @@ def check_file(path):
         raise ValueError(f"{path} is not an ordinary file, but a folder, a pipe or a device.")
 
 
+def is_beside(file, index):
+    """Whether a file really lies in the folder of the index, or where the index itself really lies.
+
+    The second is the cache of Hugging Face, where the files of a snapshot, the index among them,
+    are links into one folder of blobs. A link to anywhere else could come out of an unpacked
+    archive and put the reader's own files into a model.
+
+    Args:
+        file, index: `pathlib.Path`.
+    """
+    return file.resolve().parent in (index.parent.resolve(), index.resolve().parent)
+
+
 def read_bytes(path, most=MOST_JSON):
     """The bytes of an ordinary file.
 
