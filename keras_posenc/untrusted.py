@@ -53,6 +53,30 @@ def read_bytes(path, most=MOST_JSON):
     return data
 
 
+def read_json(path, keys=(), kind=dict):
+    """What a JSON file of a run says.
+
+    Args:
+        path: str or path of the file.
+        keys: what an object in it must have.
+        kind: type of the whole.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    data = read_bytes(path)
+    try:
+        found = parse_json(data)
+        if not isinstance(found, kind):
+            raise ValueError(f"it holds a {type(found).__name__}")
+        missing = [key for key in keys if key not in found]
+        if missing:
+            raise ValueError(f"it lacks {missing[0]}")
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({shorten(error)}). Restore or delete it.") from None
+    return found
+
+
 def parse_json(data):
     """What the bytes of a JSON text in UTF-8 say.
 
