@@ -22,6 +22,19 @@ def check_file(path):
         raise ValueError(f"{path} is not an ordinary file, but a folder, a pipe or a device.")
 
 
+def is_beside(file, index):
+    """Whether a file really lies in the folder of the index, or where the index itself really lies.
+
+    The second is the cache of Hugging Face, where the files of a snapshot, the index among them,
+    are links into one folder of blobs. A link to anywhere else could come out of an unpacked
+    archive and put the reader's own files into a model.
+
+    Args:
+        file, index: `pathlib.Path`.
+    """
+    return file.resolve().parent in (index.parent.resolve(), index.resolve().parent)
+
+
 def read_bytes(path, most=MOST_JSON):
     """The bytes of an ordinary file.
 
@@ -38,6 +51,30 @@ def read_bytes(path, most=MOST_JSON):
     if len(data) > most:
         raise ValueError(f"{path} is refused: it is longer than {most} bytes.")
     return data
+
+
+def read_json(path, keys=(), kind=dict):
+    """What a JSON file of a run says.
+
+    Args:
+        path: str or path of the file.
+        keys: what an object in it must have.
+        kind: type of the whole.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    data = read_bytes(path)
+    try:
+        found = parse_json(data)
+        if not isinstance(found, kind):
+            raise ValueError(f"it holds a {type(found).__name__}")
+        missing = [key for key in keys if key not in found]
+        if missing:
+            raise ValueError(f"it lacks {missing[0]}")
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({shorten(error)}). Restore or delete it.") from None
+    return found
 
 
 def parse_json(data):

@@ -3,13 +3,16 @@
 import csv
 import dataclasses
 import html
+import io
 import json
 import pathlib
 
 from keras_posenc.analysis import plot
 from keras_posenc.analysis.page import PAGE, details, picture, section, table
+from keras_posenc.untrusted import read_bytes, read_json, shorten
 
 SETS = ("test", "validation")
+METRICS = ("labels", "train", *SETS, "versions")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +45,8 @@ def read_run(directory, name=None):
         )
     return Run(
         name or directory.resolve().name,
-        json.loads((directory / "metrics.json").read_text("utf-8")),
-        json.loads((directory / "recipe.json").read_text("utf-8")),
+        read_json(directory / "metrics.json", METRICS),
+        read_json(directory / "recipe.json"),
         _read_numbers(directory / "history.csv"),
         _read_numbers(directory / "steps.csv"),
     )
@@ -206,8 +209,8 @@ def _recipes(runs):
 
 def _read_numbers(path):
     """The rows of a CSV file of numbers as dicts; an empty cell is left out."""
-    with open(path, encoding="utf-8", newline="") as file:
-        return [
-            {key: float(value) for key, value in row.items() if value}
-            for row in csv.DictReader(file)
-        ]
+    try:
+        rows = csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""), strict=True)
+        return [{key: float(value) for key, value in row.items() if value} for row in rows]
+    except (ValueError, TypeError, csv.Error) as error:
+        raise ValueError(f"{path} is damaged ({shorten(error)}).") from None

@@ -25,6 +25,7 @@ from keras_posenc.bench.settings import (
 from keras_posenc.bench.table import to_table
 from keras_posenc.tasks import TASKS
 from keras_posenc.training.state import write_text
+from keras_posenc.untrusted import read_json
 
 # Of the budget: what is left for reading, saving and noise.
 RESERVE = 0.1
@@ -197,7 +198,7 @@ def _result(run, contender, state, tell):
 
 
 def _read(path, settings):
-    result = json.loads(path.read_text("utf-8"))
+    result = read_json(path, ("settings", "accuracy", "seed"))
     here = _recorded(settings)
     other = [name for name in here if here[name] != result["settings"].get(name)]
     if other:
@@ -219,7 +220,7 @@ def _planned(output, runs, settings, budget, tell):
     """How many steps fit into the budget, once for all."""
     path = output / "plan.json"
     if path.exists():
-        plan = json.loads(path.read_text("utf-8"))
+        plan = read_json(path, ("budget", "steps"))
         if plan["budget"] != budget:
             raise ValueError(
                 f"{path} was made for a budget of {plan['budget']} minutes, not {budget}: give "

@@ -12,8 +12,9 @@ MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 FOOTER = 48
 NUMBER = 10  # bytes of the longest number, of 64 bits
 
-MOST_ENTRIES = 2**17
-MOST_KEYS = 2**24  # bytes of all keys: each may repeat all of the one before
+MOST_ENTRIES = 2**17  # of a block, and of all of them
+MOST_KEYS = 2**24  # bytes of their keys: each may repeat all of the one before
+MOST_FIELDS = 2**10  # of a message
 
 
 def read_table(data):
@@ -32,22 +33,32 @@ def read_table(data):
     if len(footer) < FOOTER or not footer.endswith(MAGIC):
         raise ValueError("it does not end as an index does")
     _, _, place = varints(footer, 0, 2)
-    found, last, size, reached = {}, None, 0, 0
-    for _, handle in _block(data, *varints(footer, place, 2)[:2]):
+    found, last, reached, bounds = {}, None, 0, _Bounds()
+    for _, handle in _block(data, *varints(footer, place, 2)[:2], _Bounds()):
         start, length, _ = varints(handle, 0, 2)
         if start < reached:
             raise ValueError("its blocks overlap")
         reached = start + length
-        for key, value in _block(data, start, length):
+        for key, value in _block(data, start, length, bounds):
             if last is not None and key <= last:
                 raise ValueError("its names are not in order, or one is there twice")
-            found[key], last, size = value, key, size + len(key)
-            if len(found) > MOST_ENTRIES or size > MOST_KEYS:
-                raise ValueError("its names are more than those of any checkpoint")
+            found[key], last = value, key
     return found
 
 
-def _block(data, offset, size):
+class _Bounds:
+    """How many keys there may be, and of how many bytes: of a file of 16 MB they could be 10^12."""
+
+    def __init__(self):
+        self.entries = self.keys = 0
+
+    def count(self, size):
+        self.entries, self.keys = self.entries + 1, self.keys + size
+        if self.entries > MOST_ENTRIES or self.keys > MOST_KEYS:
+            raise ValueError("its names are more than those of any checkpoint")
+
+
+def _block(data, offset, size, bounds):
     """Keys and values of a block; a key says how much of it is as in the one before."""
     if offset + size + 5 > len(data):
         raise ValueError("a block reaches outside of it")
@@ -63,6 +74,7 @@ def _block(data, offset, size):
         shared, fresh, length, place = varints(block, place, 3)
         if shared > len(key) or place + fresh + length > end:
             raise ValueError("a block of it is shorter than its entries")
+        bounds.count(shared + fresh)
         key = key[:shared] + block[place : place + fresh]
         place += fresh + length
         yield key, block[place - length : place]
@@ -97,8 +109,11 @@ def read_message(data, fields):
     Raises:
         ValueError, IndexError: the message is damaged.
     """
-    found, place = {}, 0
+    found, place, count = {}, 0, 0
     while place < len(data):
+        count += 1
+        if count > MOST_FIELDS:
+            raise ValueError(f"a message of it has more than {MOST_FIELDS} fields")
         tag, place = varints(data, place, 1)
         kind = tag & 7
         if kind == 0:

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import Checkpoint, mapped
+from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.shards import read_index
 from keras_posenc.checkpoints.tensorflow import read_tensorflow
@@ -157,10 +158,7 @@ def _archive_format(path):
 def _read_keras(path):
     import keras
 
-    try:
-        model = keras.saving.load_model(path, compile=False, safe_mode=True)
-    except Exception as error:  # a damaged archive may fail in any way
-        raise ValueError(f"{path} cannot be loaded by Keras: {shorten(error)}") from error
+    model = load_keras(path)
     token = next((each.path for each in model.weights if each.path.endswith(ANCHOR)), ANCHOR)
     prefix = token.removesuffix(ANCHOR)  # of the layers, or of a model inside the model
     return {

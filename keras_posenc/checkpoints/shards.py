@@ -2,7 +2,7 @@
 
 import pathlib
 
-from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import is_beside, parse_json, quote, read_bytes, shorten
 
 LONGEST = 255  # characters of a file's name
 
@@ -36,7 +36,7 @@ def read_index(path):
         names = shorten(", ".join(lost))
         raise FileNotFoundError(f"{path} names files that are not beside it: {names}.")
     for shard, file in files.items():
-        if not _is_beside(file, path):
+        if not is_beside(file, path):
             raise ValueError(f"{path} is refused: {shard} is a link to a file elsewhere.")
     return places, files
 
@@ -46,13 +46,3 @@ def _is_plain(name):
     kinds = (pathlib.PurePosixPath, pathlib.PureWindowsPath)
     sound = name not in ("", "..") and len(name) <= LONGEST and name.isprintable()
     return sound and all(kind(name).name == name for kind in kinds)
-
-
-def _is_beside(file, index):
-    """Whether a file really lies in the folder of the index, or where the index itself really lies.
-
-    The second is the cache of Hugging Face, where the files of a snapshot, the index among them,
-    are links into one folder of blobs. A link to anywhere else could come out of an unpacked
-    archive and put the reader's own files into a model.
-    """
-    return file.resolve().parent in (index.parent.resolve(), index.resolve().parent)

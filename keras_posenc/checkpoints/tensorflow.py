@@ -4,7 +4,7 @@ The index says where in the data files each tensor lies, and what its checksum i
 """
 
 import math
-import os
+import pathlib
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from keras_posenc.checkpoints.checkpoint import (
     numpy_dtype,
 )
 from keras_posenc.checkpoints.leveldb import read_message, read_table, unmasked
-from keras_posenc.untrusted import quote, read_bytes, shorten
+from keras_posenc.untrusted import check_file, is_beside, quote, read_bytes, shorten
 
 SLICE = b"\0"  # what the keys of parts of a tensor begin with
 MOST_SHARDS = 99999
@@ -87,10 +87,13 @@ def _shards(prefix, count):
         raise ValueError(f"{prefix}.index is refused: it names {count} data files.")
     shards = []
     for shard in range(count):
-        path = f"{prefix}.data-{shard:05}-of-{count:05}"
-        if not os.path.exists(path):
+        path = pathlib.Path(f"{prefix}.data-{shard:05}-of-{count:05}")
+        if not path.exists():
             raise FileNotFoundError(f"{prefix}.index needs {path}, which is not there.")
-        shards.append(mapped(path) if os.path.getsize(path) else np.zeros(0, "uint8"))
+        if not is_beside(path, pathlib.Path(f"{prefix}.index")):
+            raise ValueError(f"{path} is refused: it is a link to a file elsewhere.")
+        check_file(path)
+        shards.append(mapped(path) if path.stat().st_size else np.zeros(0, "uint8"))
     return shards
 
 

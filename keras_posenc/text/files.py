@@ -5,6 +5,7 @@ import json
 import pathlib
 
 from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
+from keras_posenc.untrusted import parse_json, quote, shorten
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
@@ -133,9 +134,9 @@ def _read_jsonl(path, content):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parse_json(line.encode())
         except ValueError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
+            raise ValueError(f"{path}, line {number}: not JSON ({shorten(error)}).") from None
         if not isinstance(row, dict):
             raise ValueError(f"{path}, line {number}: a {type(row).__name__}, not a JSON object.")
         rows.append((number, row))
@@ -159,7 +160,9 @@ def _text_columns(path, text, columns, flagged):
         return [_present(path, text, columns)]
     usual = _usual(columns, [flagged.get("text"), *TEXT_NAMES])
     if usual is None and len(columns) != 1:
-        raise ValueError(f"{path}: which column has the texts? Give text=, one of {columns}.")
+        raise ValueError(
+            f"{path}: which column has the texts? Give text=, one of {shorten(columns)}."
+        )
     return [usual or columns[0]]
 
 
@@ -172,13 +175,13 @@ def _usual(columns, names):
 
 def _present(path, name, columns):
     if name not in columns:
-        raise ValueError(f"{path} has no column {name!r}; there are {columns}.")
+        raise ValueError(f"{path} has no column {quote(name)}; there are {shorten(columns)}.")
     return name
 
 
 def _value(path, number, row, name):
     if name not in row:
-        raise ValueError(f"{path}, line {number}: no {name!r}, only {list(row)}.")
+        raise ValueError(f"{path}, line {number}: no {quote(name)}, only {shorten(list(row))}.")
     return row[name]
 
 
@@ -186,7 +189,7 @@ def _text(path, number, row, name):
     text = _value(path, number, row, name)
     if not isinstance(text, str):
         kind = type(text).__name__
-        raise ValueError(f"{path}, line {number}: {name!r} should be a text, not a {kind}.")
+        raise ValueError(f"{path}, line {number}: {quote(name)} should be a text, not a {kind}.")
     if not text.strip():
         raise ValueError(f"{path}, line {number}: the text is empty; delete the line or fill it.")
     if not _is_unicode(text):
@@ -208,7 +211,7 @@ def _label(path, number, row, name):
     label = _value(path, number, row, name)
     if isinstance(label, (list, dict)):
         kind = type(label).__name__
-        raise ValueError(f"{path}, line {number}: {name!r} should be one label, not a {kind}.")
+        raise ValueError(f"{path}, line {number}: {quote(name)} should be one label, not a {kind}.")
     label = label if isinstance(label, str) or label is None else json.dumps(label)
     if label is None or not label.strip():
         raise ValueError(f"{path}, line {number}: the label is missing; label=False reads none.")

@@ -1,11 +1,15 @@
 """Reading and writing of tokenizer files: vocab.txt, tokenizer.json, tokenizer_config.json."""
 
+import contextlib
 import json
 import os
 import pathlib
 
+from keras_posenc.text.growth import MOST, growth
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary
-from keras_posenc.untrusted import parse_json, read_bytes, shorten
+from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
+
+MOST_BYTES = 2**26  # of a tokenizer.json; those of 256,000 tokens have half of it
 
 
 def import_tokenizers():
@@ -17,6 +21,20 @@ def import_tokenizers():
             "Text needs the `tokenizers` package: pip install keras_posenc[text]"
         ) from error
     return tokenizers
+
+
+@contextlib.contextmanager
+def refusals(source):
+    """Turns what the Rust side raises into a ValueError that names the file.
+
+    It raises a bare Exception for what it checks, and where it panics a BaseException of its own.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"{source} is no tokenizer that works: {shorten(error)}.") from None
 
 
 def load(path, lowercase=None, strip_accents=None, vocabulary=None):
@@ -41,15 +59,21 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
         if vocabulary is None:
             raise ValueError("Tokenizer needs a path, or vocabulary=.")
         return _from_vocabulary(vocabulary, {}, lowercase, strip_accents)
-    file = _find(pathlib.Path(path))
+    file = find_tokenizer(path)
     if file.suffix == ".json":
         return _from_json(file, lowercase, strip_accents, vocabulary)
     config = _read_json(file.parent / "tokenizer_config.json")
+    for name in ("do_lower_case", "strip_accents", "tokenize_chinese_chars"):
+        if not isinstance(config.get(name), (bool, type(None))):
+            where = f"{file.parent / 'tokenizer_config.json'}: {name}"
+            raise ValueError(f"{where} is {quote(config[name])}, not true, false or null.")
     vocabulary = vocabulary or read_vocabulary(file)
     return _from_vocabulary(vocabulary, config, lowercase, strip_accents)
 
 
-def _find(path):
+def find_tokenizer(path):
+    """The file that a path of a file or of a directory leads to."""
+    path = pathlib.Path(path)
     if path.is_file():
         return path
     if not path.is_dir():
@@ -59,7 +83,7 @@ def _find(path):
     for name in ("tokenizer.json", "vocab.txt"):
         if (path / name).is_file():
             return path / name
-    there = ", ".join(sorted(os.listdir(path))) or "nothing"
+    there = shorten(", ".join(sorted(os.listdir(path)))) or "nothing"
     raise FileNotFoundError(f"No tokenizer.json and no vocab.txt in {path}, which holds: {there}.")
 
 
@@ -84,7 +108,7 @@ def _from_vocabulary(vocabulary, config, lowercase, strip_accents):
         strip_accents = config.get("strip_accents")
     tokenizers = import_tokenizers()
     normalizer = tokenizers.normalizers.BertNormalizer(
-        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        handle_chinese_chars=config.get("tokenize_chinese_chars") is not False,
         strip_accents=strip_accents,
         lowercase=lowercase,
     )
@@ -117,10 +141,14 @@ def _looks_uncased(vocabulary):
 
 def _from_json(file, lowercase, strip_accents, vocabulary):
     tokenizers = import_tokenizers()
+    data = read_bytes(file, MOST_BYTES)
     try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # the Rust bindings raise a bare Exception
-        raise ValueError(f"{file} is not a tokenizer.json: {error}.") from None
+        with refusals(file):
+            tokenizer = tokenizers.Tokenizer.from_str(data.decode("utf-8-sig"))
+    except ValueError as error:
+        raise ValueError(f"{file} is not a tokenizer.json: {shorten(error)}.") from None
+    if growth(tokenizer.normalizer) > MOST:
+        raise ValueError(f"{file} is refused: its normalizer can make a text {MOST} times as long.")
     # Sentence encoders ship with a truncation to 128 tokens.
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -128,7 +156,7 @@ def _from_json(file, lowercase, strip_accents, vocabulary):
     changes = {name: value for name, value in changes.items() if value is not None}
     if changes and not isinstance(tokenizer.normalizer, tokenizers.normalizers.BertNormalizer):
         raise ValueError(
-            f"{file}: the normalizer is {tokenizer.normalizer}, not BERT's: "
+            f"{file}: the normalizer is {shorten(tokenizer.normalizer)}, not BERT's: "
             f"{' and '.join(changes)} cannot be changed; leave None."
         )
     for name, value in changes.items():

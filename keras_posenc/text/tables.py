@@ -4,10 +4,13 @@ Each returns (columns, rows, flagged): the column names, a list of (line number,
 and the columns that the file itself marks as "text" and "label".
 """
 
+import collections
 import contextlib
 import csv
 import io
 import sys
+
+from keras_posenc.untrusted import quote, shorten
 
 ORANGE_FLAGS = ("class", "c", "meta", "m", "ignore", "i", "weight", "w")
 
@@ -28,7 +31,7 @@ def read_csv(path, content):
                 table.append((start, fields))
                 start = reader.line_num + 1
     except csv.Error as error:
-        raise ValueError(f"{path}, line {start}: not CSV ({error}).") from None
+        raise ValueError(f"{path}, line {start}: not CSV ({shorten(error)}).") from None
     table = [(number, fields) for number, fields in table if fields]
     return *_named(path, table[0], table[1:]), {}
 
@@ -105,18 +108,20 @@ def _named(path, header, table):
     """(names, rows as dicts) from (line number, fields)."""
     number, fields = header
     names = [name.strip() for name in fields]
-    twice = [name for name in names if name and names.count(name) > 1]
+    counts = collections.Counter(filter(None, names))
+    twice = [name for name, count in counts.items() if count > 1]
     if twice:
-        raise ValueError(f"{path}, line {number}: two columns are named {twice[0]!r}; rename one.")
+        name = quote(twice[0])
+        raise ValueError(f"{path}, line {number}: two columns are named {name}; rename one.")
     if len(names) == 1 and any(mark in names[0] for mark in ",;|\t"):
         raise ValueError(
-            f"{path}, line {number}: one column, {names[0]!r}; .csv is separated by commas, .tsv "
-            "and .tab by tabs."
+            f"{path}, line {number}: one column, {quote(names[0])}; .csv is separated by commas, "
+            ".tsv and .tab by tabs."
         )
     for number, fields in table:
         if len(fields) != len(names):
             raise ValueError(
                 f"{path}, line {number}: {len(fields)} fields where there are {len(names)} "
-                f"columns ({', '.join(names)})."
+                f"columns ({shorten(', '.join(names))})."
             )
     return names, [(number, dict(zip(names, fields, strict=True))) for number, fields in table]

@@ -2,7 +2,8 @@
 
 import itertools
 
-from keras_posenc.text.loading import load, save
+from keras_posenc.text.loading import find_tokenizer, load, refusals, save
+from keras_posenc.untrusted import quote
 
 ROLES = {
     "pad": ("[PAD]", "<pad>"),
@@ -15,9 +16,14 @@ ROLES = {
 # Documents per call into Rust: enough to use all cores, few enough to hold in memory.
 CHUNK = 1024
 
+MOST_TOKENS = 2**24  # rows of a table; the largest vocabularies have 2^18
+
 
 class Tokenizer:
     """Encodes text as token ids and segment ids, exactly like Hugging Face's BertTokenizer.
+
+    Unless told otherwise it differs in one thing: the names of special tokens in a text are text,
+    as in `BertTokenizer(split_special_tokens=True)`.
 
     Args:
         path: a vocab.txt, a tokenizer.json, or a directory with one of them (tokenizer.json takes
@@ -28,6 +34,9 @@ class Tokenizer:
         strip_accents: True or False; None follows the files, then `lowercase`.
         vocabulary: a dict token -> id that replaces that of the files (see
             `simplified_vocabulary`).
+        special_in_text: whether "[SEP]" in a text is the special token. False takes it for the five
+            characters it is, so that no writer of a text can end it early; set True for texts of
+            your own with "[MASK]" in them.
 
     Attributes:
         vocabulary: the dict token -> id.
@@ -47,16 +56,38 @@ class Tokenizer:
     ([2, 4, 5, 6, 3, 5, 4, 3], [0, 0, 0, 0, 0, 1, 1, 1])
     """
 
-    def __init__(self, path=None, lowercase=None, strip_accents=None, vocabulary=None):
+    def __init__(
+        self,
+        path=None,
+        lowercase=None,
+        strip_accents=None,
+        vocabulary=None,
+        special_in_text=False,
+    ):
         self._rust = load(path, lowercase, strip_accents, vocabulary)
+        self._rust.encode_special_tokens = not special_in_text
+        self._source = "vocabulary=" if path is None else find_tokenizer(path)
         self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(self.vocabulary.values()) + 1
+        self.vocab_size = max(self.vocabulary.values(), default=-1) + 1
+        if self.vocab_size > MOST_TOKENS:
+            raise ValueError(
+                f"{self._source}: a token has the id {self.vocab_size - 1}, and a table of at most "
+                f"{MOST_TOKENS} rows is taken."
+            )
         for role, names in ROLES.items():
             found = [self.vocabulary[name] for name in names if name in self.vocabulary]
             setattr(self, f"{role}_id", found[0] if found else None)
         if self.pad_id is None:
-            raise ValueError(f"{path}: the tokenizer has no padding token, [PAD] or <pad>.")
-        self._layouts = self._layout("a"), self._layout("a", "a")
+            raise ValueError(f"{self._source}: the tokenizer has no padding token, [PAD] or <pad>.")
+        with refusals(self._source):
+            self._layouts = self._layout("a"), self._layout("a", "a")
+        for layout in self._layouts:
+            for _, ids, segment in layout:
+                if max(ids) >= self.vocab_size or segment > MOST_TOKENS:
+                    raise ValueError(
+                        f"{self._source}: it adds the id {max(ids)} of segment {segment} to a "
+                        f"text, beyond its {self.vocab_size} tokens."
+                    )
 
     def encode(self, first, second=None, max_length=None, truncate_from="right"):
         """Encodes one text, or a pair: [CLS] first [SEP] second [SEP].
@@ -140,7 +171,8 @@ class Tokenizer:
             raise ValueError(
                 f"{outside[0]} is no token id: they go from 0 to {self.vocab_size - 1}."
             )
-        return self._rust.decode(ids, skip_special_tokens=True)
+        with refusals(self._source):
+            return self._rust.decode(ids, skip_special_tokens=True)
 
     def contents(self, texts):
         """Encodes texts without special tokens, as the input of `assemble`.
@@ -159,7 +191,8 @@ class Tokenizer:
             raise TypeError("Expected a list of texts, not one str; encode() takes one.")
         for number, text in enumerate(texts):
             if not isinstance(text, str):
-                raise TypeError(f"Text {number} is a {type(text).__name__}, not a str: {text!r}.")
+                kind = type(text).__name__
+                raise TypeError(f"Text {number} is a {kind}, not a str: {quote(text)}.")
             try:
                 text.encode()
             except UnicodeEncodeError as error:
@@ -170,7 +203,8 @@ class Tokenizer:
         ids = []
         for start in range(0, len(texts), CHUNK):
             chunk = list(texts[start : start + CHUNK])
-            encodings = self._rust.encode_batch_fast(chunk, add_special_tokens=False)
+            with refusals(self._source):
+                encodings = self._rust.encode_batch_fast(chunk, add_special_tokens=False)
             ids.extend(encoding.ids for encoding in encodings)
         return ids
 

@@ -1,5 +1,7 @@
 """vocab.txt files: one token per line."""
 
+from keras_posenc.untrusted import read_bytes
+
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -15,8 +17,7 @@ def read_vocabulary(path):
     Raises:
         ValueError: the file is empty, not UTF-8, or lacks one of [PAD], [UNK], [CLS], [SEP].
     """
-    with open(path, "rb") as file:
-        data = file.read()
+    data = read_bytes(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

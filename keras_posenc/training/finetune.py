@@ -10,6 +10,10 @@ from keras_posenc.training.data import check_labels, digest, read_labelled, spli
 from keras_posenc.training.recipe import Recipe, open_output, stages
 from keras_posenc.training.state import write_text
 from keras_posenc.training.trainer import Trainer
+from keras_posenc.untrusted import read_json
+
+# What metrics.json holds.
+METRICS = ("labels", "train", "validation", "test", "versions")
 
 
 def finetune(
@@ -136,7 +140,7 @@ def finetune(
         for path in files.values():
             path.unlink(missing_ok=True)
     if files["metrics.json"].exists():
-        return json.loads(files["metrics.json"].read_text("utf-8"))
+        return read_json(files["metrics.json"], METRICS)
     trainer = Trainer(recipe, documents)
     write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
     trainer.run(files["state.zip"], verbose)

@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 
+from keras_posenc.untrusted import quote, read_json, shorten
+
 STRETCHES = ("hierarchical", "tile", "interpolate", "fresh")
 SCHEDULES = ("cosine", "linear")
 
@@ -127,18 +129,14 @@ def open_output(output, settings, overwrite):
     output.mkdir(parents=True, exist_ok=True)
     path = output / "recipe.json"
     if path.exists() and not overwrite:
-        try:
-            before = json.loads(path.read_text("utf-8"))
-        except ValueError:
-            before = {}
-        _refuse_other(output, before, settings)
+        _refuse_other(output, read_json(path), settings)
     return output
 
 
 def _refuse_other(output, before, settings):
     settings = json.loads(json.dumps(settings))
     other = [
-        f"{key} was {before.get(key)!r} and is now {settings.get(key)!r}"
+        f"{shorten(key)} was {quote(before.get(key))} and is now {quote(settings.get(key))}"
         for key in {**before, **settings}
         if before.get(key) != settings.get(key)
     ]

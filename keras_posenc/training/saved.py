@@ -7,9 +7,11 @@ import pathlib
 import keras
 
 # Importing these modules registers our layers, which loading a saved model needs.
+from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.models import heads, transformer  # noqa: F401
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.training.state import replacing, write_text
+from keras_posenc.untrusted import read_json, shorten
 
 _FILES = ("model.keras", "labels.json")
 
@@ -113,17 +115,13 @@ def load_finetuned(directory, max_length=None, token_budget=None):
             f"it lacks {' and '.join(lacking)}."
         )
     try:
-        settings = json.loads((directory / "labels.json").read_text("utf-8"))
+        settings = read_json(directory / "labels.json", ("labels", "max_length", "token_budget"))
         labels = [str(name) for name in settings["labels"]]
         saved_length, saved_budget = int(settings["max_length"]), int(settings["token_budget"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{directory / 'labels.json'} is damaged ({error!r}).") from error
-    try:
-        model = keras.saving.load_model(directory / "model.keras", compile=False)
-    except Exception as error:  # Keras raises what zip, JSON, HDF5 or a layer happens to raise.
-        raise ValueError(f"{directory / 'model.keras'} cannot be read ({error}).") from error
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"{directory / 'labels.json'} is damaged ({shorten(error)}).") from None
     return FineTuned(
-        model,
+        load_keras(directory / "model.keras"),
         Tokenizer(directory),
         labels,
         saved_length if max_length is None else max_length,

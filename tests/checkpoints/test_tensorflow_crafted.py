@@ -137,6 +137,32 @@ def test_an_index_larger_in_memory_than_on_disk(tmp_path, monkeypatch, most):
         open_checkpoint(path)
 
 
+def test_an_index_that_takes_ages(tmp_path):
+    """Names of handles each as long as the file, handles of nothing, and messages of nothing."""
+    long = varints(0, 10**6, 2) + b"x" * 10**6 + varints(0, 0)
+    names = long + b"".join(varints(10**6, 0, 2) + varints(0, 0) for _ in range(10**5))
+    nothing = b"\0" + masked(b"\0")
+    footer = varints(0, 0, len(nothing), len(names) + 8)
+    many = nothing + sealed(names) + footer.ljust(40, b"\0") + leveldb.MAGIC
+    empty = table(nothing, *[varints(0, 0)] * (leveldb.MOST_ENTRIES + 1))
+    for data in (many, empty):
+        with pytest.raises(ValueError, match="its names are more than those of any checkpoint"):
+            open_checkpoint(written(tmp_path, data))
+    with pytest.raises(ValueError, match="a message of it has more than 1024 fields"):
+        open_checkpoint(written(tmp_path, index(a=message((9, 0)) * 1025)))
+
+
+def test_a_data_file_is_no_link_to_elsewhere(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = written(folder, index(a=entry()))
+    data = folder / "x.ckpt.data-00000-of-00001"
+    data.rename(tmp_path / "secret")
+    data.symlink_to("../secret")
+    with pytest.raises(ValueError, match="data-00000-of-00001 is refused: it is a link"):
+        open_checkpoint(path)
+
+
 def test_a_flipped_bit_is_an_error(tmp_path):
     path = written(tmp_path, index(a=entry(), b=entry()))
     for bit in (0, 77, 191):

@@ -155,6 +155,16 @@ def test_legacy_files_whose_storages_are_not_there(tmp_path):
     refused(legacy(tmp_path / "x.bin", value(("storage",)) + b"Q.", []), "in an unknown way")
 
 
+def test_legacy_files_whose_names_take_ages_to_compare(tmp_path):
+    """Two lists that hold a list twice, which holds a list twice, ...: 2^60 comparisons."""
+    nested = b"(]q%c" + b"".join(b"](h%ch%ceq%c" for _ in range(60)) + b"t"
+    made = [nested % tuple(bytes([place]) * 1 for place in [k, *[k] * 180]) for k in (1, 2)]
+    start = [pickle.dumps(each, 2) for each in (0x1950A86A20F9469CFC6C, 1001, {}, {})]
+    path = tmp_path / "x.bin"
+    path.write_bytes(b"".join([*start, b"\x80\x02](", *made, b"e."]))
+    refused(path, "it lists other storages than its tensors lie in")
+
+
 def test_pickles_of_any_length(tmp_path, monkeypatch):
     """Each would be a thousand times as large in memory, or take hours."""
     path = tmp_path / "x.bin"

@@ -60,7 +60,7 @@ STRINGS = HARD + list(random_strings(500))
 
 @pytest.fixture(scope="module")
 def tokenizer(minilm):
-    return Tokenizer(minilm / "vocab.txt")
+    return Tokenizer(minilm / "vocab.txt", special_in_text=True)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,8 @@ def ids_of(theirs, *texts, **options):
 @pytest.mark.parametrize("lowercase", [True, False])
 @pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.json"])
 def test_equals_bert_tokenizer(minilm, bert_tokenizer, name, lowercase, strip_accents):
-    ours = Tokenizer(minilm / name, lowercase=lowercase, strip_accents=strip_accents)
+    options = {"lowercase": lowercase, "strip_accents": strip_accents}
+    ours = Tokenizer(minilm / name, **options, special_in_text=True)
     theirs = bert_tokenizer.from_pretrained(
         minilm, do_lower_case=lowercase, strip_accents=strip_accents
     )
@@ -203,10 +204,11 @@ def test_a_byte_level_tokenizer_keeps_its_own_special_tokens(tmp_path):
 def test_a_saved_tokenizer_is_the_same_here_and_in_transformers(
     minilm, bert_tokenizer, tmp_path, lowercase
 ):
-    ours = Tokenizer(minilm, lowercase=lowercase, strip_accents=not lowercase)
+    options = {"lowercase": lowercase, "strip_accents": not lowercase}
+    ours = Tokenizer(minilm, **options, special_in_text=True)
     ours.save(tmp_path / "new" / "folder")
-    again = Tokenizer(tmp_path / "new" / "folder")
-    lines = Tokenizer(tmp_path / "new" / "folder" / "vocab.txt")
+    again = Tokenizer(tmp_path / "new" / "folder", special_in_text=True)
+    lines = Tokenizer(tmp_path / "new" / "folder" / "vocab.txt", special_in_text=True)
     theirs = bert_tokenizer.from_pretrained(tmp_path / "new" / "folder")
     for text, encoded in zip(STRINGS, ours.encode_batch(STRINGS), strict=True):
         assert encoded == again.encode(text) == lines.encode(text) == ids_of(theirs, text)

@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -192,3 +193,16 @@ def test_a_label_that_the_training_lacks_is_named_with_its_line(tmp_path, pretra
     (tmp_path / "test.tsv").write_text("text\tlabel\nw1 w2\ta\nw1 w2\tz\n")
     with pytest.raises(ValueError, match="test, line 3: the label 'z' is none of the training's 3"):
         finetune(pretrained, corpus / "train.tsv", tmp_path / "out", test=tmp_path / "test.tsv")
+
+
+@pytest.mark.once
+def test_a_damaged_file_of_a_finished_run_is_named(tmp_path, finetuned):
+    shutil.copytree(finetuned, tmp_path / "run")
+    for name, text, message in (
+        ("labels.json", "[]", "it holds a list"),
+        ("labels.json", "{}", "it lacks labels"),
+        ("labels.json", '{"labels": 3, "max_length": 1, "token_budget": 1}', "not iterable"),
+    ):
+        (tmp_path / "run" / name).write_text(text)
+        with pytest.raises(ValueError, match=rf"labels\.json is damaged \(.*{message}"):
+            load_finetuned(tmp_path / "run")

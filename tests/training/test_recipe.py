@@ -102,8 +102,9 @@ def test_every_keyword_of_finetune_is_checked_or_read():
     }
 
 
-def test_a_damaged_recipe_is_another_run(tmp_path):
-    (tmp_path / "recipe.json").write_text("{")
-    with pytest.raises(ValueError, match="a run with other settings: seed was None and is now 0"):
+@pytest.mark.parametrize("text", ["{", "[]", "[" * 100_000])
+def test_a_damaged_recipe_is_named(tmp_path, text):
+    (tmp_path / "recipe.json").write_text(text)
+    with pytest.raises(ValueError, match=r"recipe\.json is damaged \(.*\)\. Restore or delete it"):
         open_output(tmp_path, {"seed": 0}, overwrite=False)
     assert open_output(tmp_path, {"seed": 0}, overwrite=True) == tmp_path
