@@ -23,6 +23,7 @@ class _QueryFactor(Encoding):
         raise NotImplementedError
 
     def heads(self, q, k, grid):
+        """q times the factor of its row, (B, Tq, H, D), and k unchanged."""
         factor = ops.transpose(self.factor(grid), (0, 2, 1))[..., None]
         return ops.cast(ops.cast(q, "float32") * factor, q.dtype), k
 

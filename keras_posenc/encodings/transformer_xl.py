@@ -99,8 +99,7 @@ class TransformerXLRelative(Encoding):
         return super().overrides(hook) and not (hook == "bias" and self.heads_follow)
 
     def restrict(self, grid):
-        """Adds the projected rows of the distances M - 1 .. -M, (2M, H, D), if `bias` will read
-        them."""
+        """Adds a table for `bias`: W s(r) / sqrt(D) of the distances M - 1 .. -M, (2M, H, D)."""
         grid.check_one_axis()
         distance = None if self.heads_follow else all_distances(grid)
         if distance is None:
@@ -111,6 +110,7 @@ class TransformerXLRelative(Encoding):
         return grid.replace(tables=grid.content.tables | {self: table})
 
     def heads(self, q, k, grid):
+        """q + u; and, without a table, q and k widened to (B, T, H, D + S)."""
         content = q if grid.content.queries is None else grid.content.queries
         # The softmax meets u k_j as a part of q k: only the head proper takes u.
         head = q[..., : self.head_size] + ops.cast(self.content_bias, q.dtype)
@@ -129,6 +129,7 @@ class TransformerXLRelative(Encoding):
         )
 
     def bias(self, q, grid):
+        """(q_i + v) W s(i - j) / sqrt(D), (B, H, Tq, Tk), from the table."""
         if self not in grid.content.tables:
             return None
         table = grid.content.tables[self]
