@@ -1,4 +1,4 @@
-"""What a checkpoint holds, what of it would load, and a model of all of it."""
+"""What a checkpoint contains, what of it would load, and a model with all of it."""
 
 import dataclasses
 import math
@@ -17,19 +17,23 @@ HEADS = {
 
 
 def heads_in(checkpoint, model="bert"):
-    """The heads that a checkpoint has, as keywords of `build_transformer_model`.
+    """Finds the heads in a checkpoint, as keywords of `build_transformer_model`.
 
     Args:
-        checkpoint: a path or what else `open_checkpoint` takes.
+        checkpoint: a path, or anything else that `open_checkpoint` takes.
         model: the family, "bert" or "roberta".
 
     Returns:
-        dict, argument -> True.
+        dict, keyword -> True.
+
+    Raises:
+        FileNotFoundError: if there is no checkpoint.
+        ValueError: if it is damaged, or on an unknown family.
 
     Example:
 
     >>> heads_in("all-MiniLM-L6-v2")
-    {"with_pool": True}
+    {'with_pool': True}
     """
     checkpoint, table = open_checkpoint(checkpoint), _table(model)
     return {
@@ -42,7 +46,7 @@ def heads_in(checkpoint, model="bert"):
 def open_model(
     checkpoint, config=None, model="bert", *, stretch=None, alpha=None, max_position=None
 ):
-    """A model with everything that a checkpoint has, heads included: what to convert.
+    """Builds a model with everything in a checkpoint, heads included, to convert or save.
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
@@ -50,8 +54,8 @@ def open_model(
         model: the family, "bert" or "roberta".
         stretch: None, or how to serve more positions: "hierarchical", "tile", "interpolate" or
             "fresh".
-        alpha: float. Of the hierarchical stretch; default 0.4.
-        max_position: int. Positions to serve, if stretched.
+        alpha: float. Weight of the coarse digit in the hierarchical stretch; default 0.4.
+        max_position: int. Number of positions to serve, if stretched.
 
     Returns:
         A functional `keras.Model` from `build_transformer_model`.
@@ -63,6 +67,8 @@ def open_model(
     Example:
 
     >>> model = open_model("all-MiniLM-L6-v2", stretch="hierarchical", max_position=1536)
+    >>> [tuple(output.shape) for output in model.outputs]  # the pooler's
+    [(None, 384)]
     """
     if alpha is not None and stretch not in (None, "hierarchical"):
         raise ValueError(f"alpha belongs to stretch='hierarchical'. Received: stretch={stretch!r}")
@@ -78,7 +84,7 @@ def open_model(
 
 
 def inspect_checkpoint(checkpoint, config=None, model="bert"):
-    """Says what a checkpoint holds and what of it would load; loads nothing.
+    """Describes what a checkpoint contains and what of it would load, without loading it.
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
@@ -86,7 +92,8 @@ def inspect_checkpoint(checkpoint, config=None, model="bert"):
         model: the family, "bert" or "roberta".
 
     Returns:
-        str of several lines: every tensor with dtype and shape, the config, the account of a load.
+        str of several lines: every tensor with its dtype and shape, the config, and the account
+            that loading would give.
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
@@ -94,7 +101,8 @@ def inspect_checkpoint(checkpoint, config=None, model="bert"):
 
     Example:
 
-    >>> print(inspect_checkpoint("all-MiniLM-L6-v2"))
+    >>> print(inspect_checkpoint("all-MiniLM-L6-v2").splitlines()[0])
+    all-MiniLM-L6-v2/model.safetensors: safetensors, 104 tensors, 22,713,728 numbers
     """
     opened, table = open_checkpoint(checkpoint), _table(model)
     parts = [_content(opened)]
