@@ -1,4 +1,4 @@
-"""What a benchmark found: tables of its results, and the lines of its pictures."""
+"""Tables of benchmark results, and the curves of their pictures."""
 
 import json
 import math
@@ -7,11 +7,19 @@ import statistics
 
 
 def read_results(*paths):
-    """The results in these files, results.json of a benchmark's folder or of another name.
+    """Reads the results of one or several benchmarks.
+
+    Args:
+        *paths: paths of results.json files, as `bench` writes them.
+
+    Returns:
+        list of dict, one per run.
 
     Example:
 
-    >>> results = read_results("bench/results.json")
+    >>> _ = pathlib.Path("results.json").write_text('[{"task": "even_pairs", "seed": 0}]')
+    >>> read_results("results.json")
+    [{'task': 'even_pairs', 'seed': 0}]
     """
     return [
         result for path in paths for result in json.loads(pathlib.Path(path).read_text("utf-8"))
@@ -19,7 +27,7 @@ def read_results(*paths):
 
 
 def name_of(result):
-    """How a line is called: the model unless it is a transformer, its encodings and positions."""
+    """Names a contender: its model unless a transformer, its encodings and its positions."""
     if result["model"] not in ("transformer", "gau"):
         return result["model"]
     words = [] if result["model"] == "transformer" else [result["model"]]
@@ -30,7 +38,7 @@ def name_of(result):
 
 
 def grouped(results):
-    """The results of all seeds together: dict (task, split) -> dict name -> list of results."""
+    """Groups results over the seeds: dict (task, split) -> dict name -> list of results."""
     found = {}
     for result in results:
         for split in result["accuracy"]:
@@ -40,13 +48,21 @@ def grouped(results):
 
 
 def curves(results):
-    """Accuracy by length: dict name -> `length`, and `mean`, `best` and `worst` of the seeds.
+    """Computes accuracy by length: the mean, best and worst of the seeds.
 
     Args:
-        results: list of dict, all of one task.
+        results: list of dict, as `bench` returns, all of one task.
 
     Returns:
-        dict split -> dict name -> dict of four lists.
+        dict split -> dict name -> dict of four lists: `length`, `mean`, `best`, `worst`.
+
+    Example:
+
+    >>> run = {"task": "parity_check", "model": "transformer", "positions": "consecutive"}
+    >>> run |= {"encodings": "rotary", "train_lengths": [1, 40], "chance": 0.5}
+    >>> run["accuracy"] = {"test": {"41": 1.0, "50": 0.75}}
+    >>> curves([run])["test"]["rotary"]["mean"]
+    [1.0, 0.75]
     """
 
     def by_length(result, split):
@@ -56,16 +72,25 @@ def curves(results):
 
 
 def curves_by_place(results):
-    """Accuracy by place in the texts of the longest test: as `curves`, for language tasks.
+    """Computes accuracy by position in the longest test texts of a language task.
 
-    A point is the accuracy in as many places as the longest text of the training has; `length` is
-    the place where they end.
+    A point is the accuracy over a span of positions as long as the longest training text; `length`
+    is the position where the span ends.
 
     Args:
-        results: list of dict, all of one task, with `by_place`.
+        results: list of dict, as `bench` returns, all of one task, with `by_place`.
 
     Returns:
-        dict split -> dict name -> dict of four lists.
+        dict split -> dict name -> dict of four lists: `length`, `mean`, `best`, `worst`.
+
+    Example:
+
+    >>> run = {"task": "parity_check", "model": "transformer", "positions": "consecutive"}
+    >>> run |= {"encodings": "rotary", "train_lengths": [1, 40], "chance": 0.5}
+    >>> run["accuracy"] = {"test": {"80": 0.5}}
+    >>> run["by_place"] = {"test": {"80": {"right": [30, 10], "scored": [40, 40]}}}
+    >>> curves_by_place([run])["test"]["rotary"]["mean"]
+    [0.75, 0.25]
     """
 
     def by_place(result, split):
@@ -95,7 +120,7 @@ def _lines(results, values_of):
 
 
 def scores(results, split):
-    """The mean over the lengths longer than any trained on, one a seed."""
+    """Mean accuracy over the lengths beyond those of training, one number per seed."""
     found = []
     for result in results:
         values = result["accuracy"][split]
@@ -105,10 +130,10 @@ def scores(results, split):
 
 
 def far_scores(results, split):
-    """The accuracy on the tokens beyond the longest text of the training, one a seed.
+    """Accuracy on the tokens beyond the longest training text, one number per seed.
 
-    Of each longer length, and then their mean. Empty where a result has no counts by place, or no
-    length is longer.
+    It is computed for each longer length and then averaged. The list is empty if a result has no
+    counts by position, or no length is longer.
     """
     found = []
     for result in results:
@@ -120,22 +145,28 @@ def far_scores(results, split):
 
 
 def to_table(results):
-    """Markdown: for each task and contender the accuracy in %, mean over the longer lengths.
+    """Formats results as a Markdown table of accuracies in %, averaged over the longer lengths.
 
-    "best" is the highest of the seeds, as the papers report; beside it are the mean and the lowest
-    of them. Where results of texts have counts by place, "far" is the accuracy on the tokens beyond
-    the longest text of the training: mean, lowest and highest of the seeds. "compiling" is the
-    share of all seconds that compiling took.
+    "best" is the best seed, as the papers report; "mean" and "worst" are over the seeds too. For
+    language tasks "far" is the accuracy on the tokens beyond the longest training text: the mean,
+    lowest and highest of the seeds. "compiling" is the share of the time spent on compilation.
 
     Args:
-        results: list of dict, what `bench` returns.
+        results: list of dict, as `bench` returns.
 
     Returns:
         str.
 
     Example:
 
-    >>> print(to_table(bench(["even_pairs"], steps=100)))
+    >>> run = {"task": "parity_check", "model": "transformer", "positions": "consecutive"}
+    >>> run |= {"encodings": "rotary", "train_lengths": [1, 40], "chance": 0.5}
+    >>> run["accuracy"] = {"test": {"41": 1.0, "50": 0.75}}
+    >>> run |= {"seconds": {"training": 9, "testing": 1, "compiling": 1}, "settings": {"steps": 5}}
+    >>> print(to_table([run]))
+    | task | model | best | mean | worst | seeds | steps | chance | compiling |
+    |---|---|---|---|---|---|---|---|---|
+    | parity_check | rotary | 87.5 | 87.5 | 87.5 | 1 | 5 | 50.0 | 10% |
     """
     with_far = any("by_place" in result for result in results)
     heads = ["task", "model", "best", "mean", "worst", *["far"] * with_far]
