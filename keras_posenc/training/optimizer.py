@@ -134,7 +134,7 @@ def rates_by_depth(model, decay):
 
     Example:
 
-    >>> rates_by_depth(build_transformer_model("bert"), 0.5)
+    >>> rates_by_depth(build_transformer_model("bert"), 0.5)  # a model of one block
     {'Embedding-': 0.25, 'Transformer-0-': 0.5}
 
     Reference: [ELECTRA](https://arxiv.org/abs/2003.10555), appendix B.
