@@ -1,4 +1,4 @@
-"""What a checkpoint contains, what of it would load, and a model with all of it."""
+"""What a checkpoint holds, what of it would load, and a model of all of it."""
 
 import dataclasses
 import math
@@ -17,23 +17,19 @@ HEADS = {
 
 
 def heads_in(checkpoint, model="bert"):
-    """Finds the heads in a checkpoint, as keywords of `build_transformer_model`.
+    """The heads that a checkpoint has, as keywords of `build_transformer_model`.
 
     Args:
-        checkpoint: a path, or anything else that `open_checkpoint` takes.
+        checkpoint: a path or what else `open_checkpoint` takes.
         model: the family, "bert" or "roberta".
 
     Returns:
-        dict, keyword -> True.
-
-    Raises:
-        FileNotFoundError: if there is no checkpoint.
-        ValueError: if it is damaged, or on an unknown family.
+        dict, argument -> True.
 
     Example:
 
     >>> heads_in("all-MiniLM-L6-v2")
-    {'with_pool': True}
+    {"with_pool": True}
     """
     checkpoint, table = open_checkpoint(checkpoint), _table(model)
     return {
