@@ -137,6 +137,10 @@ class Sandwich(Encoding):
     The bias is added to the logits (B, H, Tq, Tk) and is symmetric around the query. It widens the
     heads by S + 1 dimensions, or is added directly where the logits matrix is materialised anyway.
 
+    This is the fixed bias of the paper. `RotaryBias(initializer="sandwich")` learns a bias that
+    starts as this one, and so does `RotaryEmbedding` with `bias_initializer="sandwich"`, without
+    the factor H / (8h).
+
     Args:
         size: int, even. Size S of the sinusoidal embedding, independent of the head size.
         base: float. Longest wavelength, in units of 2 pi positions.
