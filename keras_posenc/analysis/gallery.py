@@ -59,16 +59,16 @@ def encoding_table():
     """
     rows = [COLUMNS]
     for name in ENCODINGS:
-        found = facts(name)
+        summary = facts(name)
         rows.append(
             (
                 f"`{name}`",
-                f"`{found['class']}`",
-                ", ".join(f"`{hook}`" for hook in found["acts_on"]),
-                f"{_count(found):,}" if found["learned"] else "no",
-                {True: "yes", False: "no", None: "–"}[found["separable"]],
-                "yes" if found["causal_only"] else "no",
-                found["paper"],
+                f"`{summary['class']}`",
+                ", ".join(f"`{hook}`" for hook in summary["acts_on"]),
+                f"{_count(summary):,}" if summary["learned"] else "no",
+                {True: "yes", False: "no", None: "–"}[summary["separable"]],
+                "yes" if summary["causal_only"] else "no",
+                summary["paper"],
             )
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
@@ -94,26 +94,26 @@ def describe_encoding(name):
     >>> print(describe_encoding("alibi").splitlines()[0])
     alibi: keras_posenc.ALiBi(direction='causal', learned=False)
     """
-    found, kind = facts(name), type(get(name))
+    summary, kind = facts(name), type(get(name))
     signature = inspect.signature(kind.__init__)
     arguments = [
         str(parameter)
         for parameter in signature.parameters.values()
         if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD
     ]
-    learned = [f"{variable} {shape}" for variable, shape in found["learned"].items()]
+    learned = [f"{variable} {shape}" for variable, shape in summary["learned"].items()]
     separable = {True: "yes", False: "no, it needs the map", None: "it only closes cells"}
     lines = [
-        f"{name}: keras_posenc.{found['class']}({', '.join(arguments)})",
+        f"{name}: keras_posenc.{summary['class']}({', '.join(arguments)})",
         "",
         inspect.getdoc(kind),
         "",
         f"With the defaults, in {HEADS} heads of {HEAD_SIZE}:",
-        f"  acts on      {', '.join(found['acts_on'])}",
+        f"  acts on      {', '.join(summary['acts_on'])}",
         f"  learned      {', '.join(learned) or 'no'}",
-        f"  separable    {separable[found['separable']]}",
-        f"  causal only  {'yes' if found['causal_only'] else 'no'}",
-        f"  paper        {found['paper']}",
+        f"  separable    {separable[summary['separable']]}",
+        f"  causal only  {'yes' if summary['causal_only'] else 'no'}",
+        f"  paper        {summary['paper']}",
     ]
     return "\n".join(lines)
 
@@ -123,8 +123,8 @@ def _local(variable):
     return variable.path.partition("/")[2] or variable.name
 
 
-def _count(found):
-    return sum(math.prod(shape) for shape in found["learned"].values())
+def _count(summary):
+    return sum(math.prod(shape) for shape in summary["learned"].values())
 
 
 def _line(cells, widths):

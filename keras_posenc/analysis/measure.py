@@ -106,12 +106,12 @@ def decay_curve(encodings, length, num_heads=8, head_size=64, causal=True):
     [1.0, 0.5, -0.0, -0.5]
     """
     content = np.full((1, length, num_heads, head_size), head_size**-0.25)
-    found = attention_map(encodings, content, content, causal)
+    maps = attention_map(encodings, content, content, causal)
     row = length - 1 if causal else length // 2
     return {
         "distance": row - np.arange(length)[::-1],
-        "logits": found["logits"][0, :, row, ::-1],
-        "weights": found["weights"][0, :, row, ::-1],
+        "logits": maps["logits"][0, :, row, ::-1],
+        "weights": maps["weights"][0, :, row, ::-1],
     }
 
 
@@ -162,12 +162,12 @@ def entropy_by_length(
 
     Reference: Su Jianlin, [log-n attention](https://kexue.fm/archives/8823).
     """
-    rng, found = np.random.default_rng(seed), []
+    rng, entropies = np.random.default_rng(seed), []
     for length in lengths:
         q, k = rng.normal(size=(2, 1, length, num_heads, head_size))
         weights = attention_map(encodings, sharpness * q, k, causal)["weights"][0]
-        found.append(entropy(weights[:, -1:] if causal else weights).mean(-1))
-    return {"length": np.asarray(lengths), "entropy": np.stack(found)}
+        entropies.append(entropy(weights[:, -1:] if causal else weights).mean(-1))
+    return {"length": np.asarray(lengths), "entropy": np.stack(entropies)}
 
 
 class Recorder(Encoding):
@@ -187,7 +187,7 @@ def _attention_on_heads(encodings, heads, size):
     layer.build((None, None, heads * size), (None, None, heads * size))
     for dense in (layer.query_dense, layer.key_dense):
         dense.kernel.assign(np.eye(heads * size).reshape(heads * size, heads, size))
-    for given, mine in zip(encodings, layer.encodings, strict=False):
-        if isinstance(given, keras.Layer) and given.built:
-            mine.set_weights(given.get_weights())
+    for source, copy in zip(encodings, layer.encodings, strict=False):
+        if isinstance(source, keras.Layer) and source.built:
+            copy.set_weights(source.get_weights())
     return layer

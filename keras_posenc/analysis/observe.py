@@ -60,12 +60,12 @@ def entropy_by_layer(model, inputs, causal=False):
     >>> entropy_by_layer(open_model("all-MiniLM-L6-v2"), inputs).shape
     (6, 12)
     """
-    found = []
+    entropies = []
     for layer, states in attention_inputs(model, inputs).items():
         arguments = {"use_causal_mask": causal, "return_attention_scores": True}
         _, weights = layer(states, states, **arguments)[:2]
-        found.append(entropy(ops.convert_to_numpy(weights)).mean((0, 2)))
-    return np.stack(found)
+        entropies.append(entropy(ops.convert_to_numpy(weights)).mean((0, 2)))
+    return np.stack(entropies)
 
 
 def rotary_terms(q, k, query_bias, key_bias, rotary=None):

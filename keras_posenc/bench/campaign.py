@@ -50,7 +50,7 @@ class Run:
 
 def runs_of(tasks, models, encodings, positions, seeds):
     """Lists all runs, those of one contender in a row; recurrent models have no encodings."""
-    found = []
+    runs = []
     for task, model in itertools.product(tasks, models):
         task_parts(task)
         if model not in MODELS:
@@ -58,8 +58,8 @@ def runs_of(tasks, models, encodings, positions, seeds):
         pairs = itertools.product(encodings, positions)
         for pair in [("none", "consecutive")] if model in RECURRENT else pairs:
             _check(task, *pair)
-            found += [Run(task, model, *pair, seed) for seed in seeds]
-    return found
+            runs += [Run(task, model, *pair, seed) for seed in seeds]
+    return runs
 
 
 def _check(task, encodings, positions):
@@ -77,11 +77,11 @@ def _check(task, encodings, positions):
 
 def _check_room(runs, settings):
     """Checks before any run begins that every run has ids for its longest texts."""
-    found = {name: task_of(name, settings.corpus) for name in {run.task for run in runs}}
+    tasks = {name: task_of(name, settings.corpus) for name in {run.task for run in runs}}
     for name, encodings, positions in dict.fromkeys(
         (run.task, run.encodings, run.positions) for run in runs
     ):
-        check_room(found[name], settings, encodings, positions)
+        check_room(tasks[name], settings, encodings, positions)
 
 
 def bench(
@@ -179,17 +179,17 @@ def _result(run, contender, state, tell):
     record = contender.train(run.seed, state, tell)
     started = time.perf_counter()
     compiled = contender.clock.compiling()
-    found = contender.test()
+    scores = contender.test()
     seconds = {
         "training": record["seconds"],
         "testing": time.perf_counter() - started,
         "compiling": record["compiling"] + max(contender.clock.compiling() - compiled, 0.0),
     }
-    means = {split: fmean(values.values()) for split, values in found["accuracy"].items()}
+    means = {split: fmean(values.values()) for split, values in scores["accuracy"].items()}
     tell("accuracy " + ", ".join(f"{split} {mean:.1%}" for split, mean in means.items()))
     return {
         **dataclasses.asdict(run),
-        **found,
+        **scores,
         "chance": contender.task.chance,
         "losses": record["losses"],
         "train_lengths": [min(contender.train_lengths), max(contender.train_lengths)],
@@ -215,8 +215,8 @@ def _read(path, settings):
 
 def _recorded(settings):
     """The settings as a result file holds them: of the corpus the name alone, not where it lies."""
-    found = json.loads(json.dumps(dataclasses.asdict(settings)))
-    return {**found, "corpus": settings.corpus and pathlib.Path(settings.corpus).name}
+    fields = json.loads(json.dumps(dataclasses.asdict(settings)))
+    return {**fields, "corpus": settings.corpus and pathlib.Path(settings.corpus).name}
 
 
 def _planned(output, runs, settings, budget, tell):

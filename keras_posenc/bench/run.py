@@ -98,28 +98,28 @@ class Contender:
             split -> dict length -> `right` and `scored`: counts of positions, one for each span as
             long as the longest training text.
         """
-        found = {"accuracy": {split: {} for split in self.splits}}
+        scores = {"accuracy": {split: {} for split in self.splits}}
         if self.task.is_text:
-            found["by_place"] = {split: {} for split in self.splits}
+            scores["by_place"] = {split: {} for split in self.splits}
         for split, task in self.splits.items():
             for length in self.test_lengths:
                 answers = self._answers(task, length)
-                found["accuracy"][split][str(length)] = tasks.accuracy(*answers)
+                scores["accuracy"][split][str(length)] = tasks.accuracy(*answers)
                 if task.is_text:
                     right, scored = tasks.right_by_span(*answers, max(self.train_lengths))
                     counts = {"right": right, "scored": scored}
-                    found["by_place"][split][str(length)] = counts
-        return found
+                    scores["by_place"][split][str(length)] = counts
+        return scores
 
     def _answers(self, task, length):
         """(predictions, targets, mask) of all samples of this length."""
         samples, rows = self.settings.test_samples, self.test_rows
-        found = []
+        batches = []
         for ids, answers, targets, mask in evaluation_batches(task, length, samples, rows):
             with self.clock("test", ids.shape):
                 logits = self.model.predict_on_batch(ids)
-            found.append((logits[:, answers].argmax(-1), targets, mask))
-        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+            batches.append((logits[:, answers].argmax(-1), targets, mask))
+        return tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
 
     @property
     def test_rows(self):

@@ -129,7 +129,7 @@ def parts(text, kinds, what):
     >>> parts("rotary:base=500+log_n", ENCODINGS, "encoding")
     [('rotary', {'base': 500}), ('log_n', {})]
     """
-    found = []
+    named = []
     for part in [] if text == "none" else text.split("+"):
         name, _, rest = part.partition(":")
         if name not in kinds:
@@ -140,16 +140,16 @@ def parts(text, kinds, what):
             if not equals:
                 raise ValueError(f"{part!r}: write an argument as name=value.")
             arguments[key] = _literal(value)
-        found.append((name, arguments))
-    return found
+        named.append((name, arguments))
+    return named
 
 
 def one_part(text, kinds, what):
     """Parses a list that must have exactly one part."""
-    found = parts(text, kinds, what)
-    if len(found) != 1:
-        raise ValueError(f"{text!r} is {len(found)} parts: give one {what}.")
-    return found[0]
+    named = parts(text, kinds, what)
+    if len(named) != 1:
+        raise ValueError(f"{text!r} is {len(named)} parts: give one {what}.")
+    return named[0]
 
 
 def file_name(text):
@@ -170,10 +170,10 @@ def encodings_of(text, causal, train_length):
     Arguments that depend on the task are filled in unless given: the training length of log-n, and
     the bidirectional form of encodings for attention that is not causal.
     """
-    found = parts(text, {*ENCODINGS, *ABSOLUTE, "none"}, "encoding")
-    absolute = [part for part in found if part[0] in ABSOLUTE]
+    named = parts(text, {*ENCODINGS, *ABSOLUTE, "none"}, "encoding")
+    absolute = [part for part in named if part[0] in ABSOLUTE]
     specs = []
-    for name, arguments in found:
+    for name, arguments in named:
         if name in ENCODINGS:
             known = inspect.signature(ENCODINGS[name]).parameters
             filled = {"train_length": train_length, "bidirectional": not causal}

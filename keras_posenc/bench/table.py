@@ -39,12 +39,12 @@ def name_of(result):
 
 def grouped(results):
     """Groups results over the seeds: dict (task, split) -> dict name -> list of results."""
-    found = {}
+    groups = {}
     for result in results:
         for split in result["accuracy"]:
-            lines = found.setdefault((result["task"], split), {})
+            lines = groups.setdefault((result["task"], split), {})
             lines.setdefault(name_of(result), []).append(result)
-    return found
+    return groups
 
 
 def curves(results):
@@ -105,28 +105,28 @@ def curves_by_place(results):
 
 
 def _lines(results, values_of):
-    found = {}
+    curves = {}
     for (_, split), lines in grouped(results).items():
-        for name, several in lines.items():
-            each = [values_of(result, split) for result in several]
-            together = [[values[x] for values in each] for x in each[0]]
-            found.setdefault(split, {})[name] = {
-                "length": list(each[0]),
-                "mean": [statistics.fmean(values) for values in together],
-                "best": [max(values) for values in together],
-                "worst": [min(values) for values in together],
+        for name, seeds in lines.items():
+            by_seed = [values_of(result, split) for result in seeds]
+            by_length = [[values[x] for values in by_seed] for x in by_seed[0]]
+            curves.setdefault(split, {})[name] = {
+                "length": list(by_seed[0]),
+                "mean": [statistics.fmean(values) for values in by_length],
+                "best": [max(values) for values in by_length],
+                "worst": [min(values) for values in by_length],
             }
-    return found
+    return curves
 
 
 def scores(results, split):
     """Mean accuracy over the lengths beyond those of training, one number per seed."""
-    found = []
+    means = []
     for result in results:
         values = result["accuracy"][split]
         longer = [v for n, v in values.items() if int(n) > result["train_lengths"][1]]
-        found.append(statistics.fmean(longer or values.values()))
-    return found
+        means.append(statistics.fmean(longer or values.values()))
+    return means
 
 
 def far_scores(results, split):
@@ -135,13 +135,13 @@ def far_scores(results, split):
     It is computed for each longer length and then averaged. The list is empty if a result has no
     counts by position, or no length is longer.
     """
-    found = []
+    accuracies = []
     for result in results:
         # The first span is that of the training.
         counts = result.get("by_place", {}).get(split, {}).values()
         far = [(sum(c["right"][1:]), sum(c["scored"][1:])) for c in counts]
-        found.append([right / scored for right, scored in far if scored])
-    return [statistics.fmean(values) for values in found] if all(found) else []
+        accuracies.append([right / scored for right, scored in far if scored])
+    return [statistics.fmean(values) for values in accuracies] if all(accuracies) else []
 
 
 def to_table(results):
@@ -174,17 +174,17 @@ def to_table(results):
     rows = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for (task, split), lines in grouped(results).items():
         whole = task if len(results[0]["accuracy"]) == 1 and split == "test" else f"{task}, {split}"
-        for name, several in lines.items():
-            found = [100 * score for score in scores(several, split)]
-            seconds = [result["seconds"] for result in several]
-            spent = sum(s["training"] + s["testing"] for s in seconds)
-            compiling = sum(s["compiling"] for s in seconds) / spent
-            cells = [whole, name, *(f"{f(found):.1f}" for f in (max, statistics.fmean, min))]
+        for name, seeds in lines.items():
+            accuracies = [100 * score for score in scores(seeds, split)]
+            seconds = [result["seconds"] for result in seeds]
+            total = sum(s["training"] + s["testing"] for s in seconds)
+            compiling = sum(s["compiling"] for s in seconds) / total
+            cells = [whole, name, *(f"{f(accuracies):.1f}" for f in (max, statistics.fmean, min))]
             if with_far:
-                far = [100 * score for score in far_scores(several, split)]
+                far = [100 * score for score in far_scores(seeds, split)]
                 span = f"({min(far):.1f} to {max(far):.1f})" if far else ""
                 cells.append(f"{statistics.fmean(far):.1f} {span}" if far else "–")
-            cells += [str(len(several)), f"{several[0]['settings']['steps']:,}"]
-            cells += [f"{100 * several[0]['chance']:.1f}", f"{compiling:.0%}"]
+            cells += [str(len(seeds)), f"{seeds[0]['settings']['steps']:,}"]
+            cells += [f"{100 * seeds[0]['chance']:.1f}", f"{compiling:.0%}"]
             rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -87,10 +87,10 @@ class Account:
             ("unexpected", self.unexpected),
             ("of the wrong shape", misfits),
         ]
-        found = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds if names]
-        if not found:
+        problems = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds if names]
+        if not problems:
             return None
-        message = f"{self.source} does not fit this {self.family} model: {'; '.join(found)}."
+        message = f"{self.source} does not fit this {self.family} model: {'; '.join(problems)}."
         return " ".join([message, "Nothing was loaded.", *self.hints])
 
 

@@ -32,7 +32,7 @@ def read_table(data):
     if len(footer) < FOOTER or not footer.endswith(MAGIC):
         raise ValueError("it does not end as an index does")
     _, _, place = varints(footer, 0, 2)
-    found, last, size, reached = {}, None, 0, 0
+    entries, last, size, reached = {}, None, 0, 0
     for _, handle in _block(data, *varints(footer, place, 2)[:2]):
         start, length, _ = varints(handle, 0, 2)
         if start < reached:
@@ -41,10 +41,10 @@ def read_table(data):
         for key, value in _block(data, start, length):
             if last is not None and key <= last:
                 raise ValueError("its names are not in order, or one is there twice")
-            found[key], last, size = value, key, size + len(key)
-            if len(found) > MOST_ENTRIES or size > MOST_KEYS:
+            entries[key], last, size = value, key, size + len(key)
+            if len(entries) > MOST_ENTRIES or size > MOST_KEYS:
                 raise ValueError("its names are more than those of any checkpoint")
-    return found
+    return entries
 
 
 def _block(data, offset, size):
@@ -97,7 +97,7 @@ def read_message(data, fields):
     Raises:
         ValueError, IndexError: the message is damaged.
     """
-    found, place = {}, 0
+    values, place = {}, 0
     while place < len(data):
         tag, place = varints(data, place, 1)
         kind = tag & 7
@@ -110,8 +110,8 @@ def read_message(data, fields):
                 raise ValueError("a field is longer than what it is in")
         else:
             raise ValueError(f"a field of the kind {kind}")
-        found.setdefault(tag >> 3, []).append(value)
-    return {name: found.get(number, [0]) for name, number in fields.items()}
+        values.setdefault(tag >> 3, []).append(value)
+    return {name: values.get(number, [0]) for name, number in fields.items()}
 
 
 def unmasked(checksum):

@@ -48,12 +48,12 @@ def _numbers(text):
 def _lengths(text):
     """1-40 -> [1, ..., 40]; 50,100 -> [50, 100]; 4-64:2 -> [4, 6, ..., 64]."""
     try:
-        found = []
+        lengths = []
         for part in text.split(","):
             ends, _, step = part.partition(":")
             first, dash, last = ends.partition("-")
-            found += range(int(first), int(last if dash else first) + 1, int(step or 1))
-        return found
+            lengths += range(int(first), int(last if dash else first) + 1, int(step or 1))
+        return lengths
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"give lengths such as 64, 50,100,200, 1-40 or, every second, 4-64:2, not {text!r}"

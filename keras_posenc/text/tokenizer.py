@@ -52,8 +52,8 @@ class Tokenizer:
         self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
         self.vocab_size = max(self.vocabulary.values()) + 1
         for role, names in ROLES.items():
-            found = [self.vocabulary[name] for name in names if name in self.vocabulary]
-            setattr(self, f"{role}_id", found[0] if found else None)
+            ids = [self.vocabulary[name] for name in names if name in self.vocabulary]
+            setattr(self, f"{role}_id", ids[0] if ids else None)
         if self.pad_id is None:
             raise ValueError(f"{path}: the tokenizer has no padding token, [PAD] or <pad>.")
         self._layouts = self._layout("a"), self._layout("a", "a")
