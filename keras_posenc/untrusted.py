@@ -90,12 +90,12 @@ def parse_json(data):
 
 
 def _object(pairs):
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         seen = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
         raise ValueError(f"it has the key {quote(twice)} twice")
-    return found
+    return mapping
 
 
 def quote(value):

@@ -11,7 +11,7 @@ from keras_posenc.models.heads_in import heads_in
 
 
 def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None, max_position=None):
-    """A model with everything that a checkpoint has, heads included: what to convert.
+    """Builds a model with everything in a checkpoint, heads included, to convert or save.
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
@@ -19,8 +19,8 @@ def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None,
         model: the family; default what the config says.
         stretch: None, or how to serve more positions: "hierarchical", "tile", "interpolate" or
             "fresh".
-        alpha: float. Of the hierarchical stretch; default 0.4.
-        max_position: int. Positions to serve, if stretched.
+        alpha: float. Weight of the coarse digit in the hierarchical stretch; default 0.4.
+        max_position: int. Number of positions to serve, if stretched.
 
     Returns:
         A functional `keras.Model` from `build_transformer_model`.
@@ -32,6 +32,8 @@ def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None,
     Example:
 
     >>> model = open_model("all-MiniLM-L6-v2", stretch="hierarchical", max_position=1536)
+    >>> [tuple(output.shape) for output in model.outputs]  # the pooler's
+    [(None, 384)]
     """
     if alpha is not None and stretch not in (None, "hierarchical"):
         raise ValueError(f"alpha belongs to stretch='hierarchical'. Received: stretch={stretch!r}")
@@ -63,7 +65,7 @@ class Inspection(str):
 
 
 def inspect_checkpoint(checkpoint, config=None, model=None):
-    """Says what a checkpoint holds and what of it would load; loads nothing.
+    """Describes what a checkpoint contains and what of it would load, without loading it.
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
@@ -71,8 +73,9 @@ def inspect_checkpoint(checkpoint, config=None, model=None):
         model: the family; default what the config says.
 
     Returns:
-        str of several lines: every tensor with dtype and shape, the config, the account of a load.
-            Its `check()` raises ValueError if the checkpoint cannot be loaded.
+        str of several lines: every tensor with its dtype and shape, the config, and the account
+            that loading would give. Its `check()` raises ValueError if the checkpoint cannot be
+            loaded.
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
@@ -80,7 +83,8 @@ def inspect_checkpoint(checkpoint, config=None, model=None):
 
     Example:
 
-    >>> print(inspect_checkpoint("all-MiniLM-L6-v2"))
+    >>> print(inspect_checkpoint("all-MiniLM-L6-v2").splitlines()[0])
+    all-MiniLM-L6-v2/model.safetensors: safetensors, 104 tensors, 22,713,728 numbers
     """
     opened = open_checkpoint(checkpoint)
     parts, problem = [_content(opened)], None

@@ -1,4 +1,4 @@
-"""Every encoding that attention can be given, told by the classes themselves."""
+"""Descriptions of every registered encoding, derived from the classes themselves."""
 
 import inspect
 import math
@@ -12,20 +12,23 @@ COLUMNS = ("name", "class", "acts on", "learned", "separable", "causal only", "p
 
 
 def facts(encoding):
-    """What an encoding is, as its class and a built instance tell.
+    """Summarises an encoding: the hooks it overrides, its weights, its restrictions.
 
     Args:
         encoding: a name, a dict or an instance, as `PositionalAttention` takes it.
 
     Returns:
-        dict: `class`; `acts_on`, the hooks that it brings; `learned`, variable -> shape, in 8 heads
-        of 64; `separable`, whether fused kernels serve it: True, False, or None for one that only
-        closes cells; `causal_only`; `paper`.
+        dict: `class`; `acts_on`, the hooks it overrides; `learned`, variable -> shape, with 8 heads
+        of size 64; `separable`, whether fused kernels can compute it: True, False, or None for an
+        encoding that only masks; `causal_only`; `paper`.
+
+    Raises:
+        TypeError, ValueError: as `keras_posenc.encodings.get`.
 
     Example:
 
     >>> facts("alibi")["acts_on"]
-    ["heads"]
+    ['heads']
     """
     encoding = get(encoding)
     acts_on = [hook for hook in HOOKS if encoding.overrides(hook)]
@@ -44,24 +47,28 @@ def facts(encoding):
 
 
 def encoding_table():
-    """All of `ENCODINGS` as a Markdown table, each with its default arguments.
+    """Formats `facts` of all `ENCODINGS` as a Markdown table, each with its default arguments.
+
+    Returns:
+        str, one row per encoding.
 
     Example:
 
-    >>> print(encoding_table())
+    >>> "| `sandwich` " in encoding_table()
+    True
     """
     rows = [COLUMNS]
     for name in ENCODINGS:
-        found = facts(name)
+        summary = facts(name)
         rows.append(
             (
                 f"`{name}`",
-                f"`{found['class']}`",
-                ", ".join(f"`{hook}`" for hook in found["acts_on"]),
-                f"{_count(found):,}" if found["learned"] else "no",
-                {True: "yes", False: "no", None: "–"}[found["separable"]],
-                "yes" if found["causal_only"] else "no",
-                found["paper"],
+                f"`{summary['class']}`",
+                ", ".join(f"`{hook}`" for hook in summary["acts_on"]),
+                f"{_count(summary):,}" if summary["learned"] else "no",
+                {True: "yes", False: "no", None: "–"}[summary["separable"]],
+                "yes" if summary["causal_only"] else "no",
+                summary["paper"],
             )
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
@@ -70,7 +77,7 @@ def encoding_table():
 
 
 def describe_encoding(name):
-    """What an encoding does, its arguments, and what it is with their defaults.
+    """Formats an encoding for a terminal: signature, docstring, and `facts` with the defaults.
 
     Args:
         name: a name of `ENCODINGS`.
@@ -79,32 +86,34 @@ def describe_encoding(name):
         str of several lines.
 
     Raises:
+        TypeError: if `name` is not a str.
         ValueError: on an unknown name.
 
     Example:
 
-    >>> print(describe_encoding("alibi"))
+    >>> print(describe_encoding("alibi").splitlines()[0])
+    alibi: keras_posenc.ALiBi(direction='causal', learned=False)
     """
-    found, kind = facts(name), type(get(name))
+    summary, kind = facts(name), type(get(name))
     signature = inspect.signature(kind.__init__)
     arguments = [
         str(parameter)
         for parameter in signature.parameters.values()
         if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD
     ]
-    learned = [f"{variable} {shape}" for variable, shape in found["learned"].items()]
+    learned = [f"{variable} {shape}" for variable, shape in summary["learned"].items()]
     separable = {True: "yes", False: "no, it needs the map", None: "it only closes cells"}
     lines = [
-        f"{name}: keras_posenc.{found['class']}({', '.join(arguments)})",
+        f"{name}: keras_posenc.{summary['class']}({', '.join(arguments)})",
         "",
         inspect.getdoc(kind),
         "",
         f"With the defaults, in {HEADS} heads of {HEAD_SIZE}:",
-        f"  acts on      {', '.join(found['acts_on'])}",
+        f"  acts on      {', '.join(summary['acts_on'])}",
         f"  learned      {', '.join(learned) or 'no'}",
-        f"  separable    {separable[found['separable']]}",
-        f"  causal only  {'yes' if found['causal_only'] else 'no'}",
-        f"  paper        {found['paper']}",
+        f"  separable    {separable[summary['separable']]}",
+        f"  causal only  {'yes' if summary['causal_only'] else 'no'}",
+        f"  paper        {summary['paper']}",
     ]
     return "\n".join(lines)
 
@@ -114,8 +123,8 @@ def _local(variable):
     return variable.path.partition("/")[2] or variable.name
 
 
-def _count(found):
-    return sum(math.prod(shape) for shape in found["learned"].values())
+def _count(summary):
+    return sum(math.prod(shape) for shape in summary["learned"].values())
 
 
 def _line(cells, widths):

@@ -12,14 +12,14 @@ from keras_posenc.encodings.base import Encoding
 
 
 def position_similarity(embedding, positions, centred=True):
-    """How alike the rows of an absolute position embedding are.
+    """Cosine similarity of the rows of an absolute position embedding.
 
-    cos(p_s, p_t), of the rows less their mean: what all rows share says nothing about position.
+    cos(p_s - m, p_t - m) with m the mean row: what all rows share says nothing about position.
 
     Args:
         embedding: a built absolute embedding, or an array (positions, D).
         positions: 1-D array of ids; fractions only where the embedding takes them.
-        centred: bool. Whether the mean row is taken off first.
+        centred: bool. Whether the mean row is subtracted first.
 
     Returns:
         (P, P) array, 1 on the diagonal.
@@ -49,7 +49,7 @@ def position_similarity(embedding, positions, centred=True):
 
 
 def attention_map(encodings, q, k, causal=False):
-    """The map that encodings make of given queries and keys, through `PositionalAttention`.
+    """Computes the attention map of given queries and keys under some encodings.
 
     Args:
         encodings: list of names, dicts or instances; an instance that is built keeps its weights.
@@ -85,14 +85,14 @@ def attention_map(encodings, q, k, causal=False):
 
 
 def decay_curve(encodings, length, num_heads=8, head_size=64, causal=True):
-    """What attention thinks of a key by its distance alone.
+    """Logits and weights of one query by distance alone, the content being the same everywhere.
 
-    All tokens are alike: every feature of every head is one number, so scaled that the logit is 1
-    before any encoding acts. The query stands last if `causal`, else in the middle.
+    All tokens are identical: every feature of every head is one number, scaled so that the logit is
+    1 before any encoding acts. The query is the last token if `causal`, else the middle one.
 
     Args:
         encodings: list of names, dicts or instances; an instance that is built keeps its weights.
-        length: int. Tokens T. The whole map is formed.
+        length: int. Number of tokens T. The whole map is formed.
         num_heads, head_size: int. Heads H and their size D.
         causal: bool. Whether a query sees no later key.
 
@@ -102,27 +102,33 @@ def decay_curve(encodings, length, num_heads=8, head_size=64, causal=True):
 
     Example:
 
-    >>> decay_curve(["alibi"], length=4)["logits"][0]
-    [1.0, 0.5, 0.0, -0.5]
+    >>> decay_curve(["alibi"], length=4)["logits"][0].round(2).tolist()
+    [1.0, 0.5, -0.0, -0.5]
     """
     content = np.full((1, length, num_heads, head_size), head_size**-0.25)
-    found = attention_map(encodings, content, content, causal)
+    maps = attention_map(encodings, content, content, causal)
     row = length - 1 if causal else length // 2
     return {
         "distance": row - np.arange(length)[::-1],
-        "logits": found["logits"][0, :, row, ::-1],
-        "weights": found["weights"][0, :, row, ::-1],
+        "logits": maps["logits"][0, :, row, ::-1],
+        "weights": maps["weights"][0, :, row, ::-1],
     }
 
 
 def entropy(weights):
     """Entropy of attention weights over their last axis, in nats: -sum_j a_j ln a_j.
 
-    exp(entropy) is the number of keys that share the attention.
+    exp(entropy) is the effective number of keys that share the attention.
+
+    Args:
+        weights: array (..., T) of weights that sum to 1.
+
+    Returns:
+        float64 array (...).
 
     Example:
 
-    >>> entropy([0.25, 0.25, 0.25, 0.25])
+    >>> entropy([0.25, 0.25, 0.25, 0.25]).round(3).item()
     1.386
     """
     weights = np.asarray(weights, "float64")
@@ -132,55 +138,56 @@ def entropy(weights):
 def entropy_by_length(
     encodings, lengths, sharpness=2.0, num_heads=8, head_size=64, causal=False, seed=0
 ):
-    """How attention spreads as the text grows, on random content.
+    """Entropy of attention at several lengths, on random content.
 
-    Queries and keys are drawn from a normal distribution, so scaled that the logits have the
-    standard deviation `sharpness` s. Without encodings the entropy nears ln n - s^2 / 2 as the
-    number of keys n grows: it rises with every doubling. Log-n scaling is there to hold it.
+    Queries and keys are drawn from a normal distribution and scaled so that the logits have the
+    standard deviation `sharpness` s. Without encodings the entropy approaches ln n - s^2 / 2 as the
+    number of keys n grows: it rises with every doubling. Log-n scaling is to keep it constant.
 
     Args:
         encodings: list of names, dicts or instances; an instance that is built keeps its weights.
         lengths: list of int.
         sharpness: float. Standard deviation s.
         num_heads, head_size: int. Heads H and their size D.
-        causal: bool. If so, the last query is measured, which sees all keys; else all queries.
-        seed: int. Of the content.
+        causal: bool. If True, only the last query is measured, which sees all keys; else all.
+        seed: int. Seed of the content.
 
     Returns:
         dict: `length` (N,); `entropy` (N, H) in nats.
 
     Example:
 
-    >>> entropy_by_length([], [128, 256])["entropy"].mean(1)
+    >>> entropy_by_length([], [128, 256])["entropy"].mean(1).round(1).tolist()
     [3.2, 3.8]
 
     Reference: Su Jianlin, [log-n attention](https://kexue.fm/archives/8823).
     """
-    rng, found = np.random.default_rng(seed), []
+    rng, entropies = np.random.default_rng(seed), []
     for length in lengths:
         q, k = rng.normal(size=(2, 1, length, num_heads, head_size))
         weights = attention_map(encodings, sharpness * q, k, causal)["weights"][0]
-        found.append(entropy(weights[:, -1:] if causal else weights).mean(-1))
-    return {"length": np.asarray(lengths), "entropy": np.stack(found)}
+        entropies.append(entropy(weights[:, -1:] if causal else weights).mean(-1))
+    return {"length": np.asarray(lengths), "entropy": np.stack(entropies)}
 
 
 class Recorder(Encoding):
-    """Does nothing at its turn in the list, and keeps what it was shown, outside compiled code."""
+    """Changes nothing, and keeps what `score` received, outside compiled code."""
 
     def score(self, logits, q, grid):
+        """The logits (B, H, Tq, Tk), unchanged."""
         self.logits, self.queries, self.grid = logits, q, grid
         return logits
 
 
 def _attention_on_heads(encodings, heads, size):
-    """Attention whose heads are its inputs, cut into H pieces; a recorder is its last encoding."""
+    """Attention whose heads are its inputs, split H ways; its last encoding is a `Recorder`."""
     layer = PositionalAttention(
         heads, size, encodings=[*encodings, Recorder()], use_bias=False, dtype="float32"
     )
     layer.build((None, None, heads * size), (None, None, heads * size))
     for dense in (layer.query_dense, layer.key_dense):
         dense.kernel.assign(np.eye(heads * size).reshape(heads * size, heads, size))
-    for given, mine in zip(encodings, layer.encodings, strict=False):
-        if isinstance(given, keras.Layer) and given.built:
-            mine.set_weights(given.get_weights())
+    for source, copy in zip(encodings, layer.encodings, strict=False):
+        if isinstance(source, keras.Layer) and source.built:
+            copy.set_weights(source.get_weights())
     return layer

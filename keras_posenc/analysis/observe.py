@@ -1,4 +1,4 @@
-"""What a model's own attention does with a text: its entropy, RoPE's four terms, CoPE's gates."""
+"""What the attention of a model does with a text: its entropy, RoPE's four terms, CoPE's gates."""
 
 import keras
 import numpy as np
@@ -11,11 +11,11 @@ from keras_posenc.encodings.rotary import RotaryEmbedding
 
 
 def attention_inputs(model, inputs):
-    """The hidden states that each attention layer of a model sees.
+    """Computes the hidden states that enter each attention layer of a model.
 
     Args:
         model: a functional `keras.Model`.
-        inputs: what the model takes; one text, or texts of one length: padding is not told apart.
+        inputs: inputs of the model; one text, or texts of one length, since padding is not masked.
 
     Returns:
         dict, `PositionalAttention` -> (B, T, E) array, in the order of the model.
@@ -25,8 +25,11 @@ def attention_inputs(model, inputs):
 
     Example:
 
-    >>> model = build_transformer_model("path/to/bert", encodings=["log_n"])
-    >>> states = attention_inputs(model, {"token_ids": ids, "segment_ids": zeros})
+    >>> model = open_model("all-MiniLM-L6-v2")
+    >>> ids = np.array([[101, 2146, 6981, 102]])
+    >>> states = attention_inputs(model, {"token_ids": ids, "segment_ids": np.zeros_like(ids)})
+    >>> [array.shape for array in states.values()][:2]
+    [(1, 4, 384), (1, 4, 384)]
     """
     layers = [layer for layer in model.layers if isinstance(layer, PositionalAttention)]
     if not layers:
@@ -47,30 +50,35 @@ def entropy_by_layer(model, inputs, causal=False):
     Returns:
         (layers, heads) array, in nats.
 
+    Raises:
+        ValueError: if the model has no `PositionalAttention`.
+
     Example:
 
-    >>> entropy_by_layer(model, {"token_ids": ids, "segment_ids": zeros}).shape
+    >>> ids = np.array([[101, 2146, 6981, 102]])
+    >>> inputs = {"token_ids": ids, "segment_ids": np.zeros_like(ids)}
+    >>> entropy_by_layer(open_model("all-MiniLM-L6-v2"), inputs).shape
     (6, 12)
     """
-    found = []
+    entropies = []
     for layer, states in attention_inputs(model, inputs).items():
         arguments = {"use_causal_mask": causal, "return_attention_scores": True}
         _, weights = layer(states, states, **arguments)[:2]
-        found.append(entropy(ops.convert_to_numpy(weights)).mean((0, 2)))
-    return np.stack(found)
+        entropies.append(entropy(ops.convert_to_numpy(weights)).mean((0, 2)))
+    return np.stack(entropies)
 
 
 def rotary_terms(q, k, query_bias, key_bias, rotary=None):
-    """The four terms of rotary attention whose queries and keys have biases, by distance.
+    """The four terms of rotary attention with biased queries and keys, by distance.
 
     (q_i + a)' R_(j-i) (k_j + b) = q'Rk + a'Rk + q'Rb + a'Rb, each divided by sqrt(D) and averaged
-    over all pairs of tokens i - j apart. The two in the middle are small if queries and keys point
-    everywhere; the last one does not depend on the text.
+    over all pairs of tokens i - j apart. The middle two are small if queries and keys point in all
+    directions; the last one does not depend on the text.
 
     Args:
         q, k: (B, T, H, D) arrays, without their biases.
         query_bias, key_bias: (H, D) arrays a and b.
-        rotary: `RotaryEmbedding`, of which the rotation is taken; default the plain one.
+        rotary: `RotaryEmbedding` that rotates; default one with default arguments.
 
     Returns:
         dict: `distance` (T,), 0 .. T - 1; `qk`, `ak`, `qb`, `ab` and `sum`, each (H, T).
@@ -108,13 +116,16 @@ def rotary_terms(q, k, query_bias, key_bias, rotary=None):
 
 
 def rotary_terms_of(layer, states):
-    """`rotary_terms` of an attention layer with a rotary encoding, over the states it sees.
+    """Computes `rotary_terms` of an attention layer with a rotary encoding.
 
-    The biases are those of its projections and of its rotary encoding, together.
+    The biases are the sum of those of its projections and those of its rotary encoding.
 
     Args:
         layer: a built `PositionalAttention`.
-        states: (B, T, E) array; see `attention_inputs`.
+        states: (B, T, E) array of hidden states; see `attention_inputs`.
+
+    Returns:
+        dict, as `rotary_terms`.
 
     Raises:
         ValueError: if no encoding of the layer is rotary.
@@ -140,15 +151,15 @@ def rotary_terms_of(layer, states):
 
 
 def contextual_positions(layer, states, causal=True):
-    """CoPE's gates over a text, and the positions that they add up to.
+    """Computes CoPE's gates over a text, and the positions that they add up to.
 
     Args:
         layer: a built `PositionalAttention` with a `ContextualPositionEmbedding`.
-        states: (B, T, E) array; see `attention_inputs`.
+        states: (B, T, E) array of hidden states; see `attention_inputs`.
         causal: bool. Whether a query sees no later key.
 
     Returns:
-        dict: `gates` and `positions`, (B, H, T, T), the positions before their cap.
+        dict: `gates` and `positions`, (B, H, T, T), the positions before they are capped.
 
     Raises:
         ValueError: if no encoding of the layer is contextual.
@@ -178,7 +189,7 @@ def contextual_positions(layer, states, causal=True):
 
 
 def _index(layer, kind):
-    """Where the first encoding of a class stands in a layer's list."""
+    """Index of the first encoding of a class in a layer's list."""
     for index, encoding in enumerate(layer.encodings):
         if isinstance(encoding, kind):
             return index

@@ -56,15 +56,15 @@ def entropy_curves(figure, series):
         A `matplotlib.figure.Figure`.
     """
     axes = figure.subplots()
-    for index, (name, found) in enumerate(series.items()):
+    for index, (name, curve) in enumerate(series.items()):
         axes.plot(
-            found["length"],
-            found["entropy"].mean(1),
+            curve["length"],
+            curve["entropy"].mean(1),
             marker=MARKERS[index % len(MARKERS)],
             label=name,
             **_look(index),
         )
-    lengths = sorted({int(n) for found in series.values() for n in found["length"]})
+    lengths = sorted({int(n) for curve in series.values() for n in curve["length"]})
     axes.plot(lengths, np.log(lengths), color="#767676", linestyle="--", label="uniform: ln n")
     axes.set_xscale("log", base=2)
     axes.set_xticks(lengths, [f"{n:,}" for n in lengths])

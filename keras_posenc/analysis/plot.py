@@ -27,10 +27,18 @@ _STYLE = {
 
 
 def require_matplotlib():
-    """Imports Matplotlib, or says how to get it.
+    """Imports Matplotlib, or says how to install it.
+
+    Returns:
+        The module `matplotlib`.
 
     Raises:
         ImportError: if Matplotlib is not installed.
+
+    Example:
+
+    >>> require_matplotlib().__name__
+    'matplotlib'
     """
     try:
         import matplotlib

@@ -73,8 +73,8 @@ def write_report(directories, path=None, title="Fine-tuning report"):
 
     Example:
 
-    >>> write_report({"512 tokens": "out/512", "1,536 tokens": "out/1536"}, "report.html")
-    PosixPath('report.html')
+    >>> write_report({"short, then long": "out"}, "report.html").name
+    'report.html'
     """
     plot.require_matplotlib()
     if not isinstance(directories, dict):

@@ -36,11 +36,11 @@ class PositionalAttention(keras.layers.Layer):
         use_bias: bool. Biases in the four projections.
         output_shape: int. Size of the output; default that of the query.
         attention_axes: None or 1: positions are counted along one axis.
-        flash_attention: None (where it pays), True or False.
-        kernel_initializer, bias_initializer: of the four projections.
-        kernel_regularizer, bias_regularizer: likewise.
-        kernel_constraint, bias_constraint: likewise.
-        seed: int or None. Of the dropout.
+        flash_attention: None (chosen by the library), True or False.
+        kernel_initializer, bias_initializer: initializers of the four projections.
+        kernel_regularizer, bias_regularizer: regularizers of the four projections.
+        kernel_constraint, bias_constraint: constraints of the four projections.
+        seed: int or None. Seed of the dropout.
 
     Call arguments:
         query: (B, Tq, E).
@@ -63,7 +63,12 @@ class PositionalAttention(keras.layers.Layer):
             `SharedTable` emits it.
 
     Returns:
-        (B, Tq, output size); with scores, logits or a cache asked for, a tuple in that order.
+        (B, Tq, output size); with scores, logits or a cache requested, a tuple in that order.
+
+    Raises:
+        TypeError: on an encoding of an unknown kind.
+        ValueError: on an invalid argument; on an encoding for causal attention in a call that is
+            not causal; on position ids, masks or inputs whose shapes do not fit.
 
     Example:
 

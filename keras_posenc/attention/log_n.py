@@ -22,8 +22,8 @@ class LogNAttention(PositionalAttention):
         num_heads, key_dim, value_dim, encodings: as in `PositionalAttention`.
         train_length: int, at least 2. Training length m.
         clipped: bool. Keep the factor at 1 or above.
-        variant: "log_n", "softmax_plus" or "yarn", as in `LogN`, or "ssmax": s ln n with a learned
-            s per head, as in `ScalableSoftmax`.
+        variant: "log_n", "softmax_plus" or "yarn", as in `LogN`, or "ssmax", short for a
+            `ScalableSoftmax` at the end of `encodings`: s ln n with a learned s per head.
         **kwargs: of `PositionalAttention`.
 
     Call arguments:

@@ -1,4 +1,4 @@
-"""Train short, test long: which encoding works on lengths that it was not trained on?"""
+"""Train short, test long: a benchmark of encodings on lengths that they were not trained on."""
 
 from keras_posenc.bench.campaign import bench
 from keras_posenc.bench.models import build_model

@@ -9,8 +9,8 @@ TEST = 2**31 - 1
 def width(places):
     """The width to pad to: the next of 32, 48, 64, 96, 128, ...
 
-    Four widths serve the places 1 to 80 of a task that answers as much as it reads, up to length
-    40. From 32 on at most a third is padding, and short texts are cheap.
+    Four widths serve all lengths up to 40 of a task whose answer is as long as its input, 80 ids.
+    From 32 ids on at most a third is padding, and short texts are cheap.
 
     Example:
 
@@ -24,13 +24,13 @@ def width(places):
 
 
 def places_of(task, length):
-    """How many ids a text of this length has, its answer's placeholders among them."""
+    """Number of ids in a text of this length, including the placeholders of its answer."""
     tokens = task.input_length(length)
     return tokens if task.causal else tokens + task.output_length(tokens)
 
 
 def train_batch(task, curriculum, batch_size, seed, step):
-    """The batch of this step: a function of seed and step alone.
+    """Makes the batch of a step, as a function of seed and step alone.
 
     The loss is the mean over all places of the answer for the published tasks of the Chomsky
     hierarchy, and over the scored ones for the others.
@@ -64,7 +64,7 @@ def evaluation_batches(task, length, samples, rows):
 
 
 def padded(task, tokens):
-    """The ids for a model, padded on the right, and the slice of the places of the answer."""
+    """The ids for a model, padded on the right, and the slice of the positions of the answer."""
     inputs = task.inputs(tokens)
     rows, places = inputs.shape
     ids = np.full((rows, width(places)), task.input_size, "int32")

@@ -1,4 +1,4 @@
-"""All runs of a benchmark, one after another: which there are, which are done, what they found."""
+"""All runs of a benchmark in sequence, resumed where an earlier call was interrupted."""
 
 import dataclasses
 import itertools
@@ -33,7 +33,7 @@ RESERVE = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What one run is about; its fields and the settings are all that its result depends on."""
+    """One run of a benchmark; its result depends on its fields and the settings alone."""
 
     task: str
     model: str
@@ -50,8 +50,8 @@ class Run:
 
 
 def runs_of(tasks, models, encodings, positions, seeds):
-    """All runs, those of one contender side by side; recurrent models have no encodings."""
-    found = []
+    """Lists all runs, those of one contender in a row; recurrent models have no encodings."""
+    runs = []
     for task, model in itertools.product(tasks, models):
         task_parts(task)
         if model not in MODELS:
@@ -59,12 +59,12 @@ def runs_of(tasks, models, encodings, positions, seeds):
         pairs = itertools.product(encodings, positions)
         for pair in [("none", "consecutive")] if model in RECURRENT else pairs:
             _check(task, *pair)
-            found += [Run(task, model, *pair, seed) for seed in seeds]
-    return found
+            runs += [Run(task, model, *pair, seed) for seed in seeds]
+    return runs
 
 
 def _check(task, encodings, positions):
-    """Finds a mistake in the last of many runs before the first of them begins."""
+    """Checks a run before any run begins, so that the last of many does not fail late."""
     kind = TASKS[task_parts(task)[0]]
     causal = kind.causal and not kind.bidirectional
     positions_of(positions, 512, 64)
@@ -77,12 +77,12 @@ def _check(task, encodings, positions):
 
 
 def _check_room(runs, settings):
-    """Finds texts that a run has no ids for before any of them begins."""
-    found = {name: task_of(name, settings.corpus) for name in {run.task for run in runs}}
+    """Checks before any run begins that every run has ids for its longest texts."""
+    tasks = {name: task_of(name, settings.corpus) for name in {run.task for run in runs}}
     for name, encodings, positions in dict.fromkeys(
         (run.task, run.encodings, run.positions) for run in runs
     ):
-        check_room(found[name], settings, encodings, positions)
+        check_room(tasks[name], settings, encodings, positions)
 
 
 def bench(
@@ -97,42 +97,46 @@ def bench(
     verbose=True,
     **settings,
 ):
-    """Trains models short and tests them long; the same call goes on where a killed one was.
+    """Trains models on short samples and tests them on long ones; an interrupted call resumes.
 
-    Every run - a task, a model, its encodings and positions, a seed - takes the same number of
-    steps. A run that is done has a result file in `output`/runs and is not repeated; one that was
-    killed goes on from its last state, to the result that it would have had. Weights, batches and
-    dropout are functions of seed and step; test batches are the same for all.
+    A run is one combination of task, model, encodings, positions and seed; all runs take the same
+    number of steps. A finished run has a result file in `output`/runs and is not repeated. An
+    interrupted one continues from its last state and ends with the same result, because weights,
+    batches and dropout are functions of seed and step. Test batches are the same for all runs.
 
     Args:
-        tasks: names, see `keras_posenc.tasks.TASKS`, each with arguments behind a colon,
-            "counting:variables=1".
-        models: of "transformer", "gau", "rnn", "lstm", "stack_rnn", "tape_rnn".
-        encodings: for each transformer: "none", or names with + between, each with arguments
-            likewise, "cope:npos_max=16+log_n"; "sinusoidal" and "learned" are absolute.
-        positions: for each encoding: "consecutive", or a method of `RandomPositionIds`, with
-            arguments likewise.
-        seeds: ints.
-        steps: of training, for each run.
-        budget: in place of `steps`, minutes for everything: what a step and a test take is
-            measured first, and the number of steps, the same for all runs, is kept in
-            `output`/plan.json. It is another one on another day.
-        output: folder of the results.
-        verbose: whether to print where it stands.
+        tasks: list of names in `keras_posenc.tasks.TASKS`, each optionally with arguments after a
+            colon, "counting:variables=1".
+        models: list of "transformer", "gau", "rnn", "lstm", "stack_rnn", "tape_rnn".
+        encodings: list, tried with each transformer and GAU: "none", or names joined by +, with
+            arguments as above, "cope:npos_max=16+log_n"; "sinusoidal" and "learned" are absolute.
+        positions: list, tried with each of the encodings: "consecutive", or a method of
+            `RandomPositionIds`, with arguments as above.
+        seeds: list of ints.
+        steps: int. Training steps of each run.
+        budget: number, instead of `steps`: minutes for everything. The time of a step and of a test
+            is measured first; the resulting number of steps, the same for all runs, is stored in
+            `output`/plan.json. It varies from machine to machine and day to day.
+        output: directory of the results; created if missing.
+        verbose: bool. Print the progress.
         **settings: fields of `Settings`.
 
     Returns:
-        A list of the results of these runs, dicts; they are in `output`/results.json too, and their
-        table in `output`/table.md.
+        list of dict, one per run. They are also in `output`/results.json, and as a table in
+            `output`/table.md.
 
     Raises:
-        ValueError: an unknown name, both or none of `steps` and `budget`, a budget that is too
-            small, texts too long for their ids, or an `output` with results under other settings.
+        ValueError: on an unknown name, if both or none of `steps` and `budget` are given, if the
+            budget is too small, if texts are too long for their ids, or if `output` has results
+            under other settings.
 
     Example:
 
-    >>> found = bench(["even_pairs"], encodings=["none", "rotary"], steps=100)
-    >>> print(to_table(found))
+    >>> small = dict(layers=1, size=8, heads=2, batch_size=4, test_lengths=[41], test_samples=4)
+    >>> results = bench(["parity_check"], encodings=["none", "rotary"], seeds=[0], steps=2,
+    ...     verbose=False, **small)
+    >>> [(result["encodings"], list(result["accuracy"]["test"])) for result in results]
+    [('none', ['41']), ('rotary', ['41'])]
     """
     if (steps is None) == (budget is None):
         raise ValueError("Give either steps or budget: how long a run trains, or minutes for all.")
@@ -176,17 +180,17 @@ def _result(run, contender, state, tell):
     record = contender.train(run.seed, state, tell)
     started = time.perf_counter()
     compiled = contender.clock.compiling()
-    found = contender.test()
+    scores = contender.test()
     seconds = {
         "training": record["seconds"],
         "testing": time.perf_counter() - started,
         "compiling": record["compiling"] + max(contender.clock.compiling() - compiled, 0.0),
     }
-    means = {split: fmean(values.values()) for split, values in found["accuracy"].items()}
+    means = {split: fmean(values.values()) for split, values in scores["accuracy"].items()}
     tell("accuracy " + ", ".join(f"{split} {mean:.1%}" for split, mean in means.items()))
     return {
         **dataclasses.asdict(run),
-        **found,
+        **scores,
         "chance": contender.task.chance,
         "losses": record["losses"],
         "train_lengths": [min(contender.train_lengths), max(contender.train_lengths)],
@@ -212,8 +216,8 @@ def _read(path, settings):
 
 def _recorded(settings):
     """The settings as a result file holds them: of the corpus the name alone, not where it lies."""
-    found = json.loads(json.dumps(dataclasses.asdict(settings)))
-    return {**found, "corpus": settings.corpus and pathlib.Path(settings.corpus).name}
+    fields = json.loads(json.dumps(dataclasses.asdict(settings)))
+    return {**fields, "corpus": settings.corpus and pathlib.Path(settings.corpus).name}
 
 
 def _planned(output, runs, settings, budget, tell):

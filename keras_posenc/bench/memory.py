@@ -1,11 +1,11 @@
-"""Recurrent cells with a memory beside their state, a stack or a tape, for `keras.layers.RNN`."""
+"""Recurrent cells with a stack or a tape as memory, for `keras.layers.RNN`."""
 
 import keras
 from keras import ops
 
 
 class _MemoryCell(keras.layers.Layer):
-    """What both cells share: a plain recurrent cell that reads the first cell of the memory."""
+    """Base of both cells: a plain recurrent cell that reads the first cell of its memory."""
 
     actions = None
 
@@ -42,6 +42,7 @@ class _MemoryCell(keras.layers.Layer):
         return state, [shares[:, i, None, None] for i in range(self.actions)]
 
     def get_initial_state(self, batch_size=None):
+        """Zeros of the shapes of the states: (B, units), (B, memory_size, cell_size), ..."""
         shapes = [size if isinstance(size, tuple) else (size,) for size in self.state_size]
         return [ops.zeros((batch_size, *shape), self.compute_dtype) for shape in shapes]
 
@@ -56,19 +57,29 @@ class _MemoryCell(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class StackRNNCell(_MemoryCell):
-    """A recurrent cell with a stack of vectors, all of whose moves are soft.
+    """A recurrent cell with a stack of vectors and soft push, pop and no-op actions.
 
         h = relu([x, s_0] W + h U + b),  (a, o, n) = softmax(h A + c),  v = h V + d
         s_0 = a v + o s_1 + n s_0,  s_i = a s_(i-1) + o s_(i+1) + n s_i
 
-    The shares are of push, pop and no action. Below the last cell of the stack there are zeros, and
-    what is pushed beyond it is lost.
+    a, o and n are the weights of push, pop and no action. Below the last cell of the stack there
+    are zeros, and what is pushed beyond it is lost.
 
     Args:
-        units: int. Size of h; 256 as published.
-        cell_size: int. Size of a vector of the stack.
-        memory_size: int. How many there are, unless the initial state brings more or fewer: no
-            weight depends on it.
+        units: int. Size of h; 256 in the paper.
+        cell_size: int. Size C of a vector of the stack.
+        memory_size: int. Number M of vectors, unless the initial state has another: no weight
+            depends on it.
+
+    Call arguments:
+        inputs: (B, E), the features of one step.
+        states: list of h (B, units) and s (B, M, C).
+
+    Returns:
+        h (B, units), and the list of the new states.
+
+    Raises:
+        ValueError: if a size is not a positive integer.
 
     Example:
 
@@ -102,7 +113,7 @@ class StackRNNCell(_MemoryCell):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class TapeRNNCell(_MemoryCell):
-    """A recurrent cell with a tape that it writes on and moves, all of it soft (Baby-NTM).
+    """A recurrent cell with a tape that it writes and moves softly (Baby-NTM).
 
         h = relu([x, m_0] W + h U + b),  p = softmax(h A + c),  m_0 = MLP(h)
         m = p_0 m + p_1 left(m, 1) + p_2 right(m, 1) + p_3 left(m, n) + p_4 right(m, n)
@@ -112,11 +123,21 @@ class TapeRNNCell(_MemoryCell):
     `MemoryStates`.
 
     Args:
-        units: int. Size of h; 256 as published.
-        cell_size: int. Size of a cell of the tape.
-        memory_size: int. How many there are, unless the initial state brings more or fewer: no
-            weight depends on it.
+        units: int. Size of h; 256 in the paper.
+        cell_size: int. Size C of a cell of the tape.
+        memory_size: int. Number M of cells, unless the initial state has another: no weight depends
+            on it.
         hidden: sizes of the hidden layers of the MLP.
+
+    Call arguments:
+        inputs: (B, E), the features of one step.
+        states: list of h (B, units), m (B, M, C) and n (B, 1).
+
+    Returns:
+        h (B, units), and the list of the new states.
+
+    Raises:
+        ValueError: if a size is not a positive integer.
 
     Example:
 
@@ -164,13 +185,13 @@ class TapeRNNCell(_MemoryCell):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class MemoryStates(keras.layers.Layer):
-    """Initial states for the cells with a memory: one as long as the text, and the input's length.
+    """Initial states for the cells with a memory: a memory as long as the text, and its length.
 
     Args:
-        units, cell_size: those of the cell.
-        vocabulary_size: int. Token ids from here on (placeholders, padding) are not counted as
+        units, cell_size: int. Sizes of the cell.
+        vocabulary_size: int. Token ids from this one on (placeholders, padding) do not count as
             input.
-        with_length: bool. Whether the third state of `TapeRNNCell` is returned too.
+        with_length: bool. Return the third state of `TapeRNNCell` too.
 
     Call arguments:
         token_ids: (B, T) integers.

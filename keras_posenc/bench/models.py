@@ -1,4 +1,4 @@
-"""The models that a benchmark compares: one function makes each of them."""
+"""The models that a benchmark compares, all built by one function."""
 
 import functools
 
@@ -22,25 +22,32 @@ CELL_SIZE = 8
 
 
 def build_model(task, settings, model="transformer", encodings="none", positions="consecutive"):
-    """A functional model from token ids (B, T) to logits (B, T, classes).
+    """Builds a functional model from token ids (B, T) to logits (B, T, classes).
 
-    The transformer is that of the published benchmarks: blocks of attention without biases and of
-    a feed-forward layer of 4 x `size` with ReLU, each behind a residual sum and a layer norm;
-    dropout after both and after absolute positions. A "gau" has two gated attention units for each
-    of these blocks. The recurrent models read one-hot tokens; their memories are as long as the
+    The transformer is that of the published benchmarks: blocks of attention without biases and a
+    feed-forward layer of 4 x `size` units with ReLU, each followed by a residual sum and a layer
+    norm; dropout after both and after absolute positions. A "gau" has two gated attention units in
+    place of each block. The recurrent models read one-hot tokens; their memories are as long as the
     text.
 
     Args:
         task: a `Task`.
         settings: `Settings`.
-        model: one of `MODELS`.
-        encodings: as written, such as "rotary+log_n", "learned", "none".
+        model: "transformer", "gau", "rnn", "lstm", "stack_rnn" or "tape_rnn".
+        encodings: names joined by +, such as "rotary+log_n", "learned", "none".
         positions: "consecutive" or a method of `RandomPositionIds`.
+
+    Returns:
+        A `keras.Model`, not compiled.
+
+    Raises:
+        ValueError: on an unknown encoding or kind of positions.
 
     Example:
 
-    >>> build_model(tasks.get("even_pairs"), Settings(steps=1), encodings="alibi").output_shape
-    (None, None, 2)
+    >>> task = tasks.get("flip_flop")
+    >>> build_model(task, Settings(steps=1), encodings="alibi").output_shape
+    (None, None, 5)
     """
     ids = keras.Input((None,), dtype="int32", name="token_ids")
     make = _recurrent if model in RECURRENT else _attending
@@ -49,10 +56,10 @@ def build_model(task, settings, model="transformer", encodings="none", positions
 
 
 def check_room(task, settings, encodings, positions):
-    """Finds texts too long for their ids or for a learned table before any model is trained.
+    """Checks before any training that ids and learned tables reach the longest texts.
 
     Raises:
-        ValueError: says which length.
+        ValueError: if they do not, with the length.
     """
     learned = "learned" in (name for name, _ in encodings_of(encodings, task.causal, 1)[0])
     random_ids = _random_ids(task, settings, positions)
@@ -70,7 +77,7 @@ def check_room(task, settings, encodings, positions):
 
 
 def _random_ids(task, settings, positions):
-    """`RandomPositionIds` as written, or None for consecutive ids."""
+    """`RandomPositionIds` from their notation, or None for consecutive ids."""
     longest = width(places_of(task, max(lengths_of(task, settings)[0])))
     drawn = positions_of(positions, settings.max_position, longest)
     if drawn is None:

@@ -1,4 +1,4 @@
-"""The pictures of a benchmark, one a task."""
+"""The pictures of a benchmark, one per task."""
 
 import pathlib
 
@@ -12,19 +12,26 @@ from keras_posenc.training.state import write_text
 def save_pictures(results, output):
     """Writes a picture of each task, accuracy against length, to `output`/TASK.svg.
 
-    Of results with counts by place there is one more, `output`/TASK-by-place.svg: the accuracy
-    along the texts of the longest test.
+    Language tasks get one more, `output`/TASK-by-place.svg: accuracy against the position in the
+    longest test texts.
 
     Args:
-        results: list of dict, what `bench` returns.
-        output: folder.
+        results: list of dict, as `bench` returns.
+        output: path of an existing directory.
 
     Returns:
-        The paths, list.
+        list of the paths written.
+
+    Raises:
+        ImportError: if Matplotlib is not installed.
 
     Example:
 
-    >>> save_pictures(read_results("bench/results.json"), "bench")
+    >>> run = {"task": "parity_check", "model": "transformer", "positions": "consecutive"}
+    >>> run |= {"encodings": "rotary", "train_lengths": [1, 40], "chance": 0.5}
+    >>> run["accuracy"] = {"test": {"41": 1.0, "50": 0.75}}
+    >>> [path.name for path in save_pictures([run], ".")]
+    ['parity_check.svg']
     """
     paths = []
     for task in dict.fromkeys(result["task"] for result in results):

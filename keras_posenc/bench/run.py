@@ -1,4 +1,4 @@
-"""One run of a benchmark: a model trained short and tested long, over and over for many seeds."""
+"""One contender of a benchmark: a model trained short and tested long, for many seeds."""
 
 import statistics
 import time
@@ -24,9 +24,9 @@ class Contender:
     """A model, compiled once for all seeds and lengths.
 
     Args:
-        name: a published name of a task.
+        name: a task in the benchmark's notation.
         settings: `Settings`.
-        model, encodings, positions: as `build_model` takes them.
+        model, encodings, positions: as in `build_model`.
     """
 
     def __init__(self, name, settings, model, encodings, positions):
@@ -51,7 +51,7 @@ class Contender:
         self.blank = [np.array(ops.convert_to_numpy(v)) for v in self.model.optimizer.variables]
 
     def begin(self, seed):
-        """Draws all weights anew, under `seed`, and forgets the training."""
+        """Draws all weights again, from `seed`, and resets the optimizer."""
         keras.utils.set_random_seed(seed)
         fresh = build_model(*self.arguments)
         for variable, drawn in zip(self.model.variables, fresh.variables, strict=True):
@@ -60,16 +60,16 @@ class Contender:
             variable.assign(value)
 
     def step(self, seed, number):
-        """One step of training; returns the loss."""
+        """Takes one training step and returns the loss."""
         batch = train_batch(self.task, self.curriculum, self.settings.batch_size, seed, number)
         with self.clock("train", batch[0].shape):
             return float(np.ravel(self.model.train_on_batch(*batch))[0])
 
     def train(self, seed, state, tell):
-        """Trains from where `state`, a path, stands, or from the beginning.
+        """Trains to the end, from the state in the file `state` if there is one.
 
         Returns:
-            The record: mean losses of every `SEGMENT` steps, seconds in all and of compiling.
+            The record: mean losses of every `SEGMENT` steps, seconds in total and for compilation.
         """
         self.begin(seed)
         record = {"step": 0, "losses": [], "seconds": 0.0, "compiling": 0.0}
@@ -91,35 +91,35 @@ class Contender:
         return record
 
     def test(self):
-        """What the model answers right.
+        """Measures the accuracy of the model on all splits and test lengths.
 
         Returns:
             A dict: `accuracy`, dict split -> dict length -> float; and for texts `by_place`, dict
-            split -> dict length -> `right` and `scored`, counts of places, one for each as many
-            places as the longest text of the training has.
+            split -> dict length -> `right` and `scored`: counts of positions, one for each span as
+            long as the longest training text.
         """
-        found = {"accuracy": {split: {} for split in self.splits}}
+        scores = {"accuracy": {split: {} for split in self.splits}}
         if self.task.is_text:
-            found["by_place"] = {split: {} for split in self.splits}
+            scores["by_place"] = {split: {} for split in self.splits}
         for split, task in self.splits.items():
             for length in self.test_lengths:
                 answers = self._answers(task, length)
-                found["accuracy"][split][str(length)] = tasks.accuracy(*answers)
+                scores["accuracy"][split][str(length)] = tasks.accuracy(*answers)
                 if task.is_text:
                     right, scored = tasks.right_by_span(*answers, max(self.train_lengths))
                     counts = {"right": right, "scored": scored}
-                    found["by_place"][split][str(length)] = counts
-        return found
+                    scores["by_place"][split][str(length)] = counts
+        return scores
 
     def _answers(self, task, length):
         """(predictions, targets, mask) of all samples of this length."""
         samples, rows = self.settings.test_samples, self.test_rows
-        found = []
+        batches = []
         for ids, answers, targets, mask in evaluation_batches(task, length, samples, rows):
             with self.clock("test", ids.shape):
                 logits = self.model.predict_on_batch(ids)
-            found.append((logits[:, answers].argmax(-1), targets, mask))
-        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+            batches.append((logits[:, answers].argmax(-1), targets, mask))
+        return tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
 
     @property
     def test_rows(self):
@@ -145,7 +145,7 @@ class Contender:
 
 
 class Clock:
-    """How long calls take by shape; the first of each compiles, or shows that nothing does."""
+    """Times calls by shape; the first of each shape includes any compilation."""
 
     def __init__(self):
         self.times = {}
@@ -154,11 +154,11 @@ class Clock:
         return _Timed(self.times.setdefault((what, shape), []))
 
     def steady(self, what, shape):
-        """The median of all calls of this shape but the first."""
+        """Median of all calls of this shape except the first."""
         return statistics.median(self.times[what, shape][1:])
 
     def compiling(self):
-        """Seconds that the first calls took longer than the median of the later ones."""
+        """Seconds by which the first calls exceed the median of the later ones."""
         known = [times for times in self.times.values() if times[1:]]
         return sum(max(times[0] - statistics.median(times[1:]), 0.0) for times in known)
 

@@ -1,4 +1,4 @@
-"""What a benchmark run is: the settings of all runs, and how encodings and lengths are written."""
+"""The settings of a benchmark, and the notation for tasks, encodings and positions."""
 
 import ast
 import dataclasses
@@ -17,20 +17,31 @@ TEST_SAMPLE = (41, 50, 100, 200, 300, 500)
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What all runs of a benchmark share. Every field is a keyword of `bench`.
+    """Settings shared by all runs of a benchmark; every field is a keyword of `bench`.
 
     Attributes:
-        steps: training steps of a run.
-        layers, size, heads: of a transformer; recurrent models have one layer of 4 x `size` units.
-        dropout: of a transformer.
-        batch_size, learning_rate: of the training; the rate falls as a cosine to 0.
-        train_lengths: one is drawn for a step, each as likely. None: 1 to 40 for the tasks of the
-            Chomsky hierarchy, 64 for the others.
-        test_lengths: None: 41, 50, 100, 200, 300, 500 for the tasks of the Chomsky hierarchy, 64,
-            128, 256, 512 for the others.
-        test_samples: how many, of each length.
-        max_position: L of random ids, and rows of a learned table.
-        corpus: a text file, for the language tasks.
+        steps: int. Training steps of a run.
+        layers, size, heads: int. Sizes of a transformer; recurrent models have one layer of
+            4 x `size` units.
+        dropout: float. Dropout rate of a transformer.
+        batch_size: int. Rows of a training batch.
+        learning_rate: float. Peak rate, which decays to 0 along a cosine.
+        train_lengths: lengths, one of which is drawn uniformly at each step. None: 1 to 40 for the
+            tasks of the Chomsky hierarchy, 64 for the others.
+        test_lengths: lengths. None: 41, 50, 100, 200, 300, 500 for the tasks of the Chomsky
+            hierarchy, 64, 128, 256, 512 for the others.
+        test_samples: int. Number of samples of each test length.
+        max_position: int. L of random ids, and rows of a learned table.
+        corpus: path of a text file, for the language tasks.
+
+    Raises:
+        ValueError: if a size is not a positive integer, or `size` is not a multiple of twice
+            `heads`.
+
+    Example:
+
+    >>> Settings(steps=1000, layers=2).size
+    64
     """
 
     steps: int
@@ -59,7 +70,7 @@ class Settings:
 
 
 def task_of(text, corpus=None, split=None):
-    """The task as it is written, "counting:variables=1"; `split` for those that have splits."""
+    """Makes a task from its notation, "counting:variables=1"; `split` where it has splits."""
     name, arguments = task_parts(text)
     if split is not None:
         arguments["split"] = split
@@ -71,7 +82,7 @@ def task_of(text, corpus=None, split=None):
 
 
 def task_parts(text):
-    """(name, arguments) of a task as it is written, "odds_first:variant=paper"."""
+    """Parses the notation of a task, "odds_first:variant=paper", into (name, arguments)."""
     name, arguments = one_part(text, tasks.TASKS, "task")
     known = inspect.signature(tasks.TASKS[name]).parameters
     for key in arguments:
@@ -81,7 +92,8 @@ def task_parts(text):
 
 
 def splits_of(text, corpus=None):
-    """The splits to test on: dict split -> task; "test" alone for texts and tasks without any."""
+    """The test splits of a task: dict split -> task; only "test" for texts and for tasks without
+    splits."""
     task = task_of(text, corpus)
     splits = getattr(task, "splits", None)
     if splits is None:
@@ -99,17 +111,25 @@ def lengths_of(task, settings):
 
 
 def parts(text, kinds, what):
-    """The parts of a written list, "rotary:base=500+log_n" -> [("rotary", {"base": 500}), ...].
+    """Parses a list in the benchmark's notation: names joined by +, arguments after a colon.
 
     Args:
-        text: names with + between, each with arguments behind a colon; "none" for no part.
-        kinds: the names there are.
-        what: what they name, for the error.
+        text: str, such as "rotary:base=500+log_n"; "none" is the empty list.
+        kinds: the known names.
+        what: what they name, for the error message.
+
+    Returns:
+        list of (name, arguments).
 
     Raises:
-        ValueError: an unknown name, or an argument without a value.
+        ValueError: on an unknown name, or an argument without a value.
+
+    Example:
+
+    >>> parts("rotary:base=500+log_n", ENCODINGS, "encoding")
+    [('rotary', {'base': 500}), ('log_n', {})]
     """
-    found = []
+    named = []
     for part in [] if text == "none" else text.split("+"):
         name, _, rest = part.partition(":")
         if name not in kinds:
@@ -120,20 +140,20 @@ def parts(text, kinds, what):
             if not equals:
                 raise ValueError(f"{part!r}: write an argument as name=value.")
             arguments[key] = _literal(value)
-        found.append((name, arguments))
-    return found
+        named.append((name, arguments))
+    return named
 
 
 def one_part(text, kinds, what):
-    """`parts` where there can be one only."""
-    found = parts(text, kinds, what)
-    if len(found) != 1:
-        raise ValueError(f"{text!r} is {len(found)} parts: give one {what}.")
-    return found[0]
+    """Parses a list that must have exactly one part."""
+    named = parts(text, kinds, what)
+    if len(named) != 1:
+        raise ValueError(f"{text!r} is {len(named)} parts: give one {what}.")
+    return named[0]
 
 
 def file_name(text):
-    """What is written, as the name of a file on any system."""
+    """Replaces the characters that a file name may not have on every system."""
     return re.sub(r"[^A-Za-z0-9_.+=-]", "-", text)
 
 
@@ -145,15 +165,15 @@ def _literal(text):
 
 
 def encodings_of(text, causal, train_length):
-    """(absolute parts, specs for attention) of encodings as they are written.
+    """Parses the notation of encodings into (absolute parts, specs for attention).
 
-    What an encoding has to know and the writer did not say is filled in: the length of training
-    (of log-n), and that attention looks both ways.
+    Arguments that depend on the task are filled in unless given: the training length of log-n, and
+    the bidirectional form of encodings for attention that is not causal.
     """
-    found = parts(text, {*ENCODINGS, *ABSOLUTE, "none"}, "encoding")
-    absolute = [part for part in found if part[0] in ABSOLUTE]
+    named = parts(text, {*ENCODINGS, *ABSOLUTE, "none"}, "encoding")
+    absolute = [part for part in named if part[0] in ABSOLUTE]
     specs = []
-    for name, arguments in found:
+    for name, arguments in named:
         if name in ENCODINGS:
             known = inspect.signature(ENCODINGS[name]).parameters
             filled = {"train_length": train_length, "bidirectional": not causal}
@@ -165,9 +185,9 @@ def encodings_of(text, causal, train_length):
 
 
 def positions_of(text, max_position, train_length):
-    """Arguments of `RandomPositionIds` for ids as they are written; None for consecutive ids.
+    """Parses the notation of position ids into arguments of `RandomPositionIds`, or None.
 
-    Sorted ids are drawn in the test too, as published, unless an argument says otherwise.
+    Sorted ids are sampled at inference too, as published, unless an argument says otherwise.
     """
     if text == "consecutive":
         return None

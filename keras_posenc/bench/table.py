@@ -1,4 +1,4 @@
-"""What a benchmark found: tables of its results, and the lines of its pictures."""
+"""Tables of benchmark results, and the curves of their pictures."""
 
 import math
 import statistics
@@ -7,17 +7,25 @@ from keras_posenc.untrusted import read_json
 
 
 def read_results(*paths):
-    """The results in these files, results.json of a benchmark's folder or of another name.
+    """Reads the results of one or several benchmarks.
+
+    Args:
+        *paths: paths of results.json files, as `bench` writes them.
+
+    Returns:
+        list of dict, one per run.
 
     Example:
 
-    >>> results = read_results("bench/results.json")
+    >>> _ = pathlib.Path("results.json").write_text('[{"task": "even_pairs", "seed": 0}]')
+    >>> read_results("results.json")
+    [{'task': 'even_pairs', 'seed': 0}]
     """
     return [result for path in paths for result in read_json(path, kind=list)]
 
 
 def name_of(result):
-    """How a line is called: the model unless it is a transformer, its encodings and positions."""
+    """Names a contender: its model unless a transformer, its encodings and its positions."""
     if result["model"] not in ("transformer", "gau"):
         return result["model"]
     words = [] if result["model"] == "transformer" else [result["model"]]
@@ -28,23 +36,31 @@ def name_of(result):
 
 
 def grouped(results):
-    """The results of all seeds together: dict (task, split) -> dict name -> list of results."""
-    found = {}
+    """Groups results over the seeds: dict (task, split) -> dict name -> list of results."""
+    groups = {}
     for result in results:
         for split in result["accuracy"]:
-            lines = found.setdefault((result["task"], split), {})
+            lines = groups.setdefault((result["task"], split), {})
             lines.setdefault(name_of(result), []).append(result)
-    return found
+    return groups
 
 
 def curves(results):
-    """Accuracy by length: dict name -> `length`, and `mean`, `best` and `worst` of the seeds.
+    """Computes accuracy by length: the mean, best and worst of the seeds.
 
     Args:
-        results: list of dict, all of one task.
+        results: list of dict, as `bench` returns, all of one task.
 
     Returns:
-        dict split -> dict name -> dict of four lists.
+        dict split -> dict name -> dict of four lists: `length`, `mean`, `best`, `worst`.
+
+    Example:
+
+    >>> run = {"task": "parity_check", "model": "transformer", "positions": "consecutive"}
+    >>> run |= {"encodings": "rotary", "train_lengths": [1, 40], "chance": 0.5}
+    >>> run["accuracy"] = {"test": {"41": 1.0, "50": 0.75}}
+    >>> curves([run])["test"]["rotary"]["mean"]
+    [1.0, 0.75]
     """
 
     def by_length(result, split):
@@ -54,16 +70,25 @@ def curves(results):
 
 
 def curves_by_place(results):
-    """Accuracy by place in the texts of the longest test: as `curves`, for language tasks.
+    """Computes accuracy by position in the longest test texts of a language task.
 
-    A point is the accuracy in as many places as the longest text of the training has; `length` is
-    the place where they end.
+    A point is the accuracy over a span of positions as long as the longest training text; `length`
+    is the position where the span ends.
 
     Args:
-        results: list of dict, all of one task, with `by_place`.
+        results: list of dict, as `bench` returns, all of one task, with `by_place`.
 
     Returns:
-        dict split -> dict name -> dict of four lists.
+        dict split -> dict name -> dict of four lists: `length`, `mean`, `best`, `worst`.
+
+    Example:
+
+    >>> run = {"task": "parity_check", "model": "transformer", "positions": "consecutive"}
+    >>> run |= {"encodings": "rotary", "train_lengths": [1, 40], "chance": 0.5}
+    >>> run["accuracy"] = {"test": {"80": 0.5}}
+    >>> run["by_place"] = {"test": {"80": {"right": [30, 10], "scored": [40, 40]}}}
+    >>> curves_by_place([run])["test"]["rotary"]["mean"]
+    [0.75, 0.25]
     """
 
     def by_place(result, split):
@@ -78,62 +103,68 @@ def curves_by_place(results):
 
 
 def _lines(results, values_of):
-    found = {}
+    curves = {}
     for (_, split), lines in grouped(results).items():
-        for name, several in lines.items():
-            each = [values_of(result, split) for result in several]
-            together = [[values[x] for values in each] for x in each[0]]
-            found.setdefault(split, {})[name] = {
-                "length": list(each[0]),
-                "mean": [statistics.fmean(values) for values in together],
-                "best": [max(values) for values in together],
-                "worst": [min(values) for values in together],
+        for name, seeds in lines.items():
+            by_seed = [values_of(result, split) for result in seeds]
+            by_length = [[values[x] for values in by_seed] for x in by_seed[0]]
+            curves.setdefault(split, {})[name] = {
+                "length": list(by_seed[0]),
+                "mean": [statistics.fmean(values) for values in by_length],
+                "best": [max(values) for values in by_length],
+                "worst": [min(values) for values in by_length],
             }
-    return found
+    return curves
 
 
 def scores(results, split):
-    """The mean over the lengths longer than any trained on, one a seed."""
-    found = []
+    """Mean accuracy over the lengths beyond those of training, one number per seed."""
+    means = []
     for result in results:
         values = result["accuracy"][split]
         longer = [v for n, v in values.items() if int(n) > result["train_lengths"][1]]
-        found.append(statistics.fmean(longer or values.values()))
-    return found
+        means.append(statistics.fmean(longer or values.values()))
+    return means
 
 
 def far_scores(results, split):
-    """The accuracy on the tokens beyond the longest text of the training, one a seed.
+    """Accuracy on the tokens beyond the longest training text, one number per seed.
 
-    Of each longer length, and then their mean. Empty where a result has no counts by place, or no
-    length is longer.
+    It is computed for each longer length and then averaged. The list is empty if a result has no
+    counts by position, or no length is longer.
     """
-    found = []
+    accuracies = []
     for result in results:
         # The first span is that of the training.
         counts = result.get("by_place", {}).get(split, {}).values()
         far = [(sum(c["right"][1:]), sum(c["scored"][1:])) for c in counts]
-        found.append([right / scored for right, scored in far if scored])
-    return [statistics.fmean(values) for values in found] if all(found) else []
+        accuracies.append([right / scored for right, scored in far if scored])
+    return [statistics.fmean(values) for values in accuracies] if all(accuracies) else []
 
 
 def to_table(results):
-    """Markdown: for each task and contender the accuracy in %, mean over the longer lengths.
+    """Formats results as a Markdown table of accuracies in %, averaged over the longer lengths.
 
-    "best" is the highest of the seeds, as the papers report; beside it are the mean and the lowest
-    of them. Where results of texts have counts by place, "far" is the accuracy on the tokens beyond
-    the longest text of the training: mean, lowest and highest of the seeds. "compiling" is the
-    share of all seconds that compiling took.
+    "best" is the best seed, as the papers report; "mean" and "worst" are over the seeds too. For
+    language tasks "far" is the accuracy on the tokens beyond the longest training text: the mean,
+    lowest and highest of the seeds. "compiling" is the share of the time spent on compilation.
 
     Args:
-        results: list of dict, what `bench` returns.
+        results: list of dict, as `bench` returns.
 
     Returns:
         str.
 
     Example:
 
-    >>> print(to_table(bench(["even_pairs"], steps=100)))
+    >>> run = {"task": "parity_check", "model": "transformer", "positions": "consecutive"}
+    >>> run |= {"encodings": "rotary", "train_lengths": [1, 40], "chance": 0.5}
+    >>> run["accuracy"] = {"test": {"41": 1.0, "50": 0.75}}
+    >>> run |= {"seconds": {"training": 9, "testing": 1, "compiling": 1}, "settings": {"steps": 5}}
+    >>> print(to_table([run]))
+    | task | model | best | mean | worst | seeds | steps | chance | compiling |
+    |---|---|---|---|---|---|---|---|---|
+    | parity_check | rotary | 87.5 | 87.5 | 87.5 | 1 | 5 | 50.0 | 10% |
     """
     with_far = any("by_place" in result for result in results)
     heads = ["task", "model", "best", "mean", "worst", *["far"] * with_far]
@@ -141,17 +172,17 @@ def to_table(results):
     rows = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for (task, split), lines in grouped(results).items():
         whole = task if len(results[0]["accuracy"]) == 1 and split == "test" else f"{task}, {split}"
-        for name, several in lines.items():
-            found = [100 * score for score in scores(several, split)]
-            seconds = [result["seconds"] for result in several]
-            spent = sum(s["training"] + s["testing"] for s in seconds)
-            compiling = sum(s["compiling"] for s in seconds) / spent
-            cells = [whole, name, *(f"{f(found):.1f}" for f in (max, statistics.fmean, min))]
+        for name, seeds in lines.items():
+            accuracies = [100 * score for score in scores(seeds, split)]
+            seconds = [result["seconds"] for result in seeds]
+            total = sum(s["training"] + s["testing"] for s in seconds)
+            compiling = sum(s["compiling"] for s in seconds) / total
+            cells = [whole, name, *(f"{f(accuracies):.1f}" for f in (max, statistics.fmean, min))]
             if with_far:
-                far = [100 * score for score in far_scores(several, split)]
+                far = [100 * score for score in far_scores(seeds, split)]
                 span = f"({min(far):.1f} to {max(far):.1f})" if far else ""
                 cells.append(f"{statistics.fmean(far):.1f} {span}" if far else "–")
-            cells += [str(len(several)), f"{several[0]['settings']['steps']:,}"]
-            cells += [f"{100 * several[0]['chance']:.1f}", f"{compiling:.0%}"]
+            cells += [str(len(seeds)), f"{seeds[0]['settings']['steps']:,}"]
+            cells += [f"{100 * seeds[0]['chance']:.1f}", f"{compiling:.0%}"]
             rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""The account of a load: what became of every variable and of every tensor."""
+"""The account of a load: what happened to every variable and to every tensor."""
 
 import dataclasses
 
@@ -7,20 +7,27 @@ SHOWN = 4  # names spelt out in an error; the account itself lists all
 
 @dataclasses.dataclass
 class Account:
-    """What became of every variable of a model and of every tensor of a checkpoint.
+    """What happened to every variable of a model and to every tensor of a checkpoint.
 
     `print(account)` shows all of it, `account.summary()` one line.
 
     Args:
-        source: str, where the checkpoint lies.
-        family: str, the family whose names were looked for.
-        loaded: list of (variable, tensor, note); the note says what was done on the way.
-        unused: list of (tensor, reason), known and not needed.
-        initialised: list of variables that no checkpoint has; they keep their first values.
-        missing: list of variables that the checkpoint should have and has not.
-        unexpected: list of tensors that nothing explains.
-        wrong_shape: list of (variable, its shape, tensor, what the file holds).
-        hints: list of sentences on what may be the matter.
+        source: str. Path of the checkpoint.
+        family: str. The model family whose names were used.
+        loaded: list of (variable, tensor, note); the note names a transposition, reshape or row
+            selection.
+        unused: list of (tensor, reason): tensors that are known and not needed.
+        initialised: list of variables that no checkpoint has; they keep their initial values.
+        missing: list of variables that the checkpoint should have and lacks.
+        unexpected: list of tensors that correspond to nothing in the model.
+        wrong_shape: list of (variable, its shape, tensor, shape in the file).
+        hints: list of sentences on the likely cause of a mismatch.
+
+    Example:
+
+    >>> account = Account("model.safetensors", "bert", missing=["Pooler-Dense/bias"])
+    >>> account.summary()
+    'model.safetensors as bert: 0 loaded, 1 missing.'
     """
 
     source: str
@@ -34,7 +41,7 @@ class Account:
     hints: list = dataclasses.field(default_factory=list)
 
     def summary(self):
-        """One line: how many of each kind."""
+        """Counts each kind, in one line."""
         kinds = ["unused", "initialised", "missing", "unexpected", "wrong_shape"]
         counts = [f"{len(getattr(self, kind))} {kind.replace('_', ' ')}" for kind in kinds]
         counts = [count for count in counts if not count.startswith("0 ")]
@@ -63,7 +70,14 @@ class Account:
         return "\n".join(lines + [""] * bool(self.hints) + self.hints)
 
     def problem(self, ignore_missing=False):
-        """One message on all that does not fit, or None if all does."""
+        """Describes all that does not fit in one message, or returns None if all fits.
+
+        Args:
+            ignore_missing: bool. Missing variables do not count.
+
+        Returns:
+            str or None.
+        """
         misfits = [
             f"{variable} is {ours} in the model, {tensor} is {theirs} in the file"
             for variable, ours, tensor, theirs in self.wrong_shape
@@ -73,10 +87,10 @@ class Account:
             ("unexpected", self.unexpected),
             ("of the wrong shape", misfits),
         ]
-        found = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds if names]
-        if not found:
+        problems = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds if names]
+        if not problems:
             return None
-        message = f"{self.source} does not fit this {self.family} model: {'; '.join(found)}."
+        message = f"{self.source} does not fit this {self.family} model: {'; '.join(problems)}."
         return " ".join([message, "Nothing was loaded.", *self.hints])
 
 

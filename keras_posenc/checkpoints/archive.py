@@ -72,8 +72,8 @@ def read_archive(buffer):
 def _unpack(layout, buffer, start, signature):
     if not 0 <= start <= len(buffer) - layout.size:
         raise ValueError("it points outside of itself")
-    found, *fields = layout.unpack(bytes(buffer[start : start + layout.size]))
-    if found != signature:
+    magic, *fields = layout.unpack(bytes(buffer[start : start + layout.size]))
+    if magic != signature:
         raise ValueError("its parts are not where they should be")
     return fields
 

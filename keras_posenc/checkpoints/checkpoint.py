@@ -1,4 +1,4 @@
-"""A checkpoint as a mapping from names to arrays, whatever file it lies in."""
+"""A checkpoint of any format as a mapping from names to arrays."""
 
 import collections.abc
 import math
@@ -17,21 +17,24 @@ MOST_AXES = 32  # that every NumPy can do
 class Checkpoint(collections.abc.Mapping):
     """A read-only mapping from tensor names to NumPy arrays.
 
-    The arrays of a file are views of it, memory-mapped: opening a checkpoint reads names and
-    shapes, and numbers come from the disk when they are used. Copy what must outlive the file.
+    The arrays are memory-mapped views of the file: opening a checkpoint reads names and shapes
+    only, and numbers are read from the disk on use. Copy what must outlive the file.
 
     Args:
-        arrays: dict from names to NumPy arrays.
+        arrays: dict, name -> NumPy array.
         format: one of `"tensorflow"`, `"safetensors"`, `"torch"`, `"keras"`, `"mapping"`.
-        path: where the checkpoint lies; None for a mapping.
-        sums: dict from names to the CRC-32C of arrays, checked when an array is first asked for.
+        path: path of the checkpoint; None for a mapping.
+        sums: dict, name -> CRC-32C of the array, checked when the array is first read.
+
+    Raises:
+        KeyError: when a name is looked up that the checkpoint lacks.
+        ValueError: when an array is looked up whose checksum is wrong.
 
     Example:
 
-    ```python
-    checkpoint = open_checkpoint({"a": np.zeros((2, 3))})
-    checkpoint.shape("a")  # (2, 3)
-    ```
+    >>> checkpoint = open_checkpoint({"a": np.zeros((2, 3))})
+    >>> checkpoint.shape("a"), checkpoint.dtype("a").name, checkpoint["a"].sum().item()
+    ((2, 3), 'float64', 0.0)
     """
 
     def __init__(self, arrays, format, path=None, sums=()):
@@ -71,11 +74,11 @@ class Checkpoint(collections.abc.Mapping):
         return self.path or "a dict of arrays"
 
     def shape(self, name):
-        """Shape of a tensor, a tuple, without reading its numbers."""
+        """Returns the shape of a tensor, a tuple, without reading its numbers."""
         return self._array(name).shape
 
     def dtype(self, name):
-        """NumPy dtype of a tensor, without reading its numbers."""
+        """Returns the NumPy dtype of a tensor, without reading its numbers."""
         return self._array(name).dtype
 
 

@@ -29,37 +29,37 @@ HEADS = (
 
 
 def save_checkpoint(model, directory, format="huggingface", positions=None, dtype=None):
-    """Writes the weights and the config of a model for other libraries, and for this one.
+    """Writes the weights and the config of a model in a format that other libraries read.
 
-    The files are complete before they take their names: an interrupted save leaves the old ones.
+    Each file is written completely before it is renamed, so an interrupted save keeps the old ones.
 
     The config names the encodings of each layer's attention, and the model is built with them again
     by this library alone; for others its model_type is unknown.
 
     Args:
         model: a model of `build_transformer_model`, or its `Transformer`.
-        directory: where to write; made if need be. Other files in it stay.
+        directory: where to write; created if missing. Other files in it stay.
         format: `"huggingface"` writes model.safetensors and config.json, `"google"` writes
             bert_model.ckpt.* and bert_config.json (and needs TensorFlow).
-        positions: int, how many positions the written model has, as plain rows that a library
-            without stretching can read. None writes the table itself; stretch it again on loading.
+        positions: int. Number of positions to write, as plain rows that a library without
+            stretching can read. None writes the table itself; stretch it again on loading.
         dtype: `"float32"`, `"float16"`, `"bfloat16"` or `"float64"`; None keeps the model's.
 
     Returns:
         list of the paths written.
 
     Raises:
-        TypeError: `model` does not come from `build_transformer_model`.
-        ValueError: an argument is out of its range, or a weight has no place in the format.
-        ImportError: format `"google"` without TensorFlow.
+        TypeError: if `model` does not come from `build_transformer_model`.
+        ValueError: if an argument is out of its range, or a weight has no place in the format.
+        ImportError: for format `"google"` without TensorFlow.
 
     Example:
 
-    ```python
-    model = build_transformer_model("bert-base-uncased", hierarchical_position=True)
-    save_checkpoint(model, "bert-long", positions=2048)
-    transformers.AutoModel.from_pretrained("bert-long")
-    ```
+    >>> model = build_transformer_model("all-MiniLM-L6-v2", hierarchical_position=True)
+    >>> sorted(save_checkpoint(model, "MiniLM-long", positions=2048))
+    ['MiniLM-long/config.json', 'MiniLM-long/model.safetensors']
+
+    `transformers.AutoModel.from_pretrained("MiniLM-long")` then reads 2,048 positions.
     """
     transformer = getattr(model, "transformer", model)
     if not all(hasattr(transformer, each) for each in ("layers", "config", "table")):

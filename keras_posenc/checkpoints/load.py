@@ -1,4 +1,4 @@
-"""From a checkpoint into the variables of a model, all of it or nothing."""
+"""Loading of a checkpoint into the variables of a model: all of it or nothing."""
 
 import numpy as np
 
@@ -13,51 +13,74 @@ READABLE = ("float16", "bfloat16", "float32", "float64")
 
 
 def load_checkpoint(layers, checkpoint, table, *, ignore_missing=False, **rows):
-    """Loads a checkpoint into layers, after everything has been found to fit.
+    """Loads a checkpoint into layers, after checking that everything fits.
 
     Args:
-        layers: dict from layer names to built layers.
+        layers: dict, layer name -> built layer.
         checkpoint: `Checkpoint`, or anything that `open_checkpoint` opens.
-        table: `Table` of the family, from `keras_posenc.checkpoints.names`.
-        ignore_missing: bool; True leaves what the checkpoint lacks at its initial values.
-        **rows: which rows of the file's tables to take, as in `Loader`.
+        table: `Table` of the family, such as `keras_posenc.checkpoints.BERT`.
+        ignore_missing: bool. Variables that the checkpoint lacks keep their initial values.
+        **rows: which rows of the file's tables to read, as in `Loader`.
 
     Returns:
         `Account` of every variable and every tensor.
 
     Raises:
-        ValueError: something is missing, unexpected or of the wrong shape; nothing is loaded then.
+        FileNotFoundError: if there is no checkpoint.
+        ValueError: if it is damaged, or something is missing, unexpected or of the wrong shape;
+            nothing is loaded then.
 
     Example:
 
-    ```python
-    account = load_checkpoint(transformer.layers, "model.safetensors", BERT)
-    print(account)
-    ```
+    >>> pooler = keras.layers.Dense(2, name="Pooler-Dense")
+    >>> pooler.build((None, 2))
+    >>> arrays = {"bert/pooler/dense/kernel": np.eye(2), "bert/pooler/dense/bias": np.zeros(2)}
+    >>> print(load_checkpoint({"Pooler-Dense": pooler}, arrays, BERT).summary())
+    a dict of arrays as bert: 2 loaded.
     """
     return Loader(checkpoint, table, **rows).load(layers, ignore_missing)
 
 
 def compare_checkpoint(layers, checkpoint, table, **rows):
-    """Says what `load_checkpoint` would do, without loading and without complaint.
+    """Reports what `load_checkpoint` would do, without loading or raising on a mismatch.
 
     Args:
         layers, checkpoint, table, **rows: as in `load_checkpoint`.
 
     Returns:
-        `Account` of every variable and every tensor; `account.problem()` is what would be raised.
+        `Account` of every variable and every tensor; `account.problem()` is the message that
+            `load_checkpoint` would raise.
+
+    Raises:
+        FileNotFoundError: if there is no checkpoint.
+        ValueError: if it is damaged.
+
+    Example:
+
+    >>> pooler = keras.layers.Dense(2, name="Pooler-Dense")
+    >>> pooler.build((None, 2))
+    >>> arrays = {"bert/pooler/dense/kernel": np.eye(2)}
+    >>> compare_checkpoint({"Pooler-Dense": pooler}, arrays, BERT).missing
+    ['Pooler-Dense/bias']
     """
     return Loader(checkpoint, table, **rows).match(layers)[0]
 
 
 def variables_of(layers):
-    """All weights of some layers under names that hold for every prefix and parent model.
+    """Collects the weights of layers under names that do not depend on prefix or parent model.
 
     Args:
-        layers: dict from layer names to built layers.
+        layers: dict, layer name -> built layer.
 
     Returns:
-        dict from `"layer name/rest of the variable's path"` to Keras variables.
+        dict, `"layer name/rest of the variable's path"` -> Keras variable.
+
+    Example:
+
+    >>> dense = keras.layers.Dense(2, name="my-pooler")
+    >>> dense.build((None, 2))
+    >>> list(variables_of({"Pooler-Dense": dense}))
+    ['Pooler-Dense/kernel', 'Pooler-Dense/bias']
     """
     variables = {}
     for name, layer in layers.items():
@@ -68,14 +91,14 @@ def variables_of(layers):
 
 
 class Loader:
-    """A checkpoint on its way into a model: into weights as they are made, then into the others.
+    """Loads a checkpoint in two steps: into weights as they are created, then into the others.
 
     Args:
         checkpoint, table: as in `load_checkpoint`.
         keep_tokens: list of the rows of the token table (and of the MLM bias) to keep; None: all.
-        compound_tokens: list of rows to append to them, each the mean of rows that were kept: a
-            list of row numbers, or a tuple of row numbers and weights.
-        position_offset: int, how many rows at the front of the file's position table to drop.
+        compound_tokens: list of rows to append, each the mean of rows that were kept: a list of row
+            numbers, or a tuple of row numbers and weights.
+        position_offset: int. Number of rows to drop from the start of the file's position table.
     """
 
     def __init__(

@@ -140,21 +140,27 @@ OTHER_HEADS = {
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Where a family's checkpoints keep each of our variables.
+    """The names under which a family's checkpoints store each of our variables.
 
     Args:
-        family: the name `build_transformer_model` knows the family by.
-        root: what Google's names of the encoder begin with, without the slash.
-        prefixes: what Hugging Face's names of the encoder may begin with; the first is written.
-        rows: dict from our layer to (scope, kind) or (scope, kind, cut), or to a list of those: the
-            first is written, all are read.
-        huggingface: dict from our layer to Hugging Face's scope, where it does not follow from
+        family: str. The family's name in `build_transformer_model`.
+        root: str. First scope of the encoder in Google's names, without the slash.
+        prefixes: tuple of str. Possible prefixes of the encoder in Hugging Face's names; the first
+            is used for writing.
+        rows: dict, our layer -> (scope, kind) or (scope, kind, cut), or a list of those: the first
+            is written, all are read.
+        huggingface: dict, our layer -> Hugging Face's scope, where it does not follow from
             Google's. An encoder's scope is written with the first of `prefixes`.
-        copies: dict from our variable to other names under which a file may repeat it.
-        heads: our layers that a checkpoint may have and a model need not.
-        unused: dict from glob patterns to the reason why nothing is read from such names.
-        classes: dict from Hugging Face's model types to what their classes' names begin with.
-        endings: dict from what BERT's classes' names end with to what this family's do.
+        copies: dict, our variable -> other names under which a file may repeat it.
+        heads: tuple of our layers that a checkpoint may have and a model may lack.
+        unused: dict, glob pattern of names -> reason why nothing is read from them.
+        classes: dict, Hugging Face's model type -> prefix of its class names.
+        endings: dict, ending of BERT's class names -> that of this family's.
+
+    Example:
+
+    >>> BERT.names("Pooler-Dense/bias")[0].name
+    'bert/pooler/dense/bias'
     """
 
     family: str

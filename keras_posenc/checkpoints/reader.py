@@ -1,4 +1,4 @@
-"""Opens a checkpoint of any format: what the file holds decides, not what it is called."""
+"""Opens a checkpoint of any format, recognised by its content and not by its file name."""
 
 import collections.abc
 import os
@@ -46,25 +46,23 @@ def open_checkpoint(path):
     """Opens a checkpoint without reading its numbers.
 
     Args:
-        path: one of: a safetensors file; a torch file (`.bin`, `.pt`, `.pth`), of which tensors
-            only are read; the index of a sharded one (`*.index.json`); the prefix of a TensorFlow
-            checkpoint (`bert_model.ckpt`); a `.keras` file; a directory that holds one of these;
-            a dict of arrays; a `Checkpoint`, which is returned as it is.
+        path: one of: a safetensors file; a torch file (`.bin`, `.pt`, `.pth`), of which only the
+            tensors are read; the index of a sharded checkpoint (`*.index.json`); the prefix of a
+            TensorFlow checkpoint (`bert_model.ckpt`); a `.keras` file; a directory that contains
+            one of these; a dict of arrays; a `Checkpoint`, which is returned unchanged.
 
     Returns:
         `Checkpoint`, a mapping from names to arrays.
 
     Raises:
-        FileNotFoundError: there is no such file, or none of these in the directory.
-        ValueError: the file is damaged, or of a format that is not read.
+        FileNotFoundError: if there is no such file, or none of these in the directory.
+        ValueError: if the file is damaged, or in a format that is not supported.
 
     Example:
 
-    ```python
-    checkpoint = open_checkpoint("bert-base-uncased/model.safetensors")
-    for name in checkpoint:
-        print(name, checkpoint.shape(name), checkpoint.dtype(name))
-    ```
+    >>> checkpoint = open_checkpoint("all-MiniLM-L6-v2")
+    >>> checkpoint.format, len(checkpoint), checkpoint.shape("pooler.dense.weight")
+    ('safetensors', 104, (384, 384))
     """
     if isinstance(path, Checkpoint):
         return path

@@ -30,7 +30,8 @@ def main(argv=None):
 
     Example:
 
-    >>> main(["predict", "out", "--text", "The launch was put off for the third time."])
+    >>> main(["predict", "out", "--text", "w1 w4 w7 w10"])  # prints label and probability
+    b...
     0
     """
     arguments = vars(parser().parse_args(argv))

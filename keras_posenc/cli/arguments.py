@@ -9,7 +9,7 @@ STARTS = ("hierarchical", "tile", "interpolate")
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaint is one line, and which says nothing of options not given."""
+    """A parser with one-line errors and without attributes for options that are not given."""
 
     def __init__(self, **options):
         super().__init__(argument_default=argparse.SUPPRESS, allow_abbrev=False, **options)
@@ -49,12 +49,12 @@ def _numbers(text):
 def _lengths(text):
     """1-40 -> [1, ..., 40]; 50,100 -> [50, 100]; 4-64:2 -> [4, 6, ..., 64]."""
     try:
-        found = []
+        lengths = []
         for part in text.split(","):
             ends, _, step = part.partition(":")
             first, dash, last = ends.partition("-")
-            found += range(int(first), int(last if dash else first) + 1, int(step or 1))
-        return found
+            lengths += range(int(first), int(last if dash else first) + 1, int(step or 1))
+        return lengths
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"give lengths such as 64, 50,100,200, 1-40 or, every second, 4-64:2, not {text!r}"
@@ -65,18 +65,18 @@ def _lengths(text):
 COLUMNS = [
     (
         "--text-column",
-        "of a data file (default: an obvious one)",
+        "column of the texts (default: one with a usual name)",
         {"dest": "text", "metavar": "NAME"},
     ),
     (
         "--label-column",
-        "of a data file (default: an obvious one)",
+        "column of the labels (default: one with a usual name)",
         {"dest": "label", "metavar": "NAME"},
     ),
 ]
 CUTTING = [
-    ("--max-length", "cut documents at so many tokens (default: as trained)", {"type": int}),
-    ("--token-budget", "most tokens of a batch (default: as trained)", {"type": int}),
+    ("--max-length", "tokens after which to truncate (default: as in training)", {"type": int}),
+    ("--token-budget", "maximum tokens in a batch (default: as in training)", {"type": int}),
 ]
 MODEL = [
     ("--config", "config file, if not in the directory of CHECKPOINT", {}),
@@ -85,7 +85,7 @@ MODEL = [
 COMMANDS = [
     (
         "finetune",
-        "fine-tune a checkpoint to classify texts; the same command continues a killed run",
+        "fine-tune a checkpoint to classify texts; the same command resumes an interrupted run",
         [
             ("checkpoint", "weights, or a directory with weights, config and tokenizer", {}),
             ("train", "documents: .tsv, .csv, .jsonl or .tab with texts and labels", {}),
@@ -94,52 +94,56 @@ COMMANDS = [
         [
             (
                 "--validation",
-                "documents judged after each epoch: a file, or the share of TRAIN to hold out",
+                "documents to evaluate after each epoch: a file, or the share of TRAIN to hold out",
                 {"type": _share_or_path, "metavar": "FILE|SHARE"},
             ),
-            ("--test", "documents judged at the end", {"metavar": "FILE"}),
-            ("--max-length", "cut documents at so many tokens (default: 512)", {"type": int}),
+            ("--test", "documents to evaluate at the end", {"metavar": "FILE"}),
+            ("--max-length", "tokens after which to truncate (default: 512)", {"type": int}),
             ("--epochs", "passes over the documents (default: 3)", {"type": int}),
             (
                 "--lengths",
-                "a curriculum in place of those two, such as 512x3,1536x1",
+                "stages of growing length instead of these two, such as 512x3,1536x1",
                 {"type": _stages, "metavar": "LENGTHxEPOCHS,..."},
             ),
             (
                 "--stretch",
-                "how to serve lengths over the checkpoint's (default: hierarchical)",
+                "how to serve more positions than the checkpoint's (default: hierarchical)",
                 {"choices": STRETCHES},
             ),
-            ("--alpha", "of the hierarchical stretch (default: 0.4)", {"type": float}),
+            ("--alpha", "weight of the coarse digit (default: 0.4)", {"type": float}),
             (
                 "--pooling",
-                "of a text's tokens (default: mean)",
+                "pooling over the tokens (default: mean)",
                 {"choices": ("mean", "cls", "max")},
             ),
-            ("--learning-rate", "the peak (default: 1e-4)", {"type": float}),
+            ("--learning-rate", "peak learning rate (default: 1e-4)", {"type": float}),
             (
                 "--schedule",
-                "decay of the rate (default: cosine)",
+                "decay of the learning rate (default: cosine)",
                 {"choices": ("cosine", "linear")},
             ),
             (
                 "--warmup",
-                "share of the steps in which the rate rises (default: 0.1)",
+                "share of the steps that warm up the learning rate (default: 0.1)",
                 {"type": float},
             ),
-            ("--weight-decay", "of the matrices (default: 0.01)", {"type": float}),
-            ("--clip", "bound of the gradients' norm (default: 1)", {"type": float}),
-            ("--token-budget", "most tokens of a batch (default: 8192)", {"type": int}),
-            ("--dropout-rate", "of the features (default: the config's)", {"type": float}),
-            ("--attention-dropout-rate", "(default: the config's)", {"type": float}),
-            ("--head-dropout", "before the last layer (default: 0.1)", {"type": float}),
-            ("--seed", "of everything random (default: 0)", {"type": int}),
-            ("--tokenizer", "its file, if not in the directory of CHECKPOINT", {}),
+            ("--weight-decay", "weight decay of the matrices (default: 0.01)", {"type": float}),
+            ("--clip", "maximum norm of the gradients (default: 1)", {"type": float}),
+            ("--token-budget", "maximum tokens in a batch (default: 8192)", {"type": int}),
+            ("--dropout-rate", "dropout of the features (default: the config's)", {"type": float}),
+            (
+                "--attention-dropout-rate",
+                "dropout of the attention weights (default: the config's)",
+                {"type": float},
+            ),
+            ("--head-dropout", "dropout before the last layer (default: 0.1)", {"type": float}),
+            ("--seed", "random seed (default: 0)", {"type": int}),
+            ("--tokenizer", "tokenizer file, if not in the directory of CHECKPOINT", {}),
             *MODEL,
             *COLUMNS,
             (
                 "--overwrite",
-                "start anew in an OUTPUT that holds another run",
+                "replace a run with other settings in OUTPUT",
                 {"action": "store_true"},
             ),
             ("--no-report", "write no report.html (it needs Matplotlib)", {"action": "store_true"}),
@@ -191,18 +195,18 @@ COMMANDS = [
     ),
     (
         "evaluate",
-        "accuracy of a fine-tuned model on labelled texts, also by document length",
+        "evaluate a fine-tuned model on labelled texts, also by document length",
         [("directory", "the OUTPUT of finetune", {}), ("data", "documents with labels", {})],
         [("--output", "also write the metrics here, as JSON", {}), *CUTTING, *COLUMNS],
     ),
     (
         "predict",
-        "print label and probability of each text",
+        "print the label and probability of each text",
         [("directory", "the OUTPUT of finetune", {})],
         [
             (
                 "--format",
-                "tsv: label and probability; jsonl: of all labels (default: tsv)",
+                "tsv: the label and its probability; jsonl: those of all labels (default: tsv)",
                 {"choices": ("tsv", "jsonl")},
             ),
             *CUTTING,
@@ -210,13 +214,13 @@ COMMANDS = [
     ),
     (
         "inspect",
-        "say what a checkpoint holds and what of it would load",
+        "show what a checkpoint contains and what of it would load",
         [("checkpoint", "weights, or a directory with weights and config", {})],
         MODEL,
     ),
     (
         "convert",
-        "write a checkpoint in another format, also stretched to more positions",
+        "write a checkpoint in another format, optionally stretched to more positions",
         [
             ("checkpoint", "weights, or a directory with weights and config", {}),
             ("output", "directory to write; a .keras file for --format keras", {}),
@@ -224,25 +228,26 @@ COMMANDS = [
         [
             (
                 "--format",
-                "(default: huggingface)",
+                "format to write (default: huggingface)",
                 {"choices": ("huggingface", "google", "keras")},
             ),
-            ("--positions", "stretch to so many positions, as plain rows", {"type": int}),
-            ("--stretch", "how (default: hierarchical)", {"choices": STRETCHES}),
-            ("--alpha", "of the hierarchical stretch (default: 0.4)", {"type": float}),
-            ("--dtype", "of the numbers written (default: float32)", {}),
+            ("--positions", "number of positions to write, as plain rows", {"type": int}),
+            ("--stretch", "how to stretch (default: hierarchical)", {"choices": STRETCHES}),
+            ("--alpha", "weight of the coarse digit (default: 0.4)", {"type": float}),
+            ("--dtype", "dtype of the weights written (default: float32)", {}),
             *MODEL,
         ],
     ),
     (
         "bench",
-        "train short, test long: which encoding works on lengths that it was not trained on; the "
-        "same command continues a killed one",
-        [("tasks", "such as even_pairs, counting:variables=1, language_model", {"nargs": "+"})],
+        "train short, test long: compare encodings on lengths that they were not trained on; the "
+        "same command resumes an interrupted one",
+        [("tasks", "tasks: even_pairs, counting:variables=1, language_model", {"nargs": "+"})],
         [
             (
                 "--encodings",
-                "such as none, sinusoidal, alibi, rotary+log_n, cope:npos_max=16 (default: none)",
+                "encodings: none, sinusoidal, alibi, rotary+log_n, cope:npos_max=16 "
+                "(default: none)",
                 {"nargs": "+", "metavar": "NAME"},
             ),
             (
@@ -258,43 +263,44 @@ COMMANDS = [
             ),
             (
                 "--seeds",
-                "a run for each (default: 0,1,2)",
+                "seeds, one run for each (default: 0,1,2)",
                 {"type": _numbers, "metavar": "N,N,..."},
             ),
-            ("--budget", "minutes for all runs together; or give --steps", {"type": float}),
+            ("--budget", "minutes for all runs together, instead of --steps", {"type": float}),
             ("--steps", "training steps of each run", {"type": int}),
-            ("--output", "folder of results, tables and pictures (default: bench)", {}),
+            ("--output", "directory of results, tables and pictures (default: bench)", {}),
             ("--corpus", "text file of the language tasks", {"metavar": "FILE"}),
             (
                 "--train-lengths",
-                "such as 64 or 1-40 (default: 1-40 for the Chomsky tasks, else 64)",
+                "training lengths (default: 1-40 for the Chomsky tasks, else 64)",
                 {"type": _lengths, "metavar": "N,N-N,..."},
             ),
             (
                 "--test-lengths",
-                "(default: 41,50,100,200,300,500 for the Chomsky tasks, else 64,128,256,512)",
+                "test lengths (default: 41,50,100,200,300,500 for the Chomsky tasks, else "
+                "64,128,256,512)",
                 {"type": _lengths, "metavar": "N,N-N,..."},
             ),
-            ("--test-samples", "of each length (default: 64)", {"type": int}),
-            ("--layers", "of a transformer (default: 3)", {"type": int}),
+            ("--test-samples", "samples of each test length (default: 64)", {"type": int}),
+            ("--layers", "layers of a transformer (default: 3)", {"type": int}),
             ("--size", "features of a token (default: 64)", {"type": int}),
-            ("--heads", "of a transformer (default: 8)", {"type": int}),
-            ("--dropout", "of a transformer (default: 0.1)", {"type": float}),
-            ("--batch-size", "of the training (default: 64)", {"type": int}),
-            ("--learning-rate", "the peak (default: 0.001)", {"type": float}),
+            ("--heads", "heads of a transformer (default: 8)", {"type": int}),
+            ("--dropout", "dropout of a transformer (default: 0.1)", {"type": float}),
+            ("--batch-size", "rows of a training batch (default: 64)", {"type": int}),
+            ("--learning-rate", "peak learning rate (default: 0.001)", {"type": float}),
             ("--max-position", "bound of random ids (default: 2048)", {"type": int}),
-            ("--no-pictures", "draw none (they need Matplotlib)", {"action": "store_true"}),
+            ("--no-pictures", "write no pictures (they need Matplotlib)", {"action": "store_true"}),
         ],
     ),
     (
         "list",
-        "print the table of all position encodings that attention can be given",
+        "print a table of all position encodings",
         [],
         [],
     ),
     (
         "describe",
-        "say what a position encoding does, its arguments, and what it learns",
+        "show what a position encoding does, its arguments, and what it learns",
         [("name", "as `keras-posenc list` prints it", {})],
         [],
     ),
@@ -318,7 +324,7 @@ BIDIRECTIONAL = (
 PLOTS = [
     (
         "decay",
-        "logit and weight of equal tokens by their distance",
+        "logit and weight of identical tokens by their distance",
         [SERIES],
         [("--length", "tokens (default: 512)", {"type": int}), BIDIRECTIONAL, *SHAPE, OUTPUT],
     ),
@@ -345,10 +351,10 @@ PLOTS = [
         [
             (
                 "--stretch",
-                "how; may be repeated (default: hierarchical)",
+                "how to stretch; may be repeated (default: hierarchical)",
                 {"action": "append", "choices": STRETCHES},
             ),
-            ("--positions", "stretch to so many (default: 2048)", {"type": int}),
+            ("--positions", "number of positions (default: 2048)", {"type": int}),
             *MODEL,
             OUTPUT,
         ],
@@ -359,19 +365,19 @@ PLOTS = [
         [],
         [
             ("--length", "tokens (default: 512)", {"type": int}),
-            ("--strength", "of Sandwich's biases (default: 1)", {"type": float}),
+            ("--strength", "strength of Sandwich's biases (default: 1)", {"type": float}),
             ("--head-size", "features of a head (default: 64)", {"type": int}),
             OUTPUT,
         ],
     ),
     (
         "gates",
-        "what CoPE, put on a checkpoint, counts in a text",
+        "what CoPE, added to a checkpoint, counts in a text",
         [("checkpoint", "a directory with weights, config and tokenizer", {})],
         [
             ("--text", "the text", {"required": True}),
-            ("--layer", "of the model, from 0 (default: 0)", {"type": int}),
-            ("--head", "of the layer, from 0 (default: 0)", {"type": int}),
+            ("--layer", "number of the layer, from 0 (default: 0)", {"type": int}),
+            ("--head", "number of the head, from 0 (default: 0)", {"type": int}),
             OUTPUT,
         ],
     ),
@@ -379,11 +385,11 @@ PLOTS = [
 
 
 def parser():
-    """The parser of the whole command line; it tells of an option only if it was given."""
+    """Makes the parser of the command line; options that are not given leave no attribute."""
     whole = _Parser(
         prog="keras-posenc",
         description="Pretrained BERTs, stretched past 512 tokens and fine-tuned on long text.",
-        epilog="Each command prints the Python that it runs. COMMAND --help says more.",
+        epilog="Each command prints the Python that it runs. See COMMAND --help for its options.",
     )
     version = f"keras-posenc {keras_posenc.__version__}"
     whole.add_argument("--version", action="version", version=version)

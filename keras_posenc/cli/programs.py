@@ -153,10 +153,10 @@ def _curves(arguments, measure, size, picture):
         "series = {",
         *(f"    {_literal(name)}: {_literal(specs)}," for name, specs in series.items()),
         "}",
-        "found = {}",
+        "curves = {}",
         "for name, encodings in series.items():",
-        _indented(f"found[name] = {_call(measure, _Name('encodings'), **keywords)}"),
-        f"pictures.{picture}(found)",
+        _indented(f"curves[name] = {_call(measure, _Name('encodings'), **keywords)}"),
+        f"pictures.{picture}(curves)",
     ]
 
 

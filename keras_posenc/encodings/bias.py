@@ -17,8 +17,9 @@ class KERPLE(Encoding):
         b[h, i, j] = -a_h |i - j|^p_h, 0 < p_h <= 2  kind "power".
 
     The bias is added to the logits (B, H, Tq, Tk). The weights `a` and `p` (H,) are stored before a
-    softplus, which keeps them positive: a published a is stored as ln(exp(a) - 1), as
-    `before_softplus` initialises it. With "power", p = 2 sigmoid(stored p), so that 0 < p < 2.
+    softplus, which keeps them positive: a = softplus(stored a). With "power", p = 2 sigmoid(stored
+    p), so that 0 < p < 2. `keras_posenc.encodings.published.kerple_weights` converts published
+    numbers.
 
     Power 2 is an inner product in exact arithmetic, but of terms of size a T^2 that cancel: with a
     = 0.3, float32 is off by 0.04 at 2048 tokens and by 2 at 16384, and bfloat16 keeps nothing. It
@@ -71,6 +72,7 @@ class KERPLE(Encoding):
         )
 
     def bias(self, q, grid):
+        """-p_h ln(1 + a_h |i - j|) or -a_h |i - j|^p_h, (B or 1, H, Tq, Tk) float32."""
         return map_of_distances(self._of_distance, grid)
 
     def _of_distance(self, distance):
@@ -103,10 +105,10 @@ class T5Bias(Encoding):
     The bias is added to the logits (B, H, Tq, Tk); the table is (num_buckets, H). If bidirectional,
     keys after the query have buckets of their own. Fractional distances are truncated.
 
-    Two things differ in T5 itself. It shares one table between its layers: use `shared=True`. And
-    it does not divide q.k by sqrt(D), while `PositionalAttention` does: to use T5's weights, put a
-    temperature of sqrt(D) before it, `encodings=[{"name": "temperature", "value": math.sqrt(D)},
-    "t5"]`.
+    Two things differ in T5 itself. T5 shares one table among its layers: use `shared=True`. And T5
+    does not divide q.k by sqrt(D), while `PositionalAttention` does: to load T5's weights, put a
+    temperature of sqrt(D) before the bias, `encodings=[{"name": "temperature", "value":
+    math.sqrt(D)}, "t5"]`.
 
     Args:
         num_buckets: int. Total number of buckets, even if bidirectional.
@@ -170,6 +172,7 @@ class T5Bias(Encoding):
         self.buckets = np.concatenate([after, before])
 
     def table_arguments(self, num_heads, head_size):
+        """A table (num_buckets, H), in float32 under a mixed policy."""
         return {
             "name": "table",
             "shape": (self.num_buckets, num_heads),
@@ -178,6 +181,7 @@ class T5Bias(Encoding):
         }
 
     def bias(self, q, grid):
+        """table[bucket(i - j), h], (B or 1, H, Tq, Tk) float32."""
         table = grid.content.tables[self] if self.shared else self.table
         by_distance = ops.take(ops.cast(table, "float32"), self.buckets, axis=0)
 
@@ -211,10 +215,10 @@ class FIRE(Encoding):
     position i itself, not on distances alone. It was designed for causal attention; for a key after
     the query the absolute distance is used.
 
-    c and the threshold L are stored before a softplus, which keeps them positive: c as ln(exp(c) -
-    1), and L as the weight `threshold` with L = length * softplus(threshold), so that the published
-    multiplier 1 is stored as ln(e - 1). The weights of f are w, u (units,), v (units, H) and d
-    (H,).
+    c and the threshold L are stored before a softplus, which keeps them positive: c =
+    softplus(stored c) and L = length * softplus(threshold). The weights of f are w, u (units,), v
+    (units, H) and d (H,). `keras_posenc.encodings.published.fire_weights` converts the weights of
+    the paper's listing.
 
     Args:
         units: int. Hidden units of the MLP.
@@ -266,6 +270,7 @@ class FIRE(Encoding):
         return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
 
     def bias(self, q, grid):
+        """f_h(ln(c |i - j| + 1) / ln(c max(L, i) + 1)), (B, H, Tq, Tk) float32."""
         c, threshold, w, u, v, d = (
             ops.cast(x, "float32") for x in (self.c, self.threshold, self.w, self.u, self.v, self.d)
         )

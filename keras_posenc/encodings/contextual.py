@@ -106,6 +106,7 @@ class ContextualPositionEmbedding(Encoding):
             self.gate_dense.build(states_shape)
 
     def table_arguments(self, num_heads, head_size):
+        """A table (D, P) of zeros, or (D, 2P - 1) if bidirectional."""
         rows = 2 * self.npos_max - 1 if self.bidirectional else self.npos_max
         return {
             "name": "embeddings",
@@ -122,6 +123,7 @@ class ContextualPositionEmbedding(Encoding):
         return self.gate_dense(states)
 
     def score(self, logits, q, grid):
+        """l_ij plus q_i times the embedding interpolated at p_ij, (B, H, Tq, Tk)."""
         scores = self._scores(q, grid)
         rows, columns = ops.shape(logits)[2:]
         width = rows + NEAR * self.npos_max

@@ -136,9 +136,11 @@ class DeBERTaRelative(Encoding):
         return ops.clip(distance + self.span, 0, 2 * self.span - 1)
 
     def heads(self, q, k, grid):
+        """q / sqrt(1 + number of terms), (B, Tq, H, D), and k unchanged."""
         return q * ops.cast(1 / math.sqrt(1 + len(self.terms)), q.dtype), k
 
     def bias(self, q, grid):
+        """(q_i K[d(i, j)] + k_j Q[d(j, i)]) / sqrt(3 D), (B, H, Tq, Tk)."""
         scale = 1 / math.sqrt((1 + len(self.terms)) * self.head_size)
         near = band(grid, self.max_distance)
         distance = whole_distance(near.grid)

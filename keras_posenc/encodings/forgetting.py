@@ -68,6 +68,7 @@ class ForgetGate(Encoding):
         return ops.einsum("bte,eh->bth", states, kernel)[..., None]
 
     def heads(self, q, k, grid):
+        """q and k widened to (B, T, H, D + 6), so that the logits gain c_i - c_j."""
         columns = self.log_kept(grid)
         rows = _at_queries(columns, q, grid)
         # c_i cancels in a softmax, but it keeps the logits small, and so their rounding errors.
@@ -126,6 +127,7 @@ class SelectiveAttention(Encoding):
     paper = "https://arxiv.org/abs/2410.02703"
 
     def restrict(self, grid):
+        """A grid that knows which queries are padding, (B, Tq): those mask nothing."""
         rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
         if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
             raise ValueError(
@@ -135,10 +137,12 @@ class SelectiveAttention(Encoding):
         return grid.replace(row_keep=grid.keep)
 
     def carry(self, grid):
+        """F of the first row: zeros, (B, Tk)."""
         batch, columns = ops.shape(grid.content.queries)[0], ops.shape(grid.columns)[1]
         return ops.zeros((batch, columns), "float32")
 
     def scan(self, logits, grid, carry):
+        """l_ij - F_ij, (B, H, Tq, Tk), and F of the row after these, (B, Tk)."""
         cells = grid.open()[:, 0]
         index = ops.arange(ops.shape(cells)[-1], dtype="int32")
         first = ops.argmax(ops.cast(cells, "int8"), axis=-1)[..., None] == index

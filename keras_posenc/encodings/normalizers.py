@@ -35,6 +35,7 @@ class StickBreaking(Encoding):
     paper = "https://arxiv.org/abs/2410.17980"
 
     def normalize(self, logits, grid):
+        """sigmoid(l_ij) prod_{j<t<i} (1 - sigmoid(l_it)), (B, H, Tq, Tk)."""
         logits = ops.where(ops.expand_dims(grid.own(), 1), -1e9, logits)
         return ops.exp(logits - sum_from_right(ops.softplus(logits)))
 
@@ -65,4 +66,5 @@ class SquaredReLU(Encoding):
     paper = "https://arxiv.org/abs/2202.10447"
 
     def normalize(self, logits, grid):
+        """max(l_ij, 0)^2 / n_i, (B, H, Tq, Tk)."""
         return ops.square(ops.relu(logits)) / ops.maximum(grid.visible(), 1.0)[..., None]

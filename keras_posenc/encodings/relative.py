@@ -86,6 +86,7 @@ class _ClippedTable(Encoding):
         return super().overrides(hook) and (hook != "value" or self.values)
 
     def bias(self, q, grid):
+        """q_i a_c / sqrt(D), (B, H, Tq, Tk)."""
         rows = ops.cast(self.rows_for_keys(), q.dtype) / math.sqrt(self.head_size)
         met = ops.einsum("bqhd,cd->bhqc", q, rows)
         near = band(grid, self.max_distance)
@@ -93,6 +94,7 @@ class _ClippedTable(Encoding):
         return near.put(found, met[..., :1], met[..., -1:])
 
     def value(self, weights, grid):
+        """sum_j A_ij b_c, (B, Tq, H, Dv) float32."""
         rows = ops.cast(self.rows_for_values(grid.content.values.shape[-1]), "float32")
         near = band(grid, self.max_distance)
         index = self.index(near.grid)

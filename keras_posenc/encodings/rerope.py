@@ -70,6 +70,7 @@ class ReRoPE(RotaryEmbedding):
         self.execution = Execution(min_rows=512, all_columns=last)
 
     def score(self, logits, q, grid):
+        """The logits (B, H, Tq, Tk), with q_i R_r' k_j beyond the window."""
         # q and k are rotated, and perhaps scaled, already: row i by i, column j by j. Beyond the
         # window the row's angle is to be that of slope i + (1 - slope) w, or - w for later keys,
         # and the column's that of slope j.

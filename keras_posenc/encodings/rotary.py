@@ -272,6 +272,7 @@ class RotaryEmbedding(Encoding):
         return x + ops.pad(bias, [(0, 0), (0, x.shape[-1] - self.head_size)])
 
     def heads(self, q, k, grid):
+        """R_i (q_i + a) and R_j (k_j + b), (B, T, H, D) each; a, b are 0 without biases."""
         dtypes = q.dtype, k.dtype
         if self.use_bias:
             q, k = self.add_bias(q, self.query_bias), self.add_bias(k, self.key_bias)

@@ -23,6 +23,7 @@ class _QueryFactor(Encoding):
         raise NotImplementedError
 
     def heads(self, q, k, grid):
+        """q times the factor of its row, (B, Tq, H, D), and k unchanged."""
         factor = ops.transpose(self.factor(grid), (0, 2, 1))[..., None]
         return ops.cast(ops.cast(q, "float32") * factor, q.dtype), k
 
@@ -36,7 +37,8 @@ class LogN(_QueryFactor):
 
     - "log_n": ln n / ln m;
     - "softmax_plus": ln max(n, 16) / ln m, bert4keras's variant, there with m = 512;
-    - "yarn": (1 + 0.1 ln max(n / m, 1))^2, the temperature of YaRN at scale n / m.
+    - "yarn": (1 + 0.1 ln max(n / m, 1))^2, the temperature of YaRN at the scale n / m of each
+      query; see `Temperature` for the other places where it occurs.
 
     Padding does not count. In an encoder n is the length of the sequence. Under a causal mask it is
     the number of keys so far, so the factor grows from row to row; it is 0 for the first row, which
@@ -102,7 +104,8 @@ class ScalableSoftmax(_QueryFactor):
 
     The query (B, Tq, H, D) is multiplied by s_h ln n + b_h, with n the number of keys that it may
     attend to; the softmax becomes n^(s z_i) / sum_j n^(s z_j). s and b are (H,). Like `LogN`, the
-    factor scales the query at this point of the list of encodings.
+    factor scales the query at this point of the list of encodings. `LogNAttention` with
+    `variant="ssmax"` is short for this encoding at the end of the list.
 
     Args:
         train_length: int, at least 2. Sets the initial s: the reciprocal of the mean of ln n over n
@@ -167,8 +170,12 @@ class Temperature(_QueryFactor):
     - "llama4": 1 + 0.1 ln(floor((p + 1) / c) + 1), where p is the query's position; Llama 4 uses it
       in its layers without rotation.
 
-    Rotary frequencies of type "yarn" already include YaRN's temperature; do not apply it twice.
     Like `LogN`, the factor scales the query at this point of the list of encodings.
+
+    YaRN's temperature must be applied once only. With rotary positions, use
+    `RotaryEmbedding(scaling={"rope_type": "yarn", ...})`, which includes it. `Temperature("yarn",
+    c)` is for other encodings, at one scale c, and `LogN(variant="yarn")` for texts of many
+    lengths, at the scale of each query.
 
     Args:
         kind: "constant", "learned", "yarn" or "llama4".

@@ -92,6 +92,7 @@ class ALiBi(Encoding):
         return ops.softplus(slopes) if self.learned else slopes
 
     def restrict(self, grid):
+        """For "one_sided": masks the keys on one side, by head, (B, H, Tq, Tk)."""
         if self.direction != "one_sided":
             return grid
         distance = grid.distance()[:, None]
@@ -99,6 +100,7 @@ class ALiBi(Encoding):
         return grid.within(ops.where(left, distance >= 0, distance <= 0))
 
     def heads(self, q, k, grid):
+        """For "causal", "one_sided": q and k widened to (B, T, H, D + 4), or D + 6."""
         if not self.overrides("heads"):
             return q, k
         rows, columns = (_digits(positions) for positions in from_first_key(grid))
@@ -113,6 +115,7 @@ class ALiBi(Encoding):
         )
 
     def bias(self, q, grid):
+        """For the other directions: -m_h |i - j|, weighted by side, (B, H, Tq, Tk)."""
         if not self.overrides("bias"):
             return None
         left, right = (1, 1) if self.direction == "symmetric" else self.direction
@@ -133,6 +136,10 @@ class Sandwich(Encoding):
 
     The bias is added to the logits (B, H, Tq, Tk) and is symmetric around the query. It widens the
     heads by S + 1 dimensions, or is added directly where the logits matrix is materialised anyway.
+
+    This is the fixed bias of the paper. `RotaryBias(initializer="sandwich")` learns a bias that
+    starts as this one, and so does `RotaryEmbedding` with `bias_initializer="sandwich"`, without
+    the factor H / (8h).
 
     Args:
         size: int, even. Size S of the sinusoidal embedding, independent of the head size.
@@ -163,6 +170,7 @@ class Sandwich(Encoding):
 
     @property
     def execution(self):
+        """Adds the bias by distance where the logits matrix is formed anyway."""
         return Execution(by_distance=self._by_distance)
 
     def _by_distance(self, distances):
@@ -171,6 +179,7 @@ class Sandwich(Encoding):
         return (ops.sum(waves, axis=-1, keepdims=True) - self.size / 2) * ratios
 
     def heads(self, q, k, grid):
+        """q and k widened to (B, T, H, D + S + 1)."""
         rows, columns = _waves(grid, self.size, self.base)
         ratios = ops.cast(sandwich_ratios(self.num_heads)[:, None], "float32")
         rows, columns = (ops.concatenate(waves, axis=-1) for waves in (rows, columns))
@@ -192,8 +201,8 @@ class RotaryBias(Encoding):
     H, Tq, Tk); a and b are (H, S). It widens the heads by S dimensions, or is added directly where
     the logits matrix is materialised anyway.
 
-    The code of GAU and of MEGA pairs the features (k, k + S / 2). To use such a vector, interleave
-    its halves: `vector.reshape(2, -1).T.reshape(-1)`.
+    The code of GAU and of MEGA pairs the features (k, k + S / 2) instead:
+    `keras_posenc.encodings.published.rotary_bias_weights` interleaves the halves of such vectors.
 
     Args:
         size: int, even, or None. Size S of a vector; default the head size D.
@@ -247,6 +256,7 @@ class RotaryBias(Encoding):
 
     @property
     def execution(self):
+        """Adds the bias by distance where the logits matrix is formed anyway."""
         return Execution(by_distance=self._by_distance)
 
     def _by_distance(self, distances):
@@ -258,6 +268,7 @@ class RotaryBias(Encoding):
         return ops.einsum("ns,hs->nh", waves, met)
 
     def heads(self, q, k, grid):
+        """q and k widened by R_i a_h and R_j b_h to (B, T, H, D + S)."""
         rows, columns = _waves(grid, self.a.shape[-1], self.base)
         return self.widen(q, k, _turned(self.a, rows), _turned(self.b, columns))
 

@@ -99,8 +99,7 @@ class TransformerXLRelative(Encoding):
         return super().overrides(hook) and not (hook == "bias" and self.heads_follow)
 
     def restrict(self, grid):
-        """Adds the projected rows of the distances M - 1 .. -M, (2M, H, D), if `bias` will read
-        them."""
+        """Adds a table for `bias`: W s(r) / sqrt(D) of the distances M - 1 .. -M, (2M, H, D)."""
         grid.check_one_axis()
         distance = None if self.heads_follow else all_distances(grid)
         if distance is None:
@@ -111,16 +110,15 @@ class TransformerXLRelative(Encoding):
         return grid.replace(tables=grid.content.tables | {self: table})
 
     def heads(self, q, k, grid):
+        """q + u; and, without a table, q and k widened to (B, T, H, D + S)."""
         content = q if grid.content.queries is None else grid.content.queries
         # The softmax meets u k_j as a part of q k: only the head proper takes u.
         head = q[..., : self.head_size] + ops.cast(self.content_bias, q.dtype)
         q = ops.concatenate([head, q[..., self.head_size :]], axis=-1)
         if self in grid.content.tables:
             return q, k
-        kernel = ops.cast(self.kernel, content.dtype)
-        met = ops.einsum("bqhd,shd->bqhs", self._moved(content), kernel)
-        met = ops.cast(met, "float32") / math.sqrt(self.head_size)
-        alpha, beta = ops.split(met, 2, axis=-1)
+        products = ops.cast(self._position_products(content, self.kernel, "bqhn"), "float32")
+        alpha, beta = ops.split(products / math.sqrt(self.head_size), 2, axis=-1)
         sin_i, cos_i = self._waves(grid.rows)
         sin_j, cos_j = self._waves(grid.columns)
         rows = [alpha * sin_i + beta * cos_i, beta * sin_i - alpha * cos_i]
@@ -129,17 +127,24 @@ class TransformerXLRelative(Encoding):
         )
 
     def bias(self, q, grid):
+        """(q_i + v) W s(i - j) / sqrt(D), (B, H, Tq, Tk), from the table."""
         if self not in grid.content.tables:
             return None
         table = grid.content.tables[self]
         if not grid.ids_are_indices:  # of a window and its sinks
-            met = ops.einsum("bqhd,nhd->bhqn", self._moved(q), ops.cast(table, q.dtype))
-            return backend.take_last(met, (ops.shape(table)[0] // 2 - 1 - grid.distance())[:, None])
-        rows = ops.cast(at_distances(table, diagonal_distances(grid)), q.dtype)
-        return map_of_diagonals(ops.einsum("bqhd,nhd->bhqn", self._moved(q), rows))
+            index = ops.shape(table)[0] // 2 - 1 - grid.distance()
+            return backend.take_last(self._position_products(q, table, "bhqn"), index[:, None])
+        table = at_distances(table, diagonal_distances(grid))
+        return map_of_diagonals(self._position_products(q, table, "bhqn"))
 
-    def _moved(self, content):
-        return content + ops.cast(self.position_bias, content.dtype)
+    def _position_products(self, content, rows, axes):
+        """(q_i + v) times rows (N, H, D), with axes in the order of `axes`.
+
+        The position term is such a product with the rows W s(r) of the table, or one with the rows
+        of W, whose sines and cosines then follow from those of the two positions.
+        """
+        biased = content + ops.cast(self.position_bias, content.dtype)
+        return ops.einsum(f"bqhd,nhd->{axes}", biased, ops.cast(rows, content.dtype))
 
     def _waves(self, positions):
         """(..., 1, S / 2) float32, twice: sines and cosines of the positions."""

@@ -91,7 +91,7 @@ class Grid:
     Example:
 
     >>> grid = Grid(rows=ops.arange(3)[None], columns=ops.arange(3)[None])
-    >>> grid.distance()[0, 2, 0]  # row 2 stands two positions after column 0
+    >>> int(grid.distance()[0, 2, 0])  # row 2 is two positions after column 0
     2
     """
 

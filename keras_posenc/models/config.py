@@ -303,7 +303,7 @@ def read_config(source=None, model=None, **overrides):
 
 
 def _check_specs(encodings, where):
-    """Refuses a file's encodings unless they are words and numbers, of which Keras makes no class."""
+    """Refuses encodings in a file that are not words and numbers: Keras makes no class of those."""
     layers = encodings if isinstance(encodings, (list, tuple)) else [None]
     lists = [spec if isinstance(spec, (list, tuple)) else [spec] for spec in layers]
     if not all(_is_spec(spec) for specs in lists for spec in specs):

@@ -80,6 +80,7 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
 
     @property
     def table(self):
+        """The rows that positions look up, float32 (rows, D)."""
         return ops.cast(self.embeddings, "float32")
 
     def rows(self, position_ids):

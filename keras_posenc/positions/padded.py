@@ -8,8 +8,8 @@ from keras import ops
 class PaddedPositionIds(keras.layers.Layer):
     """Position ids that skip padding, so that padding on either side shifts no token.
 
-    id[t] = (number of real tokens up to and including t) - 1, and 0 on leading padding. This is
-    RoBERTa's numbering without its constant offset.
+    id[t] = (number of tokens up to and including t that are not padding) - 1, and 0 on leading
+    padding. This is RoBERTa's numbering without its constant offset.
 
     Args:
         pad_token_id: int. The id of the padding token.

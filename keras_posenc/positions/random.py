@@ -1,4 +1,4 @@
-"""Random position ids for training, so that the positions of longer texts are seen in training."""
+"""Random position ids in training, so that the positions of longer texts are trained too."""
 
 import math
 
@@ -16,10 +16,10 @@ INFERENCE = ("consecutive", "spread", "sampled")
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class RandomPositionIds(keras.layers.Layer):
-    """Position ids drawn at random in training, so that longer texts meet no untrained one.
+    """Position ids drawn at random in training, so that longer texts have no untrained position.
 
-    With t = 0 .. n - 1 counting the n real tokens of a sequence and L = `max_position`, the id of
-    token t is, by `method`:
+    With t = 0 .. n - 1 counting the n tokens of a sequence that are not padding, and
+    L = `max_position`, the id of token t is, by `method`:
 
     - "sorted": the t-th smallest of n distinct integers out of 0 .. L - 1, all sets equally likely.
       The mean spacing is (L + 1) / (n + 1).
@@ -33,15 +33,15 @@ class RandomPositionIds(keras.layers.Layer):
       v uniform in 0 .. L - n.
     - "offset": t + v, v uniform in 0 .. L - n.
 
-    Padding, on either side, draws no id: it repeats the id of the real token before it, or has that
-    of the first. Use one layer for the whole model: all attention layers, and queries and keys,
-    must have the same ids.
+    Padding, on either side, draws no id: it repeats the id of the token before it, or has that of
+    the first token. Use one layer for the whole model: all attention layers, queries and keys must
+    have the same ids.
 
     Args:
         method: "sorted", "exponential", "beta", "pose" or "offset".
-        max_position: int L. Choose it longer than any test text: longer texts use ids below L.
-        per: "sequence" or "batch": what shares a draw. A batch that shares one draw has noisier
-            gradients, more so with the float ids of "exponential" and "beta".
+        max_position: int, L. Choose it larger than the length of any test text.
+        per: "sequence" or "batch": the scope of one draw. One draw per batch gives noisier
+            gradients, especially with the float ids of "exponential" and "beta".
         inference: ids outside training: "consecutive" (t); "spread" (evenly over 0 .. L - 1: t L /
             n, rounded down where ids are integers); or "sampled" (as in training).
         pad_token_id: int or None. The id of the padding token; None uses the Keras mask of the

@@ -277,8 +277,7 @@ STRETCHES = {
 def position_embedding(
     input_dim, output_dim, stretch=None, alpha=None, max_position=None, kept_rows=None, **kwargs
 ):
-    """Makes a learned position embedding, stretched by one of `STRETCHES` so that they can be
-    compared.
+    """Makes a learned position embedding with one of the `STRETCHES`, or without.
 
     Args:
         input_dim: int. Number of rows n of the table.

@@ -79,14 +79,17 @@ __all__ = [
 
 
 def get(name, **arguments):
-    """The task of this name.
+    """Makes a task by name.
 
     Args:
-        name: one of `TASKS`.
-        **arguments: of its class, such as `variant`, `split`, `corpus`.
+        name: a name in `TASKS`.
+        **arguments: arguments of its class, such as `variant`, `split`, `corpus`.
+
+    Returns:
+        A `Task`.
 
     Raises:
-        ValueError: there is no such task.
+        ValueError: if there is no such task, or its class refuses an argument.
 
     Example:
 
@@ -97,11 +100,19 @@ def get(name, **arguments):
 
 
 def curriculum(name, **arguments):
-    """The length curriculum of this name: a function (step, seed) -> length.
+    """Makes a length curriculum by name: a function (step, seed) -> length.
+
+    `keras_posenc.training.CurriculumBatches` trains with it in `fit`.
 
     Args:
-        name: one of `CURRICULA`.
-        **arguments: of its class.
+        name: a name in `CURRICULA`.
+        **arguments: arguments of its class.
+
+    Returns:
+        A callable `(step, seed=0) -> int`.
+
+    Raises:
+        ValueError: if there is no such curriculum, or a length or a rate is out of range.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""What every task has: sizes, samples, inputs for a model."""
+"""The base class of tasks: sizes, samples, inputs for a model."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ TEST_LENGTHS = range(41, 501)
 
 
 class Task:
-    """A distribution of (tokens, targets, mask), which a rule usually ties together.
+    """A distribution of samples (tokens, targets, mask), most of which follow a rule.
 
-    Two layouts. `causal = False`: the model sees the tokens, then `output_length` placeholders,
-    and answers at these. `causal = True`: the model sees the tokens alone and answers at each of
-    them, seeing no later one unless `bidirectional`. Either way its answers are the last
-    `output_length` places.
+    There are two layouts. `causal = False`: the input is the tokens followed by `output_length`
+    placeholders, at which the model answers. `causal = True`: the input is the tokens alone, and
+    the model answers at each of them without seeing later ones, unless `bidirectional`. Either way
+    the answers are the last `output_length` positions.
 
-    A subclass gives the attributes, `_draw(rng, batch_size, length)` -> tokens, and
+    A subclass defines the attributes, `_draw(rng, batch_size, length)` -> tokens, and
     `_answer(tokens)` -> targets, mask, which raises ValueError for tokens outside the language.
 
     Args:
@@ -27,11 +27,24 @@ class Task:
         classes: targets are 0 .. classes - 1.
         chance: the accuracy of guessing evenly among the answers that occur.
         causal: the layout, see above.
-        bidirectional: whether the answers may be given with later tokens in sight all the same.
-        is_text: whether its tokens are those of a text, so that every place is alike but for what
-            can be seen from it.
-        variants: the first is the default.
-        paper: address of the publication.
+        bidirectional: whether a causal layout may be answered with later tokens visible.
+        is_text: whether the tokens are those of a text, so that positions differ only in how much
+            context they have.
+        variants: names of the variants; the first is the default.
+        paper: URL of the paper.
+
+    Raises:
+        ValueError: on an unknown variant.
+
+    Example:
+
+    >>> class LastToken(Task):
+    ...     name, vocabulary_size, classes = "last_token", 5, 5
+    ...     def _answer(self, tokens):
+    ...         return tokens[:, -1:], np.ones((len(tokens), 1))
+    >>> tokens, targets, mask = LastToken().sample(batch_size=2, length=7, seed=0)
+    >>> tokens.shape, targets.shape, bool((tokens[:, -1:] == targets).all())
+    ((2, 7), (2, 1), True)
     """
 
     name = level = paper = None
@@ -48,31 +61,34 @@ class Task:
         self.variant = variant
 
     def input_length(self, length):
-        """How many tokens a sample of this length has."""
+        """Number of tokens in a sample of this length."""
         return length
 
     def output_length(self, tokens_length):
-        """How many places the answer has, for so many tokens."""
+        """Number of positions in the answer to so many tokens."""
         return tokens_length if self.causal else 1
 
     @property
     def input_size(self):
-        """How many ids `inputs` uses: the vocabulary, and the placeholder where there is one."""
+        """Number of ids in `inputs`: the vocabulary, and the placeholder where there is one."""
         return self.vocabulary_size + (not self.causal)
 
     def sample(self, batch_size, length, seed):
         """Draws a batch; all rows have one length.
 
         Args:
-            batch_size: the number of rows.
-            length: the published length, from 1.
+            batch_size: int. Number of rows.
+            length: int, at least 1. The length as the paper counts it.
             seed: an int, or a tuple of ints such as (seed, step). The same seed gives the same
                 batch.
 
         Returns:
             `(tokens, targets, mask)`, int32 arrays of shapes (B, L), (B, O), (B, O). The published
-            loss is the mean over all places of the targets; the published accuracy counts those
+            loss is the mean over all positions of the targets; the published accuracy counts those
             whose mask is 1.
+
+        Raises:
+            ValueError: if `batch_size` or `length` is below 1.
         """
         for name, value in (("batch_size", batch_size), ("length", length)):
             if value < 1:
@@ -81,7 +97,7 @@ class Task:
         return tokens.astype("int32"), *self._integers(self._answer(tokens))
 
     def solve(self, tokens):
-        """The answer to any valid tokens.
+        """Computes the answer to any valid tokens.
 
         Args:
             tokens: ints, (B, L).
@@ -90,14 +106,23 @@ class Task:
             `(targets, mask)`, int32 arrays of the shape (B, O).
 
         Raises:
-            ValueError: the tokens are not ids of this task, or not of its language.
+            ValueError: if the tokens are not ids of this task, or not in its language.
         """
         return self._integers(self._answer(self._checked(tokens)))
 
     def inputs(self, tokens):
-        """Ids for a model with an embedding: the tokens, then the placeholders, if any.
+        """Makes the input ids of a model: the tokens, then the placeholders, if any.
 
-        The placeholder's id is `vocabulary_size`, the last of `input_size`.
+        The id of the placeholder is `vocabulary_size`, the last of `input_size`.
+
+        Args:
+            tokens: ints, (B, L).
+
+        Returns:
+            int32 array (B, L), or (B, L + O) with placeholders.
+
+        Raises:
+            ValueError: if the tokens are not ids of this task.
         """
         tokens = self._checked(tokens)
         if self.causal:
@@ -106,7 +131,7 @@ class Task:
         return np.concatenate([tokens, np.full(shape, self.vocabulary_size, "int32")], axis=1)
 
     def one_hot(self, tokens):
-        """The published input: `inputs` one-hot, (B, L + O, input_size), float32."""
+        """Makes the published input: `inputs` one-hot, (B, L + O, input_size), float32."""
         return np.eye(self.input_size, dtype="float32")[self.inputs(tokens)]
 
     def _draw(self, rng, batch_size, length):
@@ -139,6 +164,6 @@ class Task:
 
 
 def all_scored(targets):
-    """The targets as a column where there is one a row, and a mask that scores every place."""
+    """The targets as (B, O), and a mask that scores every position."""
     targets = targets[:, None] if targets.ndim == 1 else targets
     return targets, np.ones(targets.shape, "int32")

@@ -1,10 +1,16 @@
-"""Which length to train on at which step, as published: functions of (step, seed) alone."""
+"""Published length curricula: the training length as a function of (step, seed) alone."""
 
 import numpy as np
 
 
 class Fixed:
-    """Always one length.
+    """Always the same length.
+
+    Args:
+        length: int, at least 1.
+
+    Raises:
+        ValueError: if `length` is below 1.
 
     Example:
 
@@ -21,10 +27,13 @@ class Fixed:
 
 
 class Uniform:
-    """Each of the lengths as likely: 1 to 40 in the publications.
+    """A length drawn uniformly: from 1 to 40 in the papers.
 
     Args:
-        lengths: ints from 1 on.
+        lengths: ints, each at least 1.
+
+    Raises:
+        ValueError: if there is no length, or one is below 1.
 
     Example:
 
@@ -40,11 +49,14 @@ class Uniform:
 
 
 class ReverseExponential:
-    """The length n with a probability in proportion to tau^n: short ones more often.
+    """A length n drawn with a probability proportional to tau^n: short lengths are more frequent.
 
     Args:
-        lengths: ints from 1 on.
-        tau: from 0 to 1, both excluded.
+        lengths: ints, each at least 1.
+        tau: float between 0 and 1, both excluded.
+
+    Raises:
+        ValueError: if `tau` is out of its range, there is no length, or one is below 1.
 
     Example:
 
@@ -66,13 +78,16 @@ class ReverseExponential:
 
 
 class RegularIncrease:
-    """A length that grows by `amount` every `every` steps, or any that it had, each as likely.
+    """A length that grows by `amount` every `every` steps.
 
     Args:
-        start: the length at step 0.
-        amount: how much longer it gets.
-        every: after how many steps.
-        sample_all: whether each length reached so far is as likely as the newest.
+        start: int. The length at step 0.
+        amount: int. The increase.
+        every: int. Steps between increases.
+        sample_all: bool. Draw uniformly from all lengths reached so far, instead of the newest.
+
+    Raises:
+        ValueError: if a number is below 1.
 
     Example:
 

@@ -8,23 +8,31 @@ from keras_posenc.tasks.base import Task
 
 
 class Corpus:
-    """A text file as token ids, its end kept for the test.
+    """A text file as token ids; its end is held out for the test.
 
     Args:
-        path: the file.
+        path: path of the file.
         unit: "characters" (of UTF-8; the ids are those of the sorted characters of the file),
             "bytes", or a tokenizer whose `encode(text)` gives `(token_ids, segment_ids)`.
-        test_share: the share of the tokens, at the end, that is the test part.
+        test_share: float. Share of the tokens, at the end, that makes the test part.
 
     Attributes:
-        parts: a dict with the ids of "train" and of "test".
+        parts: dict with the ids of "train" and of "test".
         vocabulary_size: ids are 0 .. vocabulary_size - 1.
-        mask_id: the id that hides a token: one more than the last, or that of the tokenizer.
+        mask_id: the id of the mask token: the largest id plus 1, or that of the tokenizer.
         chance: the accuracy, in the test part, of always guessing the most frequent token of the
             training part.
 
     Raises:
-        ValueError: an unknown unit, a text that is not UTF-8 or too short.
+        ValueError: on an unknown unit or a share outside (0, 1), or if the text is not UTF-8 or too
+            short.
+
+    Example:
+
+    >>> _ = pathlib.Path("abc.txt").write_text("abc" * 40)
+    >>> corpus = Corpus("abc.txt")
+    >>> corpus.vocabulary_size, corpus.parts["train"][:4].tolist(), len(corpus.parts["test"])
+    (3, [0, 1, 2, 0], 12)
     """
 
     def __init__(self, path, unit="characters", test_share=0.1):
@@ -57,7 +65,7 @@ class Corpus:
         self.chance = float((self.parts["test"] == frequent).mean())
 
     def windows(self, part, rng, batch_size, length):
-        """Draws pieces of the text, each as likely, as an int32 array (batch_size, length)."""
+        """Draws pieces of the text uniformly: an int32 array (batch_size, length)."""
         ids = self.parts[part]
         if length > len(ids):
             raise ValueError(
@@ -99,7 +107,7 @@ class Text(Task):
 
 
 class LanguageModel(Text):
-    """The next token of a text, at every place.
+    """The next token of a text, at every position.
 
     Args:
         corpus: a `Corpus`, or the path of a text file, read as characters.
@@ -122,15 +130,15 @@ class LanguageModel(Text):
 
 
 class MaskedLanguageModel(Text):
-    """The tokens of a text that were hidden, with text on either side.
+    """The masked tokens of a text, with context on both sides.
 
-    Of each row the share `rate` (at least one token) is to be told. Of these four in five become
-    the mask, one in ten a random token, and one in ten stays, as for BERT.
+    In each row the share `rate` (at least one token) is to be predicted. Of these, as in BERT, 80%
+    become the mask token, 10% a random token, and 10% stay.
 
     Args:
         corpus: a `Corpus`, or the path of a text file, read as characters.
         split: "train" or "test".
-        rate: the share of the tokens to tell, more than 0 and at most 1.
+        rate: float. Share of the tokens to predict, above 0 and at most 1.
 
     Example:
 
@@ -168,15 +176,15 @@ class MaskedLanguageModel(Text):
 
 
 def far_tokens(tokens, targets, distance):
-    """Where the next token was last seen far back: what only a long context can tell.
+    """Marks the targets whose last occurrence is far back, where only a long context helps.
 
     Args:
-        tokens, targets: of a `LanguageModel`.
-        distance: how many places back, at least, its last occurrence is.
+        tokens, targets: (B, T) ids, as `LanguageModel` draws them.
+        distance: int. How many positions back the last occurrence must be, at least.
 
     Returns:
-        An int32 array of the shape of the targets, to give as mask to `accuracy`. A token that
-        was never seen before is not marked.
+        int32 array (B, T), to pass as the mask of `accuracy`. A target without an earlier
+        occurrence is not marked.
 
     Example:
 

@@ -1,20 +1,23 @@
-"""How answers are scored: the published accuracy, and means by place for what varies with it."""
+"""Scores of answers: the published accuracy, and accuracy by position in the text."""
 
 import numpy as np
 
 
 def accuracy(predictions, targets, mask):
-    """The share of the scored places that are right, as both published repositories compute it.
+    """Accuracy over the scored positions, as both published repositories compute it.
 
-    `sum(mask * right) / sum(mask)` over the whole batch: a place counts the same in every row.
+    sum(mask * correct) / sum(mask) over the whole batch, so a position counts the same in each row.
 
     Args:
-        predictions: class ids (B, O), or logits (B, O, C), the highest of which is the answer.
+        predictions: class ids (B, O), or logits (B, O, C), of which the argmax is taken.
         targets: class ids (B, O).
-        mask: (B, O), 1 where a place is scored.
+        mask: (B, O), 1 where a position is scored.
+
+    Returns:
+        float in [0, 1].
 
     Raises:
-        ValueError: the shapes do not fit, or no place is scored.
+        ValueError: if the shapes do not match, or no position is scored.
 
     Example:
 
@@ -29,7 +32,23 @@ def accuracy(predictions, targets, mask):
 
 
 def correct(predictions, targets):
-    """Where the answer is right: (B, O), bool. Takes what `accuracy` takes."""
+    """Marks the positions where the prediction equals the target.
+
+    Args:
+        predictions: class ids (B, O), or logits (B, O, C), of which the argmax is taken.
+        targets: class ids (B, O).
+
+    Returns:
+        bool array (B, O).
+
+    Raises:
+        ValueError: if the shapes do not match.
+
+    Example:
+
+    >>> correct(np.array([[1, 0]]), np.array([[1, 1]])).tolist()
+    [[True, False]]
+    """
     predictions, targets = np.asarray(predictions), np.asarray(targets)
     if predictions.ndim == targets.ndim + 1:
         predictions = predictions.argmax(-1)
@@ -37,14 +56,17 @@ def correct(predictions, targets):
 
 
 def mean_by_place(values, mask):
-    """The mean over the batch at each place: accuracy or loss by position in the text.
+    """Mean over the batch at each position: accuracy or loss by position in the text.
 
     Args:
-        values: (B, O), for instance what `correct` gives, or losses.
-        mask: (B, O), 1 where a place is scored.
+        values: (B, O), for example the result of `correct`, or losses.
+        mask: (B, O), 1 where a position is scored.
 
     Returns:
-        O floats; nan where no row is scored.
+        float64 array (O,); NaN where no row is scored.
+
+    Raises:
+        ValueError: if the shapes do not match.
 
     Example:
 
@@ -59,16 +81,19 @@ def mean_by_place(values, mask):
 
 
 def right_by_span(predictions, targets, mask, span):
-    """How many scored places are right in the first `span` places, in the next, and so on.
+    """Counts the correct and the scored positions in each span of `span` positions.
 
-    Counts of all rows together, from which the accuracy of any run of spans follows.
+    The counts are over all rows, so the accuracy of any range of spans follows from them.
 
     Args:
-        predictions, targets, mask: as `accuracy` takes them.
-        span: places that are counted together; the last span may have fewer.
+        predictions, targets, mask: as in `accuracy`.
+        span: int. Positions counted together; the last span may have fewer.
 
     Returns:
         `(right, scored)`, a list of ints each.
+
+    Raises:
+        ValueError: if the shapes do not match.
 
     Example:
 

@@ -67,11 +67,11 @@ def read_texts(path, text=None, label=None):
 
     Args:
         path: the file, in UTF-8.
-        text: the column of the texts; None picks an obvious one (the one Orange includes, text,
-            content, ..., or the only one beside the label). Two names, ("question", "answer"), read
-            pairs.
-        label: the column of the labels; None picks an obvious one (the one Orange flags, label,
-            class, category, ...), if there is one; False reads no labels.
+        text: name of the text column; None picks one with a usual name (the one that Orange flags,
+            text, content, ..., or the only one besides the label). Two names, ("question",
+            "answer"), read pairs.
+        label: name of the label column; None picks one with a usual name (the one that Orange
+            flags, label, class, category, ...), if there is one; False reads no labels.
 
     Returns:
         A `Texts`.

@@ -75,8 +75,8 @@ class Tokenizer:
                 f"{MOST_TOKENS} rows is taken."
             )
         for role, names in ROLES.items():
-            found = [self.vocabulary[name] for name in names if name in self.vocabulary]
-            setattr(self, f"{role}_id", found[0] if found else None)
+            ids = [self.vocabulary[name] for name in names if name in self.vocabulary]
+            setattr(self, f"{role}_id", ids[0] if ids else None)
         if self.pad_id is None:
             raise ValueError(f"{self._source}: the tokenizer has no padding token, [PAD] or <pad>.")
         with refusals(self._source):
@@ -163,8 +163,19 @@ class Tokenizer:
         return [self._rust.id_to_token(i) for i in self.contents([text])[0]]
 
     def decode(self, ids):
-        """Returns the text of token ids without special tokens; spaces and case are not
-        restored."""
+        """Returns the text of token ids, without special tokens.
+
+        The spaces and the case of the original text are not restored.
+
+        Args:
+            ids: list of ints.
+
+        Returns:
+            str.
+
+        Raises:
+            ValueError: if an id is outside 0 .. `vocab_size` - 1.
+        """
         ids = [int(i) for i in ids]
         outside = [i for i in ids if not 0 <= i < self.vocab_size]
         if outside:
@@ -231,7 +242,7 @@ class Tokenizer:
         return token_ids, segment_ids
 
     def special_tokens(self, pair=False):
-        """Number of special tokens added to a text, or to a pair."""
+        """Returns the number of special tokens added to a text, or to a pair."""
         return sum(len(ids) for which, ids, _ in self._layouts[pair] if which is None)
 
     def save(self, directory):

@@ -1,4 +1,4 @@
-"""Training for long texts beyond `model.fit`: resumable fine-tuning, evaluation, schedules."""
+"""Training on long texts beyond `model.fit`: resumable fine-tuning, evaluation, schedules."""
 
 from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.averaging import average_checkpoints

@@ -12,9 +12,10 @@ def average_checkpoints(model, paths):
     generators) come from the last file. The files are those of `keras.callbacks.ModelCheckpoint` or
     `model.save`.
 
-    Averaging happens after training and costs nothing during it: different files can be tried.
-    Keras' `use_ema=True` of an optimizer with `keras.callbacks.SwapEMAWeights` is another mean:
-    over every step, exponentially weighted, kept beside the weights while training.
+    Averaging happens after training and costs nothing during it, so different sets of files can be
+    tried. The alternative in Keras, `use_ema=True` of an optimizer with
+    `keras.callbacks.SwapEMAWeights`, averages over every step, with exponential weights, and keeps
+    a second copy of the weights while training.
 
     Args:
         model: a built `keras.Model` with the layers of the saved one; if it is compiled, in the

@@ -1,4 +1,4 @@
-"""Batches for `model.fit` with lengths from a curriculum."""
+"""Batches for `model.fit` whose lengths follow a curriculum."""
 
 import keras
 
@@ -6,20 +6,21 @@ from keras_posenc import backend
 
 
 class CurriculumBatches(keras.utils.PyDataset):
-    """Makes the batch of every training step, of a length that a curriculum chooses.
+    """Makes the batch of every training step, of the length that a curriculum gives for it.
 
-    Step t, counted over all epochs, uses make_batch(curriculum(t, seed), (seed, t)). Every batch
-    follows from seed and step alone, so a training stopped after n steps continues unchanged with
-    `start=n`. The batches are endless and ordered: pass `steps_per_epoch` and `shuffle=False` to
-    `fit`, and a new object for each call.
+    Step t, counted over all epochs, trains on make_batch(curriculum(t, seed), (seed, t)). Every
+    batch is a function of seed and step alone, so a training stopped after n steps resumes
+    unchanged with `start=n`. The sequence of batches is endless and ordered: pass `steps_per_epoch`
+    and `shuffle=False` to `fit`, and a new object in each call. This is the way to train with a
+    curriculum of steps; `finetune(lengths=...)` has stages of whole epochs instead, and
+    `keras_posenc.tasks.curriculum` makes the curricula.
 
     On JAX and TensorFlow each new shape is compiled: pad batches to a few widths, with weights 0.
 
     Args:
         make_batch: function (length, seed) -> a batch for `fit`: (inputs, targets) or (inputs,
             targets, sample weights); the seed is a tuple of two ints, as in `Task.sample`.
-        curriculum: function (step, seed) -> length, such as `keras_posenc.tasks.curriculum`
-            returns.
+        curriculum: function (step, seed) -> length, as `keras_posenc.tasks.curriculum` returns.
         seed: int.
         start: int. The first step.
 

@@ -83,16 +83,16 @@ def split(documents, share, seed):
         raise ValueError(f"The share of documents to hold out must be in (0, 1). Received: {share}")
     labels = np.array(documents.labels)
     rng = np.random.default_rng(seed)
-    held = np.zeros(len(labels), bool)
+    is_held_out = np.zeros(len(labels), bool)
     for name in sorted(set(documents.labels)):
         members = rng.permutation(np.flatnonzero(labels == name))
-        held[members[: min(round(share * len(members)), len(members) - 1)]] = True
-    if not held.any():
+        is_held_out[members[: min(round(share * len(members)), len(members) - 1)]] = True
+    if not is_held_out.any():
         raise ValueError(
             f"A share of {share} holds out none of {len(labels)} documents in {len(set(labels))} "
             "classes. Raise the share or give a validation file."
         )
-    return _take(documents, ~held), _take(documents, held)
+    return _take(documents, ~is_held_out), _take(documents, is_held_out)
 
 
 def _take(documents, chosen):

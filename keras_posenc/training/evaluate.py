@@ -43,9 +43,9 @@ def evaluate(
     Args:
         directory: str or path, the `output` of `finetune`.
         data: a path for `read_texts`, a `Texts`, or a pair (texts, labels).
-        text: name of the text column, if it is not an obvious one.
-        label: name of the label column, likewise.
-        max_length: int or None. Where to truncate documents, in tokens; default as in training.
+        text: name of the text column; default one with a usual name, see `read_texts`.
+        label: name of the label column; likewise.
+        max_length: int or None. Tokens after which documents are truncated; default as in training.
         token_budget: int or None. Maximum tokens in a batch; default as in training.
         verbose: as in `keras.Model.predict`.
 
@@ -54,7 +54,8 @@ def evaluate(
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
-        ValueError: if a document is unusable or has a label that the model does not know.
+        TypeError: if a document is not a str, or a label is not.
+        ValueError: if a document is empty, or has a label that the model does not know.
 
     Example:
 
@@ -69,7 +70,7 @@ def evaluate(
 
 
 def measure(finetuned, documents, verbose="auto"):
-    """The metrics of a `FineTuned` on labelled `Texts`, a dict (see `classification`)."""
+    """Computes the metrics of a `FineTuned` on labelled `Texts`: see `classification`."""
     batches = finetuned.batches(documents.texts)
     order = {name: index for index, name in enumerate(finetuned.labels)}
     labels = [order[name] for name in documents.labels]
@@ -78,13 +79,13 @@ def measure(finetuned, documents, verbose="auto"):
 
 
 def predict(directory, texts, *, text=None, max_length=None, token_budget=None, verbose="auto"):
-    """Predicts labels of raw texts.
+    """Predicts the labels of raw texts.
 
     Args:
         directory: str or path, the `output` of `finetune`.
         texts: list of str, or a path for `read_texts` (labels in the file are ignored).
-        text: name of the text column, if it is not an obvious one.
-        max_length: int or None. Where to truncate documents, in tokens; default as in training.
+        text: name of the text column; default one with a usual name, see `read_texts`.
+        max_length: int or None. Tokens after which documents are truncated; default as in training.
         token_budget: int or None. Maximum tokens in a batch; default as in training.
         verbose: as in `keras.Model.predict`.
 

@@ -47,13 +47,12 @@ def finetune(
     overwrite=False,
     verbose="auto",
 ):
-    """Fine-tunes a pretrained encoder to classify long texts; a killed run goes on where it was.
+    """Fine-tunes a pretrained encoder to classify long texts; an interrupted run can be resumed.
 
-    After each epoch the whole state (weights, optimizer, dropout seeds, history) replaces the
-    previous one in a single file. Calling it again with the same arguments continues from there and
-    ends with the same weights as an uninterrupted run; after the end it returns the metrics at
-    once. Each epoch starts from a random state that depends on `seed` and the epoch only, for which
-    the global seeds are set.
+    After each epoch the whole state (weights, optimizer, dropout seeds, history) is saved to a
+    single file. A second call with the same arguments resumes from there and ends with the same
+    weights as an uninterrupted run; if the run is complete, it returns the metrics at once. Each
+    epoch sets the global seeds to a function of `seed` and the epoch.
 
     Args:
         checkpoint: path of the pretrained weights, or of a directory with weights, config and
@@ -64,22 +63,22 @@ def finetune(
         validation: documents evaluated after every epoch; a float in (0, 1) holds out that share of
             `train`.
         test: documents evaluated once, at the end.
-        text: name of the text column, if it is not an obvious one.
-        label: name of the label column, likewise.
+        text: name of the text column; default one with a usual name, see `read_texts`.
+        label: name of the label column; likewise.
         config: path of the config; default the directory of `checkpoint`.
         tokenizer: path of the tokenizer; default the directory of `checkpoint`.
         model: the family; default what the config says.
-        max_length: int. Where documents are truncated, in tokens. Default 512.
+        max_length: int. Tokens after which documents are truncated. Default 512.
         epochs: int. Default 3.
-        lengths: list of (max_length, epochs), instead of these two: a curriculum of lengths under
-            one learning-rate schedule.
+        lengths: list of (max_length, epochs), instead of these two: several stages of growing
+            length under one learning-rate schedule.
         stretch: how to serve positions beyond the checkpoint's, if a length needs them:
             "hierarchical", "tile", "interpolate" or "fresh".
-        alpha: float. Of the hierarchical stretch.
+        alpha: float. Weight of the coarse digit in the hierarchical stretch.
         pooling: "mean", "cls" or "max" over the tokens of a text.
         learning_rate: float. The peak.
         schedule: "cosine" or "linear" decay to 0.
-        warmup: float in [0, 1). Share of the steps in which the rate rises.
+        warmup: float in [0, 1). Share of the steps that warm up the learning rate.
         weight_decay: float. Not applied to biases, norms and position embeddings.
         clip: float or None. Maximum global norm of the gradients.
         token_budget: int. Maximum tokens in a batch, padding included.
@@ -87,7 +86,7 @@ def finetune(
         attention_dropout_rate: float. Dropout of the attention weights; default the config's.
         head_dropout: float. Dropout before the last layer.
         seed: int.
-        overwrite: bool. Start anew if `output` holds another run.
+        overwrite: bool. Replace a run with other settings in `output`.
         verbose: as in `keras.Model.fit`.
 
     Returns:
@@ -97,14 +96,14 @@ def finetune(
     Raises:
         FileNotFoundError: if a file is missing.
         NotADirectoryError: if `output` is a file.
-        ValueError: if a setting, a document or the checkpoint is unusable, or `output` holds a run
+        TypeError: if a document is not a str, or a label is not.
+        ValueError: if a setting, a document or the checkpoint is invalid, or `output` holds a run
             with other settings.
 
     Example:
 
-    >>> metrics = finetune(
-    ...     "bert", "train.tsv", "long_run", validation=0.25, lengths=[(16, 1), (48, 1)], verbose=0
-    ... )
+    >>> metrics = finetune("bert", "train.tsv", "long_run", validation=0.25,
+    ...     lengths=[(16, 1), (48, 1)], verbose=0)
     >>> metrics["train"]["epochs"], metrics["validation"]["documents"]
     (2, 12)
     """

@@ -134,20 +134,20 @@ def rates_by_depth(model, decay):
 
     Example:
 
-    >>> rates_by_depth(build_transformer_model("bert"), 0.5)
+    >>> rates_by_depth(build_transformer_model("bert"), 0.5)  # a model of one block
     {'Embedding-': 0.25, 'Transformer-0-': 0.5}
 
     Reference: [ELECTRA](https://arxiv.org/abs/2003.10555), appendix B.
     """
     if not 0 < decay <= 1:
         raise ValueError(f"`decay` must be above 0 and at most 1. Received: {decay}")
-    found = [
+    matches = [
         match
         for variable in model.trainable_variables
         if (match := re.search(r"(Transformer|Encoder|Decoder)-(\d+)-", variable.path))
     ]
     # Encoder blocks before decoder blocks, each in numerical order.
-    kinds = {match[0]: (match[1] == "Decoder", int(match[2])) for match in found}
+    kinds = {match[0]: (match[1] == "Decoder", int(match[2])) for match in matches}
     blocks = sorted(kinds, key=kinds.get)
     if not blocks:
         raise ValueError(

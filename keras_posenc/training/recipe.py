@@ -64,7 +64,7 @@ class Recipe:
 
 
 def stages(max_length, epochs, lengths):
-    """Returns the curriculum as ((max_length, epochs), ...), from either way to specify it.
+    """Returns the stages as ((max_length, epochs), ...), from either way to specify them.
 
     Raises:
         ValueError: if both ways are used, or a stage is not a pair of ints.

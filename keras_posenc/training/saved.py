@@ -1,4 +1,4 @@
-"""A fine-tuned classifier in one folder: model, tokenizer, labels and input length."""
+"""A fine-tuned classifier in one directory: model, tokenizer, labels and input length."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ class FineTuned:
         model: `keras.Model` from token ids and segment ids (B, T) to logits (B, C).
         tokenizer: `keras_posenc.text.Tokenizer`.
         labels: list of C strings, in the order of the logits.
-        max_length: int. Where documents are truncated, in tokens.
+        max_length: int. Tokens after which documents are truncated.
         token_budget: int. Maximum tokens in a batch, padding included.
 
     Example:
@@ -42,12 +42,15 @@ class FineTuned:
     token_budget: int
 
     def batches(self, texts, labels=None, **options):
-        """Returns `TextBatches` of raw texts, encoded as in training.
+        """Makes `TextBatches` of raw texts, encoded as in training.
 
         Args:
             texts: list of str.
             labels: list of str, or None.
-            **options: of `TextBatches`.
+            **options: further arguments of `TextBatches`.
+
+        Returns:
+            `TextBatches`, in a fixed order unless `shuffle=True` is given.
         """
         options = {"shuffle": False, **options}
         return TextBatches(
@@ -89,7 +92,7 @@ def load_finetuned(directory, max_length=None, token_budget=None):
 
     Args:
         directory: str or path, the `output` of `finetune`.
-        max_length: int or None. Where to truncate documents; default as in training.
+        max_length: int or None. Tokens after which documents are truncated; default as in training.
         token_budget: int or None. Maximum tokens in a batch; default as in training.
 
     Returns:
