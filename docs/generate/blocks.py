@@ -9,6 +9,8 @@ import re
 import shlex
 import sys
 
+import tables
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 MARKER = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
@@ -135,8 +137,6 @@ def encodings():
 
 def verdicts():
     """The table of results in the README."""
-    import tables
-
     return tables.results().replace("](docs/evidence/", "](").replace("](docs/", "](../")
 
 
