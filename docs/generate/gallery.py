@@ -18,8 +18,8 @@ SAID = {
     ),
     "cope": (
         r"\ell_{ij} = Q_{ij} + q_i^\top e\Big[\textstyle\sum_{k=j}^{i} \sigma(Q_{ik})\Big]",
-        "When position means *the third item*, not *three tokens back*: counting, copying, the last "
-        "of a kind. Measured to hold at several times the length of the training.",
+        "When position means *the third item*, not *three tokens back*: counting, copying, the "
+        "last of a kind. Measured to hold at several times the length of the training.",
     ),
     "deberta": (
         r"\ell_{ij} = \frac{q_i k_j + q_i K[\delta_{ij}] + k_j Q[\delta_{ji}]}{\sqrt{3D}}",
@@ -41,8 +41,8 @@ SAID = {
     ),
     "log_n": (
         r"\ell_{ij} = \frac{\ln n_i}{\ln m}\, Q_{ij}",
-        "Beside another encoding, when texts get longer than the m tokens of the training: it keeps "
-        "attention from spreading. Costs nothing and has no weights.",
+        "Beside another encoding, when texts get longer than the m tokens of the training: it "
+        "keeps attention from spreading. Costs nothing and has no weights.",
     ),
     "nezha": (
         r"\ell_{ij} = \frac{q_i^\top (k_j + s_{j - i})}{\sqrt D}, \qquad"
@@ -57,8 +57,8 @@ SAID = {
     "rotary": (
         r"\ell_{ij} = \frac{(R_i\, q_i)^\top (R_j\, k_j)}{\sqrt D} = "
         r"\frac{q_i^\top R_{j - i}\, k_j}{\sqrt D}",
-        "The default for new models: relative, no weights, on the fused kernels. By itself it fails "
-        "beyond the length of the training: add random ids, a window, ReRoPE or a `scaling`.",
+        "The default for new models: relative, no weights, on the fused kernels. By itself it "
+        "fails beyond the length of the training: add random ids, a window, ReRoPE or a `scaling`.",
     ),
     "rotary_bias": (
         r"\ell_{hij} = Q_{hij} + a_h^\top R_{j - i}\, b_h",
@@ -78,12 +78,12 @@ SAID = {
     "shaw": (
         r"\ell_{ij} = \frac{q_i^\top (k_j + a_c)}{\sqrt D}, \qquad"
         r" o_i = \sum_j A_{ij}\,(v_j + b_c), \qquad c = \mathrm{clip}(j - i, -k, k)",
-        "When a few near distances matter and each wants a vector of its own; all beyond k are one.",
+        "When a few near distances matter and each wants a vector of its own; beyond k all are one.",
     ),
     "squared_relu": (
         r"A_{ij} = \frac{\max(Q_{ij}, 0)^2}{n_i}",
-        "In place of the softmax, as in the gated attention unit. No encoding of positions: put one "
-        "beside it.",
+        "In place of the softmax, as in the gated attention unit. It encodes no positions: put "
+        "an encoding beside it.",
     ),
     "ssmax": (
         r"A_{ij} = \frac{n_i^{\,s_h Q_{ij}}}{\sum_k n_i^{\,s_h Q_{ik}}}",
@@ -151,7 +151,7 @@ $Q_{{ij}} = q_i^\\top k_j / \\sqrt D$ is the logit before positions act, $i$ the
 
 ![Logit and weight of a key by its distance, {name} and no encoding]({name}-decay.svg)
 
-*Equal tokens: the logit and the weight of a key by its distance alone, mean of 8 heads, as initialised.*
+*Equal tokens: logit and weight of a key by its distance alone, mean of 8 heads, as initialised.*
 
 ![Attention maps of four heads, {name}]({name}-map.svg)
 
