@@ -78,7 +78,7 @@ SAID = {
     "shaw": (
         r"\ell_{ij} = \frac{q_i^\top (k_j + a_c)}{\sqrt D}, \qquad"
         r" o_i = \sum_j A_{ij}\,(v_j + b_c), \qquad c = \mathrm{clip}(j - i, -k, k)",
-        "When a few near distances matter and each wants a vector of its own; beyond k all are one.",
+        "When a few near distances matter, each with a vector of its own; beyond k all are one.",
     ),
     "squared_relu": (
         r"A_{ij} = \frac{\max(Q_{ij}, 0)^2}{n_i}",
