@@ -63,11 +63,35 @@ def _command(found):
     for name, value in found[0]["settings"].items():
         if value is None or value == getattr(defaults, name):
             continue
-        value = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        value = _listed(value) if isinstance(value, list) else str(value)
         value = pathlib.PurePath(value).name if name == "corpus" else value
         words += [f"--{name.replace('_', '-')}", value]
-    command = f"KERAS_BACKEND={found[0]['versions']['backend']} {shlex.join(words)}"
-    return re.sub(r"(.{1,90}) (?=\S)", r"\1 \\\n    ", command) if len(command) > 96 else command
+    words.insert(0, f"KERAS_BACKEND={found[0]['versions']['backend']}")
+    return _wrapped(words)
+
+
+def _listed(numbers):
+    """1-20 for all numbers from 1 to 20, else 25,50,100."""
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]}-{numbers[-1]}"
+    return ",".join(map(str, numbers))
+
+
+def _wrapped(words, width=76):
+    """A command in lines of the shell, options together with their values."""
+    parts = []
+    for word in words:
+        if word.startswith("--") or len(parts) == 0:
+            parts.append(shlex.quote(word) if word[0] == "-" else word)
+        else:
+            parts[-1] += f" {shlex.quote(word)}"
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 1 + len(part) <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(f"    {part}")
+    return " \\\n".join(lines)
 
 
 def recovery(model):

@@ -128,6 +128,7 @@ def page(name):
     found = facts(name)
     separable = {True: "yes", False: "no, it needs the map", None: "it only closes cells"}
     learned = [f"`{variable}` {shape}" for variable, shape in found["learned"].items()]
+    drawn = ", with a random table" if name == "cope" else ", as initialised"
     rows = [
         ("class", f"[`keras_posenc.{found['class']}`](../api/encodings.md)"),
         ("acts on", ", ".join(f"`{hook}`" for hook in found["acts_on"])),
@@ -151,11 +152,11 @@ $Q_{{ij}} = q_i^\\top k_j / \\sqrt D$ is the logit before positions act, $i$ the
 
 ![Logit and weight of a key by its distance, {name} and no encoding]({name}-decay.svg)
 
-*Equal tokens: logit and weight of a key by its distance alone, mean of 8 heads, as initialised.*
+*Equal tokens: logit and weight of a key by its distance alone, mean of 8 heads{drawn}.*
 
 ![Attention maps of four heads, {name}]({name}-map.svg)
 
-*Random content, {LENGTH} tokens, causal: weights of four heads, as initialised.*
+*Random content, {LENGTH} tokens, causal: weights of four heads{drawn}.*
 
 ## Cost
 
@@ -216,7 +217,17 @@ def pictures(name):
 
 
 def shown(name):
-    """The encoding as its pictures show it: with a small window or distance where it has one."""
+    """The encoding as its pictures show it: with a small window or distance where it has one, and
+    with a random table where it starts with zeros."""
+    from keras_posenc.encodings import get
+
+    if name == "cope":  # whose table is zero at first
+        encoding = get(name)
+        encoding.build((1, LENGTH, 8, 64))
+        rng = np.random.default_rng(0)
+        for variable in encoding.trainable_variables:
+            variable.assign(rng.normal(0, 0.3, variable.shape))
+        return encoding
     small = {
         "window": {"window": 12, "sinks": 1},
         "rerope": {"window": 12},
@@ -233,7 +244,7 @@ def _maps(name):
     from keras_posenc.analysis.plot import styled
 
     rng = np.random.default_rng(0)
-    q, k = rng.normal(size=(2, 1, LENGTH, 8, 32))
+    q, k = rng.normal(size=(2, 1, LENGTH, 8, 64))
     weights = attention_map([shown(name)], q, k, causal=True)["weights"][0]
 
     @styled

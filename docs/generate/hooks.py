@@ -5,6 +5,8 @@ import re
 import sys
 import warnings
 
+from mkdocs.exceptions import PluginError
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -18,6 +20,13 @@ warnings.filterwarnings("ignore", message="__array__ implementation doesn't acce
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+# A tag that fetches something from elsewhere when a page is opened.
+FETCHED = re.compile(
+    r"<(?:img|script|iframe)[^>]+src=\"https?://[^>]*>|<link[^>]+href=\"https?://[^>]*>"
+)
+
+
+@event_priority(100)  # before mkdocs-jupyter, which is to find the notebooks
 def on_files(files, config):
     """Adds the pages of the gallery and of the API, files of results, notebooks, CONTRIBUTING."""
 
@@ -35,7 +44,7 @@ def on_files(files, config):
             add(f"results/{path.relative_to(ROOT / 'benchmarks' / 'results').as_posix()}",
                 path.read_bytes())  # fmt: skip
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        add(f"notebooks/{path.name}", path.read_text("utf-8"))
+        files.append(File(f"notebooks/{path.name}", str(ROOT), config.site_dir, False))
     contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     add("contributing.md", contributing.replace("](docs/", "]("))
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -55,5 +64,9 @@ def on_config(config):
 
 
 def on_post_page(output, page, config):
-    """Leaves nothing in the site that is fetched from elsewhere; badges in notebooks are links."""
-    return re.sub(r"<img[^>]+src=\"https?://[^\"]+\"[^>]*>", "", output)
+    """Takes out what notebooks' pages would fetch: badges, and scripts that this site has itself."""
+    if page.file.src_uri.endswith(".ipynb"):
+        output = re.sub(rf"(?:{FETCHED.pattern})(?:</script>)?", "", output)
+    if found := FETCHED.search(output):
+        raise PluginError(f"{page.file.src_uri} fetches from elsewhere: {found[0]}")
+    return output
