@@ -64,7 +64,7 @@ def on_config(config):
 
 
 def on_post_page(output, page, config):
-    """Takes out what notebooks' pages would fetch: badges, and scripts that this site has itself."""
+    """Takes out what pages of notebooks would fetch: badges, and scripts."""
     if page.file.src_uri.endswith(".ipynb"):
         output = re.sub(rf"(?:{FETCHED.pattern})(?:</script>)?", "", output)
     if found := FETCHED.search(output):
