@@ -39,7 +39,7 @@ def test_every_file_of_results_is_on_a_page(generate):
     blocks = generate("blocks")
     asked = {m.groups() for p in PAGES for m in blocks.MARKER.finditer(p.read_text("utf-8"))}
     asked = {(name, *arguments.split()) for name, arguments in asked}
-    bench = {("bench", path.stem) for path in (blocks.RESULTS / "bench").glob("*.json")}
+    bench = {("bench", path.stem) for path in blocks.BENCH.glob("*.json")}
     pages = {("page", path.name) for path in blocks.RESULTS.glob("*.md")}
     rest = {("recovery", "small"), ("recovery", "minilm"), ("context_tools",), ("precision",)}
     assert asked == bench | pages | rest | {

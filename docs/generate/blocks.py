@@ -13,6 +13,7 @@ import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+BENCH = ROOT / "keras_posenc" / "bench" / "results"
 MARKER = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
 
 
@@ -23,15 +24,15 @@ def filled(text):
 
 def bench(name):
     """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
-    from keras_posenc.bench import read_results, to_table
+    from keras_posenc.bench import published_results, to_table
 
-    found = read_results(RESULTS / "bench" / f"{name}.json")
+    found = published_results(name)
     seeds = sorted({one["seed"] for one in found})
     versions = sorted({f"Keras {one['versions']['keras']}" for one in found})
     backends = sorted({one["versions"]["backend"] for one in found})
     said = f"Seeds {', '.join(map(str, seeds))}; {', '.join(versions)} on {', '.join(backends)}; "
     said += f"[{name}.json](../results/bench/{name}.json)."
-    pictures = sorted((RESULTS / "bench").glob(f"{name}*.svg"))
+    pictures = sorted(BENCH.glob(f"{name}[.-]*svg"))
     shown = [f"![{p.stem}: accuracy by length](../results/bench/{p.name})" for p in pictures]
     commands = f"```\n{commands_of(found)}\n```"
     return "\n\n".join([to_table(found), said, commands, *shown])

@@ -39,10 +39,10 @@ def on_files(files, config):
             add(f"gallery/{picture}", svg)
     for name, content in api.pages().items():
         add(f"api/{name}.md", content)
-    for path in sorted((ROOT / "benchmarks" / "results").rglob("*")):
+    for path in sorted([*blocks.BENCH.glob("*.*"), *blocks.RESULTS.glob("*.*")]):
         if path.suffix in (".json", ".svg", ".png"):
-            add(f"results/{path.relative_to(ROOT / 'benchmarks' / 'results').as_posix()}",
-                path.read_bytes())  # fmt: skip
+            folder = "results/bench" if path.parent == blocks.BENCH else "results"
+            add(f"{folder}/{path.name}", path.read_bytes())
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         files.append(File(f"notebooks/{path.name}", str(ROOT), config.site_dir, False))
     contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")

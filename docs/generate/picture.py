@@ -1,9 +1,9 @@
-"""Draws the picture of the README, docs/assets/lengths.svg, from benchmarks/results/bench."""
+"""Draws the picture of the README, docs/assets/lengths.svg, from keras_posenc/bench/results."""
 
 import pathlib
 
 from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
-from keras_posenc.bench import curves, read_results
+from keras_posenc.bench import curves, published_results
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # File of results -> title, split, and the lines: name in the results -> name in the picture.
@@ -28,7 +28,7 @@ def lengths(figure):
         figure.subplots(1, len(PANELS), sharey=True), PANELS.items(), strict=True
     ):
         title, split, names = panel
-        found = read_results(ROOT / "benchmarks" / "results" / "bench" / f"{name}.json")
+        found = published_results(name)
         lines = curves(found)[split]
         for index, (key, label) in enumerate(names.items()):
             line = {k: [100 * v for v in lines[key][k]] for k in ("mean", "best", "worst")}
