@@ -25,30 +25,46 @@ QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_em
 export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(BIN)/python -m pip install --no-compile
 
-.PHONY: demo test test-jax test-tensorflow test-torch test-oldest lint format coverage clean
+# The site: warnings are errors, and pages that would fetch something from elsewhere too.
+DOCS := .venv/.docs
+MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+# What one backend tells in two minutes: the rooms on the way from ids to a trained model, without
+# what starts other processes or reads large files.
+CHECKED := tests/backend tests/maps tests/positions tests/encodings tests/attention tests/layers \
+	tests/models tests/checkpoints tests/text tests/test_structure.py tests/test_docs.py
+
+# `$(call timed,part,command)` says at the end what the part took.
+timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start)) s"; exit $$code
+
+.PHONY: demo check test test-jax test-tensorflow test-torch test-oldest lint format coverage docs \
+	docs-serve dist clean
 
 demo: $(INSTALLED)
 	KERAS_BACKEND=tensorflow MPLBACKEND=Agg $(BIN)/python benchmarks/book_excerpts.py
+
+# The inner loop: lint, and what torch tells in about two minutes.
+check: lint
+	@$(call timed,check,KERAS_BACKEND=torch $(QUICKLY) $(PYTEST) $(wildcard $(CHECKED)))
 
 test: lint test-torch test-tensorflow test-jax test-oldest
 
 # The tests marked `once` do not depend on the backend: they run on torch, which compiles nothing,
 # but for those that start the others. A missing backend is an error at `import keras`.
 test-torch: $(INSTALLED)
-	KERAS_BACKEND=torch $(QUICKLY) $(PYTEST)
+	@$(call timed,torch,KERAS_BACKEND=torch $(QUICKLY) $(PYTEST))
 
 test-tensorflow: $(INSTALLED)
-	KERAS_BACKEND=tensorflow $(QUICKLY) $(PYTEST) -m "not once"
+	@$(call timed,tensorflow,KERAS_BACKEND=tensorflow $(QUICKLY) $(PYTEST) -m "not once")
 
 test-jax: $(INSTALLED)
-	KERAS_BACKEND=jax $(QUICKLY) $(PYTEST) -m "not once"
+	@$(call timed,jax,KERAS_BACKEND=jax $(QUICKLY) $(PYTEST) -m "not once")
 
 test-oldest: $(OLDEST)
-	PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" tests/encodings tests/layers tests/models
+	@$(call timed,oldest Keras,PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" \
+		tests/encodings tests/layers tests/models)
 
 lint: $(INSTALLED)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	@$(call timed,lint,$(BIN)/ruff check . && $(BIN)/ruff format --check .)
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
@@ -56,6 +72,20 @@ format: $(INSTALLED)
 
 coverage: $(INSTALLED)
 	KERAS_BACKEND=torch $(PYTEST) --cov --cov-report=term-missing
+
+docs: $(DOCS)
+	@$(call timed,docs,$(MKDOCS) build --strict)
+
+docs-serve: $(DOCS)
+	$(MKDOCS) serve
+
+dist: $(INSTALLED)
+	$(INSTALL) -c constraints.txt build
+	$(BIN)/python -m build
+
+$(DOCS): $(INSTALLED)
+	$(INSTALL) -c constraints.txt -e .[docs]
+	touch $@
 
 # torch comes first and by its number: a plain `torch` pulls gigabytes of CUDA. The last line
 # installs packages for their data only; what they depend on is huge and not needed.

@@ -103,7 +103,7 @@ def measured(arguments):
     # What Keras chooses: XLA on JAX, no XLA on TensorFlow without an accelerator.
     model.compile(keras.optimizers.Adam(1e-4), _loss())
     watch = Stopwatch(batches)
-    model.fit(batches, epochs=arguments.epochs, shuffle=False, verbose=0, callbacks=[watch])
+    model.fit(batches, epochs=arguments.epochs, verbose=0, callbacks=[watch])
     first, *timed = watch.epochs
     price = prices(timed)
     took = float(np.median([epoch[0] for epoch in timed]))
@@ -163,7 +163,7 @@ def padded(model, texts, labels, tokenizer, limits):
         texts[some], labels[some], tokenizer, max_shapes=1, pad_to=limits["max_length"], **limits
     )
     watch = Stopwatch(batches)
-    model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[watch])
+    model.fit(batches, epochs=1, verbose=0, callbacks=[watch])
     return float(np.median(watch.epochs[0][1][1:])) / size
 
 

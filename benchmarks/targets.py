@@ -52,7 +52,7 @@ REASONS = {
     "rate on a CPU (`parts.py`).",
     "forward against the best peer": "without dropout attention is torch's own fused kernel in "
     "both, and the dense layers are the same; Keras adds its calls of 91 layers and holds what "
-    "each gave until the last, 5% of the time at 4,096 tokens (LOG.md).",
+    "each gave until the last, 5% of the time at 4,096 tokens (docs/notes/LOG.md).",
     "forward against KerasHub on JAX": "XLA's dense layers, as in the step below.",
     "step on JAX against KerasHub on JAX": "XLA's dense layers, the same in both, take a larger "
     "share the faster the attention is; on a CPU they run at two thirds of TensorFlow's rate "
@@ -67,10 +67,10 @@ REASONS = {
     "/proc/self/status after the imports).",
     "attention dropout against none, whole step, tf": "0.89x in an earlier hour. To drop takes "
     "about 13 ms for 50 MB of a map, forward and backward, a tenth of a step; the more, the less "
-    "the rest takes (LOG.md).",
+    "the rest takes (docs/notes/LOG.md).",
     "step on TF against KerasHub's best TF": "1.36x in an earlier hour. KerasHub keeps its maps; "
     "here each is formed again in the backward pass, seven products of heads for its six, and "
-    "those are nearly half of the step (LOG.md).",
+    "those are nearly half of the step (docs/notes/LOG.md).",
     "attention dropout against none, whole step, torch": "without dropout torch's own kernel is "
     "taken, which forms no map and has no dropout.",
 }

@@ -123,21 +123,6 @@ def test_context_tools_read_the_same_weights(context_tools, monkeypatch, tmp_pat
     assert len(far) == len(tools)
 
 
-def test_the_readme_has_the_tables_of_these_results(recovery, context_tools, precision):
-    readme = (BENCHMARKS.parent / "README.md").read_text("utf-8")
-    rows = json.loads(recovery.RESULTS.read_text("utf-8"))
-    expected = {
-        f"recovery: {model}": recovery.table([row for row in rows if row["model"] == model])
-        for model in {row["model"] for row in rows}
-    }
-    rows = json.loads(context_tools.RESULTS.read_text("utf-8"))
-    expected["context tools"] = context_tools.table(rows)
-    expected["precision"] = precision.table(json.loads(precision.RESULTS.read_text("utf-8")))
-    for name, table in expected.items():
-        found = re.search(f"<!-- {name} -->\n(.*?)\n<!-- / -->", readme, re.S)
-        assert found and found.group(1) == table
-
-
 def test_attention_is_judged_by_the_encodings_held_to_a_target(attention):
     def line(name, ratio, length=2048, dropout=0.1):
         kind = {"encoding": name, "length": length, "dropout": dropout}

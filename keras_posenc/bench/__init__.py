@@ -4,7 +4,13 @@ from keras_posenc.bench.campaign import bench
 from keras_posenc.bench.models import build_model
 from keras_posenc.bench.pictures import save_pictures
 from keras_posenc.bench.settings import Settings
-from keras_posenc.bench.table import curves, curves_by_place, read_results, to_table
+from keras_posenc.bench.table import (
+    curves,
+    curves_by_place,
+    published_results,
+    read_results,
+    to_table,
+)
 
 __all__ = [
     "Settings",
@@ -12,6 +18,7 @@ __all__ = [
     "build_model",
     "curves",
     "curves_by_place",
+    "published_results",
     "read_results",
     "save_pictures",
     "to_table",

@@ -24,6 +24,30 @@ def read_results(*paths):
     return [result for path in paths for result in read_json(path, kind=list)]
 
 
+def published_results(name):
+    """The results of one of this project's own benchmarks, which come with the package.
+
+    Args:
+        name: "bucket_sort", "chomsky", "counting", ...
+
+    Returns:
+        list of dict, what `bench` returned.
+
+    Raises:
+        ValueError: on another name, with those there are.
+
+    Example:
+
+    >>> published_results("bucket_sort")[0]["encodings"]
+    'rotary'
+    """
+    folder = pathlib.Path(__file__).with_name("results")
+    names = sorted(path.stem for path in folder.glob("*.json"))
+    if name not in names:
+        raise ValueError(f"No results {name!r}: there are {', '.join(names)}.")
+    return read_results(folder / f"{name}.json")
+
+
 def name_of(result):
     """Names a contender: its model unless a transformer, its encodings and its positions."""
     if result["model"] not in ("transformer", "gau"):

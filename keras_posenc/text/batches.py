@@ -11,9 +11,9 @@ class TextBatches(keras.utils.PyDataset):
     """Batches of documents of similar length, `{"token_ids", "segment_ids"}` and label ids.
 
     Both inputs are (B, T) with B * T <= `token_budget`, the labels are (B,). Documents are encoded
-    once, at construction, on all cores. Pass `shuffle=False` to `fit`: the batches shuffle
-    themselves, as a function of `(seed, epoch)` alone, so that a resumed training sees what an
-    uninterrupted one would have; `fit` would shuffle them again.
+    once, at construction, on all cores. The batches shuffle themselves, as a function of `(seed,
+    epoch)` alone, so that a resumed training sees what an uninterrupted one would have: whether
+    `fit` is to shuffle too changes nothing.
 
     Args:
         texts: a list of str, of (first, second) pairs of str, of lists of ids, or of `(token_ids,
@@ -98,10 +98,19 @@ class TextBatches(keras.utils.PyDataset):
     def __len__(self):
         return len(self._batches)
 
+    @property
+    def num_batches(self):
+        """Number of batches in an epoch."""
+        # `fit` asks for it whenever it starts to read anew, and only then.
+        self._counted = True
+        return len(self)
+
     def __getitem__(self, index):
-        batches = self._batches
-        width, documents = batches[index]
-        self._drawn.add(index)
+        # `fit` asks for the batches of an epoch in an order drawn at random. It gets them in the
+        # epoch's own: the n-th index that it asks for names the n-th batch, as long as it reads.
+        position = len(self._positions) if self._reading else index
+        width, documents = self._batches[self._positions.setdefault(index, position)]
+        self._counted = False
         token_ids = np.full((len(documents), self._widths[width]), self._pad_id, "int32")
         segment_ids = np.zeros_like(token_ids)
         for row, document in enumerate(documents):
@@ -120,18 +129,24 @@ class TextBatches(keras.utils.PyDataset):
                 `on_epoch_begin` to have the exact epoch.
         """
         self.epoch = epoch
-        self._drawn = set()
+        self._positions = {}  # an index that was read in this epoch -> the batch that it gave
+        self._reading = self._counted = False
         rng = np.random.default_rng((self.seed, epoch)) if self.shuffle else None
         self._batches = epoch_batches(self._buckets, self._sizes, rng)
 
     def on_epoch_begin(self):
-        self._drawn = set()
+        """Called by `fit` before it reads: the batches follow in the order of this epoch."""
+        if not self._reading:
+            self._positions, self._reading = {}, True
 
     def on_epoch_end(self):
         """Moves to the next epoch, once every batch of this one has been read."""
-        # `fit` also calls this after the one or two batches it inspects before the first epoch.
-        if len(self._drawn) == len(self):
+        if len(self._positions) == len(self):
             self.set_epoch(self.epoch + 1)
+        elif self._counted:
+            # `fit` also calls this after the one or two batches it inspects before the first epoch.
+            self._positions, self._reading = {}, False
+        # else `steps_per_epoch` paused the reading, and it goes on where it was.
 
     def restore_order(self, predictions):
         """Reorders the rows of `model.predict(batches)` to the order of the texts.

@@ -97,7 +97,6 @@ class Trainer:
             batches,
             initial_epoch=epoch,
             epochs=len(lengths),
-            shuffle=False,
             callbacks=[one_epoch],
             verbose=verbose,
         ).history

@@ -1,4 +1,3 @@
-import pathlib
 import re
 
 import pytest
@@ -8,15 +7,6 @@ from keras_posenc.analysis import gallery
 from keras_posenc.encodings import ENCODINGS
 
 pytestmark = pytest.mark.once
-
-README = pathlib.Path(__file__).parents[2] / "README.md"
-
-
-def test_the_table_of_the_readme_is_that_of_the_code():
-    text = README.read_text("utf-8")
-    (found,) = re.findall("<!-- encodings -->\n(.*?)\n<!-- /encodings -->", text, re.DOTALL)
-    remedy = "put the output of `keras-posenc list` between the markers of README.md"
-    assert found == gallery.encoding_table(), remedy
 
 
 def test_the_table_has_a_row_for_each_encoding():

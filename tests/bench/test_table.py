@@ -3,6 +3,7 @@ import pytest
 from keras_posenc.bench import (
     curves,
     curves_by_place,
+    published_results,
     read_results,
     save_pictures,
     to_table,
@@ -103,3 +104,10 @@ def test_pictures_and_table_come_from_the_file_alone(tmp_path):
     (path,) = save_pictures(results, tmp_path)
     assert path.name == "bucket_sort.svg"
     assert path.read_text("utf-8").startswith("<?xml")
+
+
+def test_results_come_with_the_package():
+    results = published_results("bucket_sort")
+    assert len(results) == 12 and results[0]["encodings"] == "rotary"
+    with pytest.raises(ValueError, match="No results 'bucket': there are bucket_sort, chomsky, "):
+        published_results("bucket")

@@ -41,10 +41,22 @@ def toy_model():
     return model
 
 
-def make(**options):
-    return TextBatches(
-        documents(), list(range(COUNT)), max_length=64, token_budget=256, max_shapes=2, **options
-    )
+def make(kind=TextBatches, **options):
+    options = {"max_length": 64, "token_budget": 256, "max_shapes": 2, **options}
+    return kind(documents(), list(range(COUNT)), **options)
+
+
+class Watched(TextBatches):
+    """Notes which batches `fit` reads, by the first token of their first document."""
+
+    def __getitem__(self, index):
+        batch = super().__getitem__(index)
+        self.read.append(first(batch))
+        return batch
+
+
+def first(batch):
+    return int(batch[0]["token_ids"][0, 0])
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -54,13 +66,11 @@ def test_fit_sees_every_document_once_an_epoch(workers):
     epochs = []
     record = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: epochs.append(train.epoch))
     model = toy_model()
-    history = model.fit(
-        train, epochs=3, shuffle=False, validation_data=test, callbacks=[record], verbose=0
-    )
+    history = model.fit(train, epochs=3, validation_data=test, callbacks=[record], verbose=0)
     assert history.history["unevenness"] == [0.0] * 3
     assert history.history["val_unevenness"] == [0.0] * 3
     assert epochs == [0, 1, 2]
-    again = model.fit(train, epochs=1, shuffle=False, callbacks=[record], verbose=0)
+    again = model.fit(train, epochs=1, callbacks=[record], verbose=0)
     assert again.history["unevenness"] == [0.0]
     assert epochs == [0, 1, 2, 3]
 
@@ -78,12 +88,33 @@ def test_predict_gives_the_rows_back_in_the_order_of_the_texts():
 def test_a_resumed_fit_equals_an_uninterrupted_one():
     whole = toy_model()
     start = whole.get_weights()
-    whole.fit(make(), epochs=3, shuffle=False, verbose=0)
+    whole.fit(make(), epochs=3, verbose=0)
     resumed = toy_model()
     resumed.set_weights(start)
-    resumed.fit(make(), epochs=1, shuffle=False, verbose=0)
+    resumed.fit(make(), epochs=1, verbose=0)
     batches = make()  # a new process would make it anew
     batches.set_epoch(1)
-    resumed.fit(batches, initial_epoch=1, epochs=3, shuffle=False, verbose=0)
+    resumed.fit(batches, initial_epoch=1, epochs=3, verbose=0)
     for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_the_order_is_that_of_the_epoch_whatever_fit_is_to_do(shuffle):
+    batches, model = make(Watched), toy_model()
+    forget = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: batches.read.clear())
+    batches.read = []
+    for epoch in range(2):
+        expected = make()
+        expected.set_epoch(epoch)
+        model.fit(batches, shuffle=shuffle, callbacks=[forget], verbose=0)
+        assert batches.read == [first(batch) for batch in expected]
+
+
+def test_pieces_of_an_epoch_make_the_whole():
+    batches, model = make(Watched), toy_model()
+    forget = keras.callbacks.LambdaCallback(on_train_begin=lambda *_: batches.read.clear())
+    batches.read = []
+    model.fit(batches, epochs=3, steps_per_epoch=len(batches) // 3, callbacks=[forget], verbose=0)
+    assert len(batches.read) >= len(batches) // 3 * 3 > 3
+    assert len(set(batches.read)) == len(batches.read)

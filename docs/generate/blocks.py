@@ -1,0 +1,213 @@
+"""What pages ask for by `<!-- table: NAME ARGUMENTS -->`: tables, made of files of results."""
+
+import contextlib
+import importlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import sys
+
+import tables
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+BENCH = ROOT / "keras_posenc" / "bench" / "results"
+MARKER = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
+
+
+def filled(text):
+    """`text` with a table behind each marker."""
+    return MARKER.sub(lambda m: f"{m[0]}\n{BLOCKS[m[1]](*m[2].split())}\n", text)
+
+
+def bench(name):
+    """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
+    from keras_posenc.bench import published_results, to_table
+
+    found = published_results(name)
+    seeds = sorted({one["seed"] for one in found})
+    versions = sorted({f"Keras {one['versions']['keras']}" for one in found})
+    backends = sorted({one["versions"]["backend"] for one in found})
+    said = f"Seeds {', '.join(map(str, seeds))}; {', '.join(versions)} on {', '.join(backends)}; "
+    said += f"[{name}.json](../results/bench/{name}.json)."
+    pictures = sorted(BENCH.glob(f"{name}[.-]*svg"))
+    shown = [f"![{p.stem}: accuracy by length](../results/bench/{p.name})" for p in pictures]
+    commands = f"```\n{commands_of(found)}\n```"
+    return "\n\n".join([to_table(found), said, commands, *shown])
+
+
+def commands_of(found):
+    """The commands that these results come from, by their settings: one for all tasks alike."""
+    alike = {}
+    for one in found:
+        key = json.dumps([one["settings"], one["versions"]["backend"], one["train_lengths"]])
+        alike.setdefault(key, []).append(one)
+    return "\n".join(_command(several) for several in alike.values())
+
+
+def _command(found):
+    from keras_posenc.bench.settings import Settings
+
+    def distinct(name):
+        return list(dict.fromkeys(str(one[name]) for one in found))
+
+    defaults = Settings(steps=1)
+    words = ["keras-posenc", "bench", *distinct("task")]
+    if (models := distinct("model")) != ["transformer"]:
+        words += ["--models", *models]
+    words += ["--encodings", *distinct("encodings")]
+    if (positions := distinct("positions")) != ["consecutive"]:
+        words += ["--positions", *positions]
+    words += ["--seeds", ",".join(distinct("seed"))]
+    for name, value in found[0]["settings"].items():
+        if value is None or value == getattr(defaults, name):
+            continue
+        value = _listed(value) if isinstance(value, list) else str(value)
+        value = pathlib.PurePath(value).name if name == "corpus" else value
+        words += [f"--{name.replace('_', '-')}", value]
+    words.insert(0, f"KERAS_BACKEND={found[0]['versions']['backend']}")
+    return _wrapped(words)
+
+
+def _listed(numbers):
+    """1-20 for all numbers from 1 to 20, else 25,50,100."""
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]}-{numbers[-1]}"
+    return ",".join(map(str, numbers))
+
+
+def _wrapped(words, width=76):
+    """A command in lines of the shell, options together with their values."""
+    parts = []
+    for word in words:
+        if word.startswith("--") or len(parts) == 0:
+            parts.append(shlex.quote(word) if word[0] == "-" else word)
+        else:
+            parts[-1] += f" {shlex.quote(word)}"
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 1 + len(part) <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(f"    {part}")
+    return " \\\n".join(lines)
+
+
+def recovery(model):
+    """What stretching loses, and how fast it returns: `model` is small or minilm."""
+    module = _benchmark("recovery")
+    rows = [row for row in _json("recovery") if row["model"] == model]
+    return _with(module.table(rows), rows, f"benchmarks/recovery.py --models {model}", "recovery")
+
+
+def context_tools():
+    module = _benchmark("context_tools")
+    rows = _json("context_tools")
+    return _with(module.table(rows), rows, "benchmarks/context_tools.py", "context_tools")
+
+
+def precision():
+    command = "benchmarks/precision.py --train 320 --test 160   # torch: --test 48"
+    return _with(_benchmark("precision").table(_json("precision")), [], command, "precision")
+
+
+def loading():
+    report = _json("loading")
+    rows = [
+        ("backend", "file", "`import keras`", "`import keras_posenc`", "build and load", "peak")
+    ]
+    for row in report["rows"]:
+        if "file" not in row or "build + load s" not in row:
+            continue
+        peak = row.get("peak over weights")
+        seconds = [row.get(f"{k} s") for k in ("keras import", "import", "build + load")]
+        cells = [f"{s:.1f} s" if s is not None else "–" for s in seconds]
+        cells.append(f"{peak:.2f} x weights" if peak else "–")
+        rows.append((row["backend"], f"`{row['file']}`", *cells))
+    return _with(_rows(rows), [], f"benchmarks/loading.py --turns {report['turns']}", "loading")
+
+
+def newsgroups():
+    """Accuracy with the test texts cut, after each stage that was tested."""
+    report = _json("newsgroups")
+    stages = [stage for stage in report["stages"] if "test" in stage]
+    heads = ["test texts cut at"]
+    heads += [f"{which}, after the epoch at {s['length']}" for which in ("all", "long texts")
+              for s in stages]  # fmt: skip
+    rows = [tuple(heads)]
+    for i, length in enumerate(report["arguments"]["lengths"]):
+        cells = [f"{length:,}"]
+        for key in ("accuracy", "accuracy_long"):
+            cells += [f"{100 * stage['test'][i][key]:.1f}" for stage in stages]
+        rows.append(tuple(cells))
+    return _with(_rows(rows), [{"seed": 0}], "benchmarks/newsgroups.py", "newsgroups", "tensorflow")
+
+
+def included(path):
+    """A page of results as its benchmark wrote it, its headings one level down."""
+    text = (RESULTS / path).read_text("utf-8")
+    text = re.sub(r"^# .*\n+", "", text)
+    text = re.sub(r"\]\((\w[\w-]*\.(?:png|svg|json))\)", r"](../results/\1)", text)
+    return text.strip()
+
+
+def encodings():
+    """All encodings, each with a link to its page."""
+    from keras_posenc.analysis import encoding_table
+
+    return re.sub(r"^\| `(\w+)` +\|", r"| [`\1`](\1.md) |", encoding_table(), flags=re.MULTILINE)
+
+
+def verdicts():
+    """The table of results in the README."""
+    return tables.results().replace("](docs/evidence/", "](").replace("](docs/", "](../")
+
+
+BLOCKS = {
+    "encodings": encodings,
+    "verdicts": verdicts,
+    "bench": bench,
+    "recovery": recovery,
+    "context_tools": context_tools,
+    "precision": precision,
+    "loading": loading,
+    "newsgroups": newsgroups,
+    "page": included,
+}
+
+
+def _with(table, rows, command, name, backend=None):
+    seeds = sorted({row["seed"] for row in rows if "seed" in row})
+    said = f"Seeds {', '.join(map(str, seeds))}; " if seeds else ""
+    said += f"[{name}.json](../results/{name}.json)."
+    variable = f"KERAS_BACKEND={backend} " if backend else ""
+    return f"{table}\n\n{said}\n\n```\n{variable}python {command}\n```"
+
+
+def _rows(rows):
+    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
+
+
+def _json(name):
+    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+
+
+@contextlib.contextmanager
+def _environment_kept():
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _benchmark(name):
+    """A module of the benchmarks, which sets variables of the environment when imported."""
+    if str(RESULTS.parent) not in sys.path:
+        sys.path.append(str(RESULTS.parent))
+    with _environment_kept():
+        return importlib.import_module(name)

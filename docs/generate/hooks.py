@@ -1,0 +1,72 @@
+"""What mkdocs calls: pages and pictures that are made from the code, results and notebooks."""
+
+import pathlib
+import re
+import sys
+import warnings
+
+from mkdocs.exceptions import PluginError
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import api  # noqa: E402
+import blocks  # noqa: E402
+import gallery  # noqa: E402
+
+# Keras variables (3.15) have no `copy` argument in `__array__`, which NumPy 2 asks for.
+warnings.filterwarnings("ignore", message="__array__ implementation doesn't accept a copy")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+# A tag that fetches something from elsewhere when a page is opened.
+FETCHED = re.compile(
+    r"<(?:img|script|iframe)[^>]+src=\"https?://[^>]*>|<link[^>]+href=\"https?://[^>]*>"
+)
+
+
+@event_priority(100)  # before mkdocs-jupyter, which is to find the notebooks
+def on_files(files, config):
+    """Adds the pages of the gallery and of the API, files of results, notebooks, CONTRIBUTING."""
+
+    def add(where, content):
+        files.append(File.generated(config, where, content=content))
+
+    for name in gallery.SAID:
+        add(f"gallery/{name}.md", gallery.page(name))
+        for picture, svg in gallery.pictures(name).items():
+            add(f"gallery/{picture}", svg)
+    for name, content in api.pages().items():
+        add(f"api/{name}.md", content)
+    for path in sorted([*blocks.BENCH.glob("*.*"), *blocks.RESULTS.glob("*.*")]):
+        if path.suffix in (".json", ".svg", ".png"):
+            folder = "results/bench" if path.parent == blocks.BENCH else "results"
+            add(f"{folder}/{path.name}", path.read_bytes())
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        files.append(File(f"notebooks/{path.name}", str(ROOT), config.site_dir, False))
+    contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    add("contributing.md", contributing.replace("](docs/", "]("))
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    add("changelog.md", changelog.replace("](docs/", "]("))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    return blocks.filled(markdown)
+
+
+def on_config(config):
+    """Lists the pages of the gallery in the navigation."""
+    pages = ["gallery/index.md", *(f"gallery/{name}.md" for name in gallery.SAID)]
+    config.nav = [{"Gallery": pages} if "Gallery" in part else part for part in config.nav]
+    return config
+
+
+def on_post_page(output, page, config):
+    """Takes out what pages of notebooks would fetch: badges, and scripts."""
+    if page.file.src_uri.endswith(".ipynb"):
+        output = re.sub(rf"(?:{FETCHED.pattern})(?:</script>)?", "", output)
+    if found := FETCHED.search(output):
+        raise PluginError(f"{page.file.src_uri} fetches from elsewhere: {found[0]}")
+    return output

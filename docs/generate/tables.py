@@ -1,0 +1,165 @@
+"""The sections of the README that are made from the code and from the files of results.
+
+`python docs/generate/tables.py` writes them between their markers; tests/test_docs.py compares.
+"""
+
+import inspect
+import json
+import pathlib
+import re
+import statistics
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def encodings():
+    """A row an encoding: name, class, where it acts, paper."""
+    from keras_posenc.analysis import facts
+    from keras_posenc.encodings import ENCODINGS
+
+    rows = [("name", "class", "acts on", "paper")]
+    for name in ENCODINGS:
+        found = facts(name)
+        causal = " (causal only)" if found["causal_only"] else ""
+        paper = found["paper"].removeprefix("https://").split("/")
+        link = f"[{paper[-1] if paper[0] == 'arxiv.org' else '/'.join(paper)}]({found['paper']})"
+        rows.append(
+            (f"`{name}`", f"`{found['class']}`", ", ".join(found["acts_on"]) + causal, link)
+        )
+    return markdown(rows)
+
+
+def families():
+    """A row a model family: what `build_transformer_model(model=...)` takes."""
+    from keras_posenc.models.families import FAMILIES
+
+    rows = [("`model=`", "family")]
+    for name, family in FAMILIES.items():
+        text = " ".join((inspect.getdoc(family.configure) or "").split())
+        rows.append((f"`{name}`", re.split(r"(?<=\w)\.(?: |$)", text)[0]))
+    return markdown(rows)
+
+
+def results():
+    """A row a question: what was found, and the verdict."""
+    from keras_posenc.bench import published_results as bench
+
+    mean = statistics.fmean
+
+    def score(name, split, line, length=None):
+        from keras_posenc.bench.table import grouped
+
+        (found,) = (
+            several
+            for (task, part), lines in grouped(bench(name)).items()
+            for key, several in lines.items()
+            if part == split and key == line
+        )
+        trained = found[0]["train_lengths"][1]
+        scores = [
+            mean(v for n, v in one["accuracy"][split].items() if int(n) == length)
+            if length
+            else mean(v for n, v in one["accuracy"][split].items() if int(n) > trained)
+            for one in found
+        ]
+        return f"{100 * mean(scores):.0f}"
+
+    tools = json.loads((RESULTS / "context_tools.json").read_text("utf-8"))
+    loss = {
+        tool: mean(row["loss"]["512"] for row in tools if row["tool"] == tool)
+        for tool in ("rotary as it is", "YaRN", "ReRoPE", "window")
+    }
+    rows = json.loads((RESULTS / "recovery.json").read_text("utf-8"))
+    stretched = {
+        way: 100
+        * mean(r["accuracy"]["0"] for r in rows if r["model"] == "minilm" and r["way"] == way)
+        for way in ("hierarchical, alpha 0.4", "unstretched")
+    }
+    steps = {
+        row["row"]: f"{row['seconds']:.1f}"
+        for row in json.loads((RESULTS / "peers.json").read_text("utf-8"))["rows"]
+        if (row["mode"], row["model"], row["batch"], row["length"]) == ("train", "minilm", 1, 2048)
+    }
+    mlm = ("equal_mean", "test")
+    counting = "cope:npos_max=16"
+    return markdown(
+        [
+            ("question", "found", "verdict"),
+            (
+                "[Random ids](docs/evidence/random-ids.md): sorting 50 to 200 digits after "
+                "at most 40",
+                f"{score('bucket_sort', 'test', 'rotary sorted ids')}% right, consecutive ids "
+                f"{score('bucket_sort', 'test', 'rotary')}%",
+                "holds, as published",
+            ),
+            (
+                "[CoPE](docs/evidence/contextual.md): counting at 256 tokens after 64",
+                f"{score('counting', 'train', counting, 256)}%, rotary "
+                f"{score('counting', 'train', 'rotary', 256)}%, sinusoidal "
+                f"{score('counting', 'train', 'sinusoidal', 256)}%",
+                "holds, as published",
+            ),
+            (
+                "[Equal-mean ids and log-n](docs/evidence/equal-mean.md): masked characters at 512 "
+                "after 64",
+                f"{score(*mlm, 'rotary+log_n exponential ids', 512)}%, consecutive ids "
+                f"{score(*mlm, 'rotary', 512)}%",
+                "holds at 8 times the length, costs 4 points up to twice",
+            ),
+            (
+                "[RoPE with biases](docs/evidence/rotary-bias.md): characters at 512 after 64",
+                f"{score('rotary_bias', 'test', 'rotary:use_bias=True', 512)}%, without "
+                f"{score('rotary_bias', 'test', 'rotary', 512)}%",
+                "not tested: the collapse that biases cure did not occur",
+            ),
+            (
+                "[Context without training](docs/evidence/context-tools.md): loss at 512 after 64",
+                f"RoPE {loss['rotary as it is']:.2f}, YaRN {loss['YaRN']:.2f}, ReRoPE "
+                f"{loss['ReRoPE']:.2f}, a window {loss['window']:.2f} nats",
+                "as published; nothing beats a window",
+            ),
+            (
+                "[Stretching a BERT](docs/evidence/stretching.md): hidden tokens at 1,536 at once",
+                f"{stretched['hierarchical, alpha 0.4']:.0f}%, unstretched "
+                f"{stretched['unstretched']:.0f}%",
+                "contradicts the author: half is lost at once",
+            ),
+            (
+                "[1,536 tokens in place of 512](docs/evidence/long-texts.md): 42 books, 6 runs",
+                "90.9% of books, at 512 tokens 91.3%",
+                "no difference could be seen",
+            ),
+            (
+                "[A training step](docs/performance/steps.md) on 2,048 tokens, MiniLM, two cores",
+                f"TensorFlow {steps['posenc-tf']} s (KerasHub {steps['kerashub-tf']}), torch "
+                f"{steps['posenc-torch']} (transformers {steps['transformers']}), JAX "
+                f"{steps['posenc-jax']} (KerasHub {steps['kerashub-jax']})",
+                "faster, with a fifth to a half of the memory",
+            ),
+        ]
+    )
+
+
+def markdown(rows):
+    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
+
+
+SECTIONS = {"encodings": encodings, "families": families, "results": results}
+
+
+def filled(text, sections=SECTIONS):
+    """`text` with each section between `<!-- name -->` and `<!-- /name -->` made anew."""
+    for name, make in sections.items():
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        if (count := text.count(start)) != 1:
+            raise ValueError(f"{count} sections <!-- {name} -->: there must be one.")
+        before, after = text.split(start)
+        text = f"{before}{start}{make()}\n{end}{after.split(end, 1)[1]}"
+    return text
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(filled(readme.read_text("utf-8")), "utf-8")

@@ -1,0 +1,92 @@
+"""README and site say what the code and the files of results say."""
+
+import importlib
+import pathlib
+import re
+
+import pytest
+
+import keras_posenc
+from keras_posenc.encodings import ENCODINGS
+
+pytestmark = pytest.mark.once
+
+ROOT = pathlib.Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "notes" not in path.parts)
+
+
+@pytest.fixture
+def generate(monkeypatch):
+    """A function that imports a module of docs/generate."""
+    monkeypatch.syspath_prepend(str(DOCS / "generate"))
+    return importlib.import_module
+
+
+def test_the_readme_is_short_and_in_step(generate):
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 200
+    remedy = "run `python docs/generate/tables.py`"
+    assert generate("tables").filled(text) == text, remedy
+
+
+def test_a_readme_without_a_section_is_refused(generate):
+    with pytest.raises(ValueError, match="0 sections <!-- encodings -->: there must be one"):
+        generate("tables").filled("no sections")
+
+
+def test_every_file_of_results_is_on_a_page(generate):
+    blocks = generate("blocks")
+    asked = {m.groups() for p in PAGES for m in blocks.MARKER.finditer(p.read_text("utf-8"))}
+    asked = {(name, *arguments.split()) for name, arguments in asked}
+    bench = {("bench", path.stem) for path in blocks.BENCH.glob("*.json")}
+    pages = {("page", path.name) for path in blocks.RESULTS.glob("*.md")}
+    rest = {("recovery", "small"), ("recovery", "minilm"), ("context_tools",), ("precision",)}
+    assert asked == bench | pages | rest | {
+        ("loading",),
+        ("newsgroups",),
+        ("encodings",),
+        ("verdicts",),
+    }
+
+
+def test_pages_get_the_tables_of_the_results(generate):
+    blocks = generate("blocks")
+    shown = "\n".join(blocks.filled(path.read_text("utf-8")) for path in PAGES)
+    assert "| bucket_sort | rotary sorted ids | 96.5 | 96.2 | 95.7 | 3 | 500 |" in shown
+    assert "Seeds 0, 1, 2; Keras 3.15.1 on torch; [bucket_sort.json]" in shown
+    assert re.search(r"keras-posenc bench bucket_sort --encodings rotary rotary\+log_n", shown)
+    assert "| hierarchical, alpha 0.4 | 28.0 (24.5 to 30.7) |" in shown
+    assert "| 512 | 86.3 | 85.5 | 86.5 | 85.6 |" in shown
+
+
+def test_links_between_pages_lead_somewhere():
+    """What strict mkdocs would say, without mkdocs; pages that it generates are left to it."""
+    made = [DOCS / name for name in ("results", "notebooks", "gallery", "api", "contributing.md")]
+    lost = []
+    for path in [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text("utf-8")):
+            goal = (path.parent / target).resolve()
+            if "://" in target or goal.exists() or any(goal.is_relative_to(m) for m in made):
+                continue
+            lost.append(f"{path.relative_to(ROOT)}: {target}")
+    assert lost == []
+
+
+def test_every_encoding_has_a_page(generate):
+    gallery = generate("gallery")
+    assert list(gallery.SAID) == list(ENCODINGS)
+    text = gallery.page("t5")
+    assert "| torch | jax | tensorflow |" in text and "::: keras_posenc.T5Bias" in text
+    assert "| 2,048, 0.1 | 1.21 x, 1.0 maps | 1.14 x, 1.9 maps | 1.23 x, 3.4 maps |" in text
+    pictures = gallery.pictures("t5")
+    assert list(pictures) == ["t5-decay.svg", "t5-map.svg"]
+    assert all(svg.startswith("<?xml") for svg in pictures.values())
+
+
+def test_every_public_name_is_in_the_reference(generate):
+    api = generate("api")
+    listed = {name for page in api.PAGES for name in api.members(page)}
+    # What only the benchmark uses has its page there; a module has one of its own.
+    left_out = {"MemoryStates", "StackRNNCell", "TapeRNNCell", "tasks"}
+    assert set(keras_posenc.__all__) - listed == left_out
