@@ -1,6 +1,7 @@
 """Tables of benchmark results, and the curves of their pictures."""
 
 import math
+import pathlib
 import statistics
 
 from keras_posenc.untrusted import read_json
@@ -14,6 +15,10 @@ def read_results(*paths):
 
     Returns:
         list of dict, one per run.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if a file holds no list of JSON.
 
     Example:
 
