@@ -1,13 +1,13 @@
 """Model families, a small file each: a function Config -> Config and a table of weight names."""
 
-from keras_posenc.models.families import bert, roberta
+from keras_posenc.models.families import bert, modernbert, roberta
 from keras_posenc.models.families.family import Family, nearest
 from keras_posenc.untrusted import quote
 
 __all__ = ["FAMILIES", "Family", "choose_family", "register_family"]
 
 # Name -> family: the only list of them.
-FAMILIES = {module.FAMILY.name: module.FAMILY for module in (bert, roberta)}
+FAMILIES = {module.FAMILY.name: module.FAMILY for module in (bert, modernbert, roberta)}
 
 
 def register_family(family):
