@@ -26,6 +26,8 @@ def publish(folder, class_name, **config):
     random = np.random.default_rng(0)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
+            if not parameter.requires_grad:
+                continue
             norm = parameter.ndim == 1 and name.endswith("weight")
             parameter.copy_(torch.tensor(random.normal(norm, 0.3, parameter.shape)))
     model.tie_weights()

@@ -28,6 +28,7 @@ KINDS = {
         "bias": ("/output_bias", [".bias"]),
     },
     "bias": {"bias": ("/output_bias", [".bias"])},
+    "bucket_table": {"table": (None, [".weight"])},
     "conv1d": {"kernel": (None, [".weight"]), "bias": (None, [".bias"])},
 }
 

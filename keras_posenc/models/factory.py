@@ -71,6 +71,8 @@ def build_transformer_model(
         with_pool: True, or the activation of the pooler (tanh).
         with_nsp: True, or the activation of the next-sentence head (softmax).
         with_mlm: True, or the activation of the MLM head (softmax; "linear" gives logits).
+        with_discriminator: True, or the activation of ELECTRA's discriminator (sigmoid): whether
+            each token was replaced, (B, T, 1).
         custom_position_ids: bool. Adds the input `position_ids`.
         sequence_length: int. Fixed length of the inputs.
         segment_vocab_size: int. 0 removes the segments.

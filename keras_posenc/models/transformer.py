@@ -299,6 +299,11 @@ class Transformer:
                     pooled
                 )
             outputs.append(pooled)
+        if options.with_discriminator:
+            act = activations.get(self.config.hidden_act)
+            replaced = self.dense("Discriminator-Dense", self.config.hidden_size, act)(x)
+            act = _activation(options.with_discriminator, "sigmoid")
+            outputs.append(self.dense("Discriminator-Proba", 1, act)(replaced))
         if options.with_mlm:
             x = self._token_logits(x)
             activation = _activation(options.with_mlm, "softmax")

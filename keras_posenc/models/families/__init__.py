@@ -1,13 +1,37 @@
 """Model families, a small file each: a function Config -> Config and a table of weight names."""
 
-from keras_posenc.models.families import bert, modernbert, roberta
+from keras_posenc.models.families import (
+    albert,
+    bert,
+    distilbert,
+    electra,
+    modernbert,
+    mpnet,
+    nezha,
+    roberta,
+    roformer,
+)
 from keras_posenc.models.families.family import Family, nearest
 from keras_posenc.untrusted import quote
 
 __all__ = ["FAMILIES", "Family", "choose_family", "register_family"]
 
 # Name -> family: the only list of them.
-FAMILIES = {module.FAMILY.name: module.FAMILY for module in (bert, modernbert, roberta)}
+FAMILIES = {
+    family.name: family
+    for family in (
+        albert.FAMILY,
+        albert.UNSHARED,
+        bert.FAMILY,
+        distilbert.FAMILY,
+        electra.FAMILY,
+        modernbert.FAMILY,
+        mpnet.FAMILY,
+        nezha.FAMILY,
+        roberta.FAMILY,
+        roformer.FAMILY,
+    )
+}
 
 
 def register_family(family):
@@ -67,7 +91,7 @@ def choose_family(values, model=None):
         return said
     if FAMILIES[model].without_type and kind in (None, "bert") and said.without_type:
         return FAMILIES[model]
-    if kind is None:
+    if kind is None or kind in FAMILIES[model].model_types:
         return FAMILIES[model]
     remedy = f"give model={said.name!r}, or none" if said else f"there are {sorted(FAMILIES)}"
     raise ValueError(

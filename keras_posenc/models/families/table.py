@@ -3,7 +3,9 @@
 Scopes are Hugging Face's, with "@" for a table's prefix and "{i}" for the number of the block.
 """
 
-from keras_posenc.checkpoints.names import NOT_WEIGHTS, OTHER_HEADS, Cut, Table
+import dataclasses
+
+from keras_posenc.checkpoints.names import BERT, NOT_WEIGHTS, OTHER_HEADS, Cut, Table
 
 ATTENTION = "Transformer-{i}-MultiHeadSelfAttention"
 FEED_FORWARD = "Transformer-{i}-FeedForward"
@@ -105,3 +107,24 @@ def bert_embeddings(scope="@embeddings"):
         "Embedding-Position": (f"{scope}.position_embeddings", "table"),
         "Embedding-Norm": (f"{scope}.LayerNorm", "norm"),
     }
+
+
+def like_bert(family, *, classes, root="bert", rows=None, **changes):
+    """BERT's `Table`, Google's names included, with another root and what else differs.
+
+    Args:
+        family: its name.
+        classes: as in `Table`.
+        root: what Google's names of the encoder begin with.
+        rows: dict, rows that differ, or None for a layer that there is not.
+        **changes: other fields of `Table`.
+    """
+    own = {
+        layer: (scope.replace("bert/", f"{root}/", 1), kind)
+        for layer, (scope, kind) in BERT.rows.items()
+    }
+    own = {layer: row for layer, row in {**own, **(rows or {})}.items() if row is not None}
+    unused = {**BERT.unused, **BUFFERS, **changes.pop("unused", {})}
+    return dataclasses.replace(
+        BERT, family=family, root=root, rows=own, classes=classes, unused=unused, **changes
+    )
