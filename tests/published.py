@@ -16,7 +16,7 @@ def publish(folder, class_name, **config):
     """Writes a random model of transformers into a folder, no weight of it zero or one.
 
     Returns:
-        The model.
+        The model, as transformers reads it from there.
     """
     import torch
     import transformers
@@ -32,7 +32,7 @@ def publish(folder, class_name, **config):
             parameter.copy_(torch.tensor(random.normal(norm, 0.3, parameter.shape)))
     model.tie_weights()
     model.save_pretrained(folder)
-    return model
+    return architecture.from_pretrained(folder).eval()
 
 
 def token_ids(length, pad_token_id=0, vocabulary=40, side="right"):

@@ -193,11 +193,11 @@ class Config:
             values = {name: getattr(self, name) for name in FIRST_FIELDS}
         else:
             values = dict(self.source)
-        for name in ("vocab_size", "pad_token_id", "max_position"):
-            for theirs in [t for t in values if family.ours(t) == name]:
-                del values[theirs]
-            values[name] = getattr(self, name)
-        values["max_position"] += self.position_offset
+        sizes = {name: getattr(self, name) for name in ("vocab_size", "pad_token_id")}
+        sizes["max_position"] = self.max_position + self.position_offset
+        for name, size in sizes.items():
+            written = [theirs for theirs in values if family.ours(theirs) == name]
+            values |= dict.fromkeys(written or [name], size)
         values = {names.get(k, k): v for k, v in values.items() if v is not None}
         values["model_type"] = self.model_type or family.model_types[0]
         return values
@@ -256,9 +256,10 @@ def read_config(source=None, model=None, **overrides):
             refusal = _REFUSALS.get(key, f"The family {family.name!r} knows no other value.")
             raise ValueError(f"{refusal} Found {key}={quote(value)} in {where}.")
     for key, value in overrides.items():
-        for other in [other for other in values if ours(other) == ours(key)]:
+        others = [other for other in values if ours(other) == ours(key)]
+        for other in others:
             del values[other]
-        values[key] = value
+        values[others[0] if others else key] = value  # in the file's own words
     known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read}
     for key in values:
         short = len(key) < 100  # comparing takes as long as the square of a key

@@ -13,6 +13,7 @@ from keras_posenc import build_transformer_model, save_checkpoint
 # Of the largest value, in float32.
 TOLERANCE = 1e-5
 
+ONLY_TOKENS = dict.fromkeys(set(SIZES) - {"vocab_size", "pad_token_id"})
 SHORT = {"max_position_embeddings": 12}
 # Name -> transformers' class, its config beside `SIZES`, arguments of the factory. A masked LM has
 # all weights of an encoder, and those of a head.
@@ -25,7 +26,7 @@ CASES = {
     "distilbert": (
         "DistilBertForMaskedLM",
         {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 12}
-        | dict.fromkeys(set(SIZES) - {"vocab_size", "pad_token_id"}),
+        | ONLY_TOKENS,
         {},
     ),
     "electra": ("ElectraForMaskedLM", {"embedding_size": 8, **SHORT}, {}),
@@ -44,6 +45,46 @@ CASES = {
     "albert_two_groups": (
         "AlbertForMaskedLM",
         {"embedding_size": 8, "num_hidden_layers": 4, "num_hidden_groups": 2, **SHORT},
+        {},
+    ),
+    "nomic": ("NomicBertForMaskedLM", {}, {}),
+    "gte": ("GteForMaskedLM", {"type_vocab_size": 2, "rope_theta": 500.0}, {}),
+    "jina_v3": ("JinaEmbeddingsV3ForMaskedLM", {}, {}),
+    "eurobert": ("EuroBertForMaskedLM", {"num_key_value_heads": 1}, {}),
+    "t5": (
+        "T5EncoderModel",
+        {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2} | ONLY_TOKENS,
+        {"with_mlm": False},
+    ),
+    "t5_gated": (
+        "MT5EncoderModel",
+        {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2}
+        | {"feed_forward_proj": "gated-gelu"}
+        | ONLY_TOKENS,
+        {"with_mlm": False},
+    ),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 12} | ONLY_TOKENS,
+        {},
+    ),
+    "qwen3": ("Qwen3ForCausalLM", {"num_key_value_heads": 1, "head_dim": 6}, {}),
+    "qwen3_embedding": (
+        "Qwen3Model",
+        {"num_key_value_heads": 1, "head_dim": 6, "tie_word_embeddings": True},
+        {"with_mlm": False},
+    ),
+    "embedding_gemma": (
+        "Gemma3TextModel",
+        {"num_key_value_heads": 1, "head_dim": 6, "sliding_window": 12, "num_hidden_layers": 3}
+        | {"use_bidirectional_attention": True, "sliding_window_pattern": 3}
+        | {"query_pre_attn_scalar": 5},
+        {"with_mlm": False},
+    ),
+    "gemma3": (
+        "Gemma3ForCausalLM",
+        {"num_key_value_heads": 1, "head_dim": 6, "sliding_window": 5}
+        | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
         {},
     ),
 }

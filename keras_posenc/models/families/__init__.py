@@ -5,11 +5,19 @@ from keras_posenc.models.families import (
     bert,
     distilbert,
     electra,
+    eurobert,
+    gemma3,
+    gpt2,
+    gte,
+    jina,
     modernbert,
     mpnet,
     nezha,
+    nomic,
+    qwen3,
     roberta,
     roformer,
+    t5,
 )
 from keras_posenc.models.families.family import Family, nearest
 from keras_posenc.untrusted import quote
@@ -25,11 +33,20 @@ FAMILIES = {
         bert.FAMILY,
         distilbert.FAMILY,
         electra.FAMILY,
+        eurobert.FAMILY,
+        gemma3.FAMILY,
+        gpt2.FAMILY,
+        gte.FAMILY,
+        jina.V2,
+        jina.V3,
         modernbert.FAMILY,
         mpnet.FAMILY,
         nezha.FAMILY,
+        nomic.FAMILY,
+        qwen3.FAMILY,
         roberta.FAMILY,
         roformer.FAMILY,
+        t5.FAMILY,
     )
 }
 

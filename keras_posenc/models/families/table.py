@@ -128,3 +128,20 @@ def like_bert(family, *, classes, root="bert", rows=None, **changes):
     return dataclasses.replace(
         BERT, family=family, root=root, rows=own, classes=classes, unused=unused, **changes
     )
+
+
+def llama_block(scope="@layers.{i}"):
+    """Rows of a block with Llama's names: norms first, a gated feed-forward layer."""
+    return {
+        **attention(
+            scope,
+            "self_attn.q_proj",
+            "self_attn.k_proj",
+            "self_attn.v_proj",
+            "self_attn.o_proj",
+            "input_layernorm",
+        ),
+        **feed_forward(
+            scope, ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj", "post_attention_layernorm"
+        ),
+    }
