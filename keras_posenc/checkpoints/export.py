@@ -88,7 +88,7 @@ def _arrays(transformer, positions):
     encoded = encoded if transformer.options.swapped else []
     if encoded or (POSITIONS in arrays) != transformer.config.position_table:
         raise ValueError(
-            f"A {transformer.family} checkpoint has a table of positions and no other encodings. "
+            f"A {transformer.family} checkpoint has no encodings but its own. "
             f"This model has {f'encodings in {encoded[0]}' if encoded else 'no table'}: save it as "
             ".keras instead."
         )

@@ -134,6 +134,7 @@ def test_texts_longer_than_the_window_and_the_training(case):
     case.check(case.ours, case.theirs, LONGER)
 
 
+@pytest.mark.once
 def test_a_saved_model_is_the_same(case, tmp_path):
     case.ours.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
@@ -144,6 +145,7 @@ def test_a_saved_model_is_the_same(case, tmp_path):
     np.testing.assert_array_equal(ops.convert_to_numpy(loaded(feeds, training=False)), before)
 
 
+@pytest.mark.once
 def test_transformers_reads_what_is_written_back(case, tmp_path):
     save_checkpoint(case.ours, tmp_path)
     architecture = type(case.theirs)
@@ -176,6 +178,73 @@ def test_gradients_reach_every_weight(case):
         if turned or not weight.path.endswith("key/bias"):
             assert np.abs(ops.convert_to_numpy(weight) - old).max() > 0, weight.path
         weight.assign(old)
+
+
+# ---------------------------------------------------------------- longer texts by scaling
+
+
+@pytest.fixture(scope="module")
+def rotating(tmp_path_factory):
+    """Folder of a EuroBERT that was trained on 16 tokens."""
+    folder = tmp_path_factory.mktemp("rotating")
+    publish(folder, "EuroBertModel", **SIZES, max_position_embeddings=16, rope_theta=100.0)
+    return folder
+
+
+SCALINGS = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 2.0},
+    "yarn": {"factor": 4.0},
+    "longrope": {"factor": 4.0, "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1, 2, 3, 4]},
+    "llama3": {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+}
+
+
+@pytest.mark.parametrize("kind", SCALINGS)
+def test_rope_scaling_is_that_of_transformers(rotating, tmp_path, kind):
+    import transformers
+
+    scaling = {"rope_type": kind, **SCALINGS[kind]}
+    if kind == "llama3":
+        scaling["original_max_position_embeddings"] = 16
+    ours = build_transformer_model(rotating, rope_scaling=scaling)
+    config = transformers.AutoConfig.from_pretrained(rotating)
+    parameters = {**scaling, "rope_theta": 100.0}
+    if kind in ("yarn", "longrope"):
+        parameters["original_max_position_embeddings"] = 16
+    config.rope_parameters = parameters
+    theirs = transformers.EuroBertModel.from_pretrained(rotating, config=config).eval()
+    save_checkpoint(ours, tmp_path)
+    written = build_transformer_model(tmp_path)
+    plain = build_transformer_model(rotating)
+    for length in (12, 50):
+        ids = token_ids(length)[0][:1]
+        expected = answer(theirs, ids, ids > 0)
+        found = [ops.convert_to_numpy(model([ids])) for model in (ours, written, plain)]
+        atol = TOLERANCE * abs(expected).max()
+        np.testing.assert_allclose(found[0], expected, rtol=0, atol=atol)
+        np.testing.assert_allclose(found[1], expected, rtol=0, atol=atol)
+    assert np.abs(found[2] - expected).max() > 1e-3
+
+
+@pytest.mark.once
+def test_rope_scaling_that_no_config_has(rotating, tmp_path):
+    su = build_transformer_model(rotating, rope_scaling={"type": "su_fixed", "factor": 4.0})
+    with pytest.raises(ValueError, match="save it as .keras instead"):
+        save_checkpoint(su, tmp_path)
+    with pytest.raises(ValueError, match="Unknown rope type 'yan': did you mean 'yarn'?"):
+        build_transformer_model(rotating, rope_scaling={"type": "yan", "factor": 4.0})
+    publish(tmp_path / "bert", "BertModel", **SIZES)
+    with pytest.raises(ValueError, match="scales rotary encodings, and BERT has none; a table"):
+        build_transformer_model(tmp_path / "bert", rope_scaling={"type": "ntk", "factor": 4.0})
+
+
+def test_encodings_are_swapped_and_added_by_name(rotating):
+    mine = [{"name": "rotary", "layout": "half", "base": 50.0}, "log_n"]
+    model = build_transformer_model(rotating, encodings=mine)
+    found = model.get_layer("Transformer-0-MultiHeadSelfAttention").encodings
+    assert [type(encoding).__name__ for encoding in found] == ["RotaryEmbedding", "LogN"]
+    assert found[0].base == 50.0
 
 
 # ---------------------------------------------------------------- what transformers has not

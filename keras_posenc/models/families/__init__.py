@@ -96,7 +96,7 @@ def choose_family(values, model=None):
     """
     kind = values.get("model_type")
     if model is not None and model not in FAMILIES:
-        near = nearest(str(model), FAMILIES)
+        near = nearest(model, FAMILIES) if isinstance(model, str) else []
         hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(FAMILIES)}."
         raise ValueError(f"Unknown model {model!r}: {hint}")
     said = _said(values)

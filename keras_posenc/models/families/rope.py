@@ -27,3 +27,36 @@ def rotary(config, base=10000.0, layout="half", kind=None):
         return spec
     said.setdefault("rope_type", said.pop("type", "default"))
     return {**spec, "scaling": {**said, "max_position_embeddings": config.max_position}}
+
+
+# The scalings that config files of transformers may ask for.
+PUBLISHED = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+BESIDE_SCALING = ("rope_theta", "partial_rotary_factor")
+
+
+def rescaled(source, scaling):
+    """The keys of a config file whose rotary encodings are scaled anew.
+
+    Args:
+        source: dict, the keys.
+        scaling: dict, as `rope_scaling`.
+
+    Returns:
+        dict, or None if config files have no such scaling.
+    """
+    scaling = {"rope_type": scaling.get("rope_type", scaling.get("type")), **scaling}
+    scaling.pop("type", None)
+    if scaling["rope_type"] not in PUBLISHED:
+        return None
+    parameters = source.get("rope_parameters")
+    if not parameters:
+        return {**source, "rope_scaling": scaling}
+
+    def changed(part):
+        return {**{name: part[name] for name in BESIDE_SCALING if name in part}, **scaling}
+
+    if any(isinstance(part, dict) for part in parameters.values()):
+        parameters = {kind: changed(part) for kind, part in parameters.items()}
+    else:
+        parameters = changed(parameters)
+    return {**source, "rope_parameters": parameters}
