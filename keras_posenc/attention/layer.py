@@ -245,7 +245,7 @@ class PositionalAttention(keras.layers.Layer):
         self._check_order(grid.row_order is not None, attention_mask is not None)
         features = dict(zip(featured, memory.features, strict=True))
         grid = grid.replace(queries=q, keys=memory.keys, values=memory.values, features=features)
-        grid = grid.replace(tables=self._by_encoding(tables))
+        grid = grid.replace(tables=self._projected(self._by_encoding(tables)))
         dropout = self.dropout if training else 0.0
         rules = Rules(tuple(self.encodings), 1 / math.sqrt(self.key_dim), bias, dropout)
         explicit = return_attention_scores or return_attention_logits
@@ -322,6 +322,19 @@ class PositionalAttention(keras.layers.Layer):
                 f"{wanted}, as `SharedTable` layers emit them. Received: {found}"
             )
         return dict(zip(sharing, tables or (), strict=True))
+
+    def _projected(self, tables):
+        """The tables, those that ask for it as keys and as queries, (2, P, H, D)."""
+        rows = {
+            e: ops.cast(table, self.compute_dtype)[None]
+            for e, table in tables.items()
+            if e.projected
+        }
+        heads = {
+            encoding: ops.concatenate([self.key_dense(x), self.query_dense(x)])
+            for encoding, x in rows.items()
+        }
+        return {**tables, **heads}
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         return (*query_shape[:-1], self.output_size or query_shape[-1])

@@ -28,7 +28,7 @@ KINDS = {
         "bias": ("/output_bias", [".bias"]),
     },
     "bias": {"bias": ("/output_bias", [".bias"])},
-    "bucket_table": {"table": (None, [".weight"])},
+    "shared_table": {"table": (None, [".weight"])},
     "unit": {
         "query_scale": ("/q_scaleoffset/gamma", [".q_scaleoffset.gamma"]),
         "key_scale": ("/k_scaleoffset/gamma", [".k_scaleoffset.gamma"]),

@@ -67,6 +67,7 @@ class Config:
         position_table: bool. Whether positions are looked up in a table of `max_position` rows.
         block: "transformer", or "gau" for gated attention units.
         gau_normalization: of `GatedAttentionUnit`.
+        table_norm: bool. Whether a table of positions that layers share is normalised.
         num_hidden_groups: int or None. Blocks with weights of their own, which `num_hidden_layers /
             num_hidden_groups` layers share; default all.
         mlm_dense: bool, or "without_bias". Whether the MLM head has a dense layer and a norm.
@@ -120,6 +121,7 @@ class Config:
     position_table: bool = True
     block: str = "transformer"
     gau_normalization: str = "softmax_plus"
+    table_norm: bool = False
     num_hidden_groups: int | None = None
     mlm_dense: bool | str = True
     mlm_act: str | None = None

@@ -273,7 +273,10 @@ class Transformer:
             num_heads=self.config.num_attention_heads,
             key_dim=self.config.key_size,
         )
-        self.tables.append((config, layer(self.token_ids)))
+        table = layer(self.token_ids)
+        if self.config.table_norm:
+            table = self._drop(self.normalize(table, f"{name}-Norm"), f"{name}-Dropout")
+        self.tables.append((config, table))
         return self.tables[-1][1]
 
     def _cached(self, x, name):

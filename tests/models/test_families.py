@@ -47,6 +47,19 @@ CASES = {
         {"embedding_size": 8, "num_hidden_layers": 4, "num_hidden_groups": 2, **SHORT},
         {},
     ),
+    "deberta_v3": (
+        "DebertaV2ForMaskedLM",
+        {"relative_attention": True, "position_buckets": 4, "norm_rel_ebd": "layer_norm"}
+        | {"share_att_key": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
+        | {"max_position_embeddings": 12},
+        {},
+    ),
+    "deberta_v2_not_legacy": (
+        "DebertaV2ForMaskedLM",
+        {"relative_attention": True, "position_buckets": 4, "legacy": False, "type_vocab_size": 2}
+        | {"share_att_key": True, "pos_att_type": ["c2p"], "max_relative_positions": 9, **SHORT},
+        {},
+    ),
     "nomic": ("NomicBertForMaskedLM", {}, {}),
     "gte": ("GteForMaskedLM", {"type_vocab_size": 2, "rope_theta": 500.0}, {}),
     "jina_v3": ("JinaEmbeddingsV3ForMaskedLM", {}, {}),

@@ -3,6 +3,7 @@
 from keras_posenc.models.families import (
     albert,
     bert,
+    deberta_v2,
     distilbert,
     electra,
     eurobert,
@@ -34,6 +35,7 @@ FAMILIES = {
         albert.FAMILY,
         albert.UNSHARED,
         bert.FAMILY,
+        deberta_v2.FAMILY,
         distilbert.FAMILY,
         electra.FAMILY,
         eurobert.FAMILY,

@@ -26,7 +26,7 @@ FAMILY = Family(
         "mpnet",
         {
             **EMBEDDINGS,
-            "Embedding-Position-Shared-0": ("@encoder.relative_attention_bias", "bucket_table"),
+            "Embedding-Position-Shared-0": ("@encoder.relative_attention_bias", "shared_table"),
             **attention(f"{BLOCK}.attention", "attn.q", "attn.k", "attn.v", "attn.o", "LayerNorm"),
             **feed_forward(BLOCK, "intermediate.dense", "output.dense", "output.LayerNorm"),
             "Pooler-Dense": ("@pooler.dense", "dense"),

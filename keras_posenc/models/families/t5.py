@@ -39,7 +39,7 @@ def _table(inner):
         "t5",
         {
             "Embedding-Token": ("@shared", "table"),
-            "Embedding-Position-Shared-0": (bias, "bucket_table"),
+            "Embedding-Position-Shared-0": (bias, "shared_table"),
             **attention(first, *names, "layer_norm"),
             **feed_forward(second, inner, "DenseReluDense.wo", "layer_norm"),
             "Final-Norm": ("@encoder.final_layer_norm", "norm"),
