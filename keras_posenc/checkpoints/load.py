@@ -135,7 +135,7 @@ class Loader:
         for name, variable in variables_of(layers).items():
             found = self._found(name)
             if not found:
-                fresh = is_fresh(name) and not table.names(name)
+                fresh = is_fresh(name) and not table.has(name)
                 (account.initialised if fresh else account.missing).append(name)
                 continue
             seen.update(place.name for place in found)

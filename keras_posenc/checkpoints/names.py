@@ -195,6 +195,10 @@ class Table:
             places += [Place(name) for name in self.copies.get(variable, [])]
         return [p._replace(name=p.name.replace("{i}", number[1])) if number else p for p in places]
 
+    def has(self, variable):
+        """Whether the family's checkpoints have a variable."""
+        return bool(self.names(variable))
+
     def written_name(self, variable, format):
         """The `Place` where a variable is written.
 
@@ -260,6 +264,9 @@ class OwnNames:
 
     def names(self, variable):
         return [Place(variable)]
+
+    def has(self, variable):
+        return self._table.has(variable)
 
     def why_unused(self, tensor, layers):
         """Heads may be left out, of this library or the user's; a part of the encoder may not."""
