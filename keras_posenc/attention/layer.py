@@ -282,7 +282,7 @@ class PositionalAttention(keras.layers.Layer):
         self._check_order(grid.row_order is not None, grid.mask is not None)
         features = dict(zip(self._featured(), memory.features, strict=True))
         content = dict(queries=q, keys=memory.keys, values=memory.values, features=features)
-        return grid.replace(**content, tables=self._by_encoding(tables))
+        return grid.replace(**content, tables=self._projected(self._by_encoding(tables)))
 
     def _attend(self, q, memory, grid, rules, explicit, training):
         """The output (B, Tq, H, Dv), and where `explicit` the weights and the logits."""
@@ -341,6 +341,19 @@ class PositionalAttention(keras.layers.Layer):
                 f"{shapes}, as `SharedTable` layers emit them. Received: {received}"
             )
         return dict(zip(sharing, tables or (), strict=True))
+
+    def _projected(self, tables):
+        """The tables, those that ask for it as keys and as queries, (2, P, H, D)."""
+        rows = {
+            e: ops.cast(table, self.compute_dtype)[None]
+            for e, table in tables.items()
+            if e.projected
+        }
+        heads = {
+            encoding: ops.concatenate([self.key_dense(x), self.query_dense(x)])
+            for encoding, x in rows.items()
+        }
+        return {**tables, **heads}
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         return (*query_shape[:-1], self.output_size or query_shape[-1])

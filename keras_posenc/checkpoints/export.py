@@ -23,6 +23,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 HEADS = (
     ({"MLM-Activation", "NSP-Proba"}, "ForPreTraining"),
     ({"MLM-Activation"}, "ForMaskedLM"),
+    ({"Discriminator-Proba"}, "ForPreTraining"),
     ({"NSP-Proba"}, "ForNextSentencePrediction"),
     (set(), "Model"),
 )
@@ -152,6 +153,11 @@ def _named(arrays, table, format, dtype):
             flat = flat.reshape(*flat.shape[:-3], -1)
             del cuts[name, transposed]
         flat = flat.T if transposed else flat
+        if name in named:
+            raise ValueError(
+                f"Several weights of this {table.family} have one place in its files, {name}: save "
+                "the model as .keras instead."
+            )
         named[name] = flat if dtype is None else flat.astype(numpy_dtype(dtype))
     if cuts:
         raise ValueError(f"The model has only a part of {', '.join(name for name, _ in cuts)}.")

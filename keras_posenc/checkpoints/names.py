@@ -28,6 +28,11 @@ KINDS = {
         "bias": ("/output_bias", [".bias"]),
     },
     "bias": {"bias": ("/output_bias", [".bias"])},
+    "shared_table": {"table": (None, [".weight"])},
+    "unit": {
+        "query_scale": ("/q_scaleoffset/gamma", [".q_scaleoffset.gamma"]),
+        "key_scale": ("/k_scaleoffset/gamma", [".k_scaleoffset.gamma"]),
+    },
     "conv1d": {"kernel": (None, [".weight"]), "bias": (None, [".bias"])},
 }
 

@@ -78,6 +78,9 @@ class Encoding(keras.layers.Layer):
         heads_follow: bool. Whether a later encoding in the list overrides `heads`.
         paper: str. URL of the paper.
         num_heads, head_size: int. H and D, set by `build`; the logits are q.k / sqrt(head_size).
+        projected: bool. Whether attention projects the shared table (P, E) as it projects hidden
+            states; `grid.content.tables[self]` is then (2, P, H, D), the rows as keys and as
+            queries.
         feature_size: int. Size F of the result of `features`, set by `build`.
 
     Raises:
@@ -98,6 +101,7 @@ class Encoding(keras.layers.Layer):
     causal_only = False
     execution = Execution()
     heads_follow = False
+    projected = False
     feature_size = 0
     paper = None
 

@@ -52,11 +52,12 @@ class DeBERTaRelative(Encoding):
         d(i, j) = clip(b(i - j) + n, 0, 2n - 1).
 
     The second and third term are the bias (B, H, Tq, Tk). The tables K and Q are (2n, H, D).
-    DeBERTa itself holds one table of 2n rows for all layers and projects it in each; here each
-    layer holds the result of that projection (in v2, where the projections are shared with the
-    content, too). b is the distance itself and n = `max_distance` (v1), or b assigns it to one of n
-    = `buckets` buckets of growing width (v2). The root counts the terms: 3 with both, 2 with one.
-    Distances of float ids are rounded to the nearest integer.
+    DeBERTa itself holds one table of 2n rows for all layers and projects it in each. v2 does so
+    with the projections of the content: that is `shared=True`, where a `SharedTable` (2n, H D)
+    holds the rows. Without it each layer holds K and Q themselves. b is the distance itself and n =
+    `max_distance` (v1), or b assigns it to one of n = `buckets` buckets of growing width (v2). The
+    root counts the terms: 3 with both, 2 with one. Distances of float ids are rounded to the
+    nearest integer.
 
     Args:
         max_distance: int. Distance from which on all distances share a row.
@@ -65,7 +66,8 @@ class DeBERTaRelative(Encoding):
         terms: "c2p" (query times K), "p2c" (key times Q) or both.
         released: bool. Read Q at d(i, j), as the released code and its checkpoints do, instead of
             at d(j, i), as in the paper. Set it to use their weights.
-        embeddings_initializer: initializer of K and Q.
+        embeddings_initializer: initializer of K and Q, or of the table.
+        shared: bool. The table is passed to the call, from a `SharedTable`, and projected there.
 
     Raises:
         ValueError: on a bad size, bucket count or term.
@@ -83,6 +85,7 @@ class DeBERTaRelative(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2006.03654"
+    projected = True
 
     def __init__(
         self,
@@ -117,6 +120,8 @@ class DeBERTaRelative(Encoding):
 
     def build(self, heads_shape):
         super().build(heads_shape)
+        if self.shared:
+            return
         shape = (2 * self.span, self.num_heads, self.head_size)
         names = {"c2p": "key_table", "p2c": "query_table"}
         for term in self.terms:
@@ -124,6 +129,19 @@ class DeBERTaRelative(Encoding):
             initializer = self.embeddings_initializer.clone()
             table = self.add_weight(name=names[term], shape=shape, initializer=initializer)
             setattr(self, names[term], table)
+
+    def table_arguments(self, num_heads, head_size):
+        return {
+            "name": "table",
+            "shape": (2 * self.span, num_heads * head_size),
+            "initializer": self.embeddings_initializer,
+        }
+
+    def _tables(self, grid):
+        """K and Q; None for one that no term reads."""
+        if self.shared:
+            return grid.content.tables[self]
+        return [getattr(self, name, None) for name in ("key_table", "query_table")]
 
     def index(self, distance):
         """The row d of the table for integer distances of any shape."""
@@ -144,13 +162,14 @@ class DeBERTaRelative(Encoding):
         scale = 1 / math.sqrt((1 + len(self.terms)) * self.head_size)
         near = band(grid, self.max_distance)
         distance = whole_distance(near.grid)
+        key_table, query_table = self._tables(grid)
         total = 0.0
         if "c2p" in self.terms:
-            met = ops.einsum("bqhd,chd->bhqc", q, ops.cast(self.key_table, q.dtype) * scale)
+            met = ops.einsum("bqhd,chd->bhqc", q, ops.cast(key_table, q.dtype) * scale)
             found = backend.take_last(met, self.index(distance)[:, None])
             total += near.put(found, met[..., -1:], met[..., :1])
         if "p2c" in self.terms:
-            table = ops.cast(self.query_table, q.dtype) * scale
+            table = ops.cast(query_table, q.dtype) * scale
             met = ops.einsum("bkhd,chd->bhkc", near.grid.content.keys, table)
             by_key = self.index(distance if self.released else -distance)
             found = backend.take_last(met, ops.transpose(by_key, (0, 2, 1))[:, None])

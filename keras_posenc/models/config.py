@@ -71,6 +71,7 @@ class Config:
         position_table: bool. Whether positions are looked up in a table of `max_position` rows.
         block: "transformer", or "gau" for gated attention units.
         gau_normalization: of `GatedAttentionUnit`.
+        table_norm: bool. Whether a table of positions that layers share is normalised.
         num_hidden_groups: int or None. Blocks with weights of their own, which `num_hidden_layers /
             num_hidden_groups` layers share; default all.
         mlm_dense: bool, or "without_bias". Whether the MLM head has a dense layer and a norm.
@@ -124,6 +125,7 @@ class Config:
     position_table: bool = True
     block: str = "transformer"
     gau_normalization: str = "softmax_plus"
+    table_norm: bool = False
     num_hidden_groups: int | None = None
     mlm_dense: bool | str = True
     mlm_act: str | None = None
@@ -208,13 +210,11 @@ class Config:
             values = {name: getattr(self, name) for name in FIRST_FIELDS}
         else:
             values = dict(self.source)
-        for name in ("vocab_size", "pad_token_id", "max_position", *RATES):
-            keys = [theirs for theirs in values if family.ours(theirs) == name]
-            for theirs in keys:
-                del values[theirs]
-            if keys or name not in RATES:
-                values[name] = getattr(self, name)
-        values["max_position"] += self.position_offset
+        sizes = {name: getattr(self, name) for name in ("vocab_size", "pad_token_id", *RATES)}
+        sizes["max_position"] = self.max_position + self.position_offset
+        for name, size in sizes.items():
+            written = [theirs for theirs in values if family.ours(theirs) == name]
+            values |= dict.fromkeys(written or ([] if name in RATES else [name]), size)
         values = {names.get(k, k): v for k, v in values.items() if v is not None}
         values["model_type"] = self.model_type or family.model_types[0]
         values.pop("encodings", None)
@@ -279,9 +279,10 @@ def read_config(source=None, model=None, **overrides):
             refusal = _REFUSALS.get(key, f"The family {family.name!r} knows no other value.")
             raise ValueError(f"{refusal} Found {key}={quote(value)} in {where}.")
     for key, value in overrides.items():
-        for other in [other for other in values if ours(other) == ours(key)]:
+        others = [other for other in values if ours(other) == ours(key)]
+        for other in others:
             del values[other]
-        values[key] = value
+        values[others[0] if others else key] = value  # in the file's own words
     known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read}
     for key in values:
         short = len(key) < 100  # comparing takes as long as the square of a key

@@ -8,9 +8,12 @@ import keras
 
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.encodings import get as get_encoding
+from keras_posenc.encodings.rope_scaling import read_scaling
+from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.models.config import FIELDS, REQUIRED_VALUES, read_config
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
+from keras_posenc.models.families.rope import rescaled
 from keras_posenc.models.options import KEYWORDS, Options
 from keras_posenc.models.transformer import Transformer
 
@@ -30,6 +33,7 @@ def build_transformer_model(
     max_position=None,
     encodings=None,
     absolute_positions=True,
+    rope_scaling=None,
     position_ids=None,
     keep_tokens=None,
     compound_tokens=None,
@@ -63,10 +67,15 @@ def build_transformer_model(
             stretching, the rows of the table, which must be the checkpoint's.
         encodings: position encodings of the attention: a list of names, dicts or instances for
             every layer (`["rotary", "log_n"]`), or a list of such lists, one a layer. See
-            `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions. With
+            `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions and the
+            family's own encodings; one of the same class takes the place of the family's. With
             `{"name": "t5", "shared": True}` equal encodings have one table for all layers.
             Default: those that the config names.
         absolute_positions: bool. False leaves the table of positions out, also of a checkpoint.
+        rope_scaling: dict, as in Hugging Face's configs, such as {"rope_type": "yarn", "factor":
+            4.0}: scales all rotary encodings anew, so that they serve longer texts without
+            training. See `RotaryEmbedding` for the types and their fields; the original length is
+            that of the config.
         position_ids: layer that makes the ids from `token_ids`, such as `RandomPositionIds`.
         keep_tokens: list of token ids to keep, of the token table and the MLM bias.
         compound_tokens: tokens to append; each a list of ids (mean of their rows) or (ids,
@@ -75,6 +84,8 @@ def build_transformer_model(
         with_pool: True, or the activation of the pooler (tanh).
         with_nsp: True, or the activation of the next-sentence head (softmax).
         with_mlm: True, or the activation of the MLM head (softmax; "linear" gives logits).
+        with_discriminator: True, or the activation of ELECTRA's discriminator (sigmoid): whether
+            each token was replaced, (B, T, 1).
         custom_position_ids: bool. Adds the input `position_ids`.
         sequence_length: int. Fixed length of the inputs.
         segment_vocab_size: int. 0 removes the segments.
@@ -132,6 +143,11 @@ def build_transformer_model(
         swapped, encodings = True, _by_layer(config.saved_encodings, layers)
     else:
         encodings = _together(_by_layer(config.encodings, layers), _by_layer(encodings, layers))
+    if rope_scaling is not None:
+        source = rescaled(config.source or {}, rope_scaling)
+        encodings = _rescaled(encodings, rope_scaling, config.max_position, family.title)
+        swapped = swapped or source is None
+        config = dataclasses.replace(config, source=source or config.source)
     _check_encodings(encodings, application, options, config)
     absolute_positions = absolute_positions and config.position_table
     if not absolute_positions and stretch:
@@ -227,6 +243,24 @@ def _together(family, given):
         replaced = {type(encoding) for encoding in own}
         layers.append([*kept, *(e for e in more if type(e) not in replaced)])
     return tuple(layers)
+
+
+def _rescaled(encodings, scaling, original, title):
+    """The encodings, the rotary ones with another scaling."""
+    scaling = {"max_position_embeddings": original, **scaling}
+    read_scaling(scaling)  # Keras would wrap what the encoding says of it
+
+    def changed(encoding):
+        if not isinstance(encoding, RotaryEmbedding):
+            return encoding
+        return type(encoding).from_config({**encoding.get_config(), "scaling": scaling})
+
+    if not any(isinstance(e, RotaryEmbedding) for layer in encodings for e in layer):
+        raise ValueError(
+            f"`rope_scaling` scales rotary encodings, and {title} has none; a table of positions "
+            f"is stretched by `stretch` or `hierarchical_position`. Received: {scaling!r}"
+        )
+    return tuple([changed(encoding) for encoding in layer] for layer in encodings)
 
 
 def _check_encodings(encodings, application, options, config):

@@ -25,6 +25,7 @@ class Options:
     with_pool: bool | str = False
     with_nsp: bool | str = False
     with_mlm: bool | str = False
+    with_discriminator: bool | str = False
     custom_position_ids: bool = False
     sequence_length: int | None = None
     shared_segment_embeddings: bool = False

@@ -274,7 +274,10 @@ class Transformer:
             num_heads=self.config.num_attention_heads,
             key_dim=self.config.key_size,
         )
-        self.tables.append((config, layer(self.token_ids)))
+        table = layer(self.token_ids)
+        if self.config.table_norm:
+            table = self._drop(self.normalize(table, f"{name}-Norm"), f"{name}-Dropout")
+        self.tables.append((config, table))
         return self.tables[-1][1]
 
     def _cached(self, x, name):
@@ -300,6 +303,11 @@ class Transformer:
                     pooled
                 )
             outputs.append(pooled)
+        if options.with_discriminator:
+            act = activations.get(self.config.hidden_act)
+            replaced = self.dense("Discriminator-Dense", self.config.hidden_size, act)(x)
+            act = _activation(options.with_discriminator, "sigmoid")
+            outputs.append(self.dense("Discriminator-Proba", 1, act)(replaced))
         if options.with_mlm:
             x = self._token_logits(x)
             activation = _activation(options.with_mlm, "softmax")

@@ -1,13 +1,62 @@
 """Model families, a small file each: a function Config -> Config and a table of weight names."""
 
-from keras_posenc.models.families import bert, roberta
+from keras_posenc.models.families import (
+    albert,
+    bert,
+    deberta_v2,
+    distilbert,
+    electra,
+    eurobert,
+    gau_alpha,
+    gemma3,
+    gpt2,
+    gte,
+    jina,
+    modernbert,
+    mpnet,
+    neobert,
+    nezha,
+    nomic,
+    qwen3,
+    roberta,
+    roformer,
+    roformer_v2,
+    t5,
+)
 from keras_posenc.models.families.family import Family, nearest
 from keras_posenc.untrusted import quote
 
 __all__ = ["FAMILIES", "Family", "choose_family", "register_family"]
 
 # Name -> family: the only list of them.
-FAMILIES = {module.FAMILY.name: module.FAMILY for module in (bert, roberta)}
+FAMILIES = {
+    family.name: family
+    for family in (
+        albert.FAMILY,
+        albert.UNSHARED,
+        bert.FAMILY,
+        deberta_v2.FAMILY,
+        distilbert.FAMILY,
+        electra.FAMILY,
+        eurobert.FAMILY,
+        gau_alpha.FAMILY,
+        gemma3.FAMILY,
+        gpt2.FAMILY,
+        gte.FAMILY,
+        jina.V2,
+        jina.V3,
+        modernbert.FAMILY,
+        mpnet.FAMILY,
+        neobert.FAMILY,
+        nezha.FAMILY,
+        nomic.FAMILY,
+        qwen3.FAMILY,
+        roberta.FAMILY,
+        roformer.FAMILY,
+        roformer_v2.FAMILY,
+        t5.FAMILY,
+    )
+}
 
 
 def register_family(family):
@@ -55,7 +104,7 @@ def choose_family(values, model=None):
     """
     kind = values.get("model_type")
     if model is not None and model not in FAMILIES:
-        near = nearest(str(model), FAMILIES)
+        near = nearest(model, FAMILIES) if isinstance(model, str) else []
         hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(FAMILIES)}."
         raise ValueError(f"Unknown model {model!r}: {hint}")
     said = _said(values)
@@ -67,7 +116,7 @@ def choose_family(values, model=None):
         return said
     if FAMILIES[model].without_type and kind in (None, "bert") and said.without_type:
         return FAMILIES[model]
-    if kind is None:
+    if kind is None or kind in FAMILIES[model].model_types:
         return FAMILIES[model]
     remedy = f"give model={said.name!r}, or none" if said else f"there are {sorted(FAMILIES)}"
     raise ValueError(

@@ -30,6 +30,7 @@ class Family:
         configure: function Config -> Config, called once, when the config has been read. The keys
             of the file are in `config.source`.
         aliases: dict, a key of the file -> field of `Config`, beside the usual ones (`ALIASES`).
+        older: dict, likewise, for the keys of another dialect, which is read and not written.
         defaults: dict, field of `Config` -> its value where the file is silent.
         keys: tuple of the other keys that `configure` reads.
         required: dict, key -> the values that are supported, or None for all.
@@ -47,6 +48,7 @@ class Family:
     weights: object
     configure: Callable = unchanged
     aliases: dict = dataclasses.field(default_factory=dict)
+    older: dict = dataclasses.field(default_factory=dict)
     defaults: dict = dataclasses.field(default_factory=dict)
     keys: tuple = ()
     required: dict = dataclasses.field(default_factory=dict)
@@ -58,12 +60,12 @@ class Family:
 
     def ours(self, key):
         """The field of `Config` that a key of the file stands for; other keys stay as they are."""
-        return {**ALIASES, **self.aliases}.get(key, key)
+        return {**ALIASES, **self.aliases, **self.older}.get(key, key)
 
     @property
     def keys_read(self):
         """The keys that this family reads beside those of every family."""
-        return {*self.aliases, *self.keys, *self.required}
+        return {*self.aliases, *self.older, *self.keys, *self.required}
 
     def is_family_of(self, values):
         """Whether the keys of a config file say that it belongs to this family."""

@@ -1,0 +1,87 @@
+"""ALBERT: all layers share the weights of one block, or of a few."""
+
+import dataclasses
+
+from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.table import ATTENTION, FEED_FORWARD, like_bert
+
+GOOGLE = "bert/encoder/transformer/group_{i}/inner_group_0"
+HUGGINGFACE = "albert.encoder.albert_layer_groups.{i}.albert_layers.0"
+# Layer -> its name in Google's blocks, and in Hugging Face's.
+BLOCK = {
+    f"{ATTENTION}/query": ("attention_1/self/query", "attention.query", "dense"),
+    f"{ATTENTION}/key": ("attention_1/self/key", "attention.key", "dense"),
+    f"{ATTENTION}/value": ("attention_1/self/value", "attention.value", "dense"),
+    f"{ATTENTION}/attention_output": ("attention_1/output/dense", "attention.dense", "dense"),
+    f"{ATTENTION}-Norm": ("LayerNorm", "attention.LayerNorm", "norm"),
+    f"{FEED_FORWARD}/intermediate": ("ffn_1/intermediate/dense", "ffn", "dense"),
+    f"{FEED_FORWARD}/output": ("ffn_1/intermediate/output/dense", "ffn_output", "dense"),
+    f"{FEED_FORWARD}-Norm": ("LayerNorm_1", "full_layer_layer_norm", "norm"),
+}
+WEIGHTS = like_bert(
+    "albert",
+    classes={"albert": "Albert"},
+    prefixes=("albert.", "bert.", ""),
+    rows={
+        **{layer: (f"{GOOGLE}/{google}", kind) for layer, (google, _, kind) in BLOCK.items()},
+        "MLM-Dense": ("cls/predictions/transform/dense", "dense"),
+    },
+    huggingface={
+        **{layer: f"{HUGGINGFACE}.{name}" for layer, (_, name, _) in BLOCK.items()},
+        "Pooler-Dense": "albert.pooler",
+        "NSP-Proba": "sop_classifier.classifier",
+        "MLM-Dense": "predictions.dense",
+        "MLM-Norm": "predictions.LayerNorm",
+        "MLM-Bias": "predictions",
+    },
+    copies={
+        "Embedding-Token/embeddings": ["predictions.decoder.weight"],
+        "MLM-Bias/bias": ["predictions.decoder.bias"],
+    },
+)
+
+
+def configure(config):
+    """Groups of layers share a block."""
+    return dataclasses.replace(config, num_hidden_groups=config.num_hidden_groups or 1)
+
+
+FAMILY = Family(
+    name="albert",
+    title="ALBERT",
+    model_types=("albert",),
+    weights=WEIGHTS,
+    configure=configure,
+    defaults={"hidden_act": "gelu_new", "embedding_size": 128},
+    required={"inner_group_num": (1, None)},
+    keys=("down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks"),
+    without_type=True,
+    paper="https://arxiv.org/abs/1909.11942",
+)
+
+
+def unshared(config):
+    """A block for each layer, all filled from the only one."""
+    if config.num_hidden_groups not in (None, 1):
+        raise ValueError(
+            "model='albert_unshared' fills all layers from one block. Received: "
+            f"num_hidden_groups={config.num_hidden_groups}"
+        )
+    return dataclasses.replace(config, num_hidden_groups=None)
+
+
+UNSHARED = dataclasses.replace(
+    FAMILY,
+    name="albert_unshared",
+    title="ALBERT, unshared",
+    recognises=lambda values: False,
+    configure=unshared,
+    weights=dataclasses.replace(
+        WEIGHTS,
+        family="albert_unshared",
+        rows={n: (s.replace("group_{i}", "group_0"), k) for n, (s, k) in WEIGHTS.rows.items()},
+        huggingface={
+            n: s.replace("groups.{i}", "groups.0") for n, s in WEIGHTS.huggingface.items()
+        },
+    ),
+)

@@ -1,0 +1,113 @@
+"""DeBERTa v2 and v3, mDeBERTa and CamemBERTav2: one table of distances, projected in each layer."""
+
+import dataclasses
+
+from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.table import attention, bert_embeddings, feed_forward, mlm, table
+
+BLOCK = "@encoder.layer.{i}"
+
+
+def configure(config):
+    """The table's rows go through the projections of keys and queries, as content does."""
+    source = config.source
+    terms = source.get("pos_att_type") or []
+    terms = terms.lower().split("|") if isinstance(terms, str) else terms
+    encodings = ()
+    if source.get("relative_attention") and terms:
+        if not source.get("share_att_key"):
+            raise ValueError(
+                "DeBERTa's tables with projections of their own are not supported: "
+                "`share_att_key` must be true, as in all published v2 and v3."
+            )
+        reach = source.get("max_relative_positions", -1)
+        buckets = source.get("position_buckets", -1)
+        deberta = {
+            "name": "deberta",
+            "max_distance": reach if reach > 0 else config.max_position,
+            "buckets": buckets if buckets > 0 else None,
+            "terms": [term.strip() for term in terms],
+            "released": True,
+            "shared": True,
+        }
+        encodings = (deberta,)
+    return dataclasses.replace(
+        config,
+        position_table=bool(source.get("position_biased_input", True)),
+        table_norm="layer_norm" in str(source.get("norm_rel_ebd", "none")),
+        encodings=encodings,
+    )
+
+
+def weights(config=None):
+    """The names of the weights; the head has other ones where the config says `legacy`: false."""
+    new = config is not None and config.source.get("legacy") is False
+    return NEW if new else LEGACY
+
+
+HEADS = (
+    mlm(
+        "lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm", "lm_predictions.lm_head"
+    ),
+    mlm(
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions",
+    ),
+)
+LEGACY, NEW = (
+    table(
+        "deberta_v2",
+        {
+            **bert_embeddings(),
+            "Embedding-Position-Shared-0": ("@encoder.rel_embeddings", "shared_table"),
+            "Embedding-Position-Shared-0-Norm": ("@encoder.LayerNorm", "norm"),
+            **attention(
+                f"{BLOCK}.attention",
+                "self.query_proj",
+                "self.key_proj",
+                "self.value_proj",
+                "output.dense",
+                "output.LayerNorm",
+            ),
+            **feed_forward(BLOCK, "intermediate.dense", "output.dense", "output.LayerNorm"),
+            **{layer: [row, other[layer]] for layer, row in head.items()},
+        },
+        prefixes=("deberta.", ""),
+        copies={
+            "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
+            "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
+        },
+        unused={
+            "mask_predictions.*": "a task's head",
+            "pooler.dense.*": "a task's head",
+            "deberta.embeddings.position_embeddings.weight": "not asked for",
+        },
+        classes={"deberta-v2": "DebertaV2"},
+    )
+    for head, other in (HEADS[::-1], HEADS)
+)
+
+FAMILY = Family(
+    name="deberta_v2",
+    title="DeBERTa v2, v3",
+    model_types=("deberta-v2",),
+    weights=weights,
+    configure=configure,
+    defaults={"hidden_act": "gelu", "segment_vocab_size": 0, "layer_norm_eps": 1e-7},
+    keys=(
+        "relative_attention",
+        "max_relative_positions",
+        "position_buckets",
+        "position_biased_input",
+        "pos_att_type",
+        "share_att_key",
+        "norm_rel_ebd",
+        "pooler_hidden_size",
+        "pooler_hidden_act",
+        "pooler_dropout",
+    ),
+    required={"conv_kernel_size": (0, None)},
+    positions="DeBERTa's buckets",
+    paper="https://arxiv.org/abs/2111.09543",
+)

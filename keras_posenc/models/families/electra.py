@@ -1,0 +1,51 @@
+"""ELECTRA: BERT's encoder behind small embeddings, with a generator's or a discriminator's head."""
+
+from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.table import like_bert
+
+FAMILY = Family(
+    name="electra",
+    title="ELECTRA",
+    model_types=("electra",),
+    weights=like_bert(
+        "electra",
+        classes={"electra": "Electra"},
+        root="electra",
+        prefixes=("electra.", ""),
+        rows={
+            "Embedding-Mapping": ("electra/embeddings_project", "dense"),
+            "Pooler-Dense": None,
+            "NSP-Proba": None,
+            "MLM-Dense": ("generator_predictions/dense", "dense"),
+            "MLM-Norm": ("generator_predictions/LayerNorm", "norm"),
+            "MLM-Bias": ("generator_lm_head", "bias"),
+            "Discriminator-Dense": ("discriminator_predictions/dense", "dense"),
+            "Discriminator-Proba": ("discriminator_predictions/dense_1", "dense"),
+        },
+        huggingface={
+            "Discriminator-Proba": "discriminator_predictions.dense_prediction",
+        },
+        heads=(
+            "MLM-Dense",
+            "MLM-Norm",
+            "MLM-Bias",
+            "Discriminator-Dense",
+            "Discriminator-Proba",
+            "Embedding-Segment",
+            "Embedding-Position",
+        ),
+        copies={
+            "Embedding-Token/embeddings": ["generator_lm_head.weight"],
+            "MLM-Bias/bias": ["generator_predictions/output_bias"],
+        },
+    ),
+    aliases={},
+    defaults={
+        "hidden_act": "gelu",
+        "embedding_size": 128,
+        "mlm_act": "gelu",
+        "layer_norm_eps": 1e-12,
+    },
+    keys=("summary_type", "summary_use_proj", "summary_activation", "summary_last_dropout"),
+    paper="https://arxiv.org/abs/2003.10555",
+)

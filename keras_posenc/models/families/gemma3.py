@@ -1,0 +1,94 @@
+"""Gemma 3, also as EmbeddingGemma: local and global layers, norms on both sides of a sublayer."""
+
+import dataclasses
+import math
+
+from keras_posenc.models.families.eurobert import LLAMA_ALIASES, LLAMA_DEFAULTS
+from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.table import ATTENTION, FEED_FORWARD, llama_block, table
+
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+
+
+def configure(config):
+    """Five layers in six see a window, and turn by a base of their own."""
+    source, layers = config.source, config.num_hidden_layers
+    every = source.get("sliding_window_pattern") or 6
+    kinds = source.get("layer_types") or [
+        LOCAL if (i + 1) % every else GLOBAL for i in range(layers)
+    ]
+    if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:
+        raise ValueError(
+            f"`layer_types` must name {layers} layers, each {LOCAL!r} or {GLOBAL!r}. "
+            f"Received: {kinds!r}"
+        )
+    both_ways = bool(source.get("use_bidirectional_attention"))
+    window = source.get("sliding_window", 4096)
+    window = {"name": "window", "window": window // 2 + 1 if both_ways else window}
+    scale = math.sqrt(config.key_size / source.get("query_pre_attn_scalar", 256))
+    temperature = {"name": "temperature", "value": scale}
+    local = rotary(config, source.get("rope_local_base_freq") or 10000.0, kind=LOCAL)
+    if "rope_parameters" not in source:
+        local = {**local, "base": float(source.get("rope_local_base_freq") or 10000.0)}
+        local.pop("scaling", None)
+    encodings = {
+        LOCAL: [local, temperature, window],
+        GLOBAL: [rotary(config, 1e6, kind=GLOBAL), temperature],
+    }
+    return dataclasses.replace(
+        config,
+        hidden_act=[config.hidden_act, "linear"],
+        embedding_scale=math.sqrt(config.hidden_size),
+        causal=not both_ways,
+        encodings=tuple(encodings[kind] for kind in kinds),
+    )
+
+
+FAMILY = Family(
+    name="gemma3",
+    title="Gemma 3",
+    model_types=("gemma3_text",),
+    weights=table(
+        "gemma3",
+        {
+            "Embedding-Token": ("@embed_tokens", "table"),
+            **llama_block(),
+            f"{ATTENTION}-Output-Norm": ("@layers.{i}.post_attention_layernorm", "norm"),
+            f"{FEED_FORWARD}-Norm": ("@layers.{i}.pre_feedforward_layernorm", "norm"),
+            f"{FEED_FORWARD}-Output-Norm": ("@layers.{i}.post_feedforward_layernorm", "norm"),
+            f"{ATTENTION}/query_norm": ("@layers.{i}.self_attn.q_norm", "norm"),
+            f"{ATTENTION}/key_norm": ("@layers.{i}.self_attn.k_norm", "norm"),
+            "Final-Norm": ("@norm", "norm"),
+        },
+        prefixes=("model.", ""),
+        copies={"Embedding-Token/embeddings": ["lm_head.weight"]},
+        classes={"gemma3_text": "Gemma3"},
+        endings={"ForMaskedLM": "ForCausalLM", "Model": "TextModel"},
+    ),
+    configure=configure,
+    aliases={**LLAMA_ALIASES, "hidden_activation": "hidden_act"},
+    defaults={
+        **LLAMA_DEFAULTS,
+        "hidden_act": "gelu_pytorch_tanh",
+        "max_position": 131072,
+        "attention_head_size": 256,
+        "norm": "both",
+        "norm_type": "rms_norm_plus_one",
+        "head_norm": True,
+        "tie_word_embeddings": True,
+    },
+    keys=(
+        "layer_types",
+        "sliding_window",
+        "sliding_window_pattern",
+        "_sliding_window_pattern",
+        "query_pre_attn_scalar",
+        "use_bidirectional_attention",
+        "rope_local_base_freq",
+        *ROPE_KEYS,
+    ),
+    required={"attn_logit_softcapping": (None,), "final_logit_softcapping": (None,)},
+    positions="rotary, local and global base; windows",
+    paper="https://arxiv.org/abs/2509.20354",
+)

@@ -1,0 +1,66 @@
+"""GTE v1.5 and multilingual, arctic-embed-m-v2: BERT with rotary positions and a gated unit."""
+
+import dataclasses
+
+from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.table import feed_forward, mlm, packed_attention, table
+
+
+def configure(config):
+    """What these files call "ntk" is Su Jianlin's fixed base, or his mixed one with `mixed_b`."""
+    encoding = rotary(config, base=10000.0)
+    scaling = encoding.get("scaling")
+    if scaling and scaling["rope_type"] == "ntk":
+        b = scaling.get("mixed_b")
+        kind = {"rope_type": "su_fixed"} if b is None else {"rope_type": "su_mixed", "b": b}
+        encoding["scaling"] = {**kind, "factor": scaling["factor"]}
+    return dataclasses.replace(
+        config, hidden_act=[config.hidden_act, "linear"], encodings=(encoding,)
+    )
+
+
+FAMILY = Family(
+    name="gte",
+    title="GTE",
+    model_types=("gte", "new"),
+    weights=table(
+        "gte",
+        {
+            "Embedding-Token": ("@embeddings.word_embeddings", "table"),
+            "Embedding-Segment": ("@embeddings.token_type_embeddings", "table"),
+            "Embedding-Norm": ("@embeddings.LayerNorm", "norm"),
+            **packed_attention(
+                "@encoder.layer.{i}", "attention.qkv_proj", "attention.o_proj", "attn_ln"
+            ),
+            **feed_forward(
+                "@encoder.layer.{i}",
+                {"packed": "mlp.up_gate_proj", "activated": 1},
+                "mlp.down_proj",
+                "mlp_ln",
+            ),
+            "Pooler-Dense": ("@pooler.dense", "dense"),
+            **mlm("lm_head.dense", "lm_head.norm", "lm_head.decoder"),
+        },
+        prefixes=("new.", "gte.", ""),
+        copies={"Embedding-Token/embeddings": ["lm_head.decoder.weight"]},
+        classes={"gte": "Gte", "new": "New"},
+    ),
+    configure=configure,
+    defaults={
+        "hidden_act": "gelu",
+        "max_position": 8192,
+        "segment_vocab_size": 1,
+        "feed_forward_bias": "output",
+        "mlm_act": "gelu",
+        "position_table": False,
+    },
+    keys=ROPE_KEYS,
+    required={
+        "layer_norm_type": ("layer_norm", None),
+        "position_embedding_type": ("rope", "rotary", None),
+        "logn_attention_scale": (False, None),
+    },
+    positions="rotary, Su's fixed base",
+    paper="https://arxiv.org/abs/2407.19669",
+)

@@ -1,0 +1,131 @@
+"""jina-embeddings v2 (ALiBi, a gated unit) and v3 (rotary positions)."""
+
+import dataclasses
+
+from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.table import (
+    ATTENTION,
+    feed_forward,
+    mlm,
+    packed_attention,
+    table,
+)
+
+
+def looking_both_ways(config):
+    """ALiBi falls to both sides; the inner matrix of the gated unit has no bias."""
+    act = {"geglu": "gelu", "reglu": "relu"}.get(config.source.get("feed_forward_type"))
+    if act is None:
+        raise ValueError(
+            "jina v2 has feed_forward_type 'geglu' or 'reglu'. "
+            f"Received: {config.source.get('feed_forward_type')!r}"
+        )
+    return dataclasses.replace(
+        config,
+        hidden_act=[act, "linear"],
+        mlm_act=config.mlm_act or "gelu",
+        encodings=({"name": "alibi", "direction": "symmetric"},),
+    )
+
+
+V2 = Family(
+    name="jina_v2",
+    title="jina v2",
+    model_types=("bert", "jina_bert"),
+    recognises=lambda values: (
+        values.get("model_type") in ("bert", "jina_bert")
+        and values.get("position_embedding_type") == "alibi"
+    ),
+    weights=table(
+        "jina_v2",
+        {
+            "Embedding-Token": ("@embeddings.word_embeddings", "table"),
+            "Embedding-Segment": ("@embeddings.token_type_embeddings", "table"),
+            "Embedding-Norm": ("@embeddings.LayerNorm", "norm"),
+            **{
+                f"{ATTENTION}/{part}": (f"@encoder.layer.{{i}}.attention.self.{part}", "dense")
+                for part in ("query", "key", "value")
+            },
+            f"{ATTENTION}/attention_output": (
+                "@encoder.layer.{i}.attention.output.dense",
+                "dense",
+            ),
+            f"{ATTENTION}-Norm": ("@encoder.layer.{i}.attention.output.LayerNorm", "norm"),
+            **feed_forward(
+                "@encoder.layer.{i}.mlp",
+                {"packed": "gated_layers", "activated": 0},
+                "wo",
+                "layernorm",
+            ),
+            "Pooler-Dense": ("@pooler.dense", "dense"),
+            **mlm(
+                "cls.predictions.transform.dense",
+                "cls.predictions.transform.LayerNorm",
+                "cls.predictions",
+            ),
+        },
+        prefixes=("", "bert."),
+        copies={
+            "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
+            "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
+        },
+        classes={"bert": "JinaBert", "jina_bert": "JinaBert"},
+    ),
+    configure=looking_both_ways,
+    defaults={"hidden_act": "gelu", "feed_forward_bias": "output", "position_table": False},
+    keys=("feed_forward_type",),
+    required={"position_embedding_type": ("alibi",)},
+    positions="ALiBi to both sides",
+    paper="https://arxiv.org/abs/2310.19923",
+)
+
+
+def rotating(config):
+    """The padding id is counted into the length of the table that there is not."""
+    base = float(config.source.get("rotary_emb_base") or 20000.0)
+    return dataclasses.replace(config, encodings=(rotary(config, base=base),))
+
+
+V3 = Family(
+    name="jina_v3",
+    title="jina v3",
+    model_types=("jina_embeddings_v3",),
+    recognises=lambda values: (
+        values.get("model_type") == "jina_embeddings_v3"
+        or values.get("model_type") == "xlm-roberta"
+        and values.get("position_embedding_type") == "rotary"
+    ),
+    weights=table(
+        "jina_v3",
+        {
+            "Embedding-Token": ("@embeddings.word_embeddings", "table"),
+            "Embedding-Segment": ("@embeddings.token_type_embeddings", "table"),
+            "Embedding-Norm": ("@emb_ln", "norm"),
+            **packed_attention("@encoder.layers.{i}", "mixer.Wqkv", "mixer.out_proj", "norm1"),
+            **feed_forward("@encoder.layers.{i}", "mlp.fc1", "mlp.fc2", "norm2"),
+            "Pooler-Dense": ("@pooler.dense", "dense"),
+            **mlm("lm_head.dense", "lm_head.layer_norm", "lm_head"),
+        },
+        prefixes=("roberta.", ""),
+        copies={
+            "Embedding-Token/embeddings": ["lm_head.decoder.weight"],
+            "MLM-Bias/bias": ["lm_head.decoder.bias"],
+        },
+        classes={"jina_embeddings_v3": "JinaEmbeddingsV3", "xlm-roberta": "XLMRobertaLoRA"},
+    ),
+    configure=rotating,
+    defaults={
+        "hidden_act": "gelu",
+        "max_position": 8194,
+        "segment_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 1,
+        "mlm_act": "gelu",
+        "position_table": False,
+    },
+    keys=("rotary_emb_base", *ROPE_KEYS),
+    required={"position_embedding_type": ("rotary", "rope", "absolute", None)},
+    positions="rotary",
+    paper="https://arxiv.org/abs/2409.10173",
+)

@@ -1,0 +1,91 @@
+"""ModernBERT (also gte-modernbert, granite-embedding r2 and mmBERT): local and global layers."""
+
+import dataclasses
+
+from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.table import feed_forward, mlm, packed_attention, table
+
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+
+
+def configure(config):
+    """Every third layer sees all, with a rotary base of its own; the others see a window."""
+    source, layers = config.source, config.num_hidden_layers
+    every = source.get("global_attn_every_n_layers", 3)
+    kinds = source.get("layer_types") or [LOCAL if i % every else GLOBAL for i in range(layers)]
+    if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:
+        raise ValueError(
+            f"`layer_types` must name {layers} layers, each {LOCAL!r} or {GLOBAL!r}. "
+            f"Received: {kinds!r}"
+        )
+    bases = {LOCAL: source.get("local_rope_theta"), GLOBAL: source.get("global_rope_theta")}
+    window = {"name": "window", "window": source.get("local_attention", 128) // 2 + 1}
+    encodings = {
+        LOCAL: [rotary(config, bases[LOCAL] or 10000.0, kind=LOCAL), window],
+        GLOBAL: [rotary(config, bases[GLOBAL] or 160000.0, kind=GLOBAL)],
+    }
+    return dataclasses.replace(
+        config,
+        hidden_act=[config.hidden_act, "linear"],
+        norm_type="layer_norm" if source.get("norm_bias") else "layer_norm_without_bias",
+        mlm_dense=True if source.get("classifier_bias") else "without_bias",
+        encodings=tuple(encodings[kind] for kind in kinds),
+    )
+
+
+FAMILY = Family(
+    name="modernbert",
+    title="ModernBERT",
+    model_types=("modernbert",),
+    weights=table(
+        "modernbert",
+        {
+            "Embedding-Token": ("@embeddings.tok_embeddings", "table"),
+            "Embedding-Norm": ("@embeddings.norm", "norm"),
+            **packed_attention("@layers.{i}", "attn.Wqkv", "attn.Wo", "attn_norm"),
+            **feed_forward(
+                "@layers.{i}", {"packed": "mlp.Wi", "activated": 0}, "mlp.Wo", "mlp_norm"
+            ),
+            "Final-Norm": ("@final_norm", "norm"),
+            **mlm("head.dense", "head.norm", "decoder"),
+        },
+        prefixes=("model.", ""),
+        copies={"Embedding-Token/embeddings": ["decoder.weight"]},
+        classes={"modernbert": "ModernBert"},
+    ),
+    configure=configure,
+    aliases={
+        "hidden_activation": "hidden_act",
+        "norm_eps": "layer_norm_eps",
+        "attention_dropout": "attention_dropout_rate",
+        "mlp_dropout": "dropout_rate",
+        "mlp_bias": "feed_forward_bias",
+        "decoder_bias": "mlm_bias",
+        "classifier_activation": "mlm_act",
+    },
+    defaults={
+        "hidden_act": "gelu",
+        "max_position": 8192,
+        "segment_vocab_size": 0,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 50283,
+        "norm": "pre",
+        "attention_bias": False,
+        "feed_forward_bias": False,
+        "mlm_act": "gelu",
+        "position_table": False,
+    },
+    keys=(
+        "layer_types",
+        "global_attn_every_n_layers",
+        "global_rope_theta",
+        "local_rope_theta",
+        "local_attention",
+        "norm_bias",
+        "classifier_bias",
+        *ROPE_KEYS,
+    ),
+    positions="rotary, local and global base; windows",
+    paper="https://arxiv.org/abs/2412.13663",
+)

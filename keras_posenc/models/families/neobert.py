@@ -1,0 +1,61 @@
+"""NeoBERT: RMS norms in front, rotary positions, gated units, packed by head."""
+
+import dataclasses
+
+from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.table import feed_forward, packed_attention, table
+
+BLOCK = "@transformer_encoder.{i}"
+
+
+def configure(config):
+    """The inner size is two thirds of what the file says, a multiple of 8."""
+    return dataclasses.replace(
+        config,
+        intermediate_size=8 * -(-(2 * config.intermediate_size // 3) // 8),
+        hidden_act=[config.hidden_act, "linear"],
+        encodings=(rotary(config, layout="interleaved"),),
+    )
+
+
+FAMILY = Family(
+    name="neobert",
+    title="NeoBERT",
+    model_types=("neobert",),
+    weights=table(
+        "neobert",
+        {
+            "Embedding-Token": ("@encoder", "table"),
+            **packed_attention(BLOCK, "qkv", "wo", "attention_norm", by_head=True),
+            **feed_forward(BLOCK, {"packed": "ffn.w12", "activated": 0}, "ffn.w3", "ffn_norm"),
+            "Final-Norm": ("@layer_norm", "norm"),
+            "MLM-Output": ("decoder", "dense"),
+            "MLM-Bias": ("decoder", "bias"),
+        },
+        prefixes=("model.", ""),
+        unused={"*freqs_cis": "buffer"},
+        classes={"neobert": "NeoBERT"},
+        endings={"ForMaskedLM": "LMHead", "Model": ""},
+    ),
+    configure=configure,
+    aliases={"norm_eps": "layer_norm_eps", "max_length": "max_position"},
+    defaults={
+        "hidden_act": "silu",
+        "max_position": 4096,
+        "segment_vocab_size": 0,
+        "layer_norm_eps": 1e-6,
+        "norm": "pre",
+        "norm_type": "rms_norm",
+        "embedding_norm": False,
+        "attention_bias": False,
+        "feed_forward_bias": False,
+        "mlm_dense": False,
+        "tie_word_embeddings": False,
+        "position_table": False,
+    },
+    keys=ROPE_KEYS,
+    required={"tie_word_embeddings": None},
+    positions="rotary, neighbouring features",
+    paper="https://arxiv.org/abs/2502.19587",
+)

@@ -1,0 +1,62 @@
+"""Rotary encodings as configs describe them."""
+
+ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters")
+
+
+def rotary(config, base=10000.0, layout="half", kind=None):
+    """The rotary encoding that a config asks for.
+
+    Args:
+        config: `Config` with its `source`; the keys are `ROPE_KEYS`.
+        base: float, where the config has none.
+        layout: of `RotaryEmbedding`.
+        kind: str. Key of `rope_parameters`, where each kind of layer has its own.
+
+    Returns:
+        dict for `keras_posenc.encodings.get`.
+    """
+    source = config.source
+    said = source.get("rope_parameters") or {}
+    said = (said.get(kind) if kind in said else said if kind is None else None) or {}
+    said = {**(source.get("rope_scaling") or {}), **said}
+    base = float(said.pop("rope_theta", None) or source.get("rope_theta") or base)
+    spec = {"name": "rotary", "layout": layout, "base": base}
+    if said.get("rope_type", said.get("type", "default")) == "default" and not (
+        said.keys() - {"rope_type", "type"}
+    ):
+        return spec
+    said.setdefault("rope_type", said.pop("type", "default"))
+    return {**spec, "scaling": {**said, "max_position_embeddings": config.max_position}}
+
+
+# The scalings that config files of transformers may ask for.
+PUBLISHED = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+BESIDE_SCALING = ("rope_theta", "partial_rotary_factor")
+
+
+def rescaled(source, scaling):
+    """The keys of a config file whose rotary encodings are scaled anew.
+
+    Args:
+        source: dict, the keys.
+        scaling: dict, as `rope_scaling`.
+
+    Returns:
+        dict, or None if config files have no such scaling.
+    """
+    scaling = {"rope_type": scaling.get("rope_type", scaling.get("type")), **scaling}
+    scaling.pop("type", None)
+    if scaling["rope_type"] not in PUBLISHED:
+        return None
+    parameters = source.get("rope_parameters")
+    if not parameters:
+        return {**source, "rope_scaling": scaling}
+
+    def changed(part):
+        return {**{name: part[name] for name in BESIDE_SCALING if name in part}, **scaling}
+
+    if any(isinstance(part, dict) for part in parameters.values()):
+        parameters = {kind: changed(part) for kind, part in parameters.items()}
+    else:
+        parameters = changed(parameters)
+    return {**source, "rope_parameters": parameters}

@@ -1,0 +1,147 @@
+"""The vocabulary of weight tables: rows for the parts that most families have.
+
+Scopes are Hugging Face's, with "@" for a table's prefix and "{i}" for the number of the block.
+"""
+
+import dataclasses
+
+from keras_posenc.checkpoints.names import BERT, NOT_WEIGHTS, OTHER_HEADS, Cut, Table
+
+ATTENTION = "Transformer-{i}-MultiHeadSelfAttention"
+FEED_FORWARD = "Transformer-{i}-FeedForward"
+HEADS = (
+    "Pooler-Dense",
+    "NSP-Proba",
+    "MLM-Dense",
+    "MLM-Norm",
+    "MLM-Bias",
+    "MLM-Output",
+    "Embedding-Segment",
+    "Embedding-Position",
+)
+BUFFERS = {"*rotary_emb.inv_freq": "buffer", "*.position_ids": "buffer"}
+
+
+def table(family, rows, *, classes, prefixes=("",), copies=None, unused=None, endings=None):
+    """A `Table` of Hugging Face's names alone.
+
+    Args:
+        family: its name.
+        rows: dict from our layer to (scope, kind) or (scope, kind, cut), or a list of those.
+        classes, prefixes, copies, unused, endings: as in `Table`.
+    """
+    return Table(
+        family=family,
+        root=None,
+        prefixes=prefixes,
+        rows=rows,
+        huggingface={},
+        copies=copies or {},
+        heads=HEADS,
+        unused=NOT_WEIGHTS | OTHER_HEADS | BUFFERS | (unused or {}),
+        classes=classes,
+        endings=endings or {},
+    )
+
+
+def attention(scope, query, key, value, output, norm):
+    """Rows of an attention layer with a tensor for each projection, and of its norm.
+
+    Args:
+        scope: of the block, such as "@layers.{i}"; the other names are put behind it.
+        query, key, value, output, norm: names of the parts.
+    """
+    names = {"query": query, "key": key, "value": value, "attention_output": output}
+    rows = {f"{ATTENTION}/{ours}": (f"{scope}.{name}", "dense") for ours, name in names.items()}
+    return {**rows, f"{ATTENTION}-Norm": (f"{scope}.{norm}", "norm")}
+
+
+def packed_attention(scope, packed, output, norm, by_head=False, kind="dense"):
+    """Rows of an attention layer with query, key and value in one tensor, and of its norm.
+
+    Args:
+        scope: of the block.
+        packed, output, norm: names of the parts.
+        by_head: bool. Whether a head's query, key and value are neighbours; else they are thirds.
+        kind: "dense", or "conv1d" for matrices that are not transposed.
+    """
+    cuts = {name: Cut(i, 3, by_head) for i, name in enumerate(("query", "key", "value"))}
+    rows = {f"{ATTENTION}/{n}": (f"{scope}.{packed}", kind, cut) for n, cut in cuts.items()}
+    rows[f"{ATTENTION}/attention_output"] = (f"{scope}.{output}", kind)
+    return {**rows, f"{ATTENTION}-Norm": (f"{scope}.{norm}", "norm")}
+
+
+def feed_forward(scope, inner, output, norm, kind="dense"):
+    """Rows of a feed-forward layer and of its norm.
+
+    Args:
+        scope: of the block.
+        inner: name of the inner matrix; for a gated unit a pair, the activated one first, or
+            {"packed": name, "activated": 0 or 1}, the half that goes through the activation.
+        output, norm: names of the parts.
+        kind: "dense" or "conv1d".
+    """
+    first, second = f"{FEED_FORWARD}/intermediate", f"{FEED_FORWARD}/intermediate_1"
+    if isinstance(inner, dict):
+        packed, half = f"{scope}.{inner['packed']}", inner["activated"]
+        rows = {first: (packed, kind, Cut(half, 2)), second: (packed, kind, Cut(1 - half, 2))}
+    elif isinstance(inner, tuple):
+        rows = {first: (f"{scope}.{inner[0]}", kind), second: (f"{scope}.{inner[1]}", kind)}
+    else:
+        rows = {first: (f"{scope}.{inner}", kind)}
+    rows[f"{FEED_FORWARD}/output"] = (f"{scope}.{output}", kind)
+    return {**rows, f"{FEED_FORWARD}-Norm": (f"{scope}.{norm}", "norm")}
+
+
+def mlm(dense, norm, bias):
+    """Rows of an MLM head that shares the token table."""
+    rows = {"MLM-Dense": (dense, "dense"), "MLM-Norm": (norm, "norm"), "MLM-Bias": (bias, "bias")}
+    return rows
+
+
+def bert_embeddings(scope="@embeddings"):
+    """Rows of BERT's embeddings, and of the matrix behind them."""
+    return {
+        "Embedding-Token": (f"{scope}.word_embeddings", "table"),
+        "Embedding-Segment": (f"{scope}.token_type_embeddings", "table"),
+        "Embedding-Position": (f"{scope}.position_embeddings", "table"),
+        "Embedding-Norm": (f"{scope}.LayerNorm", "norm"),
+    }
+
+
+def like_bert(family, *, classes, root="bert", rows=None, **changes):
+    """BERT's `Table`, Google's names included, with another root and what else differs.
+
+    Args:
+        family: its name.
+        classes: as in `Table`.
+        root: what Google's names of the encoder begin with.
+        rows: dict, rows that differ, or None for a layer that there is not.
+        **changes: other fields of `Table`.
+    """
+    own = {
+        layer: (scope.replace("bert/", f"{root}/", 1), kind)
+        for layer, (scope, kind) in BERT.rows.items()
+    }
+    own = {layer: row for layer, row in {**own, **(rows or {})}.items() if row is not None}
+    unused = {**BERT.unused, **BUFFERS, **changes.pop("unused", {})}
+    return dataclasses.replace(
+        BERT, family=family, root=root, rows=own, classes=classes, unused=unused, **changes
+    )
+
+
+def llama_block(scope="@layers.{i}"):
+    """Rows of a block with Llama's names: norms first, a gated feed-forward layer."""
+    return {
+        **attention(
+            scope,
+            "self_attn.q_proj",
+            "self_attn.k_proj",
+            "self_attn.v_proj",
+            "self_attn.o_proj",
+            "input_layernorm",
+        ),
+        **feed_forward(
+            scope, ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj", "post_attention_layernorm"
+        ),
+    }

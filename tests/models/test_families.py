@@ -1,0 +1,322 @@
+"""Each family from a directory that transformers wrote: the same numbers, there and back."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from published import SIZES, answer, publish, token_ids
+
+from keras_posenc import build_transformer_model, save_checkpoint
+
+# Of the largest value, in float32.
+TOLERANCE = 1e-5
+
+ONLY_TOKENS = dict.fromkeys(set(SIZES) - {"vocab_size", "pad_token_id"})
+SHORT = {"max_position_embeddings": 12}
+# Name -> transformers' class, its config beside `SIZES`, arguments of the factory. A masked LM has
+# all weights of an encoder, and those of a head.
+CASES = {
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        {"local_attention": 8, "max_position_embeddings": 32},
+        {},
+    ),
+    "distilbert": (
+        "DistilBertForMaskedLM",
+        {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 12}
+        | ONLY_TOKENS,
+        {},
+    ),
+    "electra": ("ElectraForMaskedLM", {"embedding_size": 8, **SHORT}, {}),
+    "electra_discriminator": (
+        "ElectraForPreTraining",
+        {"embedding_size": 8, "hidden_act": "relu", **SHORT},
+        {"with_mlm": False, "with_discriminator": "linear"},
+    ),
+    "roformer": ("RoFormerForMaskedLM", {"embedding_size": 8, "max_position_embeddings": 50}, {}),
+    "mpnet": (
+        "MPNetForMaskedLM",
+        {"max_position_embeddings": 14, "pad_token_id": 1},
+        {},
+    ),
+    "albert": ("AlbertForMaskedLM", {"embedding_size": 8, **SHORT}, {}),
+    "albert_two_groups": (
+        "AlbertForMaskedLM",
+        {"embedding_size": 8, "num_hidden_layers": 4, "num_hidden_groups": 2, **SHORT},
+        {},
+    ),
+    "deberta_v3": (
+        "DebertaV2ForMaskedLM",
+        {"relative_attention": True, "position_buckets": 4, "norm_rel_ebd": "layer_norm"}
+        | {"share_att_key": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
+        | {"max_position_embeddings": 12},
+        {},
+    ),
+    "deberta_v2_not_legacy": (
+        "DebertaV2ForMaskedLM",
+        {"relative_attention": True, "position_buckets": 4, "legacy": False, "type_vocab_size": 2}
+        | {"share_att_key": True, "pos_att_type": ["c2p"], "max_relative_positions": 9, **SHORT},
+        {},
+    ),
+    "nomic": ("NomicBertForMaskedLM", {}, {}),
+    "gte": ("GteForMaskedLM", {"type_vocab_size": 2, "rope_theta": 500.0}, {}),
+    "jina_v3": ("JinaEmbeddingsV3ForMaskedLM", {}, {}),
+    "eurobert": ("EuroBertForMaskedLM", {"num_key_value_heads": 1}, {}),
+    "t5": (
+        "T5EncoderModel",
+        {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2} | ONLY_TOKENS,
+        {"with_mlm": False},
+    ),
+    "t5_gated": (
+        "MT5EncoderModel",
+        {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2}
+        | {"feed_forward_proj": "gated-gelu"}
+        | ONLY_TOKENS,
+        {"with_mlm": False},
+    ),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 12} | ONLY_TOKENS,
+        {},
+    ),
+    "qwen3": ("Qwen3ForCausalLM", {"num_key_value_heads": 1, "head_dim": 6}, {}),
+    "qwen3_embedding": (
+        "Qwen3Model",
+        {"num_key_value_heads": 1, "head_dim": 6, "tie_word_embeddings": True},
+        {"with_mlm": False},
+    ),
+    "embedding_gemma": (
+        "Gemma3TextModel",
+        {"num_key_value_heads": 1, "head_dim": 6, "sliding_window": 12, "num_hidden_layers": 3}
+        | {"use_bidirectional_attention": True, "sliding_window_pattern": 3}
+        | {"query_pre_attn_scalar": 5},
+        {"with_mlm": False},
+    ),
+    "gemma3": (
+        "Gemma3ForCausalLM",
+        {"num_key_value_heads": 1, "head_dim": 6, "sliding_window": 5}
+        | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+        {},
+    ),
+}
+LENGTH, LONGER = 12, 40  # the latter beyond windows and trained lengths
+
+
+class Case:
+    """A published model, and ours."""
+
+    def __init__(self, name, folder):
+        class_name, config, self.arguments = CASES[name]
+        self.folder = folder / "theirs"
+        config = {key: v for key, v in {**SIZES, **config}.items() if v is not None}
+        self.theirs = publish(self.folder, class_name, **config)
+        self.arguments = {"with_mlm": "linear", **self.arguments}
+        self.ours = build_transformer_model(self.folder, **self.arguments)
+        self.pad = self.theirs.config.pad_token_id or 0
+
+    def inputs(self, length, side="right"):
+        ids, real = token_ids(length, self.pad, side=side)
+        feeds = {"token_ids": ids}
+        if len(self.ours.inputs) > 1:
+            feeds["segment_ids"] = np.zeros_like(ids)
+        return feeds, real
+
+    def check(self, ours, theirs, length, side="right"):
+        feeds, real = self.inputs(length, side)
+        expected = answer(theirs, feeds["token_ids"], real)
+        found = ops.convert_to_numpy(ours(feeds, training=False))
+        found, expected = found.reshape(expected.shape)[real], expected[real]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE * abs(expected).max())
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request, tmp_path_factory):
+    return Case(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def test_the_numbers_are_those_of_transformers(case):
+    case.check(case.ours, case.theirs, LENGTH)
+    case.check(case.ours, case.theirs, LENGTH, side="left")
+
+
+def test_texts_longer_than_the_window_and_the_training(case):
+    if case.ours.transformer.config.position_table:
+        pytest.skip("a table ends")
+    case.check(case.ours, case.theirs, LONGER)
+
+
+@pytest.mark.once
+def test_a_saved_model_is_the_same(case, tmp_path):
+    case.ours.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    feeds, _ = case.inputs(LENGTH)
+    before, after = (ops.convert_to_numpy(m(feeds, training=False)) for m in (case.ours, again))
+    np.testing.assert_array_equal(after, before)
+    loaded = build_transformer_model(case.folder, tmp_path / "model.keras", **case.arguments)
+    np.testing.assert_array_equal(ops.convert_to_numpy(loaded(feeds, training=False)), before)
+
+
+@pytest.mark.once
+def test_transformers_reads_what_is_written_back(case, tmp_path):
+    save_checkpoint(case.ours, tmp_path)
+    architecture = type(case.theirs)
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [
+        architecture.__name__
+    ]
+    again, info = architecture.from_pretrained(tmp_path, output_loading_info=True)
+    # Sines, which transformers computes again.
+    info["missing_keys"] = set(info["missing_keys"]) - {"roformer.encoder.embed_positions.weight"}
+    assert {name: list(what) for name, what in info.items() if what} == {}
+    case.check(case.ours, again, LENGTH)
+    before = dict(case.theirs.state_dict())
+    first = case.ours.transformer.config.position_offset  # rows that no real token reads
+    for name, value in again.state_dict().items():
+        from_row = first if "position_embeddings" in name else 0
+        ours, theirs = value.numpy()[from_row:], before[name].numpy()[from_row:]
+        np.testing.assert_array_equal(ours, theirs, err_msg=name)
+
+
+def test_gradients_reach_every_weight(case):
+    feeds, real = case.inputs(LENGTH)
+    before = [ops.convert_to_numpy(w) for w in case.ours.trainable_variables]
+    case.ours.compile(keras.optimizers.SGD(1.0), "mse", run_eagerly=True)
+    size = case.ours.output_shape[-1]
+    target = np.random.default_rng(2).normal(size=(*real.shape, size))
+    case.ours.train_on_batch(feeds, target, sample_weight=real.astype("float32"))
+    turned = "rotary" in str(case.ours.transformer.config.encodings)
+    for weight, old in zip(case.ours.trainable_variables, before, strict=True):
+        # What is the same for all keys changes no weight, unless it is turned.
+        if turned or not weight.path.endswith("key/bias"):
+            assert np.abs(ops.convert_to_numpy(weight) - old).max() > 0, weight.path
+        weight.assign(old)
+
+
+# ---------------------------------------------------------------- longer texts by scaling
+
+
+@pytest.fixture(scope="module")
+def rotating(tmp_path_factory):
+    """Folder of a EuroBERT that was trained on 16 tokens."""
+    folder = tmp_path_factory.mktemp("rotating")
+    publish(folder, "EuroBertModel", **SIZES, max_position_embeddings=16, rope_theta=100.0)
+    return folder
+
+
+SCALINGS = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 2.0},
+    "yarn": {"factor": 4.0},
+    "longrope": {"factor": 4.0, "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1, 2, 3, 4]},
+    "llama3": {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+}
+
+
+@pytest.mark.parametrize("kind", SCALINGS)
+def test_rope_scaling_is_that_of_transformers(rotating, tmp_path, kind):
+    import transformers
+
+    scaling = {"rope_type": kind, **SCALINGS[kind]}
+    if kind == "llama3":
+        scaling["original_max_position_embeddings"] = 16
+    ours = build_transformer_model(rotating, rope_scaling=scaling)
+    config = transformers.AutoConfig.from_pretrained(rotating)
+    parameters = {**scaling, "rope_theta": 100.0}
+    if kind in ("yarn", "longrope"):
+        parameters["original_max_position_embeddings"] = 16
+    config.rope_parameters = parameters
+    theirs = transformers.EuroBertModel.from_pretrained(rotating, config=config).eval()
+    save_checkpoint(ours, tmp_path)
+    written = build_transformer_model(tmp_path)
+    plain = build_transformer_model(rotating)
+    for length in (12, 50):
+        ids = token_ids(length)[0][:1]
+        expected = answer(theirs, ids, ids > 0)
+        found = [ops.convert_to_numpy(model([ids])) for model in (ours, written, plain)]
+        atol = TOLERANCE * abs(expected).max()
+        np.testing.assert_allclose(found[0], expected, rtol=0, atol=atol)
+        np.testing.assert_allclose(found[1], expected, rtol=0, atol=atol)
+    assert np.abs(found[2] - expected).max() > 1e-3
+
+
+@pytest.mark.once
+def test_rope_scaling_that_no_config_has(rotating, tmp_path):
+    su = build_transformer_model(rotating, rope_scaling={"type": "su_fixed", "factor": 4.0})
+    with pytest.raises(ValueError, match="save it as .keras instead"):
+        save_checkpoint(su, tmp_path)
+    with pytest.raises(ValueError, match="Unknown rope type 'yan': did you mean 'yarn'?"):
+        build_transformer_model(rotating, rope_scaling={"type": "yan", "factor": 4.0})
+    publish(tmp_path / "bert", "BertModel", **SIZES)
+    with pytest.raises(ValueError, match="scales rotary encodings, and BERT has none; a table"):
+        build_transformer_model(tmp_path / "bert", rope_scaling={"type": "ntk", "factor": 4.0})
+
+
+def test_encodings_are_swapped_and_added_by_name(rotating):
+    mine = [{"name": "rotary", "layout": "half", "base": 50.0}, "log_n"]
+    model = build_transformer_model(rotating, encodings=mine)
+    found = model.get_layer("Transformer-0-MultiHeadSelfAttention").encodings
+    assert [type(encoding).__name__ for encoding in found] == ["RotaryEmbedding", "LogN"]
+    assert found[0].base == 50.0
+
+
+# ---------------------------------------------------------------- what transformers has not
+
+
+def test_nezha(tmp_path):
+    """transformers' BERT, its attention rewritten as NEZHA's released code has it."""
+    import torch
+
+    theirs = publish(tmp_path, "BertForMaskedLM", **SIZES, max_position_embeddings=64)
+    encoder, reach, size = theirs.bert, 4, 8
+    theirs.bert.embeddings.position_embeddings.weight.data.zero_()
+    row = np.arange(2 * reach + 1)[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
+    table = torch.tensor(np.stack([np.sin(row), np.cos(row)], -1).reshape(-1, size)).float()
+
+    def attend(layer, x, keep):
+        batch, length, _ = x.shape
+        q, k, v = (
+            part(x).view(batch, length, 2, size).transpose(1, 2)
+            for part in (layer.query, layer.key, layer.value)
+        )
+        steps = torch.arange(length)
+        relative = table[(steps[None] - steps[:, None]).clamp(-reach, reach) + reach]
+        logits = q @ k.transpose(2, 3) + torch.einsum("bhqd,qkd->bhqk", q, relative)
+        weights = torch.softmax(logits / size**0.5 + (1 - keep[:, None, None]) * -1e9, -1)
+        out = weights @ v + torch.einsum("bhqk,qkd->bhqd", weights, relative)
+        return out.transpose(1, 2).reshape(batch, length, 2 * size)
+
+    ids, real = token_ids(LENGTH)
+    with torch.no_grad():
+        x, keep = encoder.embeddings(torch.tensor(ids).long()), torch.tensor(real).float()
+        for layer in encoder.encoder.layer:
+            attended = attend(layer.attention.self, x, keep)
+            x = layer.attention.output(attended, x)
+            x = layer.output(layer.intermediate(x), x)
+        expected = theirs.cls(x).numpy()
+    weights = {
+        name.replace("bert.", "nezha.", 1): value.numpy()
+        for name, value in theirs.state_dict().items()
+        if "position" not in name
+    }
+    config = {**theirs.config.to_dict(), "model_type": "nezha", "max_relative_position": reach}
+    ours = build_transformer_model(config, weights, with_mlm="linear")
+    found = ops.convert_to_numpy(ours([ids, 0 * ids], training=False))
+    atol = TOLERANCE * abs(expected[real]).max()
+    np.testing.assert_allclose(found[real], expected[real], rtol=0, atol=atol)
+    save_checkpoint(ours, tmp_path / "again")
+    again = build_transformer_model(tmp_path / "again", with_mlm="linear")
+    np.testing.assert_array_equal(ops.convert_to_numpy(again([ids, 0 * ids])), found)
+
+
+@pytest.mark.once
+def test_unshared_layers_begin_as_one_and_part(tmp_path):
+    publish(tmp_path, "AlbertModel", **SIZES, embedding_size=8)
+    shared = build_transformer_model(tmp_path)
+    unshared = build_transformer_model(tmp_path, model="albert_unshared")
+    feeds = [token_ids(LENGTH)[0], np.zeros((3, LENGTH), "int32")]
+    before = ops.convert_to_numpy(shared(feeds))
+    np.testing.assert_allclose(ops.convert_to_numpy(unshared(feeds)), before, atol=1e-6)
+    assert len(unshared.weights) > len(shared.weights)
+    with pytest.raises(ValueError, match="Several weights of this albert_unshared have one place"):
+        save_checkpoint(unshared, tmp_path / "again")
