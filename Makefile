@@ -25,7 +25,7 @@ QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_em
 export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(BIN)/python -m pip install --no-compile
 
-.PHONY: demo test test-jax test-tensorflow test-torch test-oldest lint format coverage clean
+.PHONY: demo fuzz test test-jax test-tensorflow test-torch test-oldest lint format coverage clean
 
 demo: $(INSTALLED)
 	KERAS_BACKEND=tensorflow MPLBACKEND=Agg $(BIN)/python benchmarks/book_excerpts.py
@@ -45,6 +45,10 @@ test-jax: $(INSTALLED)
 
 test-oldest: $(OLDEST)
 	PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" tests/encodings tests/layers tests/models
+
+# Damaged files of every kind, for an hour; `make test` has half a minute of it.
+fuzz: $(INSTALLED)
+	RUST_BACKTRACE=0 KERAS_BACKEND=torch $(BIN)/python tests/fuzz.py --seconds 3600 --seed $$$$
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -191,7 +191,10 @@ def read_config(source=None, **overrides):
     missing = [name for name in missing if name not in fields]
     if missing:
         raise ValueError(f"Missing in {where}: {', '.join(missing)}. Is it the config of a BERT?")
-    return Config(**fields)
+    try:
+        return Config(**fields)
+    except ValueError as error:
+        raise error if where != source else ValueError(f"{where}: {error}") from None
 
 
 def nearest(name, known, cutoff=0.6):
