@@ -3,7 +3,7 @@
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu to get the small CPU build.
 PYTHON ?= python3
 TORCH := torch==2.13.0
-OLDEST_KERAS := 3.11.0
+OLDEST_KERAS := 3.12.4
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
