@@ -3,7 +3,7 @@
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu to get the small CPU build.
 PYTHON ?= python3
 TORCH := torch==2.13.0
-OLDEST_KERAS := 3.11.0
+OLDEST_KERAS := 3.12.4
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -36,7 +36,7 @@ CHECKED := tests/backend tests/maps tests/positions tests/encodings tests/attent
 # `$(call timed,part,command)` says at the end what the part took.
 timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start)) s"; exit $$code
 
-.PHONY: demo check test test-jax test-tensorflow test-torch test-oldest lint format coverage docs \
+.PHONY: demo check fuzz test test-jax test-tensorflow test-torch test-oldest lint format coverage docs \
 	docs-serve dist clean
 
 demo: $(INSTALLED)
@@ -62,6 +62,10 @@ test-jax: $(INSTALLED)
 test-oldest: $(OLDEST)
 	@$(call timed,oldest Keras,PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" \
 		tests/encodings tests/layers tests/models)
+
+# Damaged files of every kind, for an hour; `make test` has half a minute of it.
+fuzz: $(INSTALLED)
+	RUST_BACKTRACE=0 KERAS_BACKEND=torch $(BIN)/python tests/fuzz.py --seconds 3600 --seed $$$$
 
 lint: $(INSTALLED)
 	@$(call timed,lint,$(BIN)/ruff check . && $(BIN)/ruff format --check .)

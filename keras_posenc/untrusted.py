@@ -66,7 +66,7 @@ def read_json(path, keys=(), kind=dict):
     """
     data = read_bytes(path)
     try:
-        found = parse_json(data)
+        found = parse_json(data, nan=True)
         if not isinstance(found, kind):
             raise ValueError(f"it holds a {type(found).__name__}")
         missing = [key for key in keys if key not in found]
@@ -77,16 +77,26 @@ def read_json(path, keys=(), kind=dict):
     return found
 
 
-def parse_json(data):
+def parse_json(data, nan=False):
     """What the bytes of a JSON text in UTF-8 say.
+
+    Args:
+        data: bytes.
+        nan: whether NaN and Infinity, which Python writes and JSON lacks, are numbers.
 
     Raises:
         ValueError: they are not JSON, nest too deeply, or name a key of an object twice.
     """
+    constant = float if nan else _constant
+    text = data.decode("utf-8-sig")
     try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=_object, parse_constant=constant)
     except RecursionError:
         raise ValueError("it nests too deeply") from None
+
+
+def _constant(name):
+    raise ValueError(f"it has {name}, which is not JSON")
 
 
 def _object(pairs):

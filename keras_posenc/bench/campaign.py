@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 import pathlib
 import time
 from statistics import fmean
@@ -140,6 +141,8 @@ def bench(
     """
     if (steps is None) == (budget is None):
         raise ValueError("Give either steps or budget: how long a run trains, or minutes for all.")
+    if budget is not None and not (isinstance(budget, (int, float)) and 0 < budget < math.inf):
+        raise ValueError(f"budget={budget!r}: give a number of minutes above 0.")
     runs = runs_of(tasks, models, encodings, positions, seeds)
     settings = {
         name: tuple(value) if isinstance(value, (list, range)) else value

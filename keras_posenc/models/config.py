@@ -298,19 +298,23 @@ def read_config(source=None, model=None, **overrides):
             f"Missing in {where}: {', '.join(missing)}. Is it the config of a {family.title}?"
         )
     fields.pop("encodings", None)
-    if values.get("encodings") is not None:
-        _check_specs(values["encodings"], where)
-    return family.configure(Config(**fields, family=family.name, source=values))
+    try:
+        _check_specs(values.get("encodings"))
+        return family.configure(Config(**fields, family=family.name, source=values))
+    except ValueError as error:
+        raise error if where != source else ValueError(f"{where}: {error}") from None
 
 
-def _check_specs(encodings, where):
+def _check_specs(encodings):
     """Refuses encodings in a file that are not words and numbers: Keras makes no class of those."""
+    if encodings is None:
+        return
     layers = encodings if isinstance(encodings, (list, tuple)) else [None]
     lists = [spec if isinstance(spec, (list, tuple)) else [spec] for spec in layers]
     if not all(_is_spec(spec) for specs in lists for spec in specs):
         raise ValueError(
             "`encodings` must be a list of names and dicts of numbers and words, or one such list "
-            f"a layer. Found {quote(encodings)} in {where}."
+            f"a layer. Found {quote(encodings)}."
         )
 
 

@@ -75,8 +75,9 @@ class TextBatches(keras.utils.PyDataset):
         sizes = {"token_budget": token_budget, "max_shapes": max_shapes, "pad_to": pad_to}
         sizes |= {} if max_length is None else {"max_length": max_length}
         for name, value in sizes.items():
-            if value < 1:
-                raise ValueError(f"{name}={value}: give at least 1.")
+            # NaN is less than nothing, and no int.
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name}={value!r}: give an int, at least 1.")
         self.classes, self._labels = encode_labels(labels, classes, len(texts))
         self._pad_id = 0 if tokenizer is None else tokenizer.pad_id
         documents, self.lengths = encode_documents(texts, tokenizer, max_length)
@@ -86,7 +87,7 @@ class TextBatches(keras.utils.PyDataset):
         self._segments = np.concatenate([np.asarray(ids, "int32") for _, ids in documents])
         widths = choose_lengths(kept, max_shapes, pad_to, price=token_budget)
         # Never past max_length: a model may have no position there.
-        self._widths = np.minimum(widths, max_length)
+        self._widths = widths if max_length is None else np.minimum(widths, max_length)
         bucket = np.searchsorted(self._widths, kept)
         by_length = np.argsort(kept, kind="stable")
         self._buckets = [by_length[bucket[by_length] == k] for k in range(len(self._widths))]

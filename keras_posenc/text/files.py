@@ -134,7 +134,7 @@ def _read_jsonl(path, content):
         if not line.strip():
             continue
         try:
-            row = parse_json(line.encode())
+            row = parse_json(line.encode(), nan=True)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: not JSON ({shorten(error)}).") from None
         if not isinstance(row, dict):

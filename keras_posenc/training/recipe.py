@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 
@@ -103,6 +104,8 @@ def in_range(name, value, *, least=None, above=None, below=None):
     ]
     wanted = [(f"{words} {bound}", holds) for bound, words, holds in bounds if bound is not None]
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and not math.isfinite(value):
+        raise ValueError(f"{name} must be finite. Received: {value!r}")
     if not number or not all(holds() for _, holds in wanted):
         words = " and ".join(words for words, _ in wanted)
         raise ValueError(f"{name} must be {words}. Received: {value!r}")

@@ -5,6 +5,7 @@ the optimizer's variables. Dropout's seed counters are variables of the model, s
 """
 
 import contextlib
+import io
 import json
 import os
 import pathlib
@@ -12,6 +13,10 @@ import zipfile
 
 import numpy as np
 from keras import ops
+
+from keras_posenc.checkpoints.archive import read_archive
+from keras_posenc.checkpoints.checkpoint import mapped
+from keras_posenc.untrusted import MOST_JSON, parse_json, shorten
 
 
 @contextlib.contextmanager
@@ -71,14 +76,39 @@ def read_record(path):
     Raises:
         ValueError: if the file is not a state file or is damaged.
     """
+    return _read(path)[0]
+
+
+def _read(path):
+    """The record, a function that gives the array of an index, and how many there are."""
+    buffer = mapped(path) if os.path.getsize(path) else np.zeros(0, "uint8")
+    with _damage(path):
+        archive = read_archive(buffer)
+        record = parse_json(archive["record.json"].read(buffer, MOST_JSON), nan=True)
+        if not isinstance(record, dict) or len(archive) != 1 + sum(map(_is_array, archive)):
+            raise ValueError("it holds something else")
+
+    def array(index):
+        data = archive[f"{index}.npy"].read(buffer, buffer.size)
+        return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+    return record, array, len(archive) - 1
+
+
+def _is_array(name):
+    return name.endswith(".npy")
+
+
+@contextlib.contextmanager
+def _damage(path):
+    """Names the file, whatever is the matter with it."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return json.loads(archive.read("record.json"))
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        yield
+    except Exception as error:  # of NumPy's header, which is Python: of any kind
         raise ValueError(
-            f"{path} is not a state file of a training, or is damaged ({error}). "
+            f"{path} is not a state file of a training, or is damaged ({shorten(error)}). "
             "Delete it to train from the beginning."
-        ) from error
+        ) from None
 
 
 def load_state(path, model):
@@ -103,14 +133,9 @@ def load_state(path, model):
     >>> load_state("state.zip", model)
     {'epoch': 2}
     """
-    record, variables = read_record(path), _variables(model)
-    try:
-        with np.load(path) as archive:
-            arrays = [archive[f"{index}.npy"] for index in range(len(archive.files) - 1)]
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
-        raise ValueError(
-            f"{path} is damaged ({error}). Delete it to train from the beginning."
-        ) from error
+    (record, array, count), variables = _read(path), _variables(model)
+    with _damage(path):
+        arrays = [array(index) for index in range(count)]
     saved, wanted = [array.shape for array in arrays], [tuple(v.shape) for v in variables]
     if saved != wanted:
         raise ValueError(

@@ -129,6 +129,9 @@ def test_steps_or_a_budget():
     for arguments in ({"steps": None}, {"budget": 1}):
         with pytest.raises(ValueError, match="Give either steps or budget"):
             run("unused", **arguments)
+    for budget in (float("nan"), float("inf"), 0, "5"):
+        with pytest.raises(ValueError, match="budget=.*: give a number of minutes above 0"):
+            run("unused", steps=None, budget=budget)
 
 
 def _nothing(*words, **options):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from crafted import HEADER, SIX, block, dims, entry, masked, message, sealed, table, varints
 
 from keras_posenc.checkpoints import Checkpoint, leveldb, open_checkpoint
 from keras_posenc.checkpoints.crc32c import crc32c
@@ -10,61 +11,6 @@ from keras_posenc.checkpoints.names import BERT
 from keras_posenc.untrusted import MOST_JSON
 
 pytestmark = pytest.mark.once
-
-SIX = np.arange(6, dtype="float32")
-
-
-def varints(*numbers):
-    found = b""
-    for number in numbers:
-        while number > 127:
-            found, number = found + bytes([number & 127 | 128]), number >> 7
-        found += bytes([number])
-    return found
-
-
-def masked(data):
-    crc = crc32c(np.frombuffer(data, "uint8"))
-    return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
-
-
-def message(*fields):
-    """A protocol buffer: pairs of a field's number and an int, or bytes (four for a checksum)."""
-    found = b""
-    for number, value in fields:
-        kind = 0 if isinstance(value, int) else 5 if number == 6 else 2
-        found += varints(number << 3 | kind) + (varints(len(value)) if kind == 2 else b"")
-        found += varints(value) if kind == 0 else value
-    return found
-
-
-def dims(*lengths):
-    return message(*((2, message((1, length))) for length in lengths))
-
-
-def entry(dtype=1, shape=dims(6), offset=0, size=24, crc=masked(SIX.tobytes()), shard=0):  # noqa: B008
-    return message((1, dtype), (2, shape), (3, shard), (4, offset), (5, size), (6, crc))
-
-
-def block(*items, kind=b"\0"):
-    """A block of keys and values with its checksum."""
-    return sealed(b"".join(varints(0, len(k), len(v)) + k + v for k, v in items), kind)
-
-
-def sealed(entries, kind=b"\0"):
-    body = entries + bytes(4) + b"\1\0\0\0" + kind
-    return body + masked(body)
-
-
-def table(data, *handles):
-    """A table of one block, or of the handles given for it."""
-    handles = handles or [varints(0, len(data) - 5)]
-    places = block(*((b"z%d" % i, handle) for i, handle in enumerate(handles)))
-    footer = varints(0, 0, len(data), len(places) - 5)
-    return data + places + footer.ljust(40, b"\0") + leveldb.MAGIC
-
-
-HEADER = (b"", message((1, 1)))
 
 
 def written(path, index, numbers=SIX):

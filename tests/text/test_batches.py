@@ -199,7 +199,7 @@ def test_wrong_arguments(tokenizer):
     with pytest.raises(ValueError, match="A label id is -1; ids go from 0 up"):
         TextBatches(texts, [0, -1, 2], tokenizer)
     for name in ("token_budget", "max_shapes", "pad_to", "max_length"):
-        with pytest.raises(ValueError, match=f"{name}=0: give at least 1"):
+        with pytest.raises(ValueError, match=f"{name}=0: give an int, at least 1"):
             TextBatches(texts, None, tokenizer, **{name: 0})
     with pytest.raises(TypeError, match="unexpected keyword argument 'batch_size'"):
         TextBatches(texts, None, tokenizer, batch_size=8)
@@ -208,3 +208,54 @@ def test_wrong_arguments(tokenizer):
 def test_no_batch_is_longer_than_max_length():
     batches = TextBatches([[1] * n for n in (5, 9, 12, 30)], max_length=12, pad_to=8)
     assert max(length for _, length in batches.shapes) == 12
+
+
+def test_no_maximum_truncates_nothing():
+    texts = [[7] * length for length in (3, 900, 1500)]
+    batches = TextBatches(texts, max_length=None, shuffle=False)
+    rows = [row for index in range(len(batches)) for row in batches[index]["token_ids"]]
+    assert sorted((row > 0).sum() for row in rows) == [3, 900, 1500]
+    assert batches.lengths.tolist() == [3, 900, 1500]
+
+
+@pytest.mark.parametrize(
+    "ids, message",
+    [
+        ([1.0, 2.0], "the token id 1.0: give ints below 2147483648"),
+        ([1, 2.5], "the token id 2.5: give ints"),
+        ([True, False], "the token id .*: give ints"),
+        ([1, None], "the token id None: give ints"),
+        ([1, "a"], "the token id a: give ints"),
+        ([1, [2]], r"the token id \[2\]: give ints"),
+        ([1, 2**31], "the token id 2147483648: they go from 0 to 2147483647"),
+        ([1, 2**63], "the token id 9223372036854775808"),
+        ([1, 2**70], "the token id 1180591620717411303424: give ints"),
+        ([1, -2], "the token id -2: they go from 0 to 2147483647"),
+        (np.array([1.5, 2]), "the token id 1.5: give ints"),
+        (([1, 2], [0, -1]), "the segment id -1: they go from 0"),
+        (([1, 2], [0, 0.5]), "the segment id 0.5: give ints"),
+        (([1, 2], [0]), "2 token ids but 1 segment ids"),
+    ],
+)
+def test_ids_that_are_none(ids, message):
+    with pytest.raises(ValueError, match=f"Text 1 has .*{message}"):
+        TextBatches([[1, 2], ids])
+
+
+def test_ids_are_those_of_the_tokenizer(tokenizer):
+    with pytest.raises(ValueError, match=f"id {tokenizer.vocab_size}: they go from 0 to"):
+        TextBatches([[tokenizer.vocab_size]], tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("value", [float("nan"), 8.0, True, "8", None, 0])
+@pytest.mark.parametrize("name", ["token_budget", "max_shapes", "pad_to"])
+def test_sizes_that_are_no_numbers(name, value):
+    with pytest.raises(ValueError, match=f"{name}=.*: give an int, at least 1"):
+        TextBatches([[1]], **{name: value})
+
+
+def test_classes_and_labels_that_repeat_or_overflow():
+    with pytest.raises(ValueError, match="classes has 'a' twice: each name is one class"):
+        TextBatches([[1], [2]], ["a", "b"], classes=["a", "b", "a"])
+    with pytest.raises(ValueError, match="A label id is 2147483648; ids go to 2147483647"):
+        TextBatches([[1]], [2**31])

@@ -70,6 +70,8 @@ def test_stages_that_are_no_pairs_are_refused(lengths):
         ("schedule", "step", "schedule must be one of cosine, linear. Received: 'step'"),
         ("learning_rate", 0, "learning_rate must be more than 0. Received: 0"),
         ("learning_rate", "1e-4", "learning_rate must be more than 0. Received: '1e-4'"),
+        ("learning_rate", float("nan"), "learning_rate must be finite. Received: nan"),
+        ("clip", float("inf"), "clip must be finite. Received: inf"),
         ("warmup", 1, "warmup must be at least 0 and less than 1. Received: 1"),
         ("weight_decay", -1, "weight_decay must be at least 0. Received: -1"),
         ("clip", 0, "clip must be more than 0. Received: 0"),

@@ -81,7 +81,7 @@ def test_a_damaged_variable_is_named(tmp_path):
     content = path.read_bytes()
     assert content.count(value) == 1
     path.write_bytes(content.replace(value, bytes(20)))
-    with pytest.raises(ValueError, match="state.zip is damaged"):
+    with pytest.raises(ValueError, match="or is damaged .the checksum of its entry 1.npy is wrong"):
         state.load_state(path, compiled())
 
 
