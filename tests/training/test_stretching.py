@@ -30,7 +30,10 @@ def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
     changes = {"hidden_dropout_prob": 0.1, "initializer_range": 0.3}
     keras.utils.set_random_seed(0)
-    save_checkpoint(build_transformer_model({**TINY_CONFIG, **changes}, with_pool=True), folder)
+    model = build_transformer_model({**TINY_CONFIG, **changes}, with_pool=True)
+    rng = np.random.default_rng(0)
+    model.set_weights([w + 0.3 * rng.normal(size=w.shape) for w in model.get_weights()])
+    save_checkpoint(model, folder)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
     return folder
@@ -106,14 +109,14 @@ def test_steps_read_what_tests_do_not(small, texts):
 
 def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path, capsys):
     """It learns, is read back as it was, and stands in the report."""
-    settings = dict(length=40, steps=12, learning_rate=3e-3, **LOCAL)
+    settings = dict(length=40, steps=24, learning_rate=3e-3, start="interpolate", **LOCAL)
     model, report = stretch(small, texts, tmp_path / "out", **settings)
     assert report["within"]["after"] > report["within"]["before"]
     assert report["beyond"]["after"] > report["beyond"]["before"]
     assert [row["from"] for row in report["agreement"]] == list(range(0, 40, 3))
     said = capsys.readouterr().out
-    assert "12 steps of 40 tokens" in said and "step 6 of 12, loss " in said and " left" in said
-    assert "12 steps in" in stretch_summary(report)
+    assert "24 steps of 40 tokens" in said and "step 6 of 24, loss " in said and " left" in said
+    assert "24 steps in" in stretch_summary(report)
     assert stretch_summary(report).count("\n") == 3
     tokens = np.array([Tokenizer(tmp_path / "out").encode(texts[0], max_length=40)[0]], "int32")
     again = build_transformer_model(tmp_path / "out")
