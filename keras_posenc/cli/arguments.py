@@ -77,6 +77,12 @@ COLUMNS = [
 CUTTING = [
     ("--max-length", "cut documents at so many tokens (default: as trained)", {"type": int}),
     ("--token-budget", "most tokens of a batch (default: as trained)", {"type": int}),
+    ("--chunks", "read all of a document, in chunks of so many tokens", {"type": int}),
+    (
+        "--pool",
+        "of the chunks' probabilities (default: mean)",
+        {"choices": ("mean", "max")},
+    ),
 ]
 MODEL = [
     ("--config", "config file, if not in the directory of CHECKPOINT", {}),
@@ -111,6 +117,11 @@ COMMANDS = [
                 {"choices": STRETCHES},
             ),
             ("--alpha", "of the hierarchical stretch (default: 0.4)", {"type": float}),
+            (
+                "--stretch-first",
+                "long texts without labels, to teach the checkpoint longer texts before",
+                {"metavar": "FILE"},
+            ),
             (
                 "--pooling",
                 "of a text's tokens (default: mean)",

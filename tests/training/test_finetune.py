@@ -192,3 +192,21 @@ def test_a_label_that_the_training_lacks_is_named_with_its_line(tmp_path, pretra
     (tmp_path / "test.tsv").write_text("text\tlabel\nw1 w2\ta\nw1 w2\tz\n")
     with pytest.raises(ValueError, match="test, line 3: the label 'z' is none of the training's 3"):
         finetune(pretrained, corpus / "train.tsv", tmp_path / "out", test=tmp_path / "test.tsv")
+
+
+@pytest.mark.once
+def test_a_checkpoint_is_stretched_first(tmp_path, pretrained, corpus):
+    """Without labels, on long texts; then the positions are those of the stretched checkpoint."""
+    texts = [" ".join(f"w{n % 35}" for n in range(i, i + 300)) for i in range(3)]
+    settings = dict(lengths=[(48, 1)], learning_rate=1e-3, token_budget=1024, verbose=0)
+    train = corpus / "train.tsv"
+    metrics = finetune(pretrained, train, tmp_path / "run", stretch_first=texts, **settings)
+    assert metrics["stretched"]["length"] == 48 and len(metrics["stretched"]["losses"]) == 64
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["max_position_embeddings"] == 48
+    again = finetune(pretrained, train, tmp_path / "run", stretch_first=texts, **settings)
+    assert again == metrics
+    with pytest.raises(
+        ValueError, match="other settings: stretch_first was '[0-9a-f]+' and is now "
+    ):
+        finetune(pretrained, train, tmp_path / "run", stretch_first=texts[:2], **settings)
