@@ -149,8 +149,8 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
     """
     if chunks is not None and max_length is not None:
         raise ValueError(
-            "chunks reads all of a document and max_length cuts it off: give one of them. Received: "
-            f"chunks={chunks!r}, max_length={max_length!r}"
+            "chunks reads all of a document and max_length cuts it off: give one of them. "
+            f"Received: chunks={chunks!r}, max_length={max_length!r}"
         )
     directory = pathlib.Path(directory)
     if not directory.is_dir():
