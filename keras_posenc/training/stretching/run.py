@@ -110,8 +110,9 @@ def stretch(
     Returns:
         `Stretched`: the model and the report, a dict: `agreement`, mean cosine of the features with
             the teacher's by position, before and after, and of the teacher with itself: of its two
-            readings, whose windows are shifted by a quarter, and which the student is held to; `within` and `beyond`, their means in and behind the old length;
-            `losses`, `seconds`, `versions`.
+            readings, whose windows are shifted by a quarter, and which the student is held to;
+            `within` and `beyond`, their means in and behind the old length; `losses`, `seconds`,
+            `versions`.
 
     Raises:
         FileNotFoundError: if a file is missing.
