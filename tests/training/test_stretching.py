@@ -186,3 +186,16 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
     refused("stretch needs the path of a checkpoint, or a model", TypeError, source=5)
     model = build_transformer_model(small)
     refused("A model has no tokenizer with it: give `tokenizer`", source=model)
+
+
+@pytest.mark.once
+def test_positions_that_begin_behind_the_padding_are_stretched_too(texts, small, tmp_path):
+    """Those of RoBERTa, in layers that are local too."""
+    config = {**TINY_CONFIG, "model_type": "roberta", "max_position_embeddings": 13}
+    config["type_vocab_size"] = 1
+    save_checkpoint(build_transformer_model(config, model="roberta"), tmp_path / "old")
+    settings = dict(length=40, steps=1, model="roberta", tokenizer=small, verbose=False, local=4)
+    model, report = stretch(tmp_path / "old", texts, **settings)
+    assert report["old_length"] == 12 and len(report["agreement"]) == 14
+    config = model.transformer.config
+    assert (config.max_position, config.position_offset, config.model_type) == (40, 1, "roberta")
