@@ -172,7 +172,7 @@ COMMANDS = [
                 "tokens to each side that a local layer sees (default: all layers are global)",
                 {"type": int},
             ),
-            ("--global-every", "with --local: every N-th layer is global", {"type": int}),
+            ("--global-every", "with --local: of N layers the first is global", {"type": int}),
             ("--steps", "texts to learn from (default: 64)", {"type": int}),
             ("--learning-rate", "the peak (default: 0.0001)", {"type": float}),
             ("--start", "of new positions (default: hierarchical)", {"choices": STARTS}),

@@ -124,7 +124,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
     np.testing.assert_array_equal(*features)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     window = {"name": "window", "window": 7, "global_tokens": 1}
-    assert config["encodings"] == [[window], []]
+    assert config["encodings"] == [[], [window]]
     assert config["max_position_embeddings"] == 40
     assert config["hidden_dropout_prob"] == 0.1
     assert heads_in(tmp_path / "out") == heads_in(small) == {"with_pool": True}
@@ -179,7 +179,7 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
         "start must be one of hierarchical, tile, interpolate. Received: 'fresh'", start="fresh"
     )
     refused("global_every says .*give local too. Received: global_every=2", global_every=2)
-    refused("`every` must be at most the 2 layers", local=4, global_every=3)
+    refused("global_every must be more than 0. Received: 0", local=4, global_every=0)
     refused("local must be more than 0. Received: 0", local=0)
     refused("steps must be at least 0. Received: -1", steps=-1)
     refused("8 tokens to train on, which is not one piece of 40: give more", corpus=["w1 " * 45])

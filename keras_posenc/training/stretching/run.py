@@ -91,7 +91,7 @@ def stretch(
         length: int. Positions to serve, in tokens.
         local: int. Tokens to each side that a local layer sees; [CLS] sees and is seen by all.
             Default: every layer is global.
-        global_every: int. With `local`: every so many layers one that is global.
+        global_every: int. With `local`: of every so many layers the first one is global.
         steps: int. Each is on one text of `train_length` tokens.
         learning_rate: float. The peak of a cosine schedule.
         start: where new positions start: "hierarchical", "tile" or "interpolate".
