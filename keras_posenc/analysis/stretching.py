@@ -48,8 +48,8 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
             "Agreement by position",
             picture(figure, "Cosine of the features with the unstretched encoder's, by position.")
             + "<p class=note>The unstretched encoder reads windows of its own length; a token's "
-            "features are those of the window in which it stands most centrally. The dashed line "
-            "is how far it agrees with itself when its windows are shifted by a quarter.</p>"
+            "features are those of the window in which it stands most centrally. It reads twice, "
+            "its windows shifted by a quarter; the dashed line is how far the two agree.</p>"
             + details("Numbers", table(["tokens", "before", "after", "teacher"], _numbers(rows))),
         ),
         section("Training", _training(report)),

@@ -77,6 +77,12 @@ COLUMNS = [
 CUTTING = [
     ("--max-length", "tokens after which to truncate (default: as in training)", {"type": int}),
     ("--token-budget", "maximum tokens in a batch (default: as in training)", {"type": int}),
+    ("--chunks", "read all of a document, in chunks of so many tokens", {"type": int}),
+    (
+        "--pool",
+        "of the chunks' probabilities (default: mean)",
+        {"choices": ("mean", "max")},
+    ),
 ]
 MODEL = [
     ("--config", "config file, if not in the directory of CHECKPOINT", {}),
@@ -111,6 +117,11 @@ COMMANDS = [
                 {"choices": STRETCHES},
             ),
             ("--alpha", "weight of the coarse digit (default: 0.4)", {"type": float}),
+            (
+                "--stretch-first",
+                "long texts without labels, to teach the checkpoint longer texts before",
+                {"metavar": "FILE"},
+            ),
             (
                 "--pooling",
                 "pooling over the tokens (default: mean)",
@@ -165,7 +176,7 @@ COMMANDS = [
                 "tokens to each side that a local layer sees (default: all layers are global)",
                 {"type": int},
             ),
-            ("--global-every", "with --local: every N-th layer is global", {"type": int}),
+            ("--global-every", "with --local: of N layers the first is global", {"type": int}),
             ("--steps", "texts to learn from (default: 64)", {"type": int}),
             ("--learning-rate", "the peak (default: 0.0001)", {"type": float}),
             ("--start", "of new positions (default: hierarchical)", {"choices": STARTS}),

@@ -36,6 +36,8 @@ def evaluate(
     label=None,
     max_length=None,
     token_budget=None,
+    chunks=None,
+    pool="mean",
     verbose="auto",
 ):
     """Evaluates a fine-tuned model: accuracy, macro F1, confusion matrix, accuracy by length.
@@ -47,6 +49,8 @@ def evaluate(
         label: name of the label column; likewise.
         max_length: int or None. Tokens after which documents are truncated; default as in training.
         token_budget: int or None. Maximum tokens in a batch; default as in training.
+        chunks: int or None. Read all of a document, in chunks of so many tokens.
+        pool: "mean" or "max" of the chunks' probabilities.
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -63,7 +67,7 @@ def evaluate(
     >>> metrics["labels"], metrics["test"]["documents"]
     (['a', 'b', 'c'], 24)
     """
-    finetuned = load_finetuned(directory, max_length, token_budget)
+    finetuned = load_finetuned(directory, max_length, token_budget, chunks, pool)
     documents = read_labelled(data, "data", text, label)
     check_labels(documents, finetuned.labels, "data")
     return {"labels": finetuned.labels, "test": measure(finetuned, documents, verbose)}
@@ -71,14 +75,23 @@ def evaluate(
 
 def measure(finetuned, documents, verbose="auto"):
     """Computes the metrics of a `FineTuned` on labelled `Texts`: see `classification`."""
-    batches = finetuned.batches(documents.texts)
     order = {name: index for index, name in enumerate(finetuned.labels)}
     labels = [order[name] for name in documents.labels]
-    logits = finetuned.logits(batches, verbose)
-    return classification(logits, labels, batches.lengths, len(order))
+    logits, lengths = finetuned.judged(documents.texts, verbose)
+    return classification(logits, labels, lengths, len(order))
 
 
-def predict(directory, texts, *, text=None, max_length=None, token_budget=None, verbose="auto"):
+def predict(
+    directory,
+    texts,
+    *,
+    text=None,
+    max_length=None,
+    token_budget=None,
+    chunks=None,
+    pool="mean",
+    verbose="auto",
+):
     """Predicts the labels of raw texts.
 
     Args:
@@ -87,6 +100,8 @@ def predict(directory, texts, *, text=None, max_length=None, token_budget=None, 
         text: name of the text column; default one with a usual name, see `read_texts`.
         max_length: int or None. Tokens after which documents are truncated; default as in training.
         token_budget: int or None. Maximum tokens in a batch; default as in training.
+        chunks: int or None. Read all of a document, in chunks of so many tokens.
+        pool: "mean" or "max" of the chunks' probabilities.
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -102,9 +117,9 @@ def predict(directory, texts, *, text=None, max_length=None, token_budget=None, 
     >>> prediction.label
     'b'
     """
-    finetuned = load_finetuned(directory, max_length, token_budget)
+    finetuned = load_finetuned(directory, max_length, token_budget, chunks, pool)
     if isinstance(texts, (str, os.PathLike)):
         texts = read_texts(texts, text=text, label=False).texts
-    logits = finetuned.logits(finetuned.batches(texts), verbose)
+    logits, _ = finetuned.judged(texts, verbose)
     rows = [dict(zip(finetuned.labels, row, strict=True)) for row in softmax(logits).tolist()]
     return [Prediction(best := max(row, key=row.get), row[best], row) for row in rows]

@@ -1,14 +1,17 @@
 """Fine-tuning of a pretrained encoder, stretched if needed, as a classifier of long texts."""
 
 import dataclasses
+import hashlib
 import json
+import os
 
 import keras
 
-from keras_posenc.text import labels_of
+from keras_posenc.text import Texts, labels_of
 from keras_posenc.training.data import check_labels, digest, read_labelled, split
 from keras_posenc.training.recipe import Recipe, open_output, stages
 from keras_posenc.training.state import write_text
+from keras_posenc.training.stretching.run import stretch as stretch_before
 from keras_posenc.training.trainer import Trainer
 from keras_posenc.untrusted import read_json
 
@@ -33,6 +36,7 @@ def finetune(
     lengths=None,
     stretch="hierarchical",
     alpha=0.4,
+    stretch_first=None,
     pooling="mean",
     learning_rate=1e-4,
     schedule="cosine",
@@ -75,6 +79,9 @@ def finetune(
         stretch: how to serve positions beyond the checkpoint's, if a length needs them:
             "hierarchical", "tile", "interpolate" or "fresh".
         alpha: float. Weight of the coarse digit in the hierarchical stretch.
+        stretch_first: long texts without labels, as `keras_posenc.stretch` takes them: the
+            checkpoint is stretched by it first, under its defaults, into `output`/stretched, in
+            place of `stretch` and `alpha`.
         pooling: "mean", "cls" or "max" over the tokens of a text.
         learning_rate: float. The peak.
         schedule: "cosine" or "linear" decay to 0.
@@ -91,7 +98,7 @@ def finetune(
 
     Returns:
         dict, the content of metrics.json: `labels`, `train`, `validation`, `test` (None if not
-            given) and `versions`.
+            given), `versions`, and `stretched`, the report of a stretching before.
 
     Raises:
         FileNotFoundError: if a file is missing.
@@ -130,6 +137,7 @@ def finetune(
     documents = _documents(train, validation, test, text, label, seed)
     settings = {
         **dataclasses.asdict(recipe),
+        "stretch_first": _named(stretch_first),
         "backend": keras.backend.backend(),
         **{role: part and digest(part) for role, part in documents.items()},
     }
@@ -140,13 +148,39 @@ def finetune(
             path.unlink(missing_ok=True)
     if files["metrics.json"].exists():
         return read_json(files["metrics.json"], METRICS)
+    report = None
+    if stretch_first is not None:
+        report = stretch_before(
+            recipe.checkpoint,
+            stretch_first,
+            output / "stretched",
+            length=recipe.longest,
+            text=text,
+            config=config,
+            tokenizer=tokenizer,
+            model=model,
+            seed=seed,
+            overwrite=overwrite,
+            verbose=verbose != 0,
+        ).report
+        recipe = dataclasses.replace(
+            recipe, checkpoint=str(output / "stretched"), config=None, tokenizer=None
+        )
     trainer = Trainer(recipe, documents)
     write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
     trainer.run(files["state.zip"], verbose)
-    metrics = trainer.finish(output, verbose)
+    metrics = {**trainer.finish(output, verbose), **({"stretched": report} if report else {})}
     write_text(files["metrics.json"], json.dumps(metrics, indent=1, ensure_ascii=False))
     files["state.zip"].unlink()
     return metrics
+
+
+def _named(texts):
+    """How a recipe tells texts: by their path, or by a fingerprint."""
+    if texts is None or isinstance(texts, (str, os.PathLike)):
+        return texts and str(texts)
+    texts = texts.texts if isinstance(texts, Texts) else texts
+    return hashlib.sha256(repr(list(texts)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _documents(train, validation, test, text, label, seed):

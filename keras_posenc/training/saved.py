@@ -5,15 +5,19 @@ import json
 import pathlib
 
 import keras
+import numpy as np
 
 # Importing these modules registers our layers, which loading a saved model needs.
 from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.models import heads, transformer  # noqa: F401
 from keras_posenc.text import TextBatches, Tokenizer
+from keras_posenc.training.metrics import softmax
+from keras_posenc.training.recipe import in_range, one_of
 from keras_posenc.training.state import replacing, write_text
 from keras_posenc.untrusted import read_json, shorten
 
 _FILES = ("model.keras", "labels.json")
+POOLS = {"mean": np.mean, "max": np.max}
 
 
 @dataclasses.dataclass
@@ -26,13 +30,19 @@ class FineTuned:
         labels: list of C strings, in the order of the logits.
         max_length: int. Tokens after which documents are truncated.
         token_budget: int. Maximum tokens in a batch, padding included.
+        chunks: int or None. Read all of a document in chunks of so many tokens, in place of its
+            first `max_length` tokens.
+        pool: "mean" or "max". Of the chunks' probabilities, class by class.
+
+    Raises:
+        ValueError: on a bad `chunks` or `pool`.
 
     Example:
 
     >>> finetuned = load_finetuned("out")
-    >>> batches = finetuned.batches(["w1 w4 w7 w10", "w2 w5"])
-    >>> finetuned.logits(batches, verbose=0).shape
-    (2, 3)
+    >>> logits, lengths = finetuned.judged(["w1 w4 w7 w10", "w2 w5"], verbose=0)
+    >>> logits.shape, lengths.tolist()
+    ((2, 3), [6, 4])
     """
 
     model: keras.Model
@@ -40,6 +50,13 @@ class FineTuned:
     labels: list
     max_length: int
     token_budget: int
+    chunks: int | None = None
+    pool: str = "mean"
+
+    def __post_init__(self):
+        one_of("pool", self.pool, tuple(POOLS))
+        if self.chunks is not None:
+            in_range("chunks", self.chunks, above=self.tokenizer.special_tokens())
 
     def batches(self, texts, labels=None, **options):
         """Makes `TextBatches` of raw texts, encoded as in training.
@@ -63,8 +80,34 @@ class FineTuned:
             **options,
         )
 
-    def logits(self, batches, verbose="auto"):
-        """Computes the logits (N, C) of unshuffled `batches`, in the order of their texts."""
+    def judged(self, texts, verbose="auto"):
+        """What the model says of texts.
+
+        Args:
+            texts: list of str.
+            verbose: as in `keras.Model.predict`.
+
+        Returns:
+            The logits (N, C), of pooled probabilities where documents are read in chunks, and the
+            number of tokens (N,) of each text.
+        """
+        if self.chunks is None:
+            batches = self.batches(texts)
+            return self._logits(batches, verbose), batches.lengths
+        by_text = [self.tokenizer.windows(text, self.chunks) for text in texts]
+        pieces = [piece for windows in by_text for piece in windows]
+        at_chunks = dataclasses.replace(self, max_length=self.chunks, chunks=None)
+        found = softmax(at_chunks._logits(at_chunks.batches(pieces), verbose))
+        counts = [len(windows) for windows in by_text]
+        pooled = [
+            POOLS[self.pool](part, axis=0) for part in np.split(found, np.cumsum(counts)[:-1])
+        ]
+        special = self.tokenizer.special_tokens()
+        lengths = [special + sum(len(ids) - special for ids, _ in windows) for windows in by_text]
+        return np.log(np.maximum(pooled, 1e-30)), np.array(lengths)
+
+    def _logits(self, batches, verbose):
+        """The logits (N, C) of unshuffled `batches`, in the order of their texts."""
         return batches.restore_order(self.model.predict(batches, verbose=verbose))
 
     def save(self, directory):
@@ -87,20 +130,21 @@ def _without_optimizer(model):
     return keras.Model(model.inputs, model.outputs, name=model.name)
 
 
-def load_finetuned(directory, max_length=None, token_budget=None):
+def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, pool="mean"):
     """Loads a model that `finetune` saved.
 
     Args:
         directory: str or path, the `output` of `finetune`.
         max_length: int or None. Tokens after which documents are truncated; default as in training.
         token_budget: int or None. Maximum tokens in a batch; default as in training.
+        chunks, pool: as in `FineTuned`.
 
     Returns:
         A `FineTuned`.
 
     Raises:
         FileNotFoundError: if `directory` does not exist or lacks a file.
-        ValueError: if a file in it is damaged.
+        ValueError: if a file in it is damaged, or both `max_length` and `chunks` are given.
 
     Example:
 
@@ -108,6 +152,11 @@ def load_finetuned(directory, max_length=None, token_budget=None):
     >>> finetuned.labels
     ['a', 'b', 'c']
     """
+    if chunks is not None and max_length is not None:
+        raise ValueError(
+            "chunks reads all of a document and max_length cuts it off: give one of them. "
+            f"Received: chunks={chunks!r}, max_length={max_length!r}"
+        )
     directory = pathlib.Path(directory)
     if not directory.is_dir():
         raise FileNotFoundError(f"There is no directory {directory} to load a model from.")
@@ -129,4 +178,6 @@ def load_finetuned(directory, max_length=None, token_budget=None):
         labels,
         saved_length if max_length is None else max_length,
         saved_budget if token_budget is None else token_budget,
+        chunks,
+        pool,
     )

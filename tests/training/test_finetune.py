@@ -206,3 +206,19 @@ def test_a_damaged_file_of_a_finished_run_is_named(tmp_path, finetuned):
         (tmp_path / "run" / name).write_text(text)
         with pytest.raises(ValueError, match=rf"labels\.json is damaged \(.*{message}"):
             load_finetuned(tmp_path / "run")
+
+
+@pytest.mark.once
+def test_a_checkpoint_is_stretched_first(tmp_path, pretrained, corpus):
+    """Without labels, on long texts; then the positions are those of the stretched checkpoint."""
+    texts = [" ".join(f"w{n % 35}" for n in range(i, i + 300)) for i in range(3)]
+    settings = dict(lengths=[(48, 1)], learning_rate=1e-3, token_budget=1024, verbose=0)
+    train = corpus / "train.tsv"
+    metrics = finetune(pretrained, train, tmp_path / "run", stretch_first=texts, **settings)
+    assert metrics["stretched"]["length"] == 48 and len(metrics["stretched"]["losses"]) == 64
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["max_position_embeddings"] == 48
+    again = finetune(pretrained, train, tmp_path / "run", stretch_first=texts, **settings)
+    assert again == metrics
+    with pytest.raises(ValueError, match="other settings: stretch_first was '[0-9a-f]+' and is "):
+        finetune(pretrained, train, tmp_path / "run", stretch_first=texts[:2], **settings)

@@ -30,7 +30,10 @@ def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
     changes = {"hidden_dropout_prob": 0.1, "initializer_range": 0.3}
     keras.utils.set_random_seed(0)
-    save_checkpoint(build_transformer_model({**TINY_CONFIG, **changes}, with_pool=True), folder)
+    model = build_transformer_model({**TINY_CONFIG, **changes}, with_pool=True)
+    rng = np.random.default_rng(0)
+    model.set_weights([w + 0.3 * rng.normal(size=w.shape) for w in model.get_weights()])
+    save_checkpoint(model, folder)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
     return folder
@@ -106,14 +109,14 @@ def test_steps_read_what_tests_do_not(small, texts):
 
 def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path, capsys):
     """It learns, is read back as it was, and stands in the report."""
-    settings = dict(length=40, steps=12, learning_rate=3e-3, **LOCAL)
+    settings = dict(length=40, steps=24, learning_rate=3e-3, start="interpolate", **LOCAL)
     model, report = stretch(small, texts, tmp_path / "out", **settings)
     assert report["within"]["after"] > report["within"]["before"]
     assert report["beyond"]["after"] > report["beyond"]["before"]
     assert [row["from"] for row in report["agreement"]] == list(range(0, 40, 3))
     said = capsys.readouterr().out
-    assert "12 steps of 40 tokens" in said and "step 6 of 12, loss " in said and " left" in said
-    assert "12 steps in" in stretch_summary(report)
+    assert "24 steps of 40 tokens" in said and "step 6 of 24, loss " in said and " left" in said
+    assert "24 steps in" in stretch_summary(report)
     assert stretch_summary(report).count("\n") == 3
     tokens = np.array([Tokenizer(tmp_path / "out").encode(texts[0], max_length=40)[0]], "int32")
     again = build_transformer_model(tmp_path / "out")
@@ -121,7 +124,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
     np.testing.assert_array_equal(*features)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     window = {"name": "window", "window": 7, "global_tokens": 1}
-    assert config["encodings"] == [[window], []]
+    assert config["encodings"] == [[], [window]]
     assert config["max_position_embeddings"] == 40
     assert config["hidden_dropout_prob"] == 0.1
     assert heads_in(tmp_path / "out") == heads_in(small) == {"with_pool": True}
@@ -176,10 +179,23 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
         "start must be one of hierarchical, tile, interpolate. Received: 'fresh'", start="fresh"
     )
     refused("global_every says .*give local too. Received: global_every=2", global_every=2)
-    refused("`every` must be at most the 2 layers", local=4, global_every=3)
+    refused("global_every must be more than 0. Received: 0", local=4, global_every=0)
     refused("local must be more than 0. Received: 0", local=0)
     refused("steps must be at least 0. Received: -1", steps=-1)
     refused("8 tokens to train on, which is not one piece of 40: give more", corpus=["w1 " * 45])
     refused("stretch needs the path of a checkpoint, or a model", TypeError, source=5)
     model = build_transformer_model(small)
     refused("A model has no tokenizer with it: give `tokenizer`", source=model)
+
+
+@pytest.mark.once
+def test_positions_that_begin_behind_the_padding_are_stretched_too(texts, small, tmp_path):
+    """Those of RoBERTa, in layers that are local too."""
+    config = {**TINY_CONFIG, "model_type": "roberta", "max_position_embeddings": 13}
+    config["type_vocab_size"] = 1
+    save_checkpoint(build_transformer_model(config, model="roberta"), tmp_path / "old")
+    settings = dict(length=40, steps=1, model="roberta", tokenizer=small, verbose=False, local=4)
+    model, report = stretch(tmp_path / "old", texts, **settings)
+    assert report["old_length"] == 12 and len(report["agreement"]) == 14
+    config = model.transformer.config
+    assert (config.max_position, config.position_offset, config.model_type) == (40, 1, "roberta")

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from keras_posenc.encodings.patterns import alternate
 from keras_posenc.training.recipe import in_range, one_of
 
 STARTS = ("hierarchical", "tile", "interpolate")
@@ -70,7 +69,8 @@ class StretchRecipe:
             had = [had] * count
         # `local` tokens to each side: a window of one closes all but the token itself.
         window = [{"name": "window", "window": self.local + 1, "global_tokens": 1}]
-        added = [window] * count
-        if self.global_every is not None:
-            added = alternate(count, self.global_every, full=[], local=window)
+        # The first layer of each group is the global one: the last would see far more tokens than
+        # it was trained on just before the features are read, which loses more.
+        every = self.global_every
+        added = [[] if every and i % every == 0 else window for i in range(count)]
         return [[*one, *other] for one, other in zip(had, added, strict=True)]

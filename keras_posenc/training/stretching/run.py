@@ -90,7 +90,7 @@ def stretch(
         length: int. Positions to serve, in tokens.
         local: int. Tokens to each side that a local layer sees; [CLS] sees and is seen by all.
             Default: every layer is global.
-        global_every: int. With `local`: every so many layers one that is global.
+        global_every: int. With `local`: of every so many layers the first one is global.
         steps: int. Each is on one text of `train_length` tokens.
         learning_rate: float. The peak of a cosine schedule.
         start: where new positions start: "hierarchical", "tile" or "interpolate".
@@ -108,9 +108,10 @@ def stretch(
 
     Returns:
         `Stretched`: the model and the report, a dict: `agreement`, mean cosine of the features with
-            the teacher's by position, before and after, and of the teacher with itself, its windows
-            shifted by a quarter; `within` and `beyond`, their means in and behind the old length;
-            `losses`, `seconds`, `versions`.
+            the teacher's by position, before and after, and of the teacher with itself: of its two
+            readings, whose windows are shifted by a quarter, and which the student is held to;
+            `within` and `beyond`, their means in and behind the old length; `losses`, `seconds`,
+            `versions`.
 
     Raises:
         FileNotFoundError: if a file is missing.
@@ -227,26 +228,31 @@ class Distillation:
 
     @functools.cached_property
     def tests(self):
-        """Texts that no step reads, and what the teacher says of them."""
-        return [(text, self.teacher(text)) for text in self.corpus.test(TEST_TEXTS)]
+        """Texts that no step reads, and two readings of each by the teacher."""
+        texts = self.corpus.test(TEST_TEXTS)
+        return [(text, [self.teacher(text, shift) for shift in (0.0, 0.5)]) for text in texts]
 
     def step(self, number):
         """One step of training; returns the loss."""
         text = self.corpus.training(number)
         inputs = inputs_of(self.student, self.corpus.inputs(text)[None])
-        return float(np.ravel(self.student.train_on_batch(inputs, self.teacher(text)[None]))[0])
+        # Windows begin anywhere: what a token says must not hang on where they happen to begin.
+        shift = np.random.default_rng((self.recipe.seed, 2, number)).random()
+        target = self.teacher(text, shift)[None]
+        return float(np.ravel(self.student.train_on_batch(inputs, target))[0])
 
     def at_start(self):
         """Agreement with the teacher before training, and the teacher's with itself."""
-        pairs = [agreement(target, self.teacher(text, 0.5)) for text, target in self.tests]
+        pairs = [agreement(*readings) for _, readings in self.tests]
         return {"before": self.by_position(), "teacher": self.told(np.mean(pairs, axis=0))}
 
     def by_position(self):
         """The student's agreement with the teacher, by position."""
         found = []
-        for text, target in self.tests:
+        for text, readings in self.tests:
             inputs = inputs_of(self.student, self.corpus.inputs(text)[None])
-            found.append(agreement(target, self.student.predict_on_batch(inputs)[0]))
+            features = self.student.predict_on_batch(inputs)[0]
+            found += [agreement(target, features) for target in readings]
         return self.told(np.mean(found, axis=0))
 
     def told(self, cosines):

@@ -67,7 +67,7 @@ class Reader:
         self.model, self.tokenizer, self.length = model, tokenizer, length
         self.size = length - tokenizer.special_tokens()
         self.hop = max(1, self.size // 2)
-        self.rows = max(1, token_budget // length)
+        self.most = max(1, token_budget // length)
 
     def __call__(self, text, shift=0):
         """The features (T, D) of a text with its special tokens.
@@ -83,7 +83,7 @@ class Reader:
         starts = window_starts(length, self.size, self.hop, int(shift * self.hop))
         parts = [text[max(start, 0) : start + self.size] for start in starts]
         rows = [self.tokenizer.assemble(list(map(int, part)))[0] for part in parts]
-        found = self._features(rows)
+        found = self._features(rows, length)
         own = most_central(length, self.size, starts)
         inside = np.arange(length) - np.maximum(np.array(starts)[own], 0)
         first = first_token(self.tokenizer)
@@ -93,12 +93,14 @@ class Reader:
             [found[:, :first].mean(0), found[own, first + inside], np.mean(ends, axis=0)]
         )
 
-    def _features(self, rows):
-        ids = np.full((-(-len(rows) // self.rows) * self.rows, self.length), self.tokenizer.pad_id)
+    def _features(self, rows, length):
+        # As many rows as another shift may need, so that all shifts have one shape.
+        count = len(window_starts(length, self.size, self.hop, self.hop - 1))
+        batches = -(-count // self.most)
+        ids = np.full((batches, -(-count // batches), self.length), self.tokenizer.pad_id, "int32")
         for i, row in enumerate(rows):
-            ids[i, : len(row)] = row
-        batches = ids.astype("int32").reshape(-1, self.rows, self.length)
-        found = [self.model.predict_on_batch(inputs_of(self.model, batch)) for batch in batches]
+            ids.reshape(-1, self.length)[i, : len(row)] = row
+        found = [self.model.predict_on_batch(inputs_of(self.model, batch)) for batch in ids]
         return np.concatenate(found)[: len(rows)]
 
 

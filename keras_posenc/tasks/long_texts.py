@@ -1,0 +1,111 @@
+"""Classification of long texts made of real ones, in which reading further must pay.
+
+Labels of whole texts come from parts that lie anywhere (`digests`), or from two parts far apart of
+which neither says anything alone (`distant_facts`). Give each of training, validation and test
+sources of its own: what is drawn here is drawn from what is given.
+"""
+
+import numpy as np
+
+from keras_posenc.text import Texts
+
+NAMES = (
+    "Anna", "Ben", "Clara", "David", "Emma", "Frank", "Grace", "Henry", "Irene", "Jack", "Kate",
+    "Louis", "Maria", "Nora", "Oscar", "Paul", "Rose", "Sam", "Tom", "Vera",
+)  # fmt: skip
+COLORS = (
+    "red", "blue", "green", "yellow", "black", "white", "brown", "purple", "orange", "gray",
+)  # fmt: skip
+
+
+def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
+    """Digests of several posts of a few groups each; the label is the group of most of them.
+
+    Args:
+        posts: `Texts` with labels, the groups.
+        count: int. Digests to make.
+        seed: int. The same seed makes the same digests.
+        shares: ints. Posts of each group in a digest; the first is the largest.
+        most_words: int. Where a post is cut, so that none is most of a digest.
+
+    Returns:
+        `Texts`, as many of each label as of any other, but for one.
+
+    Raises:
+        ValueError: if there are fewer groups than shares, a group has too few posts, or the first
+            share is not the largest.
+
+    Example:
+
+    >>> posts = Texts(["a b", "a c", "x y", "x z"], ["one", "one", "two", "two"], [1, 2, 3, 4])
+    >>> digests(posts, 1, shares=(2, 1)).labels[0] in ("one", "two")
+    True
+    """
+    groups = sorted(set(posts.labels))
+    if len(groups) < len(shares):
+        raise ValueError(f"{len(shares)} groups a digest, but the posts are of {len(groups)}.")
+    if shares[0] <= max(shares[1:], default=0):
+        raise ValueError(f"The first of the shares must be the largest. Received: {shares!r}")
+    by_group = {group: [] for group in groups}
+    for text, group in zip(posts.texts, posts.labels, strict=True):
+        by_group[group].append(" ".join(text.split()[:most_words]))
+    for group, own in by_group.items():
+        if len(own) < shares[0]:
+            raise ValueError(f"{group} has {len(own)} posts, and a digest {shares[0]} of a group.")
+    rng = np.random.default_rng(seed)
+    texts, labels = [], []
+    for number in range(count):
+        first = groups[number % len(groups)]
+        others = [group for group in groups if group != first]
+        chosen = [first, *rng.choice(others, len(shares) - 1, replace=False)]
+        parts = []
+        for group, share in zip(chosen, shares, strict=True):
+            own = by_group[str(group)]
+            parts += [own[i] for i in rng.choice(len(own), share, replace=False)]
+        texts.append("\n\n".join(parts[i] for i in rng.permutation(len(parts))))
+        labels.append(first)
+    order = rng.permutation(count)
+    return Texts([texts[i] for i in order], [labels[i] for i in order], list(range(1, count + 1)))
+
+
+def distant_facts(fillers, count, words, seed=0):
+    """Texts that say a fact early and something true or false about it at the end.
+
+    "Anna has a red box. ... Anna has a blue box." Half the statements are true. Neither end tells
+    alone, nor does what is between: who does not compare the two is right half of the time.
+
+    Args:
+        fillers: list of str, real texts; what is between is cut from one of them.
+        count: int. Texts to make.
+        words: int. Words between the two statements.
+        seed: int.
+
+    Returns:
+        `Texts` with the labels "true" and "false", as many of each.
+
+    Raises:
+        ValueError: if no filler has so many words.
+
+    Example:
+
+    >>> made = distant_facts(["so it went on and on"], 4, words=3)
+    >>> sorted(made.labels), len(made.texts[0].split())
+    (['false', 'false', 'true', 'true'], 13)
+    """
+    long = [text.split() for text in fillers]
+    long = [text for text in long if len(text) >= words]
+    if not long:
+        raise ValueError(f"None of {len(fillers)} fillers has {words} words.")
+    rng = np.random.default_rng(seed)
+    texts, labels = [], []
+    for number in range(count):
+        name, said, other = rng.choice(NAMES), *rng.choice(COLORS, 2, replace=False)
+        filler = long[rng.integers(len(long))]
+        start = rng.integers(0, len(filler) - words + 1)
+        true = number % 2 == 0
+        between = " ".join(filler[start : start + words])
+        last = said if true else other
+        texts.append(f"{name} has a {said} box. {between} {name} has a {last} box.")
+        labels.append("true" if true else "false")
+    order = rng.permutation(count)
+    return Texts([texts[i] for i in order], [labels[i] for i in order], list(range(1, count + 1)))
