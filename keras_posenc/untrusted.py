@@ -1,4 +1,4 @@
-"""Files from strangers: read within bounds, and quoted in errors within a line."""
+"""Untrusted files: bounded reading, and quoting in one-line errors."""
 
 import json
 import os
@@ -14,23 +14,23 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = MOST_QUOTED
 
 
 def check_file(path):
-    """Raises ValueError unless a path leads to an ordinary file.
+    """Raises ValueError unless a path leads to a regular file.
 
-    To open a pipe is to wait for its other end, perhaps for ever, and a device may have no end.
+    Opening a pipe may block for ever, and a device may have no end.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"{path} is not an ordinary file, but a folder, a pipe or a device.")
 
 
 def read_bytes(path, most=MOST_JSON):
-    """The bytes of an ordinary file.
+    """Reads the bytes of a regular file.
 
     Args:
         path: str or path of the file.
-        most: int, how many bytes it may have.
+        most: int. Maximum number of bytes.
 
     Raises:
-        ValueError: it is no ordinary file, or longer.
+        ValueError: if it is not a regular file, or longer.
     """
     check_file(path)
     with open(path, "rb") as file:
@@ -41,10 +41,10 @@ def read_bytes(path, most=MOST_JSON):
 
 
 def parse_json(data):
-    """What the bytes of a JSON text in UTF-8 say.
+    """Parses the bytes of a JSON text in UTF-8.
 
     Raises:
-        ValueError: they are not JSON, nest too deeply, or name a key of an object twice.
+        ValueError: if they are not JSON, nest too deeply, or repeat a key of an object.
     """
     try:
         return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_object)
@@ -62,12 +62,12 @@ def _object(pairs):
 
 
 def quote(value):
-    """`repr` of what a file holds, in one line of bounded length."""
+    """`repr` of a value from a file, in one line of bounded length."""
     return shorten(_REPR.repr(value))
 
 
 def shorten(text):
-    """Text in one line of bounded length, without control characters."""
+    """Shortens text to one line of bounded length, without control characters."""
     text = str(text)[: MOST_QUOTED + 1]
     text = re.sub(r"\s+", " ", text)
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,9 +1,9 @@
-"""What each family's checkpoints call our weights: one literal table a family.
+"""The names of our weights in the checkpoints of each family: one literal table per family.
 
-A row says where one of our layers lies in Google's checkpoints, and of what kind it is; the kind
-says what its variables are called, there and in Hugging Face's. Hugging Face's scopes follow from
-Google's: `bert/encoder/layer_3/output` is `bert.encoder.layer.3.output`. What does not follow is
-listed in the table's `huggingface`. A name that ends in `.T` holds the transposed matrix.
+A row gives the scope of one of our layers in Google's checkpoints, and the layer's kind; the kind
+gives the names of its variables, there and in Hugging Face's. Hugging Face's scopes follow from
+Google's: `bert/encoder/layer_3/output` is `bert.encoder.layer.3.output`. Those that do not follow
+are listed in the table's `huggingface`. A name that ends in `.T` stores the transposed matrix.
 
 A new family is one more `Table`, no code: see `ROBERTA`.
 """
@@ -132,7 +132,7 @@ class Table:
     classes: dict
 
     def names(self, variable):
-        """All names a variable may have in a file, as (name, whether the matrix is transposed).
+        """Lists the names of a variable in files, as (name, whether the matrix is transposed).
 
         Args:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
@@ -147,7 +147,7 @@ class Table:
         return [_transposed(name) for name in [google, *huggingface]]
 
     def written_name(self, variable, format):
-        """Name under which a variable is written, as (name, whether the matrix is transposed).
+        """Returns the name of a variable in new files, and whether the matrix is transposed.
 
         Args:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
@@ -156,7 +156,7 @@ class Table:
         return self.names(variable)[("google", "huggingface").index(format)]
 
     def why_unused(self, tensor, layers):
-        """Why a model of these layers takes nothing from a tensor, or None if nobody knows."""
+        """Returns why a model of these layers does not need a tensor, or None if unknown."""
         for head in self.heads:
             if head not in layers and tensor in self._names_of(head):
                 return "not asked for"
@@ -193,7 +193,7 @@ class Table:
 
 
 class OwnNames:
-    """Our own names for a family's variables, as in .keras files: a `Table` in all a load asks."""
+    """Our own names for a family's variables, as in .keras files, with the methods of `Table`."""
 
     def __init__(self, table):
         self.family = table.family
@@ -203,14 +203,14 @@ class OwnNames:
         return [(variable, False)]
 
     def why_unused(self, tensor, layers):
-        """Heads may be left out, of this library or the user's; a part of the encoder may not."""
+        """Returns a reason for heads, of this library or the user's, and None for the encoder."""
         head = tensor.rpartition("/")[0] in self._table.heads
         encoder = self._table.names(tensor) or is_fresh(tensor)
         return None if encoder and not head else "not asked for"
 
 
 def flat_shape(variable, shape):
-    """Shape of a variable in files, which have heads and head size as one axis.
+    """Shape of a variable in files, where heads and head size are one axis.
 
     Args:
         variable: str; attention's output has heads first, its inputs have them last.
@@ -224,7 +224,7 @@ def flat_shape(variable, shape):
 
 
 def is_fresh(variable):
-    """Whether no checkpoint of any family has a variable, so that it keeps its first values."""
+    """Whether no checkpoint of any family has a variable, so that it keeps its initial values."""
     return any(fnmatchcase(variable, pattern) for pattern in FRESH)
 
 
@@ -276,7 +276,7 @@ TABLES = {table.family: table for table in (BERT, ROBERTA)}
 
 
 def table_of(model_type):
-    """The table that names the weights of one of Hugging Face's model types."""
+    """Returns the `Table` of one of Hugging Face's model types."""
     tables = {each: table for table in TABLES.values() for each in table.classes}
     if model_type not in tables:
         raise ValueError(
