@@ -242,7 +242,7 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
             held[i] = x
 
         def inputs_of(i):
-            """The block's inputs in iteration i of the loop."""
+            """The block's inputs, by names of this turn of the loop."""
             return [*(x[i] for x in held[:cut]), *(tf.identity(x) for x in held[cut:])]
 
         def forward(i, outputs, *state):

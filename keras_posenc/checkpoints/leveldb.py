@@ -48,7 +48,7 @@ def read_table(data):
 
 
 def _block(data, offset, size):
-    """Yields the keys and values of a block; keys share a prefix with the previous key."""
+    """Keys and values of a block; a key says how much of it is as in the one before."""
     if offset + size + 5 > len(data):
         raise ValueError("a block reaches outside of it")
     block, kind = data[offset : offset + size], data[offset + size]

@@ -186,7 +186,7 @@ class Loader:
 
 
 def _compare_copies(account, checkpoint, tensor, copies, needed):
-    """Checks that repeated tensors, such as the decoder of a masked LM, are equal."""
+    """A file may repeat a tensor, as the decoder of a masked LM: then it must be the same."""
     for copy, _ in copies:
         if needed and not np.array_equal(checkpoint[tensor], checkpoint[copy]):
             account.unexpected.append(f"{copy}, which differs from {tensor},")

@@ -1,9 +1,9 @@
 """The names of our weights in the checkpoints of each family: one literal table per family.
 
-A row gives the scope of one of our layers in Google's checkpoints, and the layer's kind; the kind
-gives the names of its variables, there and in Hugging Face's. Hugging Face's scopes follow from
-Google's: `bert/encoder/layer_3/output` is `bert.encoder.layer.3.output`. Those that do not follow
-are listed in the table's `huggingface`. A name that ends in `.T` stores the transposed matrix.
+A row says where one of our layers lies in Google's checkpoints, and of what kind it is; the kind
+says what its variables are called, there and in Hugging Face's. Hugging Face's scopes follow from
+Google's: `bert/encoder/layer_3/output` is `bert.encoder.layer.3.output`. What does not follow is
+listed in the table's `huggingface`. A name that ends in `.T` holds the transposed matrix.
 
 A new family is one more `Table`, no code: see `ROBERTA`.
 """
@@ -132,7 +132,7 @@ class Table:
     classes: dict
 
     def names(self, variable):
-        """Lists the names of a variable in files, as (name, whether the matrix is transposed).
+        """All names a variable may have in a file, as (name, whether the matrix is transposed).
 
         Args:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
@@ -147,7 +147,7 @@ class Table:
         return [_transposed(name) for name in [google, *huggingface]]
 
     def written_name(self, variable, format):
-        """Returns the name of a variable in new files, and whether the matrix is transposed.
+        """Name under which a variable is written, as (name, whether the matrix is transposed).
 
         Args:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
@@ -276,7 +276,7 @@ TABLES = {table.family: table for table in (BERT, ROBERTA)}
 
 
 def table_of(model_type):
-    """Returns the `Table` of one of Hugging Face's model types."""
+    """The table that names the weights of one of Hugging Face's model types."""
     tables = {each: table for table in TABLES.values() for each in table.classes}
     if model_type not in tables:
         raise ValueError(
