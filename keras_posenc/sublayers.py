@@ -1,7 +1,8 @@
-"""What a layer made of layers hands to them: initial values, and dtype policies.
+"""Initial values and dtype policies of the layers inside a layer.
 
-`model.quantize` gives each innermost layer a dtype policy of its own, which no config holds, as the
-layer around it makes it anew. So the outer layer's config has all of them, in a `DTypePolicyMap`.
+`model.quantize` gives each innermost layer a dtype policy of its own, which the config of the layer
+around it lacks, since that layer creates it. So the outer layer's config stores all of them, in a
+`DTypePolicyMap`.
 """
 
 import keras
@@ -9,15 +10,15 @@ import keras
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Stored(keras.initializers.TruncatedNormal):
-    """The numbers of a checkpoint where it has them, else random ones.
+    """Initializes a weight with the numbers of a checkpoint, or at random where it lacks them.
 
-    A weight is made of its stored numbers: none are drawn, or set to zero, only to be overwritten.
-    What is made again from a config (a clone, a reloaded model) is drawn at random.
+    No numbers are drawn only to be overwritten. A layer that is made again from its config (a
+    clone, a reloaded model) is initialized at random.
 
     Args:
-        stddev: float. Of the truncated normal for what is not stored.
+        stddev: float. Standard deviation of the truncated normal for weights that are not stored.
         read: function (name, shape) -> array, or None where nothing fits.
-        name: str. Of the weight, or of the layer whose weights `part` names.
+        name: str. Name of the weight, or of the layer whose weights `part` names.
     """
 
     def __init__(self, stddev, read, name):
@@ -40,7 +41,7 @@ class Stored(keras.initializers.TruncatedNormal):
 
 
 def part(initializer, name):
-    """The initializer of one weight of a layer of many: other draws, or other stored numbers.
+    """The initializer of one weight of a layer: draws of its own, or its own stored numbers.
 
     Args:
         initializer: of the layer's weights.
@@ -53,21 +54,21 @@ def part(initializer, name):
 
 
 def policy_of_part(layer, name):
-    """The dtype policy for a layer that `layer` is about to make under a name.
+    """The dtype policy of a layer that `layer` creates under a name.
 
-    A layer with the whole map as its policy would be saved as if it were not quantized.
+    With the whole map as its policy, it would be saved as if it were not quantized.
     """
     policy = layer.dtype_policy
     return policy[f"{layer.path}/{name}"] if _is_map(policy) else policy
 
 
 def with_quantized_parts(config, layer, parts):
-    """The config of a layer of layers, with the dtype policies of those that are quantized.
+    """The config of a layer, with the dtype policies of its quantized parts.
 
     Args:
-        config: dict, of `get_config`.
-        layer: the outer layer, which makes its parts with `policy_of_part`.
-        parts: list of the layers inside of it.
+        config: dict from `get_config`.
+        layer: the outer layer, which creates its parts with `policy_of_part`.
+        parts: list of the layers inside it.
     """
     policy = layer.dtype_policy
     if not (_is_map(policy) or any(part.quantization_mode for part in parts)):

@@ -1,4 +1,4 @@
-"""Files from strangers: read within bounds, and quoted in errors within a line."""
+"""Untrusted files: bounded reading, and quoting in one-line errors."""
 
 import json
 import os
@@ -14,9 +14,9 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = MOST_QUOTED
 
 
 def check_file(path):
-    """Raises ValueError unless a path leads to an ordinary file.
+    """Raises ValueError unless a path leads to a regular file.
 
-    To open a pipe is to wait for its other end, perhaps for ever, and a device may have no end.
+    Opening a pipe may block for ever, and a device may have no end.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"{path} is not an ordinary file, but a folder, a pipe or a device.")
@@ -36,14 +36,14 @@ def is_beside(file, index):
 
 
 def read_bytes(path, most=MOST_JSON):
-    """The bytes of an ordinary file.
+    """Reads the bytes of a regular file.
 
     Args:
         path: str or path of the file.
-        most: int, how many bytes it may have.
+        most: int. Maximum number of bytes.
 
     Raises:
-        ValueError: it is no ordinary file, or longer.
+        ValueError: if it is not a regular file, or longer.
     """
     check_file(path)
     with open(path, "rb") as file:
@@ -78,14 +78,14 @@ def read_json(path, keys=(), kind=dict):
 
 
 def parse_json(data, nan=False):
-    """What the bytes of a JSON text in UTF-8 say.
+    """Parses the bytes of a JSON text in UTF-8.
 
     Args:
         data: bytes.
         nan: whether NaN and Infinity, which Python writes and JSON lacks, are numbers.
 
     Raises:
-        ValueError: they are not JSON, nest too deeply, or name a key of an object twice.
+        ValueError: if they are not JSON, nest too deeply, or repeat a key of an object.
     """
     constant = float if nan else _constant
     text = data.decode("utf-8-sig")
@@ -109,12 +109,12 @@ def _object(pairs):
 
 
 def quote(value):
-    """`repr` of what a file holds, in one line of bounded length."""
+    """`repr` of a value from a file, in one line of bounded length."""
     return shorten(_REPR.repr(value))
 
 
 def shorten(text):
-    """Text in one line of bounded length, without control characters."""
+    """Shortens text to one line of bounded length, without control characters."""
     text = str(text)[: MOST_QUOTED + 1]
     text = re.sub(r"\s+", " ", text)
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

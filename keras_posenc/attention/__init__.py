@@ -1,1 +1,1 @@
-"""One attention layer that composes position encodings, and how it says what they ask."""
+"""One attention layer that composes position encodings, and the paths that compute it."""

@@ -1,14 +1,13 @@
-"""Attention by blocks of query rows: memory linear in the number of tokens, whatever the encodings
-do.
+"""Attention in blocks of query rows: memory linear in the number of tokens, for all encodings.
 
-A block's map is formed, used and forgotten, and formed again in the backward pass; only what an
-encoding carries on to the next block, a number for each column, is kept of each. Which columns a
-block reads is decided before the numbers are known:
+The attention map of a block is computed, used and discarded, and computed again in the backward
+pass. All that is saved of a block is the carry of `scan`, one number per key column. Which columns
+a block reads does not depend on the values:
 
-- in a window, those around it (`local.py`);
-- in a causal order, those up to it, or up to the last row of a run of blocks;
-- else all. Padding is no reason to leave any out: in a batch that is cut to its longest text, no
-  column is padding in all rows.
+- with a window, those around the block (`local.py`);
+- in a causal order, those up to the block, or up to the last row of a run of blocks;
+- otherwise all of them. Padding leaves out none: in a batch that is truncated to its longest text,
+  no column is padding in every row.
 """
 
 import contextlib
@@ -46,13 +45,13 @@ ROWS = 2  # their axis in the output of a block
 
 
 def attend_in_blocks(q, k, v, grid, rules, block_rows, seeds=None, kernel=None):
-    """The output (B, Tq, H, Dv), the same as that of `attend_explicitly`.
+    """Computes the same output (B, Tq, H, Dv) as `attend_explicitly`, block by block.
 
-    Only a row without any open cell, whose output means nothing, may differ.
+    Only rows in which every cell is masked, whose output is undefined, may differ.
 
     Args:
-        block_rows: int, or on TensorFlow an int32 scalar. Rows of a block.
-        kernel: function of (q, k, v, grid, bias) to use for a block in place of its map.
+        block_rows: int, or on TensorFlow an int32 scalar. Number of rows in a block.
+        kernel: fused kernel (q, k, v, grid, bias) -> output for a block, or None.
     """
     block, tensors, carry = prepare(q, k, v, grid, rules.drawing(q, k, seeds), kernel)
     outputs = []
@@ -64,15 +63,16 @@ def attend_in_blocks(q, k, v, grid, rules, block_rows, seeds=None, kernel=None):
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Attention of one block of rows, as a function of nothing but the tensors that it is handed:
-    what it held itself would outlive the backward pass.
+    """Attention of one block of rows, as a function of its arguments alone.
+
+    It holds no tensors itself: they would stay in memory beyond the backward pass.
 
     Attributes:
         grid: `Grid` without tensors.
         rules: `Rules` without tensors.
         kernel: as in `attend_in_blocks`.
-        carrying: list of the encodings that carry something on.
-        weights: dict, id -> variable of the encodings, whose values are handed over too.
+        carrying: list of the encodings with a `scan`.
+        weights: dict, id -> variable of the encodings, whose values are passed as arguments.
     """
 
     grid: Grid
@@ -82,12 +82,12 @@ class Block:
     weights: dict
 
     def __call__(self, tensors, carry, output=None):
-        """The block's output (B, H, rows, Dv), and the carry of the next one.
+        """Computes the block's output (B, H, rows, Dv) and the carry of the next block.
 
         Args:
-            tensors: dict, by the keys of `prepare`.
+            tensors: dict, with the keys of `prepare`.
             carry: list of tensors.
-            output: the output, where a backend wants its gradient only.
+            output: the saved output, when only its gradient is needed.
         """
         q, k, v = (tensors[name, None] for name in "qkv")
         heads = by_head(q), columns_second(k), columns_second(v)
@@ -108,9 +108,9 @@ class Block:
 
 
 def prepare(q, k, v, grid, rules, kernel=None):
-    """The `Block` of a map, {(name, encoding or None): tensor} that it reads, and the first carry.
+    """Makes the `Block` of a map, the tensors that it reads, and the first carry.
 
-    The names are those of `ALL_AXES`.
+    The tensors are a dict, (name, encoding or None) -> tensor, with the names of `ALL_AXES`.
     """
     tensors = {("q", None): by_head(q), ("k", None): columns_last(k), ("v", None): columns_last(v)}
     tensors |= _read_of(grid, q, k, v, rules)
@@ -130,7 +130,7 @@ def prepare(q, k, v, grid, rules, kernel=None):
 
 
 def _read_of(grid, q, k, v, rules):
-    """The tensors of the grid, as far as a map needs them, and none twice."""
+    """The tensors of the grid that a map needs, without duplicates of q, k and v."""
     tensors = grid.tensors()
     if not rules.override("bias", "score", "scan", "normalize", "value"):
         content = ("queries", "keys", "values", "features", "tables")
@@ -140,15 +140,15 @@ def _read_of(grid, q, k, v, rules):
 
 
 def run(block, tensors, block_rows, carry, columns=None):
-    """The output (B, H, Tq, Dv) of a map in blocks of so many rows.
+    """Computes the output (B, H, Tq, Dv) of a map in blocks of `block_rows` rows.
 
     Args:
         block: `Block`.
-        tensors: dict, by the keys of `prepare`.
+        tensors: dict, with the keys of `prepare`.
         block_rows: int, or on TensorFlow an int32 scalar.
         carry: list of tensors.
-        columns: None, or dict of tensors (N, ...): the columns of block i. Then the rows are N
-            times `block_rows` at most.
+        columns: None, or dict of tensors (N, ...): the columns of each of N blocks. Then there are
+            at most N `block_rows` rows.
     """
     rows = ops.shape(tensors["q", None])[ROWS]
     count = (rows + block_rows - 1) // block_rows
@@ -176,7 +176,7 @@ def run(block, tensors, block_rows, carry, columns=None):
 
 
 def _stacked(x, axis, count, size):
-    """x with its axis of rows cut into `count` on a new first axis; the last row fills it up."""
+    """Splits the row axis of x into `count` blocks on a new first axis, padded by the last row."""
     axis %= len(x.shape)
     shape = list(ops.shape(x))
     missing = count * size - shape[axis]
@@ -188,7 +188,7 @@ def _stacked(x, axis, count, size):
 
 
 def _joined(x, axis, rows):
-    """What was cut, in one: the first `rows` of it."""
+    """Joins the blocks again, and drops the padding after the first `rows`."""
     axis %= len(x.shape) - 1
     x = ops.moveaxis(x, 0, axis)
     shape = ops.shape(x)
@@ -197,7 +197,7 @@ def _joined(x, axis, rows):
 
 
 def _between(x, key, rows, columns):
-    """The part of a tensor in a range of rows and in one of columns; None: all of it."""
+    """Slices a tensor to a range of rows and a range of columns; None is the whole axis."""
     for axis, between in zip(ALL_AXES[key[0]], (rows, columns), strict=True):
         # A mask or a bias may be the same for all rows or columns.
         if None in (axis, between) or (x.shape[axis] == 1 and key[0] != "q"):
@@ -209,7 +209,7 @@ def _between(x, key, rows, columns):
 
 
 def _runs(grid, q, k, block_rows, rules):
-    """[(range of rows, range of the columns that the causal order leaves them)]; None: all."""
+    """Pairs of a range of rows and the range of columns that they can see; None is all."""
     rows, columns = q.shape[1], k.shape[1]
     # Rows that fill up the last block of a run would be carried into the next one.
     everything = any(e.execution.all_columns or e.overrides("scan") for e in rules.encodings)

@@ -1,4 +1,4 @@
-"""What attention computes in the cells of a map: logits, weights, output."""
+"""The computation of attention in a map or a block of it: logits, weights, output."""
 
 import dataclasses
 
@@ -12,14 +12,14 @@ from keras_posenc.maps.dropout import dropout_hashes
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What attention is to compute, besides its queries, keys and values.
+    """What attention computes with its queries, keys and values.
 
     Attributes:
         encodings: sequence of `Encoding`.
         scale: float. Factor of the products of queries and keys.
-        bias: tensor for the logits, broadcastable to (B, H, Tq, Tk), or None.
-        dropout: float. Share of the weights dropped; 0 outside training.
-        hashes: (B, H, Tq) and (1, Tk) int32, those of the dropout, or None.
+        bias: tensor added to the logits, broadcastable to (B, H, Tq, Tk), or None.
+        dropout: float. Share of the weights to drop; 0 outside training.
+        hashes: (B, H, Tq) and (1, Tk) int32 hashes of the dropout, or None.
     """
 
     encodings: tuple = ()
@@ -29,11 +29,11 @@ class Rules:
     hashes: tuple | None = None
 
     def override(self, *hooks):
-        """Whether any of the encodings brings one of the hooks."""
+        """Whether any of the encodings overrides one of the hooks."""
         return any(encoding.overrides(hook) for encoding in self.encodings for hook in hooks)
 
     def drawing(self, q, k, seeds):
-        """The same rules with the hashes of the dropout in the map of q and k, (B, T, H, D)."""
+        """The same rules with the dropout hashes of the map of q and k, (B, T, H, D)."""
         if not self.dropout:
             return self
         (batch, rows, heads), columns = ops.shape(q)[:3], ops.shape(k)[1]
@@ -52,13 +52,13 @@ def attend_explicitly(q, k, v, grid, rules, seeds=None):
 
 
 def attend_cells(q, k, v, grid, rules, carry):
-    """Attention in a map, or in a block of one.
+    """Computes attention in a map, or in a block of it.
 
     Args:
         q, k, v: (B, H, Tq, D), (B, H, D, Tk) and (B, H, Dv, Tk).
         grid: `Grid` with the content of its rows and columns, (B, T, H, D) each.
         rules: `Rules`, with the bias and the hashes of these rows and columns.
-        carry: dict, of `first_carry` or the block of rows before.
+        carry: dict, from `first_carry` or from the block of rows before.
 
     Returns:
         The output (B, H, Tq, Dv), the weights before dropout, the logits before closing, and the
@@ -102,8 +102,8 @@ def by_head(x):
 def columns_last(x):
     """(B, T, H, D) as (B, H, D, T).
 
-    The gradient of keys and values is then a product of rows with the map as it stands. The other,
-    of the map turned round with rows, XLA forms at half the rate, or less, on a CPU.
+    The gradient of keys and values is then a product of the rows with the map, not with its
+    transpose, which XLA computes at half the rate or less on a CPU.
     """
     return ops.swapaxes(backend.lay_out(by_head(x)), -1, -2)
 
@@ -125,13 +125,12 @@ def with_content(grid, q, k, v):
 
 
 def first_carry(grid, rules):
-    """dict, encoding -> what its `scan` gets with the first rows."""
+    """dict, encoding -> the carry that its `scan` receives with the first rows."""
     return {e: e.carry(grid) for e in rules.encodings if e.overrides("scan")}
 
 
 def logits_of(q, k, grid, rules, carry):
-    """The scaled products of rows and columns and what encodings make of them, float32; and the
-    carry of the next block."""
+    """The logits after all hooks, float32, and the carry of the next block."""
     logits = ops.cast(ops.matmul(q * ops.cast(rules.scale, q.dtype), k), "float32")
     for term in bias_terms(grid, rules):
         logits = logits + ops.cast(term, "float32")
@@ -145,16 +144,16 @@ def logits_of(q, k, grid, rules, carry):
 
 
 def bias_terms(grid, rules):
-    """The tensors to be added to the logits."""
+    """The terms that are added to the logits."""
     terms = [e.bias(grid.content.queries, grid) for e in rules.encodings if e.overrides("bias")]
     lines = [map_of_table(table, grid) for table in grid.content.distance_biases.values()]
     return [term for term in (rules.bias, *terms, *lines) if term is not None]
 
 
 def distance_biases(encodings, grid):
-    """dict, encoding -> its logits at `all_distances`, for those that know them by distance.
+    """dict, encoding -> its logits at `all_distances`, for encodings with `by_distance`.
 
-    Not where an encoding behind it might scale them along with the heads.
+    An encoding is left out where a later one might scale its term along with the heads.
     """
     by_distance = []
     for encoding in reversed(encodings):

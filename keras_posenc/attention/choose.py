@@ -1,4 +1,4 @@
-"""The path of attention: which of them says what the encodings ask at the least cost."""
+"""The choice of a path: the cheapest one that can compute what the encodings need."""
 
 import dataclasses
 
@@ -22,21 +22,21 @@ FEWEST_ROWS = 64
 
 
 def attend(q, k, v, grid, rules, seeds=None, flash=None, training=False):
-    """The attention output (B, Tq, H, Dv), by the leanest path that can say what the encodings ask.
+    """Computes the attention output (B, Tq, H, Dv) by the cheapest path that the encodings allow.
 
-    A window at the cost of the window. A fused kernel where the backend has one and nothing needs
-    the map itself. Otherwise the map is formed, and formed again in the backward pass rather than
-    kept: a small one in one piece, a large one by blocks of rows, so that memory is linear in the
-    number of tokens.
+    A window costs what its cells cost. A fused kernel is used where the backend has one and no
+    encoding needs the map. Otherwise the map is materialised, and recomputed in the backward pass
+    instead of saved: a small one at once, a large one in blocks of rows, so that memory is linear
+    in the number of tokens.
 
     Args:
-        q, k, v: heads, as the encodings' `heads` left them.
-        grid: `Grid` of the map; it holds the content where that is not q, k.
+        q, k, v: heads, after the encodings' `heads`.
+        grid: `Grid` of the map; it holds the content queries and keys if they differ from q and k.
         rules: `Rules`.
-        seeds: the dropout's two seed integers, drawn outside so that a recomputed map drops the
-            same.
+        seeds: the two seed integers of the dropout, drawn outside so that a recomputed map drops
+            the same cells.
         flash: None (the backend decides), True or False, as in `keras.ops.dot_product_attention`.
-        training: bool. Whether a backward pass will come.
+        training: bool. Whether a backward pass follows.
     """
     if flash and _needs_map(rules):
         raise ValueError(
@@ -81,12 +81,12 @@ def _kernel(rules, flash):
 
 
 def forms_map(q, rules, flash):
-    """Whether `attend` forms the map itself, in one piece or in blocks."""
+    """Whether `attend` materialises the map, at once or in blocks."""
     return _needs_map(rules) or (not flash and not backend.has_kernel(q, _biased(rules)))
 
 
 def _needs_map(rules):
-    """Whether no fused kernel could say it."""
+    """Whether a hook reads the map, so that no fused kernel can compute it."""
     return bool(rules.dropout) or rules.override("score", "scan", "normalize", "value")
 
 
@@ -95,7 +95,7 @@ def _biased(rules):
 
 
 def rows_of_block(q, k, encodings, heads, sizes):
-    """Rows of a block; None where the map, of so many heads, is to be formed in one piece.
+    """Number of rows in a block, or None if the map is to be materialised at once.
 
     Args:
         sizes: (bytes of a map from which on it is cut, bytes of a block's map), on a CPU.

@@ -1,4 +1,4 @@
-"""The backend's own attention kernels, which keep the map to themselves."""
+"""The fused attention kernels of the backends, which do not materialise the map."""
 
 import keras
 from keras import ops
@@ -8,7 +8,7 @@ from keras_posenc.attention.cells import bias_terms, with_content
 
 
 def heads_of_map(q, k, grid, biased):
-    """Of how many heads the kernel is given a map, be it of bias or mask, or forms one itself."""
+    """Number of heads for which the kernel gets a map, as bias or mask, or materialises one."""
     if biased or backend.kernel_forms_map(q):
         return ops.shape(q)[2]
     by_cell = grid.row_order is not None or grid.mask is not None or grid.window is not None
@@ -16,14 +16,14 @@ def heads_of_map(q, k, grid, biased):
 
 
 def _is_causal(q, k, grid):
-    """Whether the causal order, from the first row and column on, is all that closes cells."""
+    """Whether only the causal order masks cells, from the first row and column on."""
     others = (grid.keep, grid.mask, grid.window)
     square = q.shape[1] is not None and q.shape[1] == k.shape[1]
     return grid.order_is_index and square and all(other is None for other in others)
 
 
 def attend_fused(q, k, v, grid, rules, flash=None):
-    """The output (B, Tq, H, Dv) for encodings that do not read the map."""
+    """Computes the output (B, Tq, H, Dv) for encodings that do not read the map."""
     terms = bias_terms(with_content(grid, q, k, v), rules)
     causal = not terms and _is_causal(q, k, grid)
     cells = None if causal else grid.open()
@@ -50,9 +50,9 @@ def attend_fused(q, k, v, grid, rules, flash=None):
 
 
 def _of_one_size(q, k, v):
-    """The heads, and the size of v; kernels want v as wide as q and k, and zeros change nothing.
+    """Pads q, k and v to one size with zeros, and returns them with the size of v.
 
-    JAX has no others; torch would form whole maps.
+    JAX has no kernel for other sizes, and torch would materialise whole maps.
     """
     size, multiple = v.shape[-1], backend.TRAITS.kernel_multiple
     widest = -(-max(size, q.shape[-1]) // multiple) * multiple

@@ -1,4 +1,4 @@
-"""The grid of a call: where its queries and keys stand, and who may attend to whom."""
+"""The grid of a call: the positions of its queries and keys, and the mask."""
 
 import keras
 from keras import ops
@@ -18,10 +18,10 @@ def grid_of_call(
     use_causal_mask,
     attention_mask,
 ):
-    """The `Grid` of queries (B, Tq, H, D) over a `Memory`; the rest is as in the call.
+    """Makes the `Grid` of queries (B, Tq, H, D) over a `Memory`; other arguments as in the call.
 
     Raises:
-        ValueError: for an order and a causal mask together, or ids that do not fit.
+        ValueError: for an order and a causal mask together, or ids of another shape.
     """
     rows = consecutive(ops.shape(q)[1], memory.start)[None]
     columns = consecutive(ops.shape(memory.keys)[1])[None]

@@ -196,10 +196,17 @@ class PositionalAttention(keras.layers.Layer):
         return keras.saving.deserialize_keras_object({**self.head_norm, "config": config})
 
     def make_cache(self, batch_size, length):
-        """An empty cache of `length` positions: keys, values, which are real, how many so far.
+        """Makes an empty key-value cache, for the argument `cache` of a call.
+
+        Args:
+            batch_size: int, B.
+            length: int. Number of positions that it has room for.
+
+        Returns:
+            A tuple of tensors: keys, values, padding mask and number of keys so far.
 
         Raises:
-            ValueError: if the layer is not built, and an encoding keeps more of a key.
+            ValueError: if the layer is not built, and an encoding adds features to the keys.
         """
         if any(e.overrides("features") and not e.built for e in self.encodings):
             raise ValueError(

@@ -1,10 +1,10 @@
-"""Attention in a window at the cost of the window: each block of rows reads what is around it.
+"""Local attention at the cost of its window: each block of rows reads only the columns around it.
 
-Where positions are indices, the rows [i s, i s + s) of a window that reaches l columns to the left
-and r to the right see the columns from i s - l to i s + s + r. Keys, values and whatever else
-belongs to columns are laid side by side in chunks of s, and block i gets the chunks around its own;
-columns that are seen from everywhere (sinks, global tokens) come before them. Rows that see
-everything are a small map of their own. Memory and time are linear in the tokens.
+Where position ids are indices, the rows [i s, i s + s) under a window that reaches l columns to the
+left and r to the right see the columns from i s - l to i s + s + r. Keys, values and all other
+tensors with a column axis are split into chunks of s columns, and block i reads the chunks around
+its own, preceded by the columns that every row sees (sinks, global tokens). Rows that see every
+column form a small map of their own. Memory and time are linear in the number of tokens.
 """
 
 import dataclasses
@@ -22,8 +22,11 @@ WORTH = 2
 
 
 def local_rows(q, k, grid, rules):
-    """Rows of a block of local attention; None where a window says nothing about indices, or the
-    map is too small."""
+    """Number of rows in a block of local attention.
+
+    None if position ids are not indices, so that the window selects no range of columns, or if the
+    map is too small.
+    """
     if grid.window is None or not grid.ids_are_indices or q.shape[1] != k.shape[1]:
         return None
     needed = any(e.execution.all_columns or e.overrides("scan") for e in rules.encodings)
@@ -42,11 +45,11 @@ def local_rows(q, k, grid, rules):
 
 
 def attend_locally(q, k, v, grid, rules, block_rows, seeds=None, kernel=None):
-    """The output (B, T, H, Dv), the same as that of `attend_explicitly`.
+    """Computes the same output (B, T, H, Dv) as `attend_explicitly`, for a window.
 
     Args:
-        block_rows: int, of `local_rows`.
-        kernel: function of (q, k, v, grid, bias) to use for a block in place of its map.
+        block_rows: int, from `local_rows`.
+        kernel: fused kernel (q, k, v, grid, bias) -> output for a block, or None.
     """
     rules = rules.drawing(q, k, seeds)
     if grid.keep is None:  # columns that fill up the last chunk are none
@@ -77,17 +80,17 @@ def attend_locally(q, k, v, grid, rules, block_rows, seeds=None, kernel=None):
 
 
 def _chunks(reach, block_rows):
-    """How many chunks of so many columns a window reaches to one side of a block."""
+    """Number of chunks that a window reaches to one side of a block."""
     return -(-reach // block_rows)
 
 
 def _seen_by_all(grid):
-    """How many columns, from the first on, are seen from any distance."""
+    """Number of columns, from the first on, that are visible at any distance."""
     return math.ceil(max(grid.sinks, grid.global_tokens))
 
 
 def _around(key, x, axis, count, size, left, right, seen):
-    """(N, ...): the columns that each of N blocks reads, from its chunk and those around it."""
+    """The columns that each of N blocks reads, (N, ...): its own chunk and those around it."""
     axis %= len(x.shape)
     length = ops.shape(x)[axis]
     first = slice_axis(x, axis, 0, _at_most(seen, length)) if seen else None

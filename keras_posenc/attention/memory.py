@@ -1,4 +1,4 @@
-"""The keys and values that queries attend to: those of a call, behind those of a cache."""
+"""The keys and values that queries attend to: those of the cache, then those of the call."""
 
 import dataclasses
 import itertools
@@ -16,9 +16,9 @@ class Memory:
     Attributes:
         keys: (B, Tk, H, D).
         values: (B, Tk, H, Dv).
-        features: list of (B, Tk, H, F), what the encodings' `features` said of the keys.
+        features: list of (B, Tk, H, F), the encodings' `features` of the keys.
         keep: (B, Tk) bool, False where a key is padding, or None.
-        start: int or scalar tensor. How many keys came with earlier calls.
+        start: int or scalar tensor. Number of keys from earlier calls.
     """
 
     keys: object
@@ -28,9 +28,9 @@ class Memory:
     start: object = 0
 
     def after(self, cache):
-        """The keys and values of the cache with these behind them, and the cache that holds both.
+        """Appends these keys and values to those of a cache; returns the result and the new cache.
 
-        A cache keeps a key and its features side by side.
+        A cache stores a key and its features in one tensor.
         """
         keys, values, kept, start = cache
         batch, new = ops.shape(self.keys)[:2]
@@ -58,7 +58,7 @@ class Memory:
 
 
 def empty_cache(batch_size, length, num_heads, key_size, value_size, dtype):
-    """A cache of `length` positions: keys, values, which are real, how many so far."""
+    """Makes an empty cache of `length` positions: keys, values, padding mask, number of keys."""
     shape = (batch_size, length, num_heads)
     return (
         ops.zeros((*shape, key_size), dtype),

@@ -1,4 +1,4 @@
-"""JAX. What each function does is said in `keras_posenc.backend`."""
+"""JAX. See `keras_posenc.backend` for what each function does."""
 
 import jax
 import jax.numpy as jnp
@@ -36,9 +36,9 @@ def check_range(ids, bound, check, message):
 
 
 def take_last(table, index):
-    """The numbers of a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
+    """Looks up a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
 
-    `keras.ops.take_along_axis` asks of every index again whether it is within.
+    `keras.ops.take_along_axis` checks every index again.
     """
     return jnp.take_along_axis(table, index, axis=-1, mode="promise_in_bounds")
 
@@ -47,7 +47,7 @@ interpolate = shared.interpolation(take_last)
 
 
 def weigh_values(logits, v, dropout, hashes, output=None):
-    """softmax(logits) v (B, H, Tq, Dv); v is (B, H, Dv, Tk), already over 1 - dropout."""
+    """softmax(logits) v, (B, H, Tq, Dv); v is (B, H, Dv, Tk), already divided by 1 - dropout."""
 
     def forward(logits, v, hashes):
         below = logits - ops.max(logits, axis=-1, keepdims=True)
@@ -72,7 +72,7 @@ def weigh_values(logits, v, dropout, hashes, output=None):
 
 
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):
-    """The outputs (N, B, H, rows, D) of block(stacked[i], whole, carry) for i = 0 .. N - 1.
+    """Computes block(stacked[i], whole, carry), i = 0 .. N - 1: outputs (N, B, H, rows, D).
 
     Args:
         block: function of three lists of tensors. It returns an output, and the carry of the next
@@ -105,12 +105,12 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
 
 
 def has_kernel(q, biased):
-    """Whether there is a fused attention kernel worth it, for logits with a bias or without."""
+    """Whether a fused attention kernel is worth using, for logits with or without a bias."""
     return on_accelerator(q)
 
 
 def kernel_forms_map(q):
-    """Whether the kernel forms the map of all heads itself."""
+    """Whether the kernel materialises the map of all heads."""
     return q.dtype == jnp.float32
 
 

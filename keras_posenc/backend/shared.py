@@ -1,4 +1,4 @@
-"""What backends have in common: the list of their traits, and functions that more than one uses."""
+"""What the backends share: the list of traits, and functions that more than one of them uses."""
 
 import dataclasses
 import math
@@ -37,14 +37,13 @@ class Traits:
     """What was measured on a backend's CPU, and what its programs may do.
 
     Attributes:
-        map_bytes: int. A larger float32 map is cut into blocks of query rows.
+        map_bytes: int. A larger float32 map is split into blocks of query rows.
         block_bytes: int. Bytes of a block's map. JAX and torch gain from a block that stays in
             cache, TensorFlow from few blocks.
-        row_runs: int. Runs of blocks that leave out the columns which the causal order closes to
-            them; each run is compiled on its own.
+        row_runs: int. Number of runs of blocks, each of which leaves out the columns that the
+            causal order masks; each run is compiled separately.
         chunked_sums: bool. A running sum is faster as products with a triangle of ones.
-        diagonals_in_pieces: bool. A map is written faster from pieces of a line than by changes of
-            shape.
+        diagonals_in_pieces: bool. A map is written faster from pieces of a line than by reshaping.
         kernel_multiple: int. Head sizes that the fused kernel takes are multiples of this.
         closures_have_gradients: bool. A block may read weights that it was not handed.
         values_at_hand: bool. Reading a scalar tensor's value costs nothing.
@@ -85,21 +84,21 @@ def close_for_softmax(logits, cells, keep=False):
 
 
 def all_true(mask):
-    """Whether a mask (B, Tk) is known to be True everywhere. To find out would cost a wait."""
+    """Whether a mask (B, Tk) is known to be True everywhere, without waiting for its values."""
     return False
 
 
 def lay_out(x):
-    """x, in memory in the order of its axes where that matters."""
+    """Makes x contiguous in memory where that matters."""
     return x
 
 
 def one_pass(function, *arguments):
-    """function(*arguments), as one program over its tensors where that has to be asked for.
+    """Calls function(*arguments), compiled into one program where the backend needs to be asked.
 
     Args:
-        function: of a module, not made at each call: it is compiled once for each kind of tensors.
-        arguments: tensors, and numbers of Python.
+        function: a function of a module, not a closure: it is compiled once per kind of tensors.
+        arguments: tensors and Python numbers.
     """
     return function(*arguments)
 
@@ -110,7 +109,7 @@ def update_slice(whole, start, x):
 
 
 def choose(condition, usual, other):
-    """usual() or other(), of one shape."""
+    """usual() or other(), which have the same shape."""
     return ops.cond(condition, usual, other)
 
 
@@ -126,12 +125,12 @@ def bits_of(hashes):
 
 
 def keep_by_hash(weights, rate, hashes):
-    """The weights of a map, or of a part of one, with zeros where the bits of its hashes say so."""
+    """Zeroes the weights of a map, or of a part of one, by the bits of its hashes."""
     return ops.where(bits_of(hashes) >= int(rate * 2**32) - 2**31, weights, 0.0)
 
 
 def interpolation_place(position, columns):
-    """The index before a position in a row of so many columns, and the share of the one after."""
+    """The index before a position among `columns`, and the weight of the index after."""
     lower = ops.floor(ops.minimum(ops.stop_gradient(position), columns - 2))
     index = ops.maximum(ops.cast(lower, "int32"), 0)  # also where it is not a number
     return index, ops.hard_tanh(position - lower)  # at most 1: one kernel forward, one backward

@@ -1,4 +1,4 @@
-"""TensorFlow. What each function does is said in `keras_posenc.backend`."""
+"""TensorFlow. See `keras_posenc.backend` for what each function does."""
 
 import functools
 import math
@@ -68,10 +68,10 @@ def update_slice(whole, start, x):
 
 
 def choose(condition, usual, other):
-    """usual() or other(), of one shape.
+    """usual() or other(), which have the same shape.
 
-    TensorFlow 2.21 cannot run a choice of branches in a loop, as its optimizer of graphs fails. It
-    can run a loop of no or one turn.
+    TensorFlow 2.21 cannot run a conditional in a loop, since its graph optimizer fails. It can run
+    a loop of zero or one iterations.
     """
     turns = tf.cast(tf.logical_not(condition), "int32")
     _, result = tf.while_loop(
@@ -89,9 +89,9 @@ def cumsum(x, reverse=False):
 
 
 def take_last(table, index):
-    """The numbers of a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
+    """Looks up a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
 
-    `keras.ops.take_along_axis` asks of every index again whether it is within.
+    `keras.ops.take_along_axis` checks every index again.
     """
     index = ops.broadcast_to(index, (*ops.shape(table)[:-1], ops.shape(index)[-1]))
     index = index + _first_of_rows(table)
@@ -182,10 +182,10 @@ def _chosen(weights, rate, *hashes):
 
 
 def weigh_values(logits, v, dropout, hashes, output=None):
-    """softmax(logits) v (B, H, Tq, Dv); v is (B, H, Dv, Tk), already over 1 - dropout.
+    """softmax(logits) v, (B, H, Tq, Dv); v is (B, H, Dv, Tk), already divided by 1 - dropout.
 
     Args:
-        output: the output, where only its gradient is wanted.
+        output: the saved output, when only its gradient is needed.
     """
 
     @tf.custom_gradient
@@ -205,10 +205,10 @@ def weigh_values(logits, v, dropout, hashes, output=None):
 
 
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):
-    """The outputs (N, B, H, rows, D) of block(stacked[i], whole, carry) for i = 0 .. N - 1.
+    """Computes block(stacked[i], whole, carry), i = 0 .. N - 1: outputs (N, B, H, rows, D).
 
-    Forward and backward pass are loops, neither of which is differentiated: no map is kept. What
-    the block reads besides has no gradient.
+    Forward and backward pass are loops that are not differentiated, so no map is saved. Tensors
+    that the block reads but does not get as arguments have no gradient.
 
     Args:
         block: function of three lists of tensors, and in the backward pass of the block's output.
@@ -301,12 +301,12 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
 
 
 def has_kernel(q, biased):
-    """Whether there is a fused attention kernel worth it, for logits with a bias or without."""
+    """Whether a fused attention kernel is worth using, for logits with or without a bias."""
     return False
 
 
 def kernel_forms_map(q):
-    """Whether the kernel forms the map of all heads itself."""
+    """Whether the kernel materialises the map of all heads."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""torch. What each function does is said in `keras_posenc.backend`."""
+"""torch. See `keras_posenc.backend` for what each function does."""
 
 import dataclasses
 import functools
@@ -54,9 +54,9 @@ def cumsum(x, reverse=False):
 
 
 def take_last(table, index):
-    """The numbers of a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
+    """Looks up a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
 
-    `keras.ops.take_along_axis` asks of every index again whether it is within.
+    `keras.ops.take_along_axis` checks every index again.
     """
     index = index.long()  # before it is spread, which takes no memory
     return torch.gather(table, -1, index.expand(*table.shape[:-1], index.shape[-1]))
@@ -103,7 +103,7 @@ def keep_by_hash(weights, rate, hashes):
 
 
 def weigh_values(logits, v, dropout, hashes, output=None):
-    """softmax(logits) v (B, H, Tq, Dv); v is (B, H, Dv, Tk), already over 1 - dropout."""
+    """softmax(logits) v, (B, H, Tq, Dv); v is (B, H, Dv, Tk), already divided by 1 - dropout."""
     # On a CPU, products with numbers below 1e-38 take five times as long. Weights of 0 in place of
     # them change nothing. That a map has such weights is told by the last of its rows.
     if logits.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -131,9 +131,9 @@ class WithoutSmall(torch.autograd.Function):
 
 
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):
-    """The outputs (N, B, H, rows, D) of block(stacked[i], whole, carry) for i = 0 .. N - 1.
+    """Computes block(stacked[i], whole, carry), i = 0 .. N - 1: outputs (N, B, H, rows, D).
 
-    What the block reads besides has no gradient.
+    Tensors that the block reads but does not get as arguments have no gradient.
 
     Args:
         block: function of three lists of tensors. It returns an output, and the carry of the next
@@ -245,7 +245,7 @@ def _checkpointed(block, stacked, whole, carry):
 
 
 def has_kernel(q, biased):
-    """Whether there is a fused attention kernel worth it, for logits with a bias or without."""
+    """Whether a fused attention kernel is worth using, for logits with or without a bias."""
     # On a CPU the kernel has no gradient for a bias, and torch keeps whole maps in its place.
     return not biased or (_adds_bias() and (on_accelerator(q) or not torch.is_grad_enabled()))
 
@@ -257,7 +257,7 @@ def _adds_bias():
 
 
 def kernel_forms_map(q):
-    """Whether the kernel forms the map of all heads itself."""
+    """Whether the kernel materialises the map of all heads."""
     return False
 
 

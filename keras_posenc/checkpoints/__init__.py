@@ -1,4 +1,4 @@
-"""Pretrained weights: read from every usual format, accounted for, loaded, written back."""
+"""Pretrained weights: reading of all common formats, loading with an account, export."""
 
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.checkpoints.checkpoint import Checkpoint

@@ -1,7 +1,7 @@
-"""Zip archives as `torch.save` and Keras write them: nothing compressed, nothing twice.
+"""Zip archives as `torch.save` and Keras write them: without compression or duplicates.
 
-The directory at the end is read here and not by `zipfile`, which would make objects of a
-directory of any size, and fill memory with what a few compressed bytes unfold to.
+The directory at the end is parsed here and not by `zipfile`, which would create objects for a
+directory of any size, and fill the memory with what a few compressed bytes expand to.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ IN_EXTRA = 0xFFFFFFFF
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Where the bytes of an entry lie in the file, and their CRC-32."""
+    """The position of an entry in the file, and its CRC-32."""
 
     name: str
     start: int
@@ -30,7 +30,7 @@ class Entry:
     crc: int
 
     def read(self, buffer, most):
-        """The bytes, checked; at most `most` of them."""
+        """Returns the bytes after checking their CRC-32; at most `most` of them."""
         if self.size > most:
             raise ValueError(f"its entry {self.name} is longer than {most} bytes")
         data = buffer[self.start : self.start + self.size].tobytes()
@@ -40,16 +40,16 @@ class Entry:
 
 
 def read_archive(buffer):
-    """The entries of a zip archive.
+    """Reads the directory of a zip archive.
 
     Args:
         buffer: array of the file's bytes.
 
     Returns:
-        dict from names to `Entry`.
+        dict, name -> `Entry`.
 
     Raises:
-        ValueError: the archive is damaged, or of a kind that torch and Keras do not write.
+        ValueError: if the archive is damaged, or of a kind that torch and Keras do not write.
     """
     count, start, end = _directory(buffer)
     data = buffer[start:end].tobytes()
@@ -79,7 +79,7 @@ def _unpack(layout, buffer, start, signature):
 
 
 def _directory(buffer):
-    """Number of entries, and where the directory begins and ends."""
+    """Number of entries, and the start and end of the directory."""
     end = len(buffer) - END.size
     disk, first, here, count, size, start, comment = _unpack(END, buffer, end, b"PK\5\6")
     locator = end - LOCATOR_64.size
@@ -115,7 +115,7 @@ def _entry(buffer, directory, data, place):
 
 
 def _wide(extra, *numbers):
-    """Numbers of 32 bits, or those of 64 that an extra field has in their place."""
+    """32-bit numbers, or the 64-bit numbers that replace them in an extra field."""
     numbers, place = list(numbers), 0
     while place + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, place)

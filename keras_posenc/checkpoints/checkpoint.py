@@ -83,9 +83,9 @@ class Checkpoint(collections.abc.Mapping):
 
 
 def numpy_dtype(name):
-    """NumPy's dtype of a name, also of those that NumPy itself lacks (`"bfloat16"`, float8).
+    """NumPy dtype by name, including those that NumPy itself lacks (`"bfloat16"`, float8).
 
-    The name must be one of ours: NumPy makes objects of `"O"`, so no file may choose it.
+    The name must not come from a file: NumPy creates Python objects for `"O"`.
     """
     import ml_dtypes  # Keras depends on it
 
@@ -93,14 +93,13 @@ def numpy_dtype(name):
 
 
 def mapped(path):
-    """The bytes of an ordinary file, memory-mapped and read-only."""
+    """Memory-maps the bytes of a regular file, read-only."""
     check_file(path)
     return np.memmap(path, dtype="uint8", mode="r").view(np.ndarray)
 
 
 def forget(array):
-    """Frees the memory that reading a view of a mapped file took; the file is read again if need
-    be."""
+    """Frees the memory pages behind a view of a mapped file; they are read again on use."""
     while isinstance(array, np.ndarray):
         array = array.base
     if isinstance(array, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
@@ -108,9 +107,9 @@ def forget(array):
 
 
 def private(array):
-    """A float32 copy of an array, in the order of its axes.
+    """Copies an array to contiguous float32.
 
-    It begins at a multiple of 64 bytes, so that JAX can take it over without another copy.
+    The copy is aligned to 64 bytes, so that JAX can use it without another copy.
     """
     buffer = np.empty(4 * array.size + ALIGNMENT, "uint8")
     start = -buffer.ctypes.data % ALIGNMENT
@@ -125,27 +124,27 @@ def private(array):
 
 
 def is_count(value):
-    """Whether a value that a file gives is an integer that may count something."""
+    """Whether a value from a file is a non-negative int64."""
     return type(value) is int and 0 <= value < 2**63
 
 
 def is_shape(value):
-    """Whether a value that a file gives is a tuple that may be the shape of an array."""
+    """Whether a value from a file can be the shape of an array."""
     return type(value) is tuple and len(value) <= MOST_AXES and all(map(is_count, value))
 
 
 def array_over(buffer, shape, dtype, offset=0, strides=None):
-    """An array over some bytes of a buffer.
+    """Makes an array that is a view of some bytes of a buffer.
 
     Args:
-        buffer: array.
-        shape: tuple of int, not negative.
+        buffer: array of bytes.
+        shape: tuple of non-negative ints.
         dtype: NumPy dtype.
-        offset: int, the byte the array begins at.
-        strides: tuple of int, in bytes; None for rows one after the other.
+        offset: int. First byte of the array.
+        strides: tuple of int, in bytes; None for a contiguous array.
 
     Raises:
-        ValueError: the array would reach outside of the buffer.
+        ValueError: if the array would reach beyond the buffer.
     """
     size = math.prod(shape)
     if size and strides is not None:

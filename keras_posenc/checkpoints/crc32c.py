@@ -1,9 +1,10 @@
 """CRC-32C, TensorFlow's checksum, about as fast as a copy and in NumPy alone.
 
-A checksum is the remainder of the message, taken as a polynomial over two elements, by a fixed one.
-That divides x^(8·5685) + x^(8·1362) + x^(8·426) + 1, found by trying all such sums in turn; so do
-its squares, whose exponents are twice as large. To take the remainder by one of those first is to
-add every byte, from the left, to three bytes further on: an exclusive or of long slices.
+A checksum is the remainder of the message, as a polynomial over GF(2), by a fixed polynomial. That
+polynomial divides x^(8·5685) + x^(8·1362) + x^(8·426) + 1, found by exhaustive search, and its
+squares, whose exponents are twice as large. So the remainder by one of these sparse polynomials can
+be taken first: it adds every byte, from the left, to three later bytes, which is an exclusive or of
+long slices.
 """
 
 import functools
@@ -74,7 +75,7 @@ def _remainder(data, scale, started):
 
 @functools.cache
 def _powers():
-    """What each bit of a message adds to its checksum, the last bit last."""
+    """The contribution of each bit of a message to its checksum, the last bit last."""
     powers = [POLYNOMIAL]
     for _ in range(8 * (STEPS[-1] + 4)):
         powers.append(powers[-1] >> 1 ^ POLYNOMIAL * (powers[-1] & 1))

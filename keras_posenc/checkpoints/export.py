@@ -1,4 +1,4 @@
-"""From a model back to files that transformers, bert4keras and Google's code read."""
+"""Export of a model to files that transformers, bert4keras and Google's code read."""
 
 import dataclasses
 import json
@@ -85,7 +85,7 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
 
 
 def _arrays(transformer, positions):
-    """Our variables as arrays, with as many positions as asked for."""
+    """The variables as arrays, with the requested number of positions."""
     arrays = {
         name: keras.ops.convert_to_numpy(variable)
         for name, variable in variables_of(transformer.layers).items()
@@ -131,7 +131,7 @@ def _encodings(transformer):
 
 
 def _named(arrays, table, format, dtype):
-    """The arrays under the names, and in the shapes, of a format."""
+    """The arrays with the names and shapes of a format."""
     nameless = [name for name in arrays if not table.names(name)]
     if nameless:
         raise ValueError(
@@ -199,7 +199,7 @@ def _write_json(path, values):
 
 
 def _replace_files(directory, write):
-    """Writes into a folder beside the files, then moves each over its predecessor."""
+    """Writes into a temporary directory, then replaces each file by its new version."""
     directory = pathlib.Path(directory)
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{directory} is a file: give a directory to write into.")

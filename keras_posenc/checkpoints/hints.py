@@ -1,4 +1,4 @@
-"""What may be the matter with a checkpoint that does not fit."""
+"""Likely causes of a mismatch between a checkpoint and a model."""
 
 import re
 
@@ -27,7 +27,7 @@ HEADS = {"Pooler": "pooler", "NSP": "NSP head", "MLM": "MLM head"}
 
 
 def family_of(names):
-    """The family whose checkpoints have names like these, as people know it, or None."""
+    """The usual name of the family whose checkpoints have such tensor names, or None."""
     for pattern, family in FAMILIES.items():
         if any(re.search(pattern, name) for name in names):
             return family
@@ -35,7 +35,7 @@ def family_of(names):
 
 
 def hints(account, checkpoint, table):
-    """Sentences on what may be the matter with an account that does not balance."""
+    """Sentences on the likely causes of the mismatches in an account."""
     if not account.problem():
         return []
     family = family_of(checkpoint)

@@ -1,7 +1,7 @@
-"""The index of a TensorFlow checkpoint: a table of LevelDB, whose values are protocol buffers.
+"""The index of a TensorFlow checkpoint: a LevelDB table whose values are protocol buffers.
 
-The table has sorted keys in blocks, a block that says where those blocks are, and a footer that
-says where that one is.
+The table consists of blocks of sorted keys, an index block with the offsets of those blocks, and a
+footer with the offset of the index block.
 """
 
 import numpy as np
@@ -18,16 +18,16 @@ MOST_FIELDS = 2**10  # of a message
 
 
 def read_table(data):
-    """The entries of a table.
+    """Reads the entries of a table.
 
     Args:
         data: bytes of the file.
 
     Returns:
-        dict from keys to values, both bytes.
+        dict, key -> value, both bytes.
 
     Raises:
-        ValueError, IndexError: the table is damaged, or larger than that of any checkpoint.
+        ValueError, IndexError: if the table is damaged, or larger than that of any checkpoint.
     """
     footer = data[-FOOTER:]
     if len(footer) < FOOTER or not footer.endswith(MAGIC):
@@ -81,7 +81,10 @@ def _block(data, offset, size, bounds):
 
 
 def varints(data, place, count):
-    """Numbers of seven bits a byte, least first, and the place behind them."""
+    """Reads variable-length integers, 7 bits per byte, least significant first.
+
+    Returns the integers and the position after them.
+    """
     numbers = []
     for _ in range(count):
         number = 0
@@ -97,17 +100,17 @@ def varints(data, place, count):
 
 
 def read_message(data, fields):
-    """Values of a protocol buffer.
+    """Reads the fields of a protocol buffer.
 
     Args:
         data: bytes of the message.
-        fields: dict from the names of fields to their numbers.
+        fields: dict, name of a field -> its number.
 
     Returns:
-        dict from the names to lists of int or bytes, [0] for a field that is left out.
+        dict, name -> list of int or bytes; [0] for a field that is absent.
 
     Raises:
-        ValueError, IndexError: the message is damaged.
+        ValueError, IndexError: if the message is damaged.
     """
     found, place, count = {}, 0, 0
     while place < len(data):
@@ -130,6 +133,6 @@ def read_message(data, fields):
 
 
 def unmasked(checksum):
-    """A checksum as it was before LevelDB's masking, made for checksums of checksums."""
+    """Undoes LevelDB's masking of a checksum."""
     rotated = (checksum - 0xA282EAD8) & 0xFFFFFFFF
     return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF

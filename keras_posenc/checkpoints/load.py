@@ -118,7 +118,7 @@ class Loader:
         self.loaded = False
 
     def initial(self, name, shape):
-        """The numbers that a new weight is made of, once; None where nothing fits.
+        """Returns the stored numbers of a new weight, once; None where nothing fits.
 
         Args:
             name: str such as `"Transformer-3-FeedForward/output/kernel"`.
@@ -135,7 +135,7 @@ class Loader:
         return step.read()
 
     def load(self, layers, ignore_missing=False):
-        """Fills what was not made of the checkpoint, once all is found to fit, and gives it up.
+        """Loads the weights that `initial` did not, after checking that everything fits.
 
         Args, Returns, Raises: as in `load_checkpoint`.
         """
@@ -152,7 +152,7 @@ class Loader:
         return account
 
     def match(self, layers):
-        """The account of a load, and its steps: (our name, variable, what reads its array)."""
+        """Returns the account of a load, and its steps: (our name, variable, step)."""
         checkpoint, table = self.checkpoint, self.table
         account, steps, seen = Account(str(checkpoint), table.family), [], set()
         for name, variable in variables_of(layers).items():
@@ -202,7 +202,7 @@ def _compare_copies(account, checkpoint, place, copies, needed):
 
 
 class _Step:
-    """One tensor on its way into one variable: what is done to it, and whether it fits then."""
+    """The loading of one tensor into one variable: its transformations, and whether it fits."""
 
     def __init__(self, checkpoint, place, rows, name, target):
         self.checkpoint, self.target = checkpoint, target
@@ -225,11 +225,11 @@ class _Step:
         return ", ".join(done + ([self.rows.note] if self.rows and self.rows.note else []))
 
     def check(self):
-        """Raises ValueError if the checkpoint knows that the numbers are damaged."""
+        """Raises ValueError if a checksum says that the numbers are damaged."""
         forget(self.checkpoint[self.tensor])
 
     def read(self):
-        """A private float array: a backend may keep it, and the file may change afterwards."""
+        """Returns a copy as a float32 array, which does not depend on the file."""
         stored = self.checkpoint[self.tensor]
         array = stored.T if self.transposed else stored
         array = self.cut.of(array, self.target) if self.cut else array

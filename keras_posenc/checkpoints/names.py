@@ -1,4 +1,4 @@
-"""What each family's checkpoints call our weights: one literal table a family.
+"""The names of our weights in the checkpoints of each family: one literal table per family.
 
 A row says where one of our layers lies in Google's checkpoints, and of what kind it is; the kind
 says what its variables are called, there and in Hugging Face's. Hugging Face's scopes follow from
@@ -224,7 +224,7 @@ class Table:
         return self.names(variable)[("google", "huggingface").index(format)]
 
     def why_unused(self, tensor, layers):
-        """Why a model of these layers takes nothing from a tensor, or None if nobody knows."""
+        """Returns why a model of these layers does not need a tensor, or None if unknown."""
         for head in self.heads:
             if head not in layers and tensor in self._names_of(head):
                 return "not asked for"
@@ -262,7 +262,7 @@ class Table:
 
 
 class OwnNames:
-    """Our own names for a family's variables, as in .keras files: a `Table` in all a load asks."""
+    """Our own names for a family's variables, as in .keras files, with the methods of `Table`."""
 
     def __init__(self, table):
         self.family = table.family
@@ -275,14 +275,14 @@ class OwnNames:
         return self._table.has(variable)
 
     def why_unused(self, tensor, layers):
-        """Heads may be left out, of this library or the user's; a part of the encoder may not."""
+        """Returns a reason for heads, of this library or the user's, and None for the encoder."""
         head = tensor.rpartition("/")[0] in self._table.heads
         encoder = self._table.names(tensor) or is_fresh(tensor)
         return None if encoder and not head else "not asked for"
 
 
 def flat_shape(variable, shape):
-    """Shape of a variable in files, which have heads and head size as one axis.
+    """Shape of a variable in files, where heads and head size are one axis.
 
     Args:
         variable: str; attention's output has heads first, its inputs have them last.
@@ -296,7 +296,7 @@ def flat_shape(variable, shape):
 
 
 def is_fresh(variable):
-    """Whether no checkpoint of any family has a variable, so that it keeps its first values."""
+    """Whether no checkpoint of any family has a variable, so that it keeps its initial values."""
     return any(fnmatchcase(variable, pattern) for pattern in FRESH)
 
 

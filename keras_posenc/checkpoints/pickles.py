@@ -1,8 +1,8 @@
-"""The pickles of torch files, unpickled by a machine that cannot do more than they need.
+"""A restricted unpickler for torch files.
 
-Python's own unpickler makes room for whatever a pickle claims, calls what it names and hashes what
-it nests. This machine has the instructions that `torch.save` writes, a part of those that
-`torch.load(weights_only=True)` obeys, and calls what its caller gives it.
+Python's own unpickler allocates whatever a pickle claims, calls whatever it names and hashes
+whatever it nests. This one has only the instructions that `torch.save` writes, a subset of those of
+`torch.load(weights_only=True)`, and calls only the functions that its caller provides.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ KEYS = (str, int, float, bytes, type(None))  # not tuples: a nested one takes ag
 
 
 class RefusedError(ValueError):
-    """A pickle that asks for what is not done, although it may be sound."""
+    """A pickle that uses unsupported features, although it may be valid."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Maker:
 
 
 class Unpickler:
-    """Reads pickles that lie one after the other.
+    """Reads consecutive pickles.
 
     Args:
         data: array of the file's bytes, or bytes.
-        names: dict from (module, name) to what the name stands for; a `Maker` may be called.
-        persistent: function from a persistent id to the object it stands for.
+        names: dict, (module, name) -> object; only a `Maker` can be called.
+        persistent: function, persistent id -> object.
     """
 
     def __init__(self, data, names, persistent=None):
@@ -42,11 +42,11 @@ class Unpickler:
         self.place = 0
 
     def load(self):
-        """The object of the next pickle.
+        """Reads the object of the next pickle.
 
         Raises:
-            RefusedError: it is one that torch's own safe reading refuses, or too long.
-            ValueError: it is damaged.
+            RefusedError: if torch's own `weights_only` refuses it too, or it is too long.
+            ValueError: if it is damaged.
         """
         window = bytes(self.data[self.place : self.place + MOST_BYTES])
         run = _Run(window, self.names, self.persistent)

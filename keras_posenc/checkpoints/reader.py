@@ -117,7 +117,7 @@ def _sharded(path):
 
 
 def _format(path):
-    """The format of a file and the function that reads it, from how the file begins."""
+    """The format of a file and its reader, from the first bytes of the file."""
     check_file(path)
     with open(path, "rb") as file:
         start = file.read(512)

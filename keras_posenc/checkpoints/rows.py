@@ -1,19 +1,19 @@
-"""Rows of a table between the file and the model: some are skipped, kept or appended."""
+"""Selection of table rows while loading: rows are skipped, kept or appended."""
 
 import numpy as np
 
 
 class Rows:
-    """What is done to the rows of a table on its way from the checkpoint into a variable.
+    """The rows of a checkpoint's table that a variable gets.
 
     Args:
-        skip: int, how many rows at the front are dropped.
+        skip: int. Number of rows to drop from the start.
         keep: list of the row numbers to keep, in this order; None keeps all.
         compound: list of rows to append, each the mean of some rows after `keep`: a list of row
             numbers, or a tuple of row numbers and weights.
 
     Raises:
-        ValueError: a list is empty, a number is negative, or weights and rows differ in number.
+        ValueError: if a list is empty, a number is negative, or weights and rows differ in number.
     """
 
     def __init__(self, skip=0, keep=None, compound=None):
@@ -25,14 +25,14 @@ class Rows:
 
     @property
     def note(self):
-        """What an account says of it, empty where rows go through as they are."""
+        """The note in an account; empty if all rows are taken unchanged."""
         notes = [f"first {self.skip} rows dropped"] if self.skip else []
         notes += [f"{len(self.keep)} rows kept"] if self.keep is not None else []
         notes += [f"{len(self.compound)} rows appended"] if self.compound else []
         return ", ".join(notes)
 
     def check(self, count):
-        """Raises ValueError if a row number lies outside a table of `count` rows."""
+        """Raises ValueError if a row number is outside a table of `count` rows."""
         count -= self.skip
         if count < 1:
             raise ValueError(
@@ -45,12 +45,12 @@ class Rows:
             _check_bound("compound_tokens", rows, count, "the table after keep_tokens")
 
     def count(self, count):
-        """Number of rows that `count` rows become."""
+        """Returns the number of rows that are left of `count` rows."""
         kept = count - self.skip if self.keep is None else len(self.keep)
         return kept + len(self.compound)
 
     def apply(self, table):
-        """The rows of the variable, from those of the file."""
+        """Returns the rows of the variable, given those of the file."""
         table = table[self.skip :]
         if self.keep is not None:
             table = table[self.keep]

@@ -28,7 +28,7 @@ DTYPES = {
 
 
 def read_safetensors(path):
-    """Arrays of a safetensors file, views of the memory-mapped file.
+    """Reads a safetensors file as views of the memory-mapped file.
 
     Args:
         path: path of the file.
@@ -72,7 +72,7 @@ def _check_metadata(path, metadata):
 
 
 def _place(path, name, entry):
-    """Where a tensor begins and ends behind the header, its shape and its dtype."""
+    """The start and end of a tensor after the header, its shape and its dtype."""
     try:
         code, lists = entry["dtype"], (entry["shape"], entry["data_offsets"])
         sound = isinstance(code, str) and all(isinstance(each, list) for each in lists)
@@ -96,7 +96,7 @@ def _place(path, name, entry):
 
 
 def _check_order(path, start, size, places):
-    """Every byte belongs to one tensor: else a file could hide some, or be more than it is."""
+    """Checks that every byte belongs to exactly one tensor."""
     reached = 0
     for name, (begin, end, *_) in sorted(places.items(), key=lambda item: item[1][:2]):
         if start + end > size:

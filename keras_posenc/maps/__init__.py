@@ -1,1 +1,1 @@
-"""The attention map seen as a grid, and what is laid on it."""
+"""The attention map as a grid of query rows and key columns, and operations on it."""

@@ -1,4 +1,4 @@
-"""A part of the columns of a map, where all others are alike."""
+"""A range of key columns, for maps whose other columns all hold the same number."""
 
 from keras import ops
 
@@ -7,15 +7,15 @@ from keras_posenc.maps.grid import AXES
 
 
 class Columns:
-    """Adjacent columns of a grid.
+    """A range of adjacent columns of a grid.
 
     Args:
         grid: `Grid`.
-        start: int, or an int32 scalar. The first of them.
-        width: int, or on TensorFlow an int32 scalar. How many, at most all.
+        start: int, or an int32 scalar. The first column.
+        width: int, or on TensorFlow an int32 scalar. Number of columns, at most all.
 
     Attributes:
-        grid: the grid of these columns alone.
+        grid: the grid restricted to these columns.
     """
 
     def __init__(self, grid, start, width):
@@ -31,13 +31,13 @@ class Columns:
         self.grid = grid.with_tensors(tensors)
 
     def cut(self, x, axis=-1):
-        """The part of a tensor that belongs to these columns."""
+        """Slices a tensor to these columns along an axis."""
         return slice_axis(x, axis, self.start, self.width)
 
     def put(self, x, before, after=None):
-        """(B, H, Tq, Tk): x (B, H, Tq, width) in its columns, `before` and `after` beside it.
+        """Writes x (B, H, Tq, width) into a map (B, H, Tq, Tk) filled with `before` and `after`.
 
-        Both are broadcastable to (B, H, Tq, Tk); `after` is as `before` if not given.
+        Both are broadcastable to (B, H, Tq, Tk); `after` defaults to `before`.
         """
         if isinstance(self.width, int) and self.width == self.columns:
             return x
@@ -46,7 +46,7 @@ class Columns:
         return backend.update_slice(fill, (0, 0, 0, self.start), x)
 
     def sums_beside(self, weights):
-        """(B, H, Tq, 2): the weights (B, H, Tq, Tk) before and after these columns, summed."""
+        """Sums the weights (B, H, Tq, Tk) before and after these columns: (B, H, Tq, 2)."""
         index = self._index()
         beside = ops.stack([index < self.start, index >= self.start + self.width], axis=1)
         return ops.matmul(weights, ops.cast(beside, weights.dtype))
@@ -56,15 +56,15 @@ class Columns:
 
 
 class LastColumns(Columns):
-    """The columns of a grid that end where the last open cell of all its rows is.
+    """The columns of a grid up to the last one that any of its rows can see.
 
     Args:
         grid: `Grid`.
-        width: int, or on TensorFlow an int32 scalar. How many, at most all.
+        width: int, or on TensorFlow an int32 scalar. Number of columns, at most all.
 
     Attributes:
-        grid: the grid of these columns alone.
-        all: (B, H or 1, Tq or 1, 1) bool, True where a row has no open cell before them.
+        grid: the grid restricted to these columns.
+        all: (B, H or 1, Tq or 1, 1) bool, True where a row sees no earlier column.
     """
 
     def __init__(self, grid, width):
@@ -85,7 +85,7 @@ class LastColumns(Columns):
 
 
 def slice_axis(x, axis, start, size):
-    """A slice along one axis. The gradient of one by brackets is slow on TensorFlow."""
+    """Slices along one axis, with a gradient that is faster on TensorFlow than that of x[a:b]."""
     axis %= len(x.shape)
     shape = ops.shape(x)
     first = [0] * len(shape)
@@ -94,9 +94,9 @@ def slice_axis(x, axis, start, size):
 
 
 def band(grid, reach):
-    """The columns of a grid that may be within a distance of one of its rows, as `Columns`.
+    """The columns of a grid within a distance of any of its rows, as `Columns`.
 
-    All columns, where rows and columns may skip positions.
+    These are all columns if position ids are not indices, and may skip positions.
 
     Args:
         grid: `Grid`.

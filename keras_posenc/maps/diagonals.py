@@ -1,8 +1,8 @@
-"""What depends on the distance alone, laid along the diagonals of a map.
+"""Maps that depend on the distance alone, filled diagonal by diagonal.
 
-Where rows and columns stand side by side, a map of Tq rows and Tk columns has Tq + Tk - 1
-diagonals, one distance each (here Tq + Tk, the last of which no cell lies on). What a distance
-says is computed once, and moved into place by a change of shape, or on TensorFlow by pieces.
+Where position ids are consecutive, a map of Tq rows and Tk columns has Tq + Tk - 1 diagonals, each
+with one distance (here Tq + Tk, the last of which has no cell). The number of each distance is
+computed once and copied into its diagonal by reshaping, or on TensorFlow in pieces.
 """
 
 from keras import ops
@@ -15,10 +15,10 @@ PIECE = 16
 
 
 def all_distances(grid):
-    """(2M,) int32: the distances M - 1 .. -M between M positions side by side, or None.
+    """The distances M - 1 .. -M between M consecutive positions, (2M,) int32, or None.
 
-    None where ids are given, of which two may be any distance apart, and for a few rows of a cache,
-    which meet few distances.
+    None if position ids are given, which may be any distance apart, and for a few query rows with a
+    cache, which have few distances.
     """
     rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
     known = isinstance(rows, int) and isinstance(columns, int)
@@ -29,29 +29,29 @@ def all_distances(grid):
 
 
 def at_distances(table, distance):
-    """What a table by `all_distances` (2M, ...) has for some distances, of any shape."""
+    """Looks up distances of any shape in a table (2M, ...) over `all_distances`."""
     last = ops.shape(table)[0] - 1
     # Beyond the table are rows that fill up a block.
     return ops.take(table, ops.clip(last // 2 - distance, 0, last), axis=0)
 
 
 def diagonal_distances(grid):
-    """(Tq + Tk,) int32: the distance of each diagonal, from the lower left corner on."""
+    """The distance of each diagonal from the lower left corner on, (Tq + Tk,) int32."""
     rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
     first = grid.rows[0, 0] - grid.columns[0, 0]
     return first + rows - 1 - ops.arange(rows + columns, dtype="int32")
 
 
 def map_of_table(table, grid):
-    """(B or 1, H, Tq, Tk): the numbers of a table by `all_distances` (2M, H), each in its cells."""
+    """The map (B or 1, H, Tq, Tk) of a table (2M, H) over `all_distances`."""
     return map_of_distances(lambda d: ops.moveaxis(at_distances(table, d), -1, 1), grid)
 
 
 def map_of_distances(function, grid):
-    """(B, H, Tq, Tk): what a function makes of the distances.
+    """The map (B, H, Tq, Tk) of a function of the distance.
 
     Args:
-        function: of distances (B, ...), returns (B, H, ...).
+        function: distances (B, ...) -> (B, H, ...).
         grid: `Grid`.
     """
     if not grid.ids_are_indices:
@@ -65,7 +65,11 @@ def map_of_distances(function, grid):
 
 
 def map_of_diagonals(x):
-    """(B, H, Tq, Tk): cell (i, j) gets what row i of x (B, H, Tq, Tq + Tk) has for its diagonal."""
+    """The map (B, H, Tq, Tk) whose cell (i, j) is the number of its diagonal in row i of x.
+
+    Args:
+        x: (B, H, Tq, Tq + Tk), one number for each diagonal.
+    """
     batch, heads, rows, count = ops.shape(x)
     x = ops.reshape(x, (batch, heads, rows * count))
     x = ops.slice(x, (0, 0, rows - 1), (batch, heads, rows * (count - 1)))
@@ -75,10 +79,10 @@ def map_of_diagonals(x):
 
 
 def map_of_line(line, rows, columns):
-    """`map_of_diagonals` of the same line (B, H, Tq + Tk) for each row, in pieces.
+    """`map_of_diagonals` with one line (B, H, Tq + Tk) for all rows, copied in pieces.
 
-    TensorFlow writes the map once so, and three times by changes of shape. A row of the map is a
-    part of the line: pieces side by side of the line, or of one moved by less than a piece.
+    TensorFlow then writes the map once, and by reshaping three times. A row of the map is a slice
+    of the line: adjacent pieces of the line, or of the line shifted by less than a piece.
     """
     batch, heads, count = ops.shape(line)
     wide = (columns + PIECE - 1) // PIECE

@@ -1,4 +1,4 @@
-"""Attention dropout whose bits are cheap and known by cell, so that any block drops the same."""
+"""Attention dropout with cheap random bits, a function of the cell: any block drops the same."""
 
 from keras import ops
 
@@ -6,11 +6,11 @@ from keras_posenc import backend
 
 
 def drop_weights(weights, rate, seeds):
-    """Drops a share of the weights (B, H, Tq, Tk), the same ones whenever `seeds` are the same.
+    """Drops a share of the weights (B, H, Tq, Tk), the same cells for the same `seeds`.
 
-    Cell (i, j) is kept if the 32-bit product r_i c_j is large enough, r_i and c_j being odd hashes
-    of the seeds and of the row or column. Two cells of one row, or of one column, are independent,
-    and so, as far as tests can see, are any four; it costs two cheap passes over the map where
+    Cell (i, j) is kept if the 32-bit product r_i c_j is large enough, where r_i and c_j are odd
+    hashes of the seeds and of the row or column. Two cells of one row or column are independent,
+    and so, as far as tests can see, are any four. This takes two cheap passes over the map, while
     counter-based random bits cost as much as the attention itself.
 
     Args:
@@ -26,7 +26,7 @@ def drop_weights(weights, rate, seeds):
 
 
 def dropout_hashes(seeds, batch, heads, rows, columns):
-    """(B, H, Tq) hashes of the rows and (1, Tk) of the columns of a whole map, odd int32."""
+    """Odd int32 hashes of the rows, (B, H, Tq), and of the columns, (1, Tk), of a whole map."""
     seeds = ops.cast(seeds, "int32")
     of_rows = _odd_hash(batch * heads * rows, seeds[0], seeds[1])
     of_rows = ops.reshape(of_rows, (batch, heads, rows))
@@ -34,7 +34,7 @@ def dropout_hashes(seeds, batch, heads, rows, columns):
 
 
 def _odd_hash(length, seed, more):
-    """(length,) odd int32, hashed from the index and two seeds by multiplying and shifting."""
+    """Odd int32 hashes (length,) of the index and two seeds, by multiplications and shifts."""
     x = ops.arange(0, length, dtype="int32") + seed
     for word in (more, 0x2C1B3C6D):
         x = ops.bitwise_xor(x, ops.right_shift(x, 16)) * 0x7FEB352D

@@ -1,4 +1,4 @@
-"""The attention map seen as a grid: where its rows and columns stand, and which cells are open.
+"""The attention map as a grid: the positions of its rows and columns, and which cells are open.
 
 Shapes: B batch (or 1), H heads (or 1), Tq rows (queries), Tk columns (keys).
 """
@@ -31,15 +31,15 @@ BY_ENCODING = ("features", "tables", "distance_biases")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Content:
-    """What the rows and columns of a map hold.
+    """The tensors of the rows and columns of a map.
 
     Attributes:
         queries, keys, values: (B, T, H, D), from before any `heads`.
-        features: dict, encoding -> what its `features` said of the keys, (B, Tk, H, F).
-        tables: dict, encoding -> a tensor that all rows and columns read: the table that layers
-            share (`shared=True`), or what its `restrict` made.
-        distance_biases: dict, encoding -> its logits by distance (2M, H), in place of its `heads`.
-        encoded: (q, k) as the `heads` of all encodings left them.
+        features: dict, encoding -> the result of its `features`, (B, Tk, H, F).
+        tables: dict, encoding -> a tensor for all rows and columns: the table that layers share
+            (`shared=True`), or one that its `restrict` added.
+        distance_biases: dict, encoding -> its logits by distance (2M, H), instead of its `heads`.
+        encoded: (q, k) after the `heads` of all encodings.
     """
 
     queries: object = None
@@ -68,21 +68,21 @@ class Grid:
 
     Args:
         rows: (B, Tq) position ids of the queries, int32 or float32; (B, Tq, A) on several axes.
-        columns: (B, Tk) position ids of the keys, likewise.
+        columns: (B, Tk) position ids of the keys, or (B, Tk, A).
         keep: (B, Tk) bool, False where the key is padding, or None.
         row_order: (B, Tq) int32 or None.
         column_order: (B, Tk) int32 or None; given if and only if `row_order` is.
-        order_is_index: bool. The orders are the indices of rows and columns in the map.
+        order_is_index: bool. The orders are the indices of the rows and columns in the map.
         mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk) bool, or None.
-        window: number or None. Distances from which on a cell is closed.
-        sinks: number. Keys at positions below it are seen from any distance.
+        window: number or None. Cells at this distance or further are closed.
+        sinks: number. Keys at positions below it are visible at any distance.
         global_tokens: number. Tokens at positions below it see all keys, and all queries see them.
-        row_keep: (B, Tq) bool, False where the query is padding, or None; for what asks for it.
-        ids_are_indices: bool. Rows and columns stand where they are in the map, each one behind the
-            one before, so that positions say which cells a window closes; the rows of a cache come
-            behind those before. False of a block whose columns are not all side by side.
-        training: bool. A backward pass will come, and many more steps: a program compiled for the
-            shape pays.
+        row_keep: (B, Tq) bool, False where the query is padding, or None; for encodings that need
+            it.
+        ids_are_indices: bool. The position ids are consecutive, those of the rows continuing after
+            a cache. False for a block whose columns are not adjacent.
+        training: bool. A backward pass follows, and more steps of this shape, so that compiling a
+            program for it pays.
         content: `Content` of the rows and columns.
 
     Raises:
@@ -115,10 +115,16 @@ class Grid:
             raise ValueError("A grid needs both `row_order` and `column_order`, or neither.")
 
     def replace(self, **changes):
-        """The same grid with other attributes; those of its content may be named directly.
+        """Returns a copy with other attributes; those of its content may be named directly.
+
+        Args:
+            **changes: attribute -> new value.
+
+        Returns:
+            `Grid`.
 
         Raises:
-            TypeError: for a name that neither has.
+            TypeError: for a name that neither the grid nor its content has.
         """
         inner = {f.name for f in dataclasses.fields(Content)}
         outer = {f.name for f in dataclasses.fields(self)}
@@ -141,25 +147,25 @@ class Grid:
         return tensors
 
     def with_tensors(self, tensors):
-        """A like grid that holds these, by the keys of `tensors()`, and no others."""
+        """Returns a copy with these tensors, under the keys of `tensors()`, and no others."""
         changes = {name: tensors.get((name, None)) for name in AXES if name not in BY_ENCODING}
         for name in BY_ENCODING:
             changes[name] = {e: x for (other, e), x in tensors.items() if other == name}
         return self.replace(**changes, encoded=None)
 
     def within(self, mask):
-        """The grid with only those of its cells open that the mask (B, H, Tq, Tk) has True."""
+        """Returns a copy in which cells are also closed where the mask (B, H, Tq, Tk) is False."""
         if self.mask is not None:
             mask = ops.logical_and(_by_batch_and_head(ops.cast(self.mask, "bool")), mask)
         return self.replace(mask=mask)
 
     def distance(self):
-        """(B, Tq, Tk): position of the row minus position of the column."""
+        """Position of the row minus position of the column, (B, Tq, Tk)."""
         self.check_one_axis()
         return ops.subtract(ops.expand_dims(self.rows, 2), ops.expand_dims(self.columns, 1))
 
     def open(self):
-        """(B, H or 1, Tq or 1, Tk) bool, True where the row may attend; None: everywhere."""
+        """Where rows may attend, (B, H or 1, Tq or 1, Tk) bool, or None for everywhere."""
         parts = []
         if self.keep is not None:
             parts.append(ops.cast(self.keep, "bool")[:, None, None, :])
@@ -184,16 +190,16 @@ class Grid:
         return cells
 
     def own(self):
-        """(B, Tq, Tk) bool: where a query meets its own key, by index if the order says it."""
+        """Where a key is the query's own, (B, Tq, Tk) bool; by index if `order_is_index`."""
         if self.order_is_index:
             return self.row_order[:, :, None] == self.column_order[:, None, :]
         return self.distance() == 0
 
     def visible(self):
-        """(B, H or 1, Tq or 1) float32: how many keys a row may attend to.
+        """Number of keys that each row may attend to, (B, H or 1, Tq or 1) float32.
 
-        Counted without the map for padding, for the causal order of a plain pass or a cache, and
-        for a window over them.
+        It is counted without the map for padding, for the causal order of a plain pass or a cache,
+        and for a window on top of these.
         """
         columns = ops.shape(self.columns)[1]
         if self.keep is not None:
@@ -214,7 +220,7 @@ class Grid:
         return ops.sum(ops.cast(self.open(), "float32"), axis=-1)
 
     def _visible_in_window(self, kept):
-        """Of kept (B, Tk): keys of the window, and those that all see on either side of it."""
+        """Counts kept (B, Tk) keys in the window, and outside it those that every row sees."""
         columns = ops.shape(self.columns)[1]
         first = self.columns[0, 0]
         own, reach = self.rows[0] - first, math.ceil(self.window)
@@ -235,7 +241,7 @@ class Grid:
         return ops.cast(count, "float32")[:, None]
 
     def check_one_axis(self):
-        """Refuses ids on several axes; for encodings that read `rows` and `columns` themselves."""
+        """Raises ValueError for ids on several axes, which have no single distance."""
         if len(self.rows.shape) > 2:
             raise ValueError(
                 f"Position ids on {self.rows.shape[-1]} axes have no single distance: give ids of "
@@ -245,7 +251,7 @@ class Grid:
 
 
 def _by_batch_and_head(mask):
-    """A mask of two, three or four dimensions with all four."""
+    """Expands a mask of two, three or four dimensions to four."""
     if len(mask.shape) == 2:
         return mask[None, None]
     return mask[:, None] if len(mask.shape) == 3 else mask
