@@ -12,6 +12,11 @@ def _is_command():
     return as_module or pathlib.PurePath(sys.argv[0]).stem == "keras-posenc"
 
 
+if not _is_command():
+    from keras_posenc.installed import import_keras
+
+    import_keras()
+
 # Everything at once, for importing a module is what lets Keras load a saved model of its layers.
 if not _is_command():
     from keras_posenc import tasks

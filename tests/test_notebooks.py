@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 
 import nbclient
 import nbformat
@@ -24,6 +25,16 @@ def test_the_notebook_runs(path, tmp_path, monkeypatch):
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=600, resources=resources).execute()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_notebook_opens_in_colab(path):
+    """A badge to this very file, a run time, and a first cell that needs no clone."""
+    first, install, *_ = nbformat.read(path, as_version=4).cells
+    assert f"/blob/main/notebooks/{path.name})" in first.source
+    assert re.search(r"^Run time: .*minutes", first.source, re.MULTILINE) and "GPU" in first.source
+    assert "%pip install" in install.source and "git+https://" in install.source
+    assert 'find_spec("keras_posenc") is None' in install.source
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -3,14 +3,13 @@
 Nothing heavy is imported before a program runs, so that --help answers at once.
 """
 
-import importlib.util
 import os
 import sys
 
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.programs import PROGRAMS
+from keras_posenc.installed import import_keras
 
-BACKENDS = ("jax", "tensorflow", "torch")
 MISTAKES = (ValueError, TypeError, OSError, ImportError)
 AGAIN = {
     "finetune": "; the same command goes on after the last finished epoch",
@@ -54,7 +53,9 @@ def _run(command, arguments):
     # Results of `predict` are data for another program: nothing else goes to its output.
     stream = sys.stderr if command == "predict" else sys.stdout
     print(f"# In Python:\n{source}\n# Output:", file=stream, flush=True)
-    _import_keras()
+    # TensorFlow's notes on the processor would hide a one-line error.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import_keras()
     exec(compile(source, f"<keras-posenc {command}>", "exec"), {"__name__": "__main__"})
     sys.stdout.flush()
 
@@ -76,21 +77,3 @@ def _one_line(error):
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def _import_keras():
-    """Imports Keras, or says which backend is missing and which are there."""
-    # TensorFlow's notes on the processor would hide a one-line error.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    try:
-        import keras  # noqa: F401
-    except ModuleNotFoundError as error:
-        backend = str(error.name).partition(".")[0]
-        if backend not in BACKENDS:
-            raise
-        installed = [name for name in BACKENDS if importlib.util.find_spec(name)]
-        choice = f"Set KERAS_BACKEND to {' or '.join(installed)}; or: " if installed else ""
-        raise ImportError(
-            f"Keras is to run on {backend}, which is not installed. "
-            f"{choice}pip install keras_posenc[{backend}]"
-        ) from error

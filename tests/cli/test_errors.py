@@ -152,6 +152,22 @@ def test_the_command_is_installed():
     assert shown.stdout == f"keras-posenc {keras_posenc.__version__}\n"
 
 
+def test_a_library_without_any_backend(tmp_path):
+    """Of no backend at all, as after `pip install keras_posenc` alone."""
+    absent = "; ".join(f"sys.modules[{name!r}] = None" for name in ("tensorflow", "jax", "torch"))
+    found = subprocess.run(
+        [sys.executable, "-c", f"import sys; {absent}; import keras_posenc"],
+        env={**os.environ, "KERAS_BACKEND": "", "KERAS_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.stderr.splitlines()[-1] == (
+        "ImportError: Keras is to run on tensorflow, which is not installed. "
+        "pip install keras_posenc[tensorflow]"
+    )
+    assert "ModuleNotFoundError" not in found.stderr
+
+
 def test_a_backend_that_is_not_there(tmp_path):
     absent = "sys.modules['tensorflow'] = None"
     found = command("inspect", "x", before=absent, KERAS_BACKEND=None, KERAS_HOME=str(tmp_path))

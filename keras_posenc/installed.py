@@ -1,0 +1,25 @@
+"""What is installed: Keras needs one of three backends."""
+
+import importlib.util
+
+BACKENDS = ("tensorflow", "jax", "torch")
+
+
+def import_keras():
+    """Imports Keras, or says in one sentence which backend is missing and which are there.
+
+    Raises:
+        ImportError: the backend that Keras is to run on is not installed.
+    """
+    try:
+        import keras  # noqa: F401
+    except ModuleNotFoundError as error:
+        backend = str(error.name).partition(".")[0]
+        if backend not in BACKENDS:
+            raise
+        installed = [name for name in BACKENDS if importlib.util.find_spec(name)]
+        choice = f"Set KERAS_BACKEND to {' or '.join(installed)}; or: " if installed else ""
+        raise ImportError(
+            f"Keras is to run on {backend}, which is not installed. "
+            f"{choice}pip install keras_posenc[{backend}]"
+        ) from None
