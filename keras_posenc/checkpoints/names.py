@@ -29,6 +29,8 @@ KINDS = {
     },
     "bias": {"bias": ("/output_bias", [".bias"])},
     "shared_table": {"table": (None, [".weight"])},
+    "original": {"kernel": (None, [".weight.original.T"])},
+    "original_table": {"embeddings": (None, [".weight.original"])},
     "unit": {
         "query_scale": ("/q_scaleoffset/gamma", [".q_scaleoffset.gamma"]),
         "key_scale": ("/k_scaleoffset/gamma", [".k_scaleoffset.gamma"]),

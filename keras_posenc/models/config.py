@@ -283,10 +283,12 @@ def read_config(source=None, model=None, **overrides):
         for other in others:
             del values[other]
         values[others[0] if others else key] = value  # in the file's own words
-    known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read}
+    # What a family's file says itself, another key of it is not a misspelling of.
+    said = {key for key in family.keys_read if key in values}
+    known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read} - said
     for key in values:
         short = len(key) < 100  # comparing takes as long as the square of a key
-        near = nearest(key, known, cutoff=0.85) if short and key not in known | _HARMLESS else []
+        near = nearest(key, known, 0.85) if short and key not in known | said | _HARMLESS else []
         if near:
             raise ValueError(f"Unknown key {quote(key)} in {where}: did you mean {near[0]!r}?")
     fields = {ours(key): value for key, value in values.items() if ours(key) in FIELDS}

@@ -1,5 +1,6 @@
 """A mistake of the user's: one line, exit status 2, no traceback. And what happens around a run."""
 
+import json
 import os
 import pathlib
 import signal
@@ -121,6 +122,21 @@ def test_inspect_and_convert_without_a_checkpoint(capsys, tmp_path):
     assert "--dtype belongs to" in fails(
         capsys, "convert", tmp_path, "out", "--format", "keras", "--dtype", "float16"
     )
+
+
+def test_inspect_of_what_cannot_be_loaded(capsys, tmp_path, pretrained):
+    """What is in the file is printed all the same."""
+    for name in ("config.json", "model.keras"):
+        (tmp_path / name).write_bytes((pretrained / name).read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "xlnet"}))
+    assert main(["inspect", str(tmp_path)]) == 2
+    printed = capsys.readouterr()
+    assert "model_type 'xlnet' is not supported: there are" in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert "keras, 21 tensors" in printed.out
+    (tmp_path / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    assert "does not fit this bert model" in fails(capsys, "inspect", tmp_path)
 
 
 def test_debug_shows_the_traceback(tmp_path):

@@ -1,12 +1,15 @@
 """Families that transformers lacks, against their published code written out in NumPy."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
-from published import SIZES, token_ids
+from published import SIZES, publish, token_ids
 
-from keras_posenc import build_transformer_model, save_checkpoint
+from keras_posenc import Transformer, build_transformer_model, open_checkpoint, save_checkpoint
+from keras_posenc.models import families
 
 TOLERANCE = 1e-5
 V, D, LAYERS, H, INNER = (
@@ -253,3 +256,122 @@ def test_the_numbers_are_those_of_the_published_code(name, tmp_path):
     save_checkpoint(ours, tmp_path, format="huggingface" if named else "google")
     again = build_transformer_model(tmp_path, model=None if named else family)
     np.testing.assert_array_equal(ops.convert_to_numpy(again(feeds, training=False)), found)
+
+
+@pytest.mark.once
+def test_tensors_beside_the_adapters_of_their_tasks_are_found(tmp_path):
+    """The names that torch gives to what jina v3's adapters change."""
+    plain = publish(tmp_path, "JinaEmbeddingsV3Model", **SIZES)
+    weights = open_checkpoint(tmp_path)
+    renamed = {
+        name.replace(".weight", ".parametrizations.weight.original") if array.ndim == 2 else name: (
+            array
+        )
+        for name, array in weights.items()
+    }
+    some = next(name for name in renamed if name.endswith("original"))
+    renamed[some.replace("original", "0.lora_A")] = np.ones((2, 4), "float32")
+    config = {**plain.config.to_dict(), "model_type": "xlm-roberta"}
+    config |= {"position_embedding_type": "rotary", "rotary_emb_base": 20000.0}
+    config.pop("rope_parameters")
+    feeds = [token_ids(9)[0], np.zeros((3, 9), "int32")]
+    one, other = (
+        build_transformer_model(*source, with_pool=True)
+        for source in ((tmp_path,), (config, renamed))
+    )
+    np.testing.assert_array_equal(*(ops.convert_to_numpy(m(feeds)) for m in (one, other)))
+
+
+def test_a_tensor_of_another_family_or_a_part_of_one_is_refused():
+    """One line says what does not fit; nothing is loaded."""
+    weights = Weights()
+    neobert(weights, *token_ids(4))
+    config = {**SIZES, "model_type": "neobert", "norm_eps": 1e-6}
+    for name, change, message in [
+        ("model.transformer_encoder.1.ffn.w12.weight", lambda w: w[:-16], "of the wrong shape"),
+        ("model.transformer_encoder.0.qkv.weight", lambda w: w[:32], "of the wrong shape"),
+        ("model.encoder.weight", None, "1 missing .Embedding-Token/embeddings."),
+    ]:
+        broken = {n: w for n, w in weights.items() if n != name}
+        broken |= {name: change(weights[name])} if change else {}
+        with pytest.raises(ValueError, match=rf"{message}.*Nothing was loaded") as error:
+            build_transformer_model(config, broken)
+        assert "\n" not in str(error.value)
+    strange = {**weights, "bert.embeddings.LayerNorm.weight": np.ones(16, "float32")}
+    with pytest.raises(ValueError, match="1 unexpected .bert.embeddings.LayerNorm.weight"):
+        build_transformer_model(config, strange)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("modernbert", {"layer_types": ["full_attention"]}, "`layer_types` must name 3 layers"),
+        ("modernbert", {"layer_types": ["a", "b", "c"]}, "each 'sliding_attention' or"),
+        ("qwen3", {"use_sliding_window": True}, "Qwen3's sliding window is not supported"),
+        ("deberta-v2", {"relative_attention": True, "pos_att_type": "c2p"}, "`share_att_key` must"),
+        ("bert", {"position_embedding_type": "alibi"}, "jina v2 has feed_forward_type 'geglu'"),
+        ("eurobert", {"rope_scaling": {"type": "yan", "factor": 2}}, "did you mean 'yarn'"),
+        ("eurobert", {"num_key_value_heads": 3}, "must divide the 2 heads. Received: 3"),
+        ("albert", {"inner_group_num": 2}, "The family 'albert' knows no other value"),
+        ("nomic_bert", {"prenorm": True}, "Found prenorm=True"),
+        ("roformer", {"rotary_value": True}, "Found rotary_value=True"),
+        ("neobert", {"norm": "around"}, "`norm` must be one of"),
+        ("t5", {"feed_forward_proj": "gated-glue"}, "Unknown activation 'glue'"),
+    ],
+)
+def test_a_config_that_cannot_be_built_says_why(name, change, message):
+    config = {**SIZES, "hidden_act": "gelu", "model_type": name, **change}
+    with pytest.raises(ValueError, match=message):
+        build_transformer_model(config)
+
+
+@pytest.mark.once
+def test_albert_unshared_needs_one_block():
+    config = {**SIZES, "model_type": "albert", "num_hidden_groups": 3}
+    with pytest.raises(ValueError, match="fills all layers from one block. Received: num_hidden_g"):
+        build_transformer_model(config, model="albert_unshared")
+
+
+@pytest.mark.once
+def test_a_family_and_its_transformer_from_outside():
+    class Doubled(Transformer):
+        def embed(self):
+            return 2 * super().embed()
+
+        def block(self, x, i, scores=None):
+            return (x, scores) if i else super().block(x, i, scores)
+
+        def heads(self, x):
+            return self.dense("Answer", 3)(x)
+
+    mine = dataclasses.replace(
+        families.FAMILIES["bert"],
+        name="mine",
+        model_types=("mine",),
+        defaults={"norm": "pre", "hidden_act": "relu"},
+        transformer=Doubled,
+    )
+    try:
+        assert families.register_family(mine) is mine
+        config = {**SIZES, "model_type": "mine", "type_vocab_size": 0}
+        model = build_transformer_model(config)
+        assert model.output_shape == (None, None, 3)
+        assert type(model.transformer) is Doubled
+        assert "Transformer-1-FeedForward" not in model.transformer.layers
+    finally:
+        del families.FAMILIES["mine"]
+    with pytest.raises(TypeError, match="`register_family` takes a Family. Received: 'mine'"):
+        families.register_family("mine")
+    with pytest.raises(ValueError, match="model_type 'mine' is not supported: there are"):
+        build_transformer_model(config)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("model", ["electra", "distilbert", "mpnet", "gpt2"])
+def test_every_table_of_positions_is_stretched(model):
+    sizes = {**SIZES, "hidden_act": "relu", "max_position_embeddings": 12, "pad_token_id": 1}
+    built = build_transformer_model(sizes, model=model, hierarchical_position=True)
+    ids = np.random.default_rng(0).integers(2, V, (1, 60))
+    feeds = [ids, 0 * ids][: len(built.inputs)]
+    assert built(feeds).shape[1] == 60

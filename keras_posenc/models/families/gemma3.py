@@ -27,14 +27,14 @@ def configure(config):
     window = source.get("sliding_window", 4096)
     window = {"name": "window", "window": window // 2 + 1 if both_ways else window}
     scale = math.sqrt(config.key_size / source.get("query_pre_attn_scalar", 256))
-    temperature = {"name": "temperature", "value": scale}
+    temperature = [] if scale == 1 else [{"name": "temperature", "value": scale}]
     local = rotary(config, source.get("rope_local_base_freq") or 10000.0, kind=LOCAL)
     if "rope_parameters" not in source:
         local = {**local, "base": float(source.get("rope_local_base_freq") or 10000.0)}
         local.pop("scaling", None)
     encodings = {
-        LOCAL: [local, temperature, window],
-        GLOBAL: [rotary(config, 1e6, kind=GLOBAL), temperature],
+        LOCAL: [local, *temperature, window],
+        GLOBAL: [rotary(config, 1e6, kind=GLOBAL), *temperature],
     }
     return dataclasses.replace(
         config,

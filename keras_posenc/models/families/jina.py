@@ -87,6 +87,17 @@ def rotating(config):
     return dataclasses.replace(config, encodings=(rotary(config, base=base),))
 
 
+def with_originals(rows):
+    """The rows, with the names that tensors have beside the adapters of their tasks."""
+    kinds = {"dense": "original", "table": "original_table"}
+    return {
+        layer: [row, (f"{row[0]}.parametrizations", kinds[row[1]], *row[2:])]
+        if row[1] in kinds
+        else row
+        for layer, row in rows.items()
+    }
+
+
 V3 = Family(
     name="jina_v3",
     title="jina v3",
@@ -98,20 +109,23 @@ V3 = Family(
     ),
     weights=table(
         "jina_v3",
-        {
-            "Embedding-Token": ("@embeddings.word_embeddings", "table"),
-            "Embedding-Segment": ("@embeddings.token_type_embeddings", "table"),
-            "Embedding-Norm": ("@emb_ln", "norm"),
-            **packed_attention("@encoder.layers.{i}", "mixer.Wqkv", "mixer.out_proj", "norm1"),
-            **feed_forward("@encoder.layers.{i}", "mlp.fc1", "mlp.fc2", "norm2"),
-            "Pooler-Dense": ("@pooler.dense", "dense"),
-            **mlm("lm_head.dense", "lm_head.layer_norm", "lm_head"),
-        },
+        with_originals(
+            {
+                "Embedding-Token": ("@embeddings.word_embeddings", "table"),
+                "Embedding-Segment": ("@embeddings.token_type_embeddings", "table"),
+                "Embedding-Norm": ("@emb_ln", "norm"),
+                **packed_attention("@encoder.layers.{i}", "mixer.Wqkv", "mixer.out_proj", "norm1"),
+                **feed_forward("@encoder.layers.{i}", "mlp.fc1", "mlp.fc2", "norm2"),
+                "Pooler-Dense": ("@pooler.dense", "dense"),
+                **mlm("lm_head.dense", "lm_head.layer_norm", "lm_head"),
+            }
+        ),
         prefixes=("roberta.", ""),
         copies={
             "Embedding-Token/embeddings": ["lm_head.decoder.weight"],
             "MLM-Bias/bias": ["lm_head.decoder.bias"],
         },
+        unused={"*.parametrizations.weight.0.lora_*": "an adapter of a task"},
         classes={"jina_embeddings_v3": "JinaEmbeddingsV3", "xlm-roberta": "XLMRobertaLoRA"},
     ),
     configure=rotating,

@@ -7,10 +7,11 @@ from keras_posenc.models.families.table import like_bert
 
 
 def configure(config):
-    """The released weights read the sines at distance + k."""
+    """The released weights read the sines at distance + k, and ignore the `embedding_size` that
+    their configs have."""
     reach = config.source.get("max_relative_position", 64)
     nezha = {"name": "nezha", "max_distance": reach, "released": True}
-    return dataclasses.replace(config, encodings=(nezha,))
+    return dataclasses.replace(config, embedding_size=None, encodings=(nezha,))
 
 
 FAMILY = Family(
