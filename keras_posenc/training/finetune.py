@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import pathlib
 
 import keras
 
+from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.text import labels_of
 from keras_posenc.training.data import check_labels, digest, read_labelled, split
 from keras_posenc.training.recipe import Recipe, open_output, stages
-from keras_posenc.training.state import write_text
+from keras_posenc.training.saved import FILES
+from keras_posenc.training.state import check_space, write_text
 from keras_posenc.training.trainer import Trainer
 from keras_posenc.untrusted import read_json
 
@@ -97,6 +100,8 @@ def finetune(
     Raises:
         FileNotFoundError: if a file is missing.
         NotADirectoryError: if `output` is a file.
+        OSError: if `output` cannot be written, or has no room for the state.
+        BlockingIOError: if another run is at work in `output`.
         ValueError: if a setting, a document or the checkpoint is unusable, or `output` holds a run
             with other settings.
 
@@ -134,18 +139,27 @@ def finetune(
         "backend": keras.backend.backend(),
         **{role: part and digest(part) for role, part in documents.items()},
     }
-    output = open_output(output, settings, overwrite)
+    output = pathlib.Path(output)
+    with owned(output):
+        open_output(output, settings, overwrite)
+        return _run(recipe, documents, settings, output, overwrite, verbose)
+
+
+def _run(recipe, documents, settings, output, overwrite, verbose):
     files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
     if overwrite:
         for path in files.values():
             path.unlink(missing_ok=True)
-    if files["metrics.json"].exists():
+    if all((output / name).exists() for name in ("metrics.json", *FILES)):
+        files["state.zip"].unlink(missing_ok=True)
         return read_json(files["metrics.json"], METRICS)
     trainer = Trainer(recipe, documents)
     write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
+    check_space(output, trainer.finetuned.model)
     trainer.run(files["state.zip"], verbose)
-    metrics = trainer.finish(output, verbose)
-    write_text(files["metrics.json"], json.dumps(metrics, indent=1, ensure_ascii=False))
+    with replacing_together(output) as folder:
+        metrics = trainer.finish(folder, verbose)
+        write_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False))
     files["state.zip"].unlink()
     return metrics
 
