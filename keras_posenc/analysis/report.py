@@ -9,6 +9,7 @@ import pathlib
 
 from keras_posenc.analysis import plot
 from keras_posenc.analysis.page import PAGE, details, picture, section, table
+from keras_posenc.checkpoints.folder import newest
 from keras_posenc.untrusted import read_bytes, read_json, shorten
 
 SETS = ("test", "validation")
@@ -38,17 +39,17 @@ def read_run(directory, name=None):
         FileNotFoundError: if `directory` holds no finished fine-tuning.
     """
     directory = pathlib.Path(directory)
-    if not (directory / "metrics.json").is_file():
+    if not newest(directory, "metrics.json").is_file():
         raise FileNotFoundError(
             f"{directory} holds no finished fine-tuning: it has no metrics.json. "
             "Run finetune to its end first."
         )
     return Run(
         name or directory.resolve().name,
-        read_json(directory / "metrics.json", METRICS),
+        read_json(newest(directory, "metrics.json"), METRICS),
         read_json(directory / "recipe.json"),
-        _read_numbers(directory / "history.csv"),
-        _read_numbers(directory / "steps.csv"),
+        _read_numbers(newest(directory, "history.csv")),
+        _read_numbers(newest(directory, "steps.csv")),
     )
 
 

@@ -24,6 +24,7 @@ from keras_posenc.bench.settings import (
     task_parts,
 )
 from keras_posenc.bench.table import to_table
+from keras_posenc.checkpoints.folder import owned
 from keras_posenc.tasks import TASKS
 from keras_posenc.training.state import write_text
 from keras_posenc.untrusted import read_json
@@ -149,10 +150,14 @@ def bench(
         for name, value in settings.items()
     }
     _check_room(runs, Settings(steps=steps or 1, **settings))
-    output = pathlib.Path(output)
+    with owned(pathlib.Path(output)):
+        tell = print if verbose else _quiet
+        return _run_all(runs, settings, steps, budget, pathlib.Path(output), tell)
+
+
+def _run_all(runs, settings, steps, budget, output, tell):
     for folder in ("runs", "states"):
-        (output / folder).mkdir(parents=True, exist_ok=True)
-    tell = print if verbose else _quiet
+        (output / folder).mkdir(exist_ok=True)
     steps = steps or _planned(output, runs, settings, budget, tell)
     settings = Settings(steps=steps, **settings)
     results, contender, made = [], None, None
@@ -168,7 +173,7 @@ def bench(
         state = output / "states" / f"{run.file_name}.zip"
         result = _result(run, contender, state, lambda words, p=prefix: tell(p + words, flush=True))
         write_text(path, json.dumps(result, indent=1))
-        state.unlink()
+        state.unlink(missing_ok=True)
         results.append(result)
     write_text(output / "results.json", json.dumps(results, indent=1))
     write_text(output / "table.md", f"{to_table(results)}\n")

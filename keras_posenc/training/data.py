@@ -2,10 +2,13 @@
 
 import hashlib
 import os
+import unicodedata
+import warnings
 
 import numpy as np
 
 from keras_posenc.text import Texts, read_texts
+from keras_posenc.untrusted import quote
 
 
 def read_labelled(source, role, text=None, label=None):
@@ -42,7 +45,32 @@ def read_labelled(source, role, text=None, label=None):
             f"{role}={str(source)!r} holds texts without labels. Name the column of the "
             "labels with `label`, or give a file that has one."
         )
-    return Texts(documents.texts, [str(name) for name in documents.labels], documents.lines)
+    labels = [str(name) for name in documents.labels]
+    _check_names(labels, documents.lines, role)
+    return Texts(documents.texts, labels, documents.lines)
+
+
+def _check_names(labels, lines, role):
+    """Refuses what no file can hold, and warns of names that look alike and are two classes."""
+    seen = {}
+    first = dict(zip(reversed(labels), reversed(lines), strict=True))
+    for name, line in first.items():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"{role}, line {line}: the label {quote(name)} has half a surrogate pair, and "
+                "cannot be written: it was decoded wrongly; replace it."
+            ) from None
+        seen.setdefault(unicodedata.normalize("NFC", name), set()).add(name)
+    for names in seen.values():
+        if len(names) > 1:
+            warnings.warn(
+                f"{role} has labels that look alike and are {len(names)} classes, in other forms "
+                f"of Unicode: {', '.join(ascii(name) for name in sorted(names))}. Normalize them, "
+                "unless that is meant.",
+                stacklevel=4,
+            )
 
 
 def _from_lists(source, role):

@@ -4,13 +4,16 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 
 import keras
 
+from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.text import Texts, labels_of
 from keras_posenc.training.data import check_labels, digest, read_labelled, split
 from keras_posenc.training.recipe import Recipe, open_output, stages
-from keras_posenc.training.state import write_text
+from keras_posenc.training.saved import FILES
+from keras_posenc.training.state import check_space, write_text
 from keras_posenc.training.stretching.run import stretch as stretch_before
 from keras_posenc.training.trainer import Trainer
 from keras_posenc.untrusted import read_json
@@ -103,6 +106,8 @@ def finetune(
     Raises:
         FileNotFoundError: if a file is missing.
         NotADirectoryError: if `output` is a file.
+        OSError: if `output` cannot be written, or has no room for the state.
+        BlockingIOError: if another run is at work in `output`.
         TypeError: if a document is not a str, or a label is not.
         ValueError: if a setting, a document or the checkpoint is invalid, or `output` holds a run
             with other settings.
@@ -141,19 +146,10 @@ def finetune(
         "backend": keras.backend.backend(),
         **{role: part and digest(part) for role, part in documents.items()},
     }
-    output = open_output(output, settings, overwrite)
-    files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
-    if overwrite:
-        for path in files.values():
-            path.unlink(missing_ok=True)
-    if files["metrics.json"].exists():
-        return read_json(files["metrics.json"], METRICS)
-    report = None
+    stretching = None
     if stretch_first is not None:
-        report = stretch_before(
-            recipe.checkpoint,
-            stretch_first,
-            output / "stretched",
+        stretching = dict(
+            texts=stretch_first,
             length=recipe.longest,
             text=text,
             config=config,
@@ -162,15 +158,35 @@ def finetune(
             seed=seed,
             overwrite=overwrite,
             verbose=verbose != 0,
-        ).report
+        )
+    output = pathlib.Path(output)
+    with owned(output):
+        open_output(output, settings, overwrite)
+        return _run(recipe, documents, settings, stretching, output, overwrite, verbose)
+
+
+def _run(recipe, documents, settings, stretching, output, overwrite, verbose):
+    files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
+    if overwrite:
+        for path in files.values():
+            path.unlink(missing_ok=True)
+    if all((output / name).exists() for name in ("metrics.json", *FILES)):
+        files["state.zip"].unlink(missing_ok=True)
+        return read_json(files["metrics.json"], METRICS)
+    report = None
+    if stretching is not None:
+        report = stretch_before(recipe.checkpoint, output=output / "stretched", **stretching).report
         recipe = dataclasses.replace(
             recipe, checkpoint=str(output / "stretched"), config=None, tokenizer=None
         )
     trainer = Trainer(recipe, documents)
     write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
+    check_space(output, trainer.finetuned.model)
     trainer.run(files["state.zip"], verbose)
-    metrics = {**trainer.finish(output, verbose), **({"stretched": report} if report else {})}
-    write_text(files["metrics.json"], json.dumps(metrics, indent=1, ensure_ascii=False))
+    with replacing_together(output) as folder:
+        metrics = trainer.finish(folder, verbose)
+        metrics |= {} if report is None else {"stretched": report}
+        write_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False))
     files["state.zip"].unlink()
     return metrics
 

@@ -131,6 +131,11 @@ def open_output(output, settings, overwrite):
         raise NotADirectoryError(f"output={os.fspath(output)!r} is a file; give a directory.")
     output.mkdir(parents=True, exist_ok=True)
     path = output / "recipe.json"
+    if not path.exists() and (output / "model.keras").exists() and not overwrite:
+        raise ValueError(
+            f"{output} holds a model.keras without the recipe.json of its run: give another "
+            "output, or overwrite=True (--overwrite) to replace it."
+        )
     if path.exists() and not overwrite:
         _refuse_other(output, read_json(path), settings)
     return output

@@ -7,6 +7,8 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_posenc.checkpoints.folder import newest, replacing_together
+
 # Importing these modules registers our layers, which loading a saved model needs.
 from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.models import heads, transformer  # noqa: F401
@@ -16,7 +18,7 @@ from keras_posenc.training.recipe import in_range, one_of
 from keras_posenc.training.state import replacing, write_text
 from keras_posenc.untrusted import read_json, shorten
 
-_FILES = ("model.keras", "labels.json")
+FILES = ("model.keras", "labels.json")
 POOLS = {"mean": np.mean, "max": np.max}
 
 
@@ -111,18 +113,18 @@ class FineTuned:
         return batches.restore_order(self.model.predict(batches, verbose=verbose))
 
     def save(self, directory):
-        """Writes model.keras, labels.json and the tokenizer's files, each atomically."""
-        directory = pathlib.Path(directory)
-        # A finished model does not need the optimizer's two copies of its weights.
-        with replacing(directory / "model.keras") as partial:
-            _without_optimizer(self.model).save(partial)
-        self.tokenizer.save(directory)
+        """Writes model.keras, labels.json and the tokenizer's files, all of them atomically."""
         settings = {
             "labels": self.labels,
             "max_length": self.max_length,
             "token_budget": self.token_budget,
         }
-        write_text(directory / "labels.json", json.dumps(settings, indent=1, ensure_ascii=False))
+        with replacing_together(pathlib.Path(directory)) as folder:
+            # A finished model does not need the optimizer's two copies of its weights.
+            with replacing(folder / "model.keras") as partial:
+                _without_optimizer(self.model).save(partial)
+            self.tokenizer.save(folder)
+            write_text(folder / "labels.json", json.dumps(settings, indent=1, ensure_ascii=False))
 
 
 def _without_optimizer(model):
@@ -160,21 +162,23 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
     directory = pathlib.Path(directory)
     if not directory.is_dir():
         raise FileNotFoundError(f"There is no directory {directory} to load a model from.")
-    lacking = [name for name in _FILES if not (directory / name).is_file()]
+    lacking = [name for name in FILES if not newest(directory, name).is_file()]
     if lacking:
         raise FileNotFoundError(
             f"{directory} is not the output of a finished fine-tuning: "
             f"it lacks {' and '.join(lacking)}."
         )
     try:
-        settings = read_json(directory / "labels.json", ("labels", "max_length", "token_budget"))
+        keys = ("labels", "max_length", "token_budget")
+        settings = read_json(newest(directory, "labels.json"), keys)
         labels = [str(name) for name in settings["labels"]]
         saved_length, saved_budget = int(settings["max_length"]), int(settings["token_budget"])
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{directory / 'labels.json'} is damaged ({shorten(error)}).") from None
+    file = newest(directory, "tokenizer.json")
     return FineTuned(
-        load_keras(directory / "model.keras"),
-        Tokenizer(directory),
+        load_keras(newest(directory, "model.keras")),
+        Tokenizer(file if file.is_file() else directory),
         labels,
         saved_length if max_length is None else max_length,
         saved_budget if token_budget is None else token_budget,

@@ -7,8 +7,10 @@ the optimizer's variables. Dropout's seed counters are variables of the model, s
 import contextlib
 import io
 import json
+import math
 import os
 import pathlib
+import shutil
 import zipfile
 
 import numpy as np
@@ -68,6 +70,24 @@ def save_state(path, model, record):
         for index, variable in enumerate(_variables(model)):
             with archive.open(f"{index}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, ops.convert_to_numpy(variable))
+
+
+def check_space(folder, model):
+    """Raises OSError unless a folder has room for what a training writes.
+
+    That is two states at a time, the one that replaces the other, and the model.
+
+    Args:
+        folder: str or path.
+        model: a compiled `keras.Model` whose optimizer is built.
+    """
+    sizes = [math.prod(variable.shape) for variable in (*model.variables, *_variables(model))]
+    needed, free = 2 * 4 * sum(sizes), shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(
+            f"{folder} has {free / 1e6:,.1f} MB left, and the states of this training take "
+            f"{needed / 1e6:,.1f} MB: make room, or give another output."
+        )
 
 
 def read_record(path):

@@ -101,7 +101,7 @@ def test_a_damaged_model(capsys, tmp_path, finetuned):
     content = (finetuned / "model.keras").read_bytes()
     (tmp_path / "model.keras").write_bytes(content[: len(content) // 2])
     error = fails(capsys, "predict", tmp_path, "--text", "w1")
-    assert "model.keras cannot be read" in error
+    assert "model.keras is damaged" in error
     (tmp_path / "labels.json").write_text("[]")
     assert "labels.json is damaged" in fails(capsys, "predict", tmp_path, "--text", "w1")
 
@@ -194,7 +194,8 @@ def test_a_backend_that_is_not_there(tmp_path):
     )
 
 
-def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus, sent):
     command = [sys.executable, "-m", "keras_posenc", "finetune", str(pretrained)]
     command += [str(corpus / "train.tsv"), str(tmp_path / "out"), "--max-length", "16"]
     command += ["--epochs", "1000", "--no-report"]
@@ -203,7 +204,7 @@ def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus):
     while not (tmp_path / "out" / "state.zip").exists() and time.time() < deadline:
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, error = process.communicate(timeout=120)
     assert process.returncode == 130, error
     assert error.splitlines()[-1] == (

@@ -86,3 +86,12 @@ def test_the_digest_sees_texts_labels_and_order():
     ]
     assert digest(one) not in {digest(other) for other in others}
     assert digest(one) == digest(labelled("ab"))
+
+
+@pytest.mark.once
+def test_labels_that_cannot_be_written_or_look_alike():
+    with pytest.raises(ValueError, match=r"train, line 2: the label '\\ud800' has half a surr"):
+        read_labelled((["a", "b"], ["x", "\ud800"]), "train")
+    twins = ["caf\u00e9", "cafe\u0301", "tea"]
+    with pytest.warns(UserWarning, match=r"are 2 classes.*'cafe\\u0301', 'caf\\xe9'"):
+        assert read_labelled((["a", "b", "c"], twins), "train").labels == twins

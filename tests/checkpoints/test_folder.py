@@ -1,0 +1,105 @@
+"""Folders of runs: one run at a time, results replaced together, whenever a process is killed."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from keras_posenc.checkpoints import folder
+
+pytestmark = pytest.mark.once
+
+HOLD = """
+    import pathlib, sys, time
+    from keras_posenc.checkpoints.folder import owned
+    with owned(pathlib.Path(sys.argv[1])):
+        print("owned", flush=True)
+        time.sleep(600)
+    """
+
+
+def held(path):
+    """A process that owns a folder."""
+    command = [sys.executable, "-c", textwrap.dedent(HOLD), str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "owned\n"
+    return process
+
+
+def test_a_second_run_is_refused_and_a_killed_one_forgotten(tmp_path):
+    process = held(tmp_path / "run")
+    try:
+        with pytest.raises(BlockingIOError, match=f"by another run, process {process.pid} on"):
+            with folder.owned(tmp_path / "run"):
+                pass
+    finally:
+        process.kill()
+        process.communicate()
+    with folder.owned(tmp_path / "run"):
+        with pytest.raises(BlockingIOError, match=f"process {os.getpid()} on"):
+            with folder.owned(tmp_path / "run"):
+                pass
+    with folder.owned(tmp_path / "run"):
+        pass
+
+
+def test_a_file_as_a_folder(tmp_path):
+    (tmp_path / "x").write_text("")
+    with pytest.raises(NotADirectoryError, match="is a file; give a directory"):
+        with folder.owned(tmp_path / "x"):
+            pass
+
+
+def test_what_a_kill_left_is_cleared(tmp_path):
+    (tmp_path / ".partial-state.zip").write_text("half")
+    (tmp_path / ".partial-results").mkdir()
+    (tmp_path / ".partial-results" / "a").write_text("half")
+    (tmp_path / ".results").mkdir()
+    (tmp_path / ".results" / "b").write_text("new")
+    (tmp_path / "b").write_text("old")
+    assert folder.newest(tmp_path, "b").read_text() == "new"
+    with folder.owned(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "b"]
+    assert folder.newest(tmp_path, "b").read_text() == "new"
+
+
+def test_an_error_while_writing_leaves_the_old_files(tmp_path):
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(OSError, match="full"):
+        with folder.replacing_together(tmp_path) as new:
+            (new / "a").write_text("new")
+            raise OSError("the disk is full")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def test_no_room_for_the_state(tmp_path, monkeypatch):
+    import shutil
+
+    import keras
+
+    from keras_posenc.training.state import check_space
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    check_space(tmp_path, model)
+    tiny = shutil.disk_usage(tmp_path)._replace(free=100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: tiny)
+    with pytest.raises(OSError, match=r"has 0\.0 MB left, and the states of this training take"):
+        check_space(tmp_path, model)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_file_operations():
+    """`kill -9` of a run that replaces an older one: what is left is the old model or the new one,
+    and the same call goes on to the same weights. Here at each ninth operation, for the time."""
+    script = pathlib.Path(__file__).parents[1] / "training" / "kill_at_every_file.py"
+    done = subprocess.run(
+        [sys.executable, script, "9"], capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "every one resumed" in done.stdout
