@@ -42,6 +42,11 @@ class Stretched(typing.NamedTuple):
     Attributes:
         model: the stretched encoder, as `build_transformer_model` reads it from `output`.
         report: dict, the content of metrics.json.
+
+    Example:
+
+    >>> Stretched(model=None, report={"length": 2048}).report["length"]
+    2048
     """
 
     model: keras.Model
@@ -116,13 +121,14 @@ def stretch(
 
     Raises:
         FileNotFoundError: if a file is missing.
+        TypeError: if `checkpoint` is neither a path nor such a model.
         NotADirectoryError: if `output` is a file.
         ValueError: if a setting or the checkpoint is unusable, the texts are too few, or `output`
             holds a run with other settings.
 
     Example:
 
-    >>> model, report = stretch("bert", "corpus.txt", length=24, steps=2, verbose=False)
+    >>> model, report = stretch("bert", "train.tsv", length=24, steps=2, verbose=False)
     >>> report["length"], len(report["losses"])
     (24, 2)
     """
@@ -308,9 +314,12 @@ def stretch_summary(report):
 
     Example:
 
-    >>> print(stretch_summary(json.loads(pathlib.Path("stretched/metrics.json").read_text())))
+    >>> _, report = stretch("bert", "train.tsv", length=24, steps=2, verbose=False)
+    >>> print(stretch_summary(report))
     tokens                     before     after   teacher with itself
-    ...
+    1–16...
+    17–24...
+    Mean cosine of features; 2 steps in ... s.
     """
     lines = [f"{'tokens':22}{'before':>11}{'after':>10}{'teacher with itself':>22}"]
     old, new = report["old_length"], report["agreement"][-1]["to"]
