@@ -63,7 +63,7 @@ def stretch(
     local=None,
     global_every=None,
     steps=64,
-    learning_rate=1e-4,
+    learning_rate=4e-5,
     start="hierarchical",
     alpha=0.2,
     kept_rows=1,
@@ -98,7 +98,8 @@ def stretch(
             Default: every layer is global.
         global_every: int. With `local`: of every so many layers the first one is global.
         steps: int. Each is on one text of `train_length` tokens.
-        learning_rate: float. The peak of a cosine schedule.
+        learning_rate: float. The peak of a cosine schedule. The first updates of Adam are large: at
+            2e-4 a single one loses more than the stretching did.
         start: where new positions start: "hierarchical", "tile" or "interpolate".
         alpha: float. Of the hierarchical start.
         kept_rows: int. First rows of the table that serve no new position.
