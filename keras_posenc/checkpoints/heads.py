@@ -27,7 +27,7 @@ def heads_in(checkpoint, model="bert"):
     Example:
 
     >>> heads_in("all-MiniLM-L6-v2")
-    {'with_pool': True}
+    {"with_pool": True}
     """
     checkpoint, table = open_checkpoint(checkpoint), table_of_family(model)
     return {
