@@ -178,7 +178,7 @@ COMMANDS = [
             ),
             ("--global-every", "with --local: of N layers the first is global", {"type": int}),
             ("--steps", "texts to learn from (default: 64)", {"type": int}),
-            ("--learning-rate", "the peak (default: 0.0001)", {"type": float}),
+            ("--learning-rate", "the peak (default: 4e-05)", {"type": float}),
             ("--start", "of new positions (default: hierarchical)", {"choices": STARTS}),
             ("--alpha", "of the hierarchical start (default: 0.2)", {"type": float}),
             (

@@ -41,6 +41,11 @@ class Stretched(typing.NamedTuple):
     Attributes:
         model: the stretched encoder, as `build_transformer_model` reads it from `output`.
         report: dict, the content of metrics.json.
+
+    Example:
+
+    >>> Stretched(model=None, report={"length": 2048}).report["length"]
+    2048
     """
 
     model: keras.Model
@@ -57,7 +62,7 @@ def stretch(
     local=None,
     global_every=None,
     steps=64,
-    learning_rate=1e-4,
+    learning_rate=4e-5,
     start="hierarchical",
     alpha=0.2,
     kept_rows=1,
@@ -92,7 +97,8 @@ def stretch(
             Default: every layer is global.
         global_every: int. With `local`: of every so many layers the first one is global.
         steps: int. Each is on one text of `train_length` tokens.
-        learning_rate: float. The peak of a cosine schedule.
+        learning_rate: float. The peak of a cosine schedule. The first updates of Adam are large: at
+            2e-4 a single one loses more than the stretching did.
         start: where new positions start: "hierarchical", "tile" or "interpolate".
         alpha: float. Of the hierarchical start.
         kept_rows: int. First rows of the table that serve no new position.
@@ -115,13 +121,14 @@ def stretch(
 
     Raises:
         FileNotFoundError: if a file is missing.
+        TypeError: if `checkpoint` is neither a path nor such a model.
         NotADirectoryError: if `output` is a file.
         ValueError: if a setting or the checkpoint is unusable, the texts are too few, or `output`
             holds a run with other settings.
 
     Example:
 
-    >>> model, report = stretch("bert", "corpus.txt", length=24, steps=2, verbose=False)
+    >>> model, report = stretch("bert", "train.tsv", length=24, steps=2, verbose=False)
     >>> report["length"], len(report["losses"])
     (24, 2)
     """
@@ -307,9 +314,12 @@ def stretch_summary(report):
 
     Example:
 
-    >>> print(stretch_summary(json.loads(pathlib.Path("stretched/metrics.json").read_text())))
+    >>> _, report = stretch("bert", "train.tsv", length=24, steps=2, verbose=False)
+    >>> print(stretch_summary(report))
     tokens                     before     after   teacher with itself
-    ...
+    1–16...
+    17–24...
+    Mean cosine of features; 2 steps in ... s.
     """
     lines = [f"{'tokens':22}{'before':>11}{'after':>10}{'teacher with itself':>22}"]
     old, new = report["old_length"], report["agreement"][-1]["to"]
