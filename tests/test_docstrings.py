@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import dataclasses
 import doctest
 import importlib
 import inspect
@@ -160,10 +161,8 @@ def flaws(thing):
     """What the docstring of a public class or function lacks."""
     wrong, parts = purpose(thing), sections(thing)
     documented = entries(parts.get("Args", ""))
-    if not documented and inspect.isclass(thing):
-        documented = entries(
-            parts.get("Attributes", "")
-        )  # a record, whose fields are its arguments
+    if dataclasses.is_dataclass(thing) or (inspect.isclass(thing) and issubclass(thing, tuple)):
+        documented |= entries(parts.get("Attributes", ""))  # a record's fields are its arguments
     names, more = parameters(thing)
     if missing := names - documented:
         wrong.append(f"Args lacks {sorted(missing)}")
@@ -184,9 +183,9 @@ def flaws(thing):
     return wrong
 
 
-def flaws_of_method(name, function):
+def flaws_of_method(function, is_hook):
     """What the docstring of a public method lacks; a hook says its formula or its shapes."""
-    if name in HOOKS and not function.__doc__:
+    if is_hook and not function.__doc__:
         return ["a hook without a docstring of its own"]
     wrong, parts = purpose(function), sections(function)
     names, more = parameters(function)
@@ -194,7 +193,7 @@ def flaws_of_method(name, function):
         wrong.append(f"Args lacks {sorted(missing)}")
     if "Args" in parts and (unknown := entries(parts["Args"]) - names) and not more:
         wrong.append(f"Args has {sorted(unknown)}, which the signature lacks")
-    if name in HOOKS and not SHAPE.search(function.__doc__):
+    if is_hook and not SHAPE.search(function.__doc__):
         wrong.append("a hook without a shape")
     return wrong
 
@@ -218,7 +217,8 @@ def test_public_methods_are_explained():
     found = {}
     for name, cls in CLASSES.items():
         for method, function in methods(cls).items():
-            found[f"{name}.{method}"] = flaws_of_method(method, function)
+            is_hook = method in HOOKS and issubclass(cls, Encoding)
+            found[f"{name}.{method}"] = flaws_of_method(function, is_hook)
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
@@ -231,14 +231,33 @@ def test_encodings_name_their_paper():
     assert found == []
 
 
-# What the examples read -> its path: the pretrained model, the data, a finished fine-tuning.
+# What the examples read -> its path: pretrained models, data, a finished run of each kind.
 FILES = {
     "all-MiniLM-L6-v2": lambda request: request.getfixturevalue("minilm"),
     "bert": lambda request: request.getfixturevalue("pretrained"),
     "out": lambda request: request.getfixturevalue("finetuned"),
+    "corpus.txt": lambda request: request.getfixturevalue("long_texts"),
+    "stretched": lambda request: request.getfixturevalue("stretched"),
     "train.tsv": lambda request: request.getfixturevalue("corpus") / "train.tsv",
     "test.tsv": lambda request: request.getfixturevalue("corpus") / "test.tsv",
 }
+
+
+@pytest.fixture(scope="session")
+def long_texts(tmp_path_factory):
+    """A file of four texts, each longer than the pretrained model's 16 positions."""
+    path = tmp_path_factory.mktemp("long_texts") / "corpus.txt"
+    words = np.random.default_rng(0).integers(0, 35, (4, 150))
+    path.write_text("\n".join(" ".join(f"w{n}" for n in text) for text in words), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def stretched(tmp_path_factory, pretrained, long_texts):
+    """Output folder of a finished stretching of `pretrained` to 24 positions."""
+    output = tmp_path_factory.mktemp("stretched") / "run"
+    training.stretch(pretrained, long_texts, output, length=24, steps=2, verbose=False)
+    return output
 
 
 class Checker(doctest.OutputChecker):
@@ -293,7 +312,7 @@ def turn(pages, *, x=None):
 
 def test_a_full_docstring_has_no_flaws(monkeypatch):
     monkeypatch.setitem(globals(), "own", lambda thing: True)
-    assert flaws(turn) == flaws_of_method("bias", turn) == []
+    assert flaws(turn) == flaws_of_method(turn, is_hook=True) == []
 
 
 @pytest.mark.parametrize(
@@ -317,6 +336,6 @@ def test_the_check_of_docstrings_can_fail(old, new, words, monkeypatch):
 
 def test_the_check_of_hooks_can_fail(monkeypatch):
     monkeypatch.setattr(turn, "__doc__", "Turns pages.")
-    assert flaws_of_method("bias", turn) == ["a hook without a shape"]
+    assert flaws_of_method(turn, is_hook=True) == ["a hook without a shape"]
     monkeypatch.setattr(turn, "__doc__", None)
-    assert flaws_of_method("bias", turn) == ["a hook without a docstring of its own"]
+    assert flaws_of_method(turn, is_hook=True) == ["a hook without a docstring of its own"]

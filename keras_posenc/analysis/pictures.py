@@ -1,6 +1,6 @@
-"""Pictures of position encodings: what `measure.py` and `observe.py` return in, a figure out.
+"""Pictures of position encodings, from the results of `measure.py` and `observe.py`.
 
-Colours and style are those of `plot.py`, which alone imports Matplotlib.
+Colours and style are those of `plot.py`, the only file that imports Matplotlib.
 """
 
 import math
@@ -20,11 +20,13 @@ TERMS = {
 
 @styled
 def decay_curves(figure, curves, lowest=-8.0):
-    """Logits and weights of equal tokens by their distance, a line an encoding, mean of the heads.
+    """Draws logits and weights of identical tokens by distance: one line per encoding.
+
+    The lines are means over the heads.
 
     Args:
-        curves: dict name -> what `decay_curve` returns.
-        lowest: float. Logits below it are cut off, for some encodings fall without end.
+        curves: dict, name -> result of `decay_curve`.
+        lowest: float. Logits below it are not shown, since some encodings decrease without bound.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -45,12 +47,12 @@ def decay_curves(figure, curves, lowest=-8.0):
 
 @styled
 def entropy_curves(figure, series):
-    """Entropy of attention by the length of the text, one line a series.
+    """Draws the entropy of attention by length, one line per series.
 
-    The dashed line is ln n, attention that prefers no key.
+    The dashed line is ln n, the entropy of uniform attention.
 
     Args:
-        series: dict name -> what `entropy_by_length` returns.
+        series: dict, name -> result of `entropy_by_length`.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -78,13 +80,13 @@ def entropy_curves(figure, series):
 
 @styled
 def accuracy_against_length(figure, panels, trained, chance=None, along="length"):
-    """Accuracy by the length of the test, a line a model, shaded from the worst to the best seed.
+    """Draws accuracy by length: one line per model, shaded from the worst to the best seed.
 
     Args:
-        panels: dict title -> dict name -> what `bench.curves` gives.
-        trained: int. The longest length of training, a dotted line.
+        panels: dict, title -> dict, name -> result of `bench.curves`.
+        trained: int. The longest training length, a dotted line.
         chance: float or None. The accuracy of guessing, a dashed line.
-        along: str. What `length` of the lines is: that of the texts, or a place in them.
+        along: str. Label of the horizontal axis: the length, or the position in the text.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -113,10 +115,10 @@ def accuracy_against_length(figure, panels, trained, chance=None, along="length"
 
 @styled
 def similarity_maps(figure, maps, positions):
-    """Cosine similarity of the rows of position embeddings, one map an embedding.
+    """Draws the cosine similarity of the rows of position embeddings, one map per embedding.
 
     Args:
-        maps: dict name -> (P, P) array, as `position_similarity` gives.
+        maps: dict, name -> (P, P) array, as `position_similarity` returns.
         positions: the P positions, evenly spaced.
 
     Returns:
@@ -139,11 +141,11 @@ def similarity_maps(figure, maps, positions):
 
 @styled
 def rotary_terms(figure, terms, head=0):
-    """The four terms of RoPE with biases by distance, and their sum against the content alone.
+    """Draws the four terms of RoPE with biases by distance, and their sum beside q'Rk alone.
 
     Args:
-        terms: what `rotary_terms` returns.
-        head: int.
+        terms: result of `rotary_terms`.
+        head: int. Index of the head.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -162,13 +164,13 @@ def rotary_terms(figure, terms, head=0):
 
 @styled
 def contextual_positions(figure, found, tokens, head=0, text=0, query=-1):
-    """CoPE's gates for every query, and what one query counts: gates and positions, key by key.
+    """Draws CoPE's gates of all queries, and the gates and positions of one query by key.
 
     Args:
-        found: what `contextual_positions` returns.
-        tokens: list of str, one a token.
-        head, text: int. Which head, which text of the batch.
-        query: int. Which query the lower picture shows; default the last.
+        found: result of `contextual_positions`.
+        tokens: list of str, one per token.
+        head, text: int. Index of the head, and of the text in the batch.
+        query: int. Index of the query in the lower picture; default the last.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -199,7 +201,7 @@ def contextual_positions(figure, found, tokens, head=0, text=0, query=-1):
 
 
 def _look(index):
-    """Colour and stroke of a series; the stroke changes where the colours begin again."""
+    """Colour and line style of a series; the style changes when the colours repeat."""
     return {
         "color": COLOURS[index % len(COLOURS)],
         "linestyle": LINES[index // len(COLOURS) % len(LINES)],

@@ -1,7 +1,7 @@
-"""Pictures of a training and of its results: plain numbers in, a Matplotlib figure out, no window.
+"""Pictures of a training and its results: from plain numbers to a Matplotlib figure, no window.
 
-The only file that imports Matplotlib. Colours are Okabe and Ito's, which colour-blind readers tell
-apart; every series also has its own marker or hatch.
+This is the only file that imports Matplotlib. The colours are Okabe and Ito's, which colour-blind
+readers can distinguish; every series also has its own marker or hatch.
 """
 
 import functools
@@ -67,7 +67,7 @@ def styled(draw):
 
 
 def to_svg(figure):
-    """The figure as SVG, letters as paths; the same text for the same figure."""
+    """Returns the figure as SVG, with letters as paths; the same figure gives the same text."""
     import io
 
     matplotlib = require_matplotlib()
@@ -79,13 +79,13 @@ def to_svg(figure):
 
 @styled
 def learning_curves(figure, history, steps=()):
-    """Loss and accuracy over the epochs.
+    """Draws loss and accuracy over the epochs.
 
     Args:
-        history: list of dict, one an epoch: `epoch`, `loss`, `accuracy`, and where a validation set
-            was given `val_loss`, `val_accuracy`; `max_length` tells the stages of a curriculum.
-        steps: list of dict with `epoch` (a fraction, e.g. 1.25) and `loss`: the running mean of the
-            loss since the epoch began.
+        history: list of dict, one per epoch: `epoch`, `loss`, `accuracy`, with a validation set
+            `val_loss` and `val_accuracy`; `max_length` marks the stages of growing length.
+        steps: list of dict with `epoch` (a fraction, such as 1.25) and `loss`: the running mean of
+            the loss since the epoch began.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -123,7 +123,7 @@ def _ticks(last, most=8):
 
 
 def _mark_stages(axes, history):
-    """A dotted line, with the new length, where a curriculum goes on to another."""
+    """Draws a dotted line, with the new length, where a stage begins."""
     for before, after in zip(history, history[1:], strict=False):
         if before.get("max_length") != after.get("max_length"):
             axes.axvline(before["epoch"], color="#767676", linestyle=":", linewidth=1)
@@ -140,7 +140,7 @@ def _mark_stages(axes, history):
 
 @styled
 def confusion_matrix(figure, matrix, names):
-    """A confusion matrix: colour = share of the true class, number = documents.
+    """Draws a confusion matrix: the colour is the share of the true class, the number a count.
 
     Args:
         matrix: (C, C) counts, row = true class.
@@ -184,10 +184,10 @@ def confusion_matrix(figure, matrix, names):
 
 @styled
 def accuracy_by_length(figure, series):
-    """Accuracy of short and of long documents, with 95% intervals and the number of documents.
+    """Draws accuracy by document length, with 95% intervals and the number of documents.
 
     Args:
-        series: dict name -> list of dict, as `training.metrics.accuracy_by_length` gives.
+        series: dict, name -> list of dict, as `training.metrics.accuracy_by_length` returns.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -281,12 +281,12 @@ def _range(more_than, up_to):
 
 @styled
 def length_histogram(figure, series, marks=()):
-    """How long the documents are, on a logarithmic scale.
+    """Draws a histogram of document lengths, on a logarithmic scale.
 
     Args:
-        series: dict name -> dict with `edges` and `counts`, as
-            `training.metrics.length_histogram` gives.
-        marks: lengths, in tokens, at which to draw a line: where texts are cut.
+        series: dict, name -> dict with `edges` and `counts`, as
+            `training.metrics.length_histogram` returns.
+        marks: lengths, in tokens, at which to draw a line: where texts are truncated.
 
     Returns:
         A `matplotlib.figure.Figure`.

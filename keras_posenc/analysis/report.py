@@ -59,8 +59,8 @@ def write_report(directories, path=None, title="Fine-tuning report"):
     The page needs no other file and no network.
 
     Args:
-        directories: an output directory of `finetune`, or a dict name -> directory to set several
-            runs side by side.
+        directories: an output directory of `finetune`, or a dict, name -> directory, to compare
+            several runs.
         path: where to write; default `report.html` in the only directory.
         title: str. The heading.
 

@@ -17,16 +17,16 @@ class Execution:
     """How attention computes an encoding fast. It says nothing about what is computed.
 
     Attributes:
-        min_rows: int. Blocks have so many query rows if memory allows, since the hooks do costly
-            work once a block.
-        max_rows: int or None. Blocks on a CPU have at most so many query rows, since the hooks work
-            on what is near to all rows of a block, or need much memory for each row.
-        all_columns: bool. Blocks keep the columns that are closed to all of their rows, since the
-            hooks read them too.
+        min_rows: int. Minimum number of query rows in a block, if memory allows; for hooks with
+            costly work per block.
+        max_rows: int or None. Maximum number of query rows in a block on a CPU; for hooks that
+            compute only near the diagonal, or need much memory per row.
+        all_columns: bool. Blocks keep the columns that are masked for all of their rows; for hooks
+            that read them too.
         by_distance: None, or a function of distances (N,) int32 that returns what `heads` adds to
-            the logits, (N, H) float32, where that depends on distances alone. Where a map is formed
-            anyway, attention adds these numbers and leaves out `heads`: wider heads cost more than
-            one more term.
+            the logits, (N, H) float32, if that depends on distances alone. Where the map is
+            materialised anyway, attention adds these numbers and skips `heads`: wider heads cost
+            more than one more term.
     """
 
     min_rows: int = 0
@@ -59,8 +59,8 @@ class Encoding(keras.layers.Layer):
 
     Attention may call the hooks on blocks of query rows and leave out key columns that are masked
     for the whole block. Row i of a hook's result may therefore depend only on row i of the grid and
-    on the columns visible from it. An encoding that also reads masked columns says
-    so in its `execution`; one that reads earlier rows implements `scan` in place of `score`.
+    on the columns visible from it. An encoding that also reads masked columns declares this in its
+    `execution`; one that reads earlier rows implements `scan` instead of `score`.
 
     Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` in
     `build(heads_shape, states_shape)`, where (B, T, E) is the shape of the hidden states behind the
@@ -143,7 +143,15 @@ class Encoding(keras.layers.Layer):
         self.built = True
 
     def table_arguments(self, num_heads, head_size):
-        """Returns the arguments of `add_weight` for a table that layers may share."""
+        """Returns the arguments of `add_weight` for a table that layers may share.
+
+        Args:
+            num_heads: int. H.
+            head_size: int. D.
+
+        Returns:
+            dict.
+        """
         raise NotImplementedError
 
     def restrict(self, grid):
@@ -209,7 +217,10 @@ class Encoding(keras.layers.Layer):
         return logits
 
     def carry(self, grid):
-        """Returns what `scan` gets with the first rows.
+        """Makes the carry that `scan` receives with the first rows.
+
+        Args:
+            grid: `Grid` of the whole map.
 
         Returns:
             A constant tensor of floats, for example (B, Tk).
@@ -217,15 +228,15 @@ class Encoding(keras.layers.Layer):
         raise NotImplementedError
 
     def scan(self, logits, grid, carry):
-        """Transforms the logits by what earlier rows carried on.
+        """Transforms the logits with a carry from the earlier rows.
 
-        Blocks of query rows are then processed in order, and no column is left out. The carry that
-        each block received is saved for the backward pass.
+        Blocks of query rows are then processed in order, and no column is left out. The carry of
+        each block is saved for the backward pass.
 
         Args:
             logits: (B, H, Tq, Tk), with all biases.
             grid: `Grid` of this block of query rows.
-            carry: as `carry` returned it, or the call for the rows before.
+            carry: the result of `carry`, or of the call for the rows before.
 
         Returns:
             The logits (B, H, Tq, Tk), and the carry of the rows after these.
@@ -257,7 +268,7 @@ class Encoding(keras.layers.Layer):
         return None
 
     def overrides(self, hook):
-        """Whether this encoding implements the hook of this name."""
+        """Returns whether this encoding overrides the hook of this name."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
 
     def get_config(self):

@@ -1,8 +1,8 @@
 """Tables indexed by clipped distance, added to keys and values (Shaw, NEZHA).
 
-No tensor of size (T, T, D) is formed: queries are first multiplied with the few rows of the table,
-and cells within the clipping distance then look their number up; for the values, the weights are
-first summed by table row.
+No tensor of size (T, T, D) is materialised: the queries are multiplied with the few rows of the
+table, and cells within the clipping distance look up their product. For the values, the weights are
+summed by table row first.
 """
 
 import math
@@ -69,15 +69,15 @@ class _ClippedTable(Encoding):
         self.values = bool(values)
 
     def rows_for_keys(self):
-        """The rows added to the keys, (2k + 1, D)."""
+        """Returns the rows that are added to the keys, (2k + 1, D)."""
         raise NotImplementedError
 
     def rows_for_values(self, size):
-        """The rows added to the values, (2k + 1, size)."""
+        """Returns the rows that are added to the values, (2k + 1, size)."""
         raise NotImplementedError
 
     def index(self, grid):
-        """The table row of each cell, clip(j - i, -k, k) + k, (B, Tq, Tk)."""
+        """Returns the table row of each cell, clip(j - i, -k, k) + k, (B, Tq, Tk)."""
         return ops.clip(-whole_distance(grid), -self.max_distance, self.max_distance) + (
             self.max_distance
         )

@@ -309,12 +309,10 @@ def sandwich_ratios(num_heads):
 
 
 def before_softplus(initializer):
-    """Wraps an initializer for a weight stored before a softplus, so that it starts as intended.
-
-    Also converts published numbers into stored ones: x -> ln(exp(x) - 1).
+    """Wraps an initializer for a weight that is stored before a softplus: x -> ln(exp(x) - 1).
 
     Args:
-        initializer: a Keras initializer of positive numbers x.
+        initializer: a Keras initializer of positive numbers x, the values after the softplus.
 
     Returns:
         A function (shape, dtype) -> tensor.

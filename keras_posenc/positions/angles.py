@@ -7,15 +7,18 @@ from keras import ops
 
 
 def angles(ids, turns):
-    """ids * turns in radians, less whole turns: exact to about 3e-5 up to a million positions.
+    """Computes ids * turns in radians, modulo whole turns, to about 3e-5 up to a million positions.
 
-    A float32 product keeps few of its 24 bits for the fraction of a turn once there are many turns.
-    So ids and turns are cut into pieces of 12 bits, whose products are exact, and whole turns leave
-    each product by itself.
+    After many turns a float32 product has few of its 24 bits left for the fraction of a turn. So
+    ids and turns are split into parts of 12 bits, whose products are exact, and whole turns are
+    removed from each product.
 
     Args:
         ids: float32 (B, T, pairs or 1).
-        turns: turns a position: NumPy (pairs,), then cut in float64; or float32 (B, 1, pairs).
+        turns: turns per position: NumPy (pairs,), split in float64, or float32 (B, 1, pairs).
+
+    Returns:
+        float32 (B, T, pairs).
     """
     floor = np.floor if isinstance(turns, np.ndarray) else ops.floor
     coarse = floor(turns * 2**14) / 2**14

@@ -4,5 +4,5 @@ from keras import ops
 
 
 def consecutive(length, offset=0):
-    """The ids `offset, offset + 1, ...`, (length,) int32; `length` and `offset` may be tensors."""
+    """Makes the ids offset, offset + 1, ..., (length,) int32; both arguments may be tensors."""
     return ops.arange(0, length, dtype="int32") + ops.cast(offset, "int32")

@@ -19,7 +19,7 @@ def check_positions(ids, bound, remedy):
     Args:
         ids: integer tensor of any shape, or KerasTensor (which cannot be checked yet).
         bound: int. First position that does not exist; None if it is not known yet.
-        remedy: str. End of the error message: what the user can do.
+        remedy: str. End of the error message: what the user can do about it.
 
     Returns:
         The ids.
@@ -51,7 +51,7 @@ def mark_missing(rows, ids, bound):
 
 
 def check_length(offset, length, bound, remedy):
-    """Makes sure that positions offset .. offset + length - 1 exist."""
+    """Raises ValueError unless the positions offset .. offset + length - 1 are below `bound`."""
     _check_range(offset, max(offset, offset + length - 1), bound, remedy)
 
 

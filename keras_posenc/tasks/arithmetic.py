@@ -1,4 +1,4 @@
-"""Expressions modulo 5 with brackets: a grammar to draw from, and their values, in whole arrays.
+"""Expressions modulo 5 with brackets: sampling from a grammar, and evaluation, vectorised.
 
 Tokens: 0 to 4 are digits, then +, -, *, ( and ).
 """
@@ -22,14 +22,14 @@ DIGIT_PLACE = np.array([0, 1, 1, 2])
 def draw_expressions(rng, count, length, operators):
     """Draws expressions of the published grammar, all of one length.
 
-    Up to four tokens: d, -d, (d), (-d). Longer: (E operator E), with the left E of 1 to
-    length - 4 tokens, each as likely. All rows are cut level by level of their trees, at once.
+    Up to four tokens they are d, -d, (d), (-d); longer ones (E operator E), with a left E whose
+    length is uniform in 1 .. length - 4. All rows are expanded at once, one tree level at a time.
 
     Args:
         rng: a NumPy generator.
-        count: how many.
-        length: in tokens, from 1.
-        operators: how many of +, -, * are used.
+        count: int. Number of expressions.
+        length: int, at least 1. Tokens in each.
+        operators: int. How many of +, -, * are used.
 
     Returns:
         An int32 array (count, length).
@@ -56,10 +56,10 @@ def draw_expressions(rng, count, length, operators):
 
 
 def evaluate(tokens, name):
-    """The values of expressions: brackets, then *, then + and -; any operand may have a minus.
+    """Evaluates expressions: brackets, then *, then + and -; any operand may have a minus.
 
-    Every level of brackets of the whole batch is one flat list of expressions, the innermost
-    first; a closing bracket then stands for the value of its group in the level around it.
+    Each level of brackets in the batch is one flat list of expressions, evaluated from the
+    innermost on; a closing bracket stands for the value of its group in the level around it.
 
     Args:
         tokens: ints (B, L) from 0 to CLOSE.
@@ -69,7 +69,7 @@ def evaluate(tokens, name):
         B ints from 0 to 4.
 
     Raises:
-        ValueError: a row is not one whole expression.
+        ValueError: if a row is not one complete expression.
     """
     rows, length = tokens.shape
     level = np.cumsum((tokens == OPEN).astype("int16") - (tokens == CLOSE), axis=1, dtype="int16")
@@ -101,7 +101,7 @@ def evaluate(tokens, name):
 
 
 def _flat_values(token, inner, group, count):
-    """Values of expressions without brackets, and which tokens are out of place.
+    """Evaluates expressions without brackets, and marks the tokens that do not fit.
 
     Args:
         token: of all the expressions in order; each CLOSE is an operand with a value of `inner`.

@@ -1,16 +1,16 @@
-"""Rows of bits and Python's integers, which have any number of bits. The lowest bit is first."""
+"""Conversion of rows of bits, lowest bit first, from and to Python's unbounded integers."""
 
 import numpy as np
 
 
 def to_numbers(bits):
-    """Rows of bits (B, L) as a list of B integers."""
+    """Converts rows of bits (B, L) to a list of B integers."""
     packed = np.packbits(bits.astype(bool), axis=1, bitorder="little")
     return [int.from_bytes(row.tobytes(), "little") for row in packed]
 
 
 def to_bits(numbers, width):
-    """Integers as rows of bits (B, width)."""
+    """Converts integers to rows of bits (B, width)."""
     count = -(-width // 8)
     data = b"".join(number.to_bytes(count, "little") for number in numbers)
     packed = np.frombuffer(data, "uint8").reshape(len(numbers), count)
@@ -18,9 +18,9 @@ def to_bits(numbers, width):
 
 
 def draw_positive(rng, bits, part):
-    """Draws the bits in `part`, (B, L) bool, of each row anew until they are not all 0.
+    """Redraws the bits in `part`, (B, L) bool, of each row until they are not all 0.
 
-    Each number from 1 on is then as likely as any other.
+    The positive numbers are then uniformly distributed.
     """
     zero = np.arange(len(bits))
     while zero.size:

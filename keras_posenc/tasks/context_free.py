@@ -1,4 +1,4 @@
-"""The four deterministic context-free tasks: what a stack solves."""
+"""The four deterministic context-free tasks, which need a stack."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class ContextFree(Task):
 
 
 class ReverseString(ContextFree):
-    """The tokens backwards.
+    """The tokens in reverse order.
 
     Example:
 
@@ -38,11 +38,11 @@ class ReverseString(ContextFree):
 
 
 class StackManipulation(ContextFree):
-    """The stack that is left after the actions.
+    """The contents of a stack after a sequence of actions.
 
-    Bits 0 and 1 are the stack from its bottom, then come actions: 2 pops (from an empty stack
-    nothing), 3 pushes a 0, 4 pushes a 1. The answer is the stack from its top, then 2, then
-    zeros; it is scored up to the 2. There are 1 to length - 1 bits, each number as likely.
+    The bits 0 and 1 are the stack from its bottom; the actions follow: 2 pops (nothing from an
+    empty stack), 3 pushes a 0, 4 pushes a 1. The answer is the stack from its top, then 2, then
+    zeros; it is scored up to the 2. The number of bits is uniform in 1 .. length - 1.
 
     Example:
 
@@ -84,10 +84,10 @@ class StackManipulation(ContextFree):
 class ModularArithmeticBrackets(ContextFree):
     """The value modulo 5 of an expression with brackets.
 
-    0 to 4 are digits, 5 is +, 6 is -, 7 is *, 8 is (, 9 is ), 10 is never used. What is drawn
-    follows the published grammar (d, -d, (d), (-d), (E operator E)); `solve` takes any
-    expression in which * binds tighter than + and -. A third of the values are 0, because of
-    the products: who always answers 0 is right more often than `chance`.
+    0 to 4 are digits, 5 is +, 6 is -, 7 is *, 8 is (, 9 is ), 10 is never used. Samples follow
+    the published grammar (d, -d, (d), (-d), (E operator E)); `solve` accepts any expression, with
+    * before + and -. A third of the values are 0, because of the products: always answering 0 is
+    right more often than `chance`.
 
     Example:
 
@@ -110,11 +110,11 @@ class ModularArithmeticBrackets(ContextFree):
 
 
 class SolveEquation(ContextFree):
-    """The x modulo 5 that makes an equation true.
+    """The x modulo 5 that solves an equation.
 
-    0 to 4 are digits, 5 is +, 6 is -, 7 is (, 8 is ), 9 is x, 10 is =. An expression of
-    length - 2 tokens without *, one of whose digits became x, then = and its value. Below 3
-    tokens there is no equation, only zeros with the answer 0.
+    0 to 4 are digits, 5 is +, 6 is -, 7 is (, 8 is ), 9 is x, 10 is =. The equation is an
+    expression of length - 2 tokens without *, one digit of which is replaced by x, then = and the
+    value. Below 3 tokens there is no equation, only zeros with the answer 0.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The seven context-sensitive tasks: what a tape solves."""
+"""The seven context-sensitive tasks, which need a tape."""
 
 import math
 
@@ -32,9 +32,9 @@ class DuplicateString(ContextSensitive):
 
 
 class MissingDuplicateString(ContextSensitive):
-    """The bit under the 2, in a string of bits that is written twice.
+    """The bit that a 2 replaces, in a string of bits that is written twice.
 
-    An odd length ends in a 3. The one sample of length 1 is a 1, and the answer 1.
+    A sample of odd length ends in a 3. The only sample of length 1 is a 1, with the answer 1.
 
     Example:
 
@@ -77,9 +77,9 @@ class MissingDuplicateString(ContextSensitive):
 
 
 class OddsFirst(ContextSensitive):
-    """The tokens at even places (t2 t4 ...), then those at odd ones, as the published code has it.
+    """The tokens at even positions (t2 t4 ...), then those at odd ones, as in the published code.
 
-    The paper's text, as the name says, has t1 t3 t5 ... first.
+    In the paper, as in the name, the odd positions t1 t3 t5 ... come first.
 
     Args:
         variant: "code" or "paper".
@@ -105,9 +105,9 @@ class OddsFirst(ContextSensitive):
 
 
 class BinaryOperation(ContextSensitive):
-    """Two binary numbers, lowest bit first, with a 2 between them.
+    """Two binary numbers, lowest bit first, separated by a 2.
 
-    The first has 1 to length - 2 bits, each number of bits as likely, and neither is 0. The
+    The number of bits of the first is uniform in 1 .. length - 2, and neither number is 0. The
     answer is the result, lowest bit first, then 2, then zeros; it is scored up to the 2.
     """
 
@@ -151,7 +151,7 @@ class BinaryOperation(ContextSensitive):
 class BinaryAddition(BinaryOperation):
     """The sum of two binary numbers, lowest bit first.
 
-    Two tokens or one are a number alone, and the answer is that number.
+    One or two tokens are a single number, which is the answer.
 
     Example:
 
@@ -195,10 +195,10 @@ class BinaryMultiplication(BinaryOperation):
 
 
 class ComputeSqrt(ContextSensitive):
-    """The whole part of the square root of a binary number from 1 on.
+    """The integer part of the square root of a positive binary number.
 
-    Highest bit first, and so is the answer, which has half as many bits (rounded up); in the
-    paper's text lowest bit first.
+    The number and the answer, which has half as many bits (rounded up), start with the highest bit
+    in the published code, and with the lowest bit in the paper.
 
     Args:
         variant: "code" or "paper".

@@ -1,4 +1,4 @@
-"""Flip-flop and selective copy: what matters is which token came, not how far away it is."""
+"""Flip-flop and selective copy: tasks on content, in which distances do not matter."""
 
 import numpy as np
 
@@ -6,16 +6,16 @@ from keras_posenc.tasks.base import Task
 
 
 class NextToken(Task):
-    """A causal task: the target of a place is the token after it; some of these are scored.
+    """A causal task whose targets are the next tokens, some of which are scored.
 
-    The token after the last is not known: its target is 0 and is not scored.
+    The last position has no next token: its target is 0 and is not scored.
 
     Args:
         split: one of `splits`.
         variant: one of `variants`.
 
     Attributes:
-        splits: the first is to train on, the others are out of distribution.
+        splits: the first is for training, the others are out of distribution.
     """
 
     causal = True
@@ -34,11 +34,11 @@ class NextToken(Task):
 
 
 class FlipFlop(NextToken):
-    """After each "read" comes the bit of the last "write".
+    """A one-bit memory: each "read" is followed by the bit of the last "write".
 
-    0 writes, 1 reads, 2 ignores (w, r, i), and after each comes a bit: 3 is 0 and 4 is 1. The
-    first instruction writes, the last one reads; one between is an "ignore" with the probability
-    of the split, and else as often one as the other. Published: 512 tokens.
+    0 writes, 1 reads, 2 ignores (w, r, i), each followed by a bit: 3 is 0 and 4 is 1. The first
+    instruction is a write, the last a read; each in between is an "ignore" with the probability of
+    the split, else a write or a read with equal probability. The paper has 512 tokens.
 
     Args:
         split: "train" (ignore 0.8), "sparse" (0.98) or "dense" (0.1).
@@ -82,21 +82,21 @@ class FlipFlop(NextToken):
 
 
 def _register(instruction, bit):
-    """The bits, with those after a read replaced by that of the last write."""
+    """Replaces the bits after a read by the bit of the last write."""
     place = np.arange(bit.shape[1])
     written = np.maximum.accumulate(np.where(instruction == 0, place, 0), axis=1)
     return np.take_along_axis(bit, np.where(instruction == 1, written, place), axis=1)
 
 
 class SelectiveCopy(NextToken):
-    """Copy the tokens and leave out the blanks among them.
+    """Copies the tokens without the blanks between them.
 
-    0 to 15 are the tokens, 16 is a blank, 17 ends the text; then comes the copy. The length is
-    the number of tokens to copy, 128 as published; the split says how many blanks are among them,
-    at places as likely as any others.
+    0 to 15 are the tokens, 16 is a blank, 17 ends the text; then the copy follows. The length is
+    the number of tokens to copy, 128 in the paper; the split determines the number of blanks, which
+    are at uniformly random positions.
 
-    (The numbers of tokens and blanks are the paper's; the end mark, the 16 tokens and the
-    layout are a choice made here, for no code of it was published.)
+    (The numbers of tokens and blanks are the paper's. The end mark, the 16 tokens and the layout
+    are our choice, since no code was published.)
 
     Args:
         split: "train" (as many blanks as tokens), "dense" (half) or "sparse" (twice).

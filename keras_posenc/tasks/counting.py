@@ -1,4 +1,4 @@
-"""CoPE's counting: how often a variable was incremented since it was set."""
+"""CoPE's counting task: how often a variable was incremented since it was set."""
 
 import numpy as np
 
@@ -21,22 +21,22 @@ SIZE = (WORDS != PAD).sum(1)
 class Counting(NextToken):
     """The value of a variable after a program of "v = 0 ;", "v ++;" and "pass;".
 
-    Then "print v" asks for a variable that was set, each as likely, and the value is the one
-    answer. The tokens are the published words: 0 pads, 2 "=", 3 ";", 4 "++;", 5 "pass;",
-    6 "print", 7 to 17 the values 0 to 10, from 18 on the variables. (1 is the published start
-    word, which is never used.) Statements are drawn with the weights 1 (set), 7 (increment) and
-    50 (pass); an increment of a variable that is not set, or is 10, is drawn again.
+    At the end "print v" asks for a variable that was set, chosen uniformly; its value is the only
+    answer. The tokens are those of the published code: 0 pads, 2 "=", 3 ";", 4 "++;", 5 "pass;",
+    6 "print", 7 to 17 the values 0 to 10, from 18 on the variables. (1 is the start token, which is
+    never used.) Statements are drawn with the weights 1 (set), 7 (increment) and 50 (pass); an
+    increment of a variable that is not set, or is 10, is drawn again.
 
-    The length is the number of tokens, 512 as published; a program has 3 to that many steps, each
-    number as likely, and is padded on the right. One that is too long loses its last steps
-    ("whole"), or, as published ("code"), its first tokens: then the answer may depend on what was
-    cut off (with 5 variables in one row of 250), and `solve` refuses it. The values are not even:
-    at 40 tokens a third of the answers is 0, at 512 a fifth is 10.
+    The length is the number of tokens, 512 in the paper. The number of steps of a program is
+    uniform from 3 to the length, and the program is padded on the right. One that is too long loses
+    its last steps ("whole"), or its first tokens, as published ("code"): then the answer may depend
+    on removed tokens (in one row of 250 with 5 variables), and `solve` refuses it. The values are
+    not uniform: a third of the answers are 0 at 40 tokens, a fifth are 10 at 512.
 
     Args:
-        split: "train" (pass weighs 50), "sparse" (200) or "dense" (10). The last two are not
-            published.
-        variables: how many there are; 1, 3 and 5 were published.
+        split: "train" (weight 50 of pass), "sparse" (200) or "dense" (10). The last two are not in
+            the paper.
+        variables: int. Number of variables; 1, 3 and 5 in the paper.
         variant: "whole" or "code".
 
     Example:
@@ -77,7 +77,7 @@ class Counting(NextToken):
         return tokens
 
     def _programs(self, rng, rows, length):
-        """Rows of tokens, and which of them set a variable."""
+        """Draws rows of tokens, and says which rows set a variable."""
         steps, first_set = self._steps(rng, rows, length)
         kind, variable, value = self._statements(rng, first_set, int(steps.max()))
         kind = np.where(np.arange(kind.shape[1]) < steps, kind, PAD)
@@ -111,7 +111,7 @@ class Counting(NextToken):
         return np.take_along_axis(text, place, 1), (known >= 0).any(1)
 
     def _steps(self, rng, rows, length):
-        """How many steps, and the first of them that sets a variable: (rows, 1) each.
+        """Draws the number of steps, and the first step that sets a variable: (rows, 1) each.
 
         As published, a program that sets none is drawn again, its number of steps too. Until a
         variable is set, a statement is a set or a pass, so that both have a closed form.
@@ -125,10 +125,10 @@ class Counting(NextToken):
         return lengths[index], np.minimum(first_set.astype(int), lengths[index] - 1)
 
     def _statements(self, rng, first_set, steps):
-        """Kind, variable and new value of so many statements, (rows, steps) each.
+        """Draws kind, variable and new value of the statements, (rows, steps) each.
 
-        A stream of proposals, of which those that are to be drawn again are dropped: with a third
-        more than is needed, and then some, enough are left.
+        It draws a third more proposals than needed, and then some, so that enough are left when
+        those to be drawn again are dropped.
         """
         rows = len(first_set)
         shape = rows, steps + steps // 3 + 60
@@ -190,6 +190,6 @@ class Counting(NextToken):
 
 
 def _pick(allowed, fraction):
-    """One of the allowed columns of each row, as likely as the others; 0 where there is none."""
+    """Chooses one of the allowed columns of each row uniformly; 0 where there is none."""
     number = np.floor(fraction * allowed.sum(1))
     return (np.cumsum(allowed, axis=1) > number[:, None]).argmax(1)

@@ -1,4 +1,4 @@
-"""The four regular tasks: one answer, which a finite automaton finds."""
+"""The four regular tasks: one answer, which a finite automaton can compute."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ class Regular(Task):
 
 
 class EvenPairs(Regular):
-    """Whether the pairs 01 and 10 together are even (0) or odd (1): if the ends are equal.
+    """Whether the number of pairs 01 and 10 is even (0) or odd (1): whether the ends are equal.
 
     Example:
 
@@ -42,9 +42,9 @@ class ParityCheck(Regular):
 
 
 class CycleNavigation(Regular):
-    """The place on a circle of five after the steps, from place 0.
+    """The position on a cycle of length five after a sequence of moves from position 0.
 
-    The tokens 0, 1, 2 mean the steps -1, 0, +1; in the paper's text 0, +1, -1.
+    The tokens 0, 1, 2 are the moves -1, 0, +1 in the published code, and 0, +1, -1 in the paper.
 
     Args:
         variant: "code" or "paper".
@@ -64,12 +64,12 @@ class CycleNavigation(Regular):
 
 
 class ModularArithmetic(Regular):
-    """The value modulo 5 of digits and operators, * before + and -.
+    """The value modulo 5 of an expression of digits and operators, * before + and -.
 
     0 to 4 are digits, 5 is +, 6 is -, 7 is *; 8 is a blank that is never drawn and means 0 or +.
-    Expressions have an odd length: an even one is shortened by one, in the paper's text
-    lengthened. (The published code multiplies in 32 bits, so that a product of sixteen fours is
-    wrong there. Here it is right.)
+    Expressions have an odd length: an even one is shortened by one in the published code, and
+    lengthened in the paper. (The published code multiplies in 32 bits, which overflow at a product
+    of sixteen fours; this code does not.)
 
     Args:
         variant: "code" or "paper".

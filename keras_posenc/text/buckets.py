@@ -1,4 +1,4 @@
-"""Which documents share a batch: few lengths, little padding, every document once. NumPy only."""
+"""Grouping of documents into batches: few lengths, little padding. NumPy only."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Reading of (labelled) texts from files, with errors that name the line."""
+"""Reading of texts and labels from files, with errors that name the line."""
 
 import dataclasses
 import json

@@ -94,8 +94,7 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
 class _Counted(keras.layers.Layer):
     """[losses, kept] -> the losses, under the Keras mask `kept`.
 
-    A loss tells Keras through a mask which positions the mean is over, and only a layer can set
-    one.
+    A mask tells Keras over which positions a loss is averaged, and only a layer can set one.
     """
 
     def __init__(self, **kwargs):
