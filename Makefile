@@ -29,9 +29,9 @@ INSTALL := $(BIN)/python -m pip install --no-compile
 DOCS := .venv/.docs
 MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 # What one backend tells in two minutes: the rooms on the way from ids to a trained model, without
-# what starts other processes or reads large files.
-CHECKED := tests/backend tests/maps tests/positions tests/encodings tests/attention tests/layers \
-	tests/models tests/checkpoints tests/text tests/test_structure.py tests/test_docs.py
+# the tests that watch the memory of processes.
+CHECKED := tests/maps tests/positions tests/encodings tests/attention tests/layers tests/models \
+	tests/text tests/test_structure.py --ignore=tests/attention/test_memory_use.py
 
 # `$(call timed,part,command)` says at the end what the part took.
 timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start)) s"; exit $$code
@@ -44,7 +44,7 @@ demo: $(INSTALLED)
 
 # The inner loop: lint, and what torch tells in about two minutes.
 check: lint
-	@$(call timed,check,KERAS_BACKEND=torch $(QUICKLY) $(PYTEST) $(wildcard $(CHECKED)))
+	@$(call timed,check,KERAS_BACKEND=torch $(QUICKLY) $(PYTEST) $(CHECKED))
 
 test: lint test-torch test-tensorflow test-jax test-oldest
 

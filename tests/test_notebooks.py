@@ -1,5 +1,6 @@
 """Runs every notebook at a small size, as a reader would from the notebooks' folder."""
 
+import base64
 import os
 import pathlib
 import re
@@ -43,4 +44,7 @@ def test_the_notebook_is_committed_with_its_outputs(path):
     assert all(cell.execution_count for cell in cells), "run it in full before committing it"
     assert any(cell.outputs for cell in cells)
     assert not any(o.output_type == "error" for cell in cells for o in cell.outputs)
+    pictures = [o.get("data", {}).get("image/png") for cell in cells for o in cell.outputs]
+    for picture in filter(None, pictures):
+        assert base64.b64decode(picture, validate=False).startswith(b"\x89PNG")
     assert "KERAS_POSENC_SMALL" not in os.environ
