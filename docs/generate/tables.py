@@ -3,10 +3,8 @@
 `python docs/generate/tables.py` writes them between their markers; tests/test_docs.py compares.
 """
 
-import inspect
 import json
 import pathlib
-import re
 import statistics
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -31,14 +29,14 @@ def encodings():
 
 
 def families():
-    """A row a model family: what `build_transformer_model(model=...)` takes."""
+    """The families by how they know where a token stands: what `model=` takes."""
     from keras_posenc.models.families import FAMILIES
 
-    rows = [("`model=`", "family")]
+    by_positions = {}
     for name, family in FAMILIES.items():
-        text = " ".join((inspect.getdoc(family.configure) or "").split())
-        rows.append((f"`{name}`", re.split(r"(?<=\w)\.(?: |$)", text)[0]))
-    return markdown(rows)
+        by_positions.setdefault(family.positions, []).append(f"`{name}`")
+    rows = [(positions, ", ".join(names)) for positions, names in by_positions.items()]
+    return markdown([("positions", "families, by `model=`"), *rows])
 
 
 def results():

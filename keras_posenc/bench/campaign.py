@@ -131,6 +131,8 @@ def bench(
         ValueError: on an unknown name, if both or none of `steps` and `budget` are given, if the
             budget is too small, if texts are too long for their ids, or if `output` has results
             under other settings.
+        NotADirectoryError: if `output` is a file.
+        BlockingIOError: if another run is at work in `output`.
 
     Example:
 

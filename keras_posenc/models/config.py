@@ -271,7 +271,10 @@ def read_config(source=None, model=None, **overrides):
     )
     if isinstance(values.get("model_type"), str):
         values["model_type"] = values["model_type"].removeprefix(WITH_ENCODINGS)
-    family = choose_family({**values, **overrides}, model)
+    try:
+        family = choose_family({**values, **overrides}, model)
+    except ValueError as error:
+        raise _named(error, where, source) from None
     ours = family.ours
     for key, allowed in {**REQUIRED_VALUES, **family.required}.items():
         value = overrides.pop(key, values.get(key))
@@ -304,7 +307,12 @@ def read_config(source=None, model=None, **overrides):
         _check_specs(values.get("encodings"))
         return family.configure(Config(**fields, family=family.name, source=values))
     except ValueError as error:
-        raise error if where != source else ValueError(f"{where}: {error}") from None
+        raise _named(error, where, source) from None
+
+
+def _named(error, where, source):
+    """The error, with the file in front where there is one."""
+    return ValueError(f"{where}: {error}") if where == source else error
 
 
 def _check_specs(encodings):
@@ -323,9 +331,16 @@ def _check_specs(encodings):
 def _is_spec(spec):
     if not isinstance(spec, dict):
         return isinstance(spec, str)
-    values = [x for value in spec.values() for x in (value if isinstance(value, list) else [value])]
-    plain = all(isinstance(x, (str, int, float, type(None))) for x in values)
-    return plain and isinstance(spec.get("name"), str)
+    return isinstance(spec.get("name"), str) and all(map(_is_plain, spec.values()))
+
+
+def _is_plain(value):
+    """Words, numbers, and lists and dicts of them in which Keras sees no object."""
+    if isinstance(value, dict):
+        return "class_name" not in value and all(map(_is_plain, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return isinstance(value, (str, int, float, type(None)))
 
 
 def find_config(directory):

@@ -163,7 +163,13 @@ def test_a_checkpoint_names_the_encodings_of_each_layer(tiny_config, tmp_path, f
 @pytest.mark.once
 @pytest.mark.parametrize(
     "wrong",
-    ["rotary", [{"class_name": "Own"}], [[["t5"]]], [{"name": "t5", "shared": {}}], [True]],
+    [
+        "rotary",
+        [{"class_name": "Own"}],
+        [[["t5"]]],
+        [{"name": "t5", "shared": {"class_name": "Own"}}],
+        [True],
+    ],
 )
 def test_a_config_names_known_encodings_alone(tiny_config, wrong):
     with pytest.raises(ValueError, match="`encodings` must be a list of names and dicts of num"):

@@ -421,7 +421,7 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
     )  # fmt: skip
     roberta = {**tiny_config, "model_type": "roberta", "pad_token_id": None}
     refused(ValueError, "give `pad_token_id`", roberta, model="roberta")
-    refused(ValueError, "Unknown model 5: there are", tiny_config, model=5)
+    refused(ValueError, "Unknown model 5: .*FAMILIES. lists", tiny_config, model=5)
     refused(ValueError, "`application` must be one of", tiny_config, application="decoder")
     refused(
         TypeError, "no argument 'with_mml': did you mean 'with_mlm'?", tiny_config, with_mml=True
@@ -449,9 +449,9 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
     refused(ValueError, "`keep_tokens` has 40, but the ids of 40", tiny_config, keep_tokens=[0, 40])
     refused(ValueError, "must keep the padding token, 0", tiny_config, keep_tokens=[1, 2])
     strange = {"model_type": "xlnet", "attention_dropout": 0.1, "n_layer": 3}
-    refused(ValueError, "^model_type 'xlnet' is not supported: there are .*'bert'.*]", strange)
+    refused(ValueError, "^model_type 'xlnet' is not supported: ", strange)
     refused(
-        ValueError, "model='bert' cannot hold a checkpoint of model_type 'xlnet': there are",
+        ValueError, "model='bert' cannot hold a checkpoint of model_type .xlnet.: .*lists",
         strange, model="bert",
     )  # fmt: skip
     fairseq = {**tiny_config, "model_type": "xlm-roberta"}

@@ -243,8 +243,13 @@ def test_rope_scaling_is_that_of_transformers(rotating, tmp_path, kind):
 @pytest.mark.once
 def test_rope_scaling_that_no_config_has(rotating, tmp_path):
     su = build_transformer_model(rotating, rope_scaling={"type": "su_fixed", "factor": 4.0})
-    with pytest.raises(ValueError, match="save it as .keras instead"):
-        save_checkpoint(su, tmp_path)
+    save_checkpoint(su, tmp_path / "su")
+    assert json.loads((tmp_path / "su" / "config.json").read_text())["model_type"].startswith(
+        "keras_posenc-"
+    )
+    again = build_transformer_model(tmp_path / "su")
+    inputs = [np.arange(1, 25)[None] % 9] * len(su.inputs)
+    np.testing.assert_array_equal(*(ops.convert_to_numpy(m(inputs)) for m in (su, again)))
     with pytest.raises(ValueError, match="Unknown rope type 'yan': did you mean 'yarn'?"):
         build_transformer_model(rotating, rope_scaling={"type": "yan", "factor": 4.0})
     publish(tmp_path / "bert", "BertModel", **SIZES)

@@ -97,6 +97,7 @@ def test_every_keyword_of_finetune_is_checked_or_read():
     assert fields <= keywords
     assert keywords - fields - documents == {
         "output",
+        "stretch_first",
         "max_length",
         "epochs",
         "overwrite",

@@ -59,6 +59,9 @@ FAMILIES = {
 }
 
 
+LISTED = "`keras_posenc.models.families.FAMILIES` lists what is."
+
+
 def register_family(family):
     """Adds a model family, which `build_transformer_model` and all that uses it then know.
 
@@ -105,22 +108,22 @@ def choose_family(values, model=None):
     kind = values.get("model_type")
     if model is not None and model not in FAMILIES:
         near = nearest(model, FAMILIES) if isinstance(model, str) else []
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(FAMILIES)}."
+        hint = f"did you mean {near[0]!r}?" if near else LISTED
         raise ValueError(f"Unknown model {model!r}: {hint}")
     said = _said(values)
     if model is None and said is None:
-        raise ValueError(
-            f"model_type {quote(kind)} is not supported: there are {sorted(_types())}."
-        )
+        near = nearest(kind, _types()) if isinstance(kind, str) and len(kind) < 100 else []
+        hint = f"did you mean {near[0]!r}?" if near else LISTED
+        raise ValueError(f"model_type {quote(kind)} is not supported: {hint}")
     if model is None or said is not None and said.name == model:
         return said
     if FAMILIES[model].without_type and kind in (None, "bert") and said.without_type:
         return FAMILIES[model]
     if kind is None or kind in FAMILIES[model].model_types:
         return FAMILIES[model]
-    remedy = f"give model={said.name!r}, or none" if said else f"there are {sorted(FAMILIES)}"
+    remedy = f"give model={said.name!r}, or none." if said else LISTED
     raise ValueError(
-        f"model={model!r} cannot hold a checkpoint of model_type {quote(kind)}: {remedy}."
+        f"model={model!r} cannot hold a checkpoint of model_type {quote(kind)}: {remedy}"
     )
 
 
