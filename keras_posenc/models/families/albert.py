@@ -74,6 +74,7 @@ UNSHARED = dataclasses.replace(
     FAMILY,
     name="albert_unshared",
     title="ALBERT, unshared",
+    compared="the shared model",
     recognises=lambda values: False,
     configure=unshared,
     weights=dataclasses.replace(

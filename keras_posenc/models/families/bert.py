@@ -9,5 +9,6 @@ FAMILY = Family(
     model_types=("bert",),
     weights=BERT,
     without_type=True,
+    compared="transformers, and bert4keras",
     paper="https://arxiv.org/abs/1810.04805",
 )

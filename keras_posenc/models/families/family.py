@@ -39,6 +39,7 @@ class Family:
             BERT's.
         transformer: subclass of `Transformer` to build, or None for `Transformer`.
         positions: str, for the table of families: how it knows where a token stands.
+        compared: str: what its numbers are compared to in the tests.
         paper: str, URL.
     """
 
@@ -56,6 +57,7 @@ class Family:
     without_type: bool = False
     transformer: type | None = None
     positions: str = "table"
+    compared: str = "transformers"
     paper: str | None = None
 
     def ours(self, key):

@@ -35,5 +35,6 @@ FAMILY = dataclasses.replace(
         "gau_normalization": "softmax_plus",
     },
     positions="rotary, neighbouring features; log-n",
+    compared="its published code",
     paper="https://kexue.fm/archives/9052",
 )

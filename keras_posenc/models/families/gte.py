@@ -62,5 +62,6 @@ FAMILY = Family(
         "logn_attention_scale": (False, None),
     },
     positions="rotary, Su's fixed base",
+    compared="transformers, and its published code",
     paper="https://arxiv.org/abs/2407.19669",
 )

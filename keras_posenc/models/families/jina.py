@@ -77,6 +77,7 @@ V2 = Family(
     keys=("feed_forward_type",),
     required={"position_embedding_type": ("alibi",)},
     positions="ALiBi to both sides",
+    compared="its published code",
     paper="https://arxiv.org/abs/2310.19923",
 )
 

@@ -57,5 +57,6 @@ FAMILY = Family(
     keys=ROPE_KEYS,
     required={"tie_word_embeddings": None},
     positions="rotary, neighbouring features",
+    compared="its published code",
     paper="https://arxiv.org/abs/2502.19587",
 )

@@ -30,5 +30,6 @@ FAMILY = Family(
     keys=("max_relative_position",),
     without_type=True,
     positions="clipped distance, sines in keys and values",
+    compared="its published code",
     paper="https://arxiv.org/abs/1909.00204",
 )

@@ -83,5 +83,6 @@ FAMILY = Family(
         "mlp_fc2_bias": (False, None),
     },
     positions="rotary, dynamic NTK beyond the trained length",
+    compared="transformers, and its published code",
     paper="https://arxiv.org/abs/2402.01613",
 )

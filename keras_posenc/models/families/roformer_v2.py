@@ -28,5 +28,6 @@ FAMILY = dataclasses.replace(
         "mlm_dense": False,
         "mlm_bias": False,
     },
+    compared="its published code",
     paper="https://kexue.fm/archives/8998",
 )

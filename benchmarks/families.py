@@ -1,0 +1,50 @@
+"""How closely each family's tiny models answer as transformers or the published code does.
+
+    KERAS_BACKEND=torch python benchmarks/families.py
+
+adds this backend's figures to benchmarks/results/families.json: the largest difference as a share
+of the largest value, over padded batches of 12 and of 40 tokens.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+import keras
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "families.json"
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "models")]
+
+
+def differences():
+    """Yields (family, the largest difference)."""
+    import test_families
+    import test_parity_families as written
+
+    for name in test_families.CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            case = test_families.Case(name, pathlib.Path(folder))
+            transformer = case.ours.transformer
+            lengths = [12] if transformer.config.position_table else [12, 40]
+            for length in lengths:
+                yield transformer.family, case.compare(case.ours, case.theirs, length)
+    for name in written.CASES:
+        ours, weights = written.built(name)
+        for length in (12, 40):
+            yield ours.transformer.family, written.compare(name, ours, weights, length)
+
+
+def main():
+    found = {}
+    for family, difference in differences():
+        found[family] = max(found.get(family, 0.0), float(f"{difference:.1e}"))
+        print(f"{family:16}{difference:.1e}", flush=True)
+    known = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    known[keras.backend.backend()] = dict(sorted(found.items()))
+    RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
