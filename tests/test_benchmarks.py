@@ -148,7 +148,7 @@ def test_what_stretching_loses_is_a_row_for_each_way(stretch):
         settings = {"length": 2048, "steps": 64, **stretch.THIRD}
         return {
             "way": "every third layer global", "seed": seed, "settings": settings,
-            "within": part, "beyond": part, "seconds": {"training": 120},
+            "within": part, "beyond": part, "seconds": 120,
         }  # fmt: skip
 
     found = stretch.table([row(0, 0.8), row(1, 0.9)])
