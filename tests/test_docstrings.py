@@ -231,33 +231,14 @@ def test_encodings_name_their_paper():
     assert found == []
 
 
-# What the examples read -> its path: pretrained models, data, a finished run of each kind.
+# What the examples read -> its path: pretrained models, data, a finished fine-tuning.
 FILES = {
     "all-MiniLM-L6-v2": lambda request: request.getfixturevalue("minilm"),
     "bert": lambda request: request.getfixturevalue("pretrained"),
     "out": lambda request: request.getfixturevalue("finetuned"),
-    "corpus.txt": lambda request: request.getfixturevalue("long_texts"),
-    "stretched": lambda request: request.getfixturevalue("stretched"),
     "train.tsv": lambda request: request.getfixturevalue("corpus") / "train.tsv",
     "test.tsv": lambda request: request.getfixturevalue("corpus") / "test.tsv",
 }
-
-
-@pytest.fixture(scope="session")
-def long_texts(tmp_path_factory):
-    """A file of four texts, each longer than the pretrained model's 16 positions."""
-    path = tmp_path_factory.mktemp("long_texts") / "corpus.txt"
-    words = np.random.default_rng(0).integers(0, 35, (4, 150))
-    path.write_text("\n".join(" ".join(f"w{n}" for n in text) for text in words), "utf-8")
-    return path
-
-
-@pytest.fixture(scope="session")
-def stretched(tmp_path_factory, pretrained, long_texts):
-    """Output folder of a finished stretching of `pretrained` to 24 positions."""
-    output = tmp_path_factory.mktemp("stretched") / "run"
-    training.stretch(pretrained, long_texts, output, length=24, steps=2, verbose=False)
-    return output
 
 
 class Checker(doctest.OutputChecker):
