@@ -1,5 +1,6 @@
 """README and site say what the code and the files of results say."""
 
+import configparser
 import importlib
 import pathlib
 import re
@@ -87,3 +88,16 @@ def test_every_public_name_is_in_the_reference(generate):
     # What only the benchmark uses has its page there; a module has one of its own.
     left_out = {"MemoryStates", "StackRNNCell", "TapeRNNCell", "tasks"}
     assert set(keras_posenc.__all__) - listed == left_out
+
+
+def test_the_repository_has_one_address():
+    """That of setup.cfg: badges, notebooks and the site name it too."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    address = setup["metadata"]["url"].removeprefix("https://github.com/")
+    files = [ROOT / "README.md", ROOT / "mkdocs.yml", *PAGES, *(ROOT / "notebooks").glob("*.ipynb")]
+    texts = {path.name: path.read_text("utf-8") for path in files}
+    pattern = r"github(?:\.com)?/([\w-]+/keras[_-]posenc)\b"
+    found = {(name, a) for name, text in texts.items() for a in re.findall(pattern, text)}
+    assert {a for _, a in found} == {address}, found
+    assert len({name for name, _ in found}) >= 7
