@@ -1,5 +1,6 @@
 """README and site say what the code and the files of results say."""
 
+import configparser
 import importlib
 import pathlib
 import re
@@ -40,14 +41,11 @@ def test_every_file_of_results_is_on_a_page(generate):
     asked = {m.groups() for p in PAGES for m in blocks.MARKER.finditer(p.read_text("utf-8"))}
     asked = {(name, *arguments.split()) for name, arguments in asked}
     bench = {("bench", path.stem) for path in blocks.BENCH.glob("*.json")}
-    pages = {("page", path.name) for path in blocks.RESULTS.glob("*.md")}
+    found = {path.name for path in blocks.RESULTS.glob("*.md")}
+    pages = {("page", name) for name in found if not name.startswith("compare-")}
     rest = {("recovery", "small"), ("recovery", "minilm"), ("context_tools",), ("precision",)}
-    assert asked == bench | pages | rest | {
-        ("loading",),
-        ("newsgroups",),
-        ("encodings",),
-        ("verdicts",),
-    }
+    rest |= {("loading",), ("newsgroups",), ("encodings",), ("verdicts",), ("comparisons",)}
+    assert asked == bench | pages | rest
 
 
 def test_pages_get_the_tables_of_the_results(generate):
@@ -90,3 +88,16 @@ def test_every_public_name_is_in_the_reference(generate):
     # What only the benchmark uses has its page there; a module has one of its own.
     left_out = {"MemoryStates", "StackRNNCell", "TapeRNNCell", "tasks"}
     assert set(keras_posenc.__all__) - listed == left_out
+
+
+def test_the_repository_has_one_address():
+    """That of setup.cfg: badges, notebooks and the site name it too."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    address = setup["metadata"]["url"].removeprefix("https://github.com/")
+    files = [ROOT / "README.md", ROOT / "mkdocs.yml", *PAGES, *(ROOT / "notebooks").glob("*.ipynb")]
+    texts = {path.name: path.read_text("utf-8") for path in files}
+    pattern = r"github(?:\.com)?/([\w-]+/keras[_-]posenc)\b"
+    found = {(name, a) for name, text in texts.items() for a in re.findall(pattern, text)}
+    assert {a for _, a in found} == {address}, found
+    assert len({name for name, _ in found}) >= 7

@@ -165,7 +165,14 @@ def verdicts():
     return tables.results().replace("](docs/evidence/", "](").replace("](docs/", "](../")
 
 
+def comparisons():
+    """What changes of the code cost or gained, as benchmarks/compare.py wrote it."""
+    found = sorted(RESULTS.glob("compare-*.md"))
+    return "\n\n".join(f"## Since {p.stem.partition('-')[2]}\n\n{included(p.name)}" for p in found)
+
+
 BLOCKS = {
+    "comparisons": comparisons,
     "encodings": encodings,
     "verdicts": verdicts,
     "bench": bench,
