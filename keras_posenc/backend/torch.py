@@ -67,20 +67,22 @@ interpolate = shared.interpolation(take_last)
 
 def close_for_softmax(logits, cells, keep=False):
     """`shared.close`, in place where it may be, with no pass over the map for its gradient."""
+    # On a CPU a minimum is four times as fast as a choice over heads that share their cells.
+    bound = torch.where(cells, torch.inf, shared.CLOSED)
     if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and logits.requires_grad):
-        return logits.masked_fill(~cells, shared.CLOSED)
-    return Closed.apply(logits, ~cells, keep)
+        return torch.minimum(logits, bound)
+    return Closed.apply(logits, bound, keep)
 
 
 class Closed(torch.autograd.Function):
-    """Logits, and -1e9 in closed cells: weights of 0, to which a softmax gives no gradient."""
+    """Logits of at most `bound`, -1e9 in closed cells: a softmax gives weights of 0 no gradient."""
 
     @staticmethod
-    def forward(context, logits, closed, keep):
+    def forward(context, logits, bound, keep):
         if keep:
-            return logits.masked_fill(closed, shared.CLOSED)
+            return torch.minimum(logits, bound)
         context.mark_dirty(logits)
-        return logits.masked_fill_(closed, shared.CLOSED)
+        return torch.minimum(logits, bound, out=logits)
 
     @staticmethod
     def backward(_, upstream):
