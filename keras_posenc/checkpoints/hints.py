@@ -39,7 +39,7 @@ def hints(account, checkpoint, table):
     if not account.problem():
         return []
     family = family_of(checkpoint)
-    stranger = family and family.lower() != account.family
+    stranger = family and not _plain(account.family).startswith(_plain(family))
     if stranger and any(name.startswith("Transformer-0-") for name in account.missing):
         return [f"The names look like those of {family}."]
     found = [_prefix_hint(checkpoint, table), _layers_hint(checkpoint, account)]
@@ -53,6 +53,11 @@ def hints(account, checkpoint, table):
     if account.unexpected and not any(found):
         found.append("If nothing is lost with what is unexpected, give a dict of the other arrays.")
     return list(dict.fromkeys(hint for hint in found if hint))
+
+
+def _plain(name):
+    """A family's name without case and punctuation."""
+    return re.sub(r"[\W_]", "", name.lower())
 
 
 def _prefix_hint(names, table):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-POOLINGS = ("mean", "cls", "max")
+POOLINGS = ("mean", "cls", "max", "last")
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -11,7 +11,8 @@ class MaskedPooling(keras.layers.Layer):
     """Pools the features of a sequence to one vector, ignoring padding.
 
     Args:
-        pooling: "mean" of the tokens, "cls" (the first token) or "max".
+        pooling: "mean" of the tokens, "cls" (the first token), "max", or "last" (the last real
+            token, for causal models).
 
     Call arguments:
         inputs: (B, T, D).
@@ -41,6 +42,12 @@ class MaskedPooling(keras.layers.Layer):
     def call(self, inputs, mask=None):
         if self.pooling == "cls":
             return inputs[:, 0]
+        if self.pooling == "last":
+            if mask is None:
+                return inputs[:, -1]
+            steps = ops.arange(ops.shape(inputs)[1], dtype="int32")
+            last = ops.max(ops.where(mask, steps, 0), axis=1)
+            return ops.take_along_axis(inputs, last[:, None, None], axis=1)[:, 0]
         if self.pooling == "max":
             if mask is not None:
                 inputs = ops.where(mask[..., None], inputs, -3e4)
@@ -69,8 +76,8 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     Args:
         encoder: a model from `build_transformer_model` with features (B, T, D) as output.
         num_classes: int.
-        pooling: "mean", "cls" or "max". The mean uses the whole of a long text; [CLS] alone was
-            trained on at most 512 tokens.
+        pooling: "mean", "cls", "max" or "last". The mean uses the whole of a long text; [CLS] alone
+            was trained on at most 512 tokens.
         dropout_rate: float. Before the last layer.
 
     Returns:

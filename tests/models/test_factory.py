@@ -378,7 +378,7 @@ def test_fit_save_reload(tiny_config, tmp_path):
     again.fit(batch(30, 8), np.arange(8) % 3, batch_size=4, verbose=0)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "last"])
 def test_pooling_reads_the_real_tokens_only(tiny_config, pooling):
     encoder = build_transformer_model(tiny_config)
     shuffle_weights(encoder)
@@ -388,7 +388,8 @@ def test_pooling_reads_the_real_tokens_only(tiny_config, pooling):
     short = predict(model, [tokens, segments])
     np.testing.assert_allclose(predict(model, padded), short, atol=1e-5)
     features = predict(encoder, [tokens, segments])
-    pooled = {"mean": features.mean(1), "cls": features[:, 0], "max": features.max(1)}[pooling]
+    pooled = {"mean": features.mean(1), "max": features.max(1)}
+    pooled = {**pooled, "cls": features[:, 0], "last": features[:, -1]}[pooling]
     kernel, bias = model.get_layer("Classifier").get_weights()
     np.testing.assert_allclose(short, pooled @ kernel + bias, atol=1e-4)
 

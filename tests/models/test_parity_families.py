@@ -1,6 +1,7 @@
 """Families that transformers lacks, against their published code written out in NumPy."""
 
 import dataclasses
+import math
 
 import keras
 import numpy as np
@@ -54,9 +55,7 @@ def silu(x):
 
 
 def gelu(x):
-    from scipy.special import erf
-
-    return x * (1 + erf(x / 2**0.5)) / 2
+    return x * (1 + np.vectorize(math.erf)(x / 2**0.5)) / 2
 
 
 def softmax(x):

@@ -41,6 +41,12 @@ class Family:
         positions: str, for the table of families: how it knows where a token stands.
         compared: str: what its numbers are compared to in the tests.
         paper: str, URL.
+
+    Example:
+
+    >>> from keras_posenc.models.families import FAMILIES
+    >>> FAMILIES["modernbert"].title, FAMILIES["modernbert"].ours("norm_eps")
+    ('ModernBERT', 'layer_norm_eps')
     """
 
     name: str
