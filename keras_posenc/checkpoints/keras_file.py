@@ -97,8 +97,7 @@ def check_keras(buffer):
     if "config.json" not in archive or "model.weights.h5" not in archive:
         raise ValueError("it lacks config.json or model.weights.h5")
     _check_config(parse_json(archive["config.json"].read(buffer, MOST_JSON)))
-    weights = archive["model.weights.h5"]
-    _check_weights(buffer[weights.start : weights.start + weights.size])
+    _check_weights(archive["model.weights.h5"].read(buffer, buffer.size))
 
 
 def _check_config(config):
@@ -150,7 +149,7 @@ def _check_weights(data):
     """Every number lies in the file itself, as it is: no link, other file or filled-up shape."""
     import h5py
 
-    with h5py.File(io.BytesIO(data.tobytes()), "r") as file:
+    with h5py.File(io.BytesIO(data), "r") as file:
         groups, count, reached = [file], 0, 0
         seen = set()
         while groups:
@@ -175,7 +174,7 @@ def _check_weights(data):
                 if found.dtype.kind not in "biufV" or found.dtype.hasobject:
                     raise RefusedModelError(f"its weights {quote(name)} are no numbers")
                 reached += found.size * found.dtype.itemsize
-                if found.id.get_create_plist().get_nfilters() or reached > data.size:
+                if found.id.get_create_plist().get_nfilters() or reached > len(data):
                     raise RefusedModelError(
                         f"its weights {quote(name)} are compressed, or more than the file"
                     )

@@ -186,6 +186,19 @@ def test_an_archive_around_it(tmp_path, pretrained):
         open_checkpoint(rewritten(path, source, weights=weights(a=np.ones(2, "f4"))))
 
 
+def test_a_flipped_bit_of_the_weights(tmp_path, pretrained):
+    """Anywhere in them: the checksum of the archive is wrong before HDF5 is looked at."""
+    whole = (pretrained / "model.keras").read_bytes()
+    with zipfile.ZipFile(pretrained / "model.keras") as archive:
+        entry = archive.getinfo("model.weights.h5")
+    for share in (0.1, 0.5, 0.9):
+        data = bytearray(whole)
+        data[entry.header_offset + int(share * entry.file_size)] ^= 1
+        (tmp_path / "x.keras").write_bytes(data)
+        with pytest.raises(ValueError, match="the checksum of its entry model.weights.h5 is wrong"):
+            open_checkpoint(tmp_path / "x.keras")
+
+
 def test_what_fine_tuning_saved_is_looked_through_too(tmp_path, finetuned):
     for name in ("labels.json", "tokenizer.json"):
         (tmp_path / name).write_bytes((finetuned / name).read_bytes())
