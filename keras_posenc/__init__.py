@@ -24,7 +24,6 @@ if not _is_command():
     from keras_posenc.attention.layer import PositionalAttention
     from keras_posenc.attention.log_n import LogNAttention
     from keras_posenc.attention.shared_table import SharedTable
-    from keras_posenc.bench.memory import MemoryStates, StackRNNCell, TapeRNNCell
     from keras_posenc.checkpoints.export import save_checkpoint
     from keras_posenc.checkpoints.load import load_checkpoint
     from keras_posenc.checkpoints.reader import open_checkpoint
@@ -43,11 +42,13 @@ if not _is_command():
     from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich
     from keras_posenc.encodings.transformer_xl import TransformerXLRelative
     from keras_posenc.encodings.xpos import XPos
+    from keras_posenc.layers.norm import ConditionalLayerNormalization, RMSNormalization
     from keras_posenc.maps.grid import Grid
     from keras_posenc.models.config import Config, read_config
     from keras_posenc.models.factory import build_transformer_model
+    from keras_posenc.models.families import Family, register_family
     from keras_posenc.models.generation import Generator
-    from keras_posenc.models.heads import classifier
+    from keras_posenc.models.heads import MaskedPooling, classifier
     from keras_posenc.models.layouts import layout_map
     from keras_posenc.models.seq2seq import build_encoder_decoder
     from keras_posenc.models.transformer import Transformer
@@ -62,19 +63,27 @@ if not _is_command():
         position_embedding,
     )
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
+    from keras_posenc.text.simplified import simplified_vocabulary
     from keras_posenc.training.adamw import FusedAdamW
+    from keras_posenc.training.curricula import CurriculumBatches
+    from keras_posenc.training.evaluate import evaluate, predict
+    from keras_posenc.training.finetune import finetune
     from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
     from keras_posenc.training.optimizer import LayerwiseAdamW
-    from keras_posenc.training.schedules import LinearWarmup, Noam
+    from keras_posenc.training.saved import load_finetuned
+    from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
     from keras_posenc.training.stretching import stretch
 
 __all__ = [
     "ALiBi",
+    "ConditionalLayerNormalization",
     "Config",
     "ContextualPositionEmbedding",
+    "CurriculumBatches",
     "DeBERTaRelative",
     "Encoding",
     "FIRE",
+    "Family",
     "ForgetGate",
     "FreshPositionEmbedding",
     "FusedAdamW",
@@ -89,11 +98,12 @@ __all__ = [
     "LinearWarmup",
     "LogN",
     "LogNAttention",
-    "MemoryStates",
+    "MaskedPooling",
     "NEZHA",
     "Noam",
     "PaddedPositionIds",
     "PositionalAttention",
+    "RMSNormalization",
     "RandomPositionIds",
     "ReRoPE",
     "RotaryBias",
@@ -106,10 +116,8 @@ __all__ = [
     "SinusoidalPositionEmbedding",
     "SmoothedSparseCategoricalCrossentropy",
     "SquaredReLU",
-    "StackRNNCell",
     "StickBreaking",
     "T5Bias",
-    "TapeRNNCell",
     "Temperature",
     "TextBatches",
     "TiledPositionEmbedding",
@@ -122,13 +130,20 @@ __all__ = [
     "build_encoder_decoder",
     "build_transformer_model",
     "classifier",
+    "cosine_warmup",
+    "evaluate",
+    "finetune",
     "layout_map",
     "load_checkpoint",
+    "load_finetuned",
     "open_checkpoint",
     "position_embedding",
+    "predict",
     "read_config",
     "read_texts",
+    "register_family",
     "save_checkpoint",
+    "simplified_vocabulary",
     "stretch",
     "tasks",
 ]

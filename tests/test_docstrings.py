@@ -24,15 +24,6 @@ pytestmark = pytest.mark.once
 ROOM = pathlib.Path(keras_posenc.__file__).parent
 # What calls functions that raise with arguments that they accept.
 RAISES_NOTHING = (analysis.encoding_table,)
-# What is being rewritten; to be emptied.
-EXEMPT = (
-    "keras_posenc.analysis.checkpoint",
-    "keras_posenc.analysis.stretching",
-    "keras_posenc.checkpoints.heads",
-    "keras_posenc.layers",
-    "keras_posenc.models",
-    "keras_posenc.training.stretching",
-)
 
 SECTION = re.compile(
     r"^(Args|Attributes|Call arguments|Returns|Raises|Example|Reference|Yields)s?:", re.MULTILINE
@@ -41,11 +32,7 @@ SHAPE = re.compile(r"\((B( or 1)?|2M),\s")
 
 
 def own(thing):
-    return getattr(thing, "__module__", "").startswith("keras_posenc") and not exempt(thing)
-
-
-def exempt(thing):
-    return thing.__module__.startswith(EXEMPT)
+    return getattr(thing, "__module__", "").startswith("keras_posenc")
 
 
 def public():
@@ -249,7 +236,7 @@ class Checker(doctest.OutputChecker):
         return super().check_output(want, got, optionflags)
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(EXEMPT)])
+@pytest.mark.parametrize("name", MODULES)
 def test_examples_say_what_happens(name, tmp_path, monkeypatch, request):
     """With NumPy, Keras and the public names imported, in a folder with the `FILES`."""
     monkeypatch.chdir(tmp_path)

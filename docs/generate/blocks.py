@@ -171,7 +171,26 @@ def comparisons():
     return "\n\n".join(f"## Since {p.stem.partition('-')[2]}\n\n{included(p.name)}" for p in found)
 
 
+def families():
+    """Every family: what tells it, its positions, what its numbers were compared to, how near."""
+    from keras_posenc.models.families.listing import family_table
+
+    measured = _json("families")
+    worst = {}
+    for differences in measured.values():
+        for name, difference in differences.items():
+            worst[name] = max(difference, worst.get(name, 0.0))
+    rows = [("`model=`", "family", "`model_type`", "positions", "compared to", "within")]
+    for row in family_table(worst):
+        name = f"[{row['family']}]({row['paper']})" if row["paper"] else row["family"]
+        kinds = ", ".join(f"`{kind}`" for kind in row["model_type"])
+        near = f"{row['difference']:.1e}" if "difference" in row else "tests"
+        rows.append((f"`{row['model']}`", name, kinds, row["positions"], row["compared"], near))
+    return _with(_rows(rows), [], "benchmarks/families.py   # on each backend", "families")
+
+
 BLOCKS = {
+    "families": families,
     "comparisons": comparisons,
     "encodings": encodings,
     "verdicts": verdicts,

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, what of it would load, and a model of all of it."""
+"""What a checkpoint contains, what of it would load, and a model with all of it."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None,
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
         config: path of the config; default the directory of `checkpoint`.
-        model: the family; default what the config says.
+        model: the model family; default that of the config.
         stretch: None, or how to serve more positions: "hierarchical", "tile", "interpolate" or
             "fresh".
         alpha: float. Weight of the coarse digit in the hierarchical stretch; default 0.4.
@@ -27,6 +27,7 @@ def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None,
 
     Raises:
         FileNotFoundError: if the weights or the config are missing.
+        TypeError: if the config is not a dict or a path.
         ValueError: if the checkpoint does not fit the config.
 
     Example:
@@ -50,10 +51,10 @@ def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None,
 
 
 class Inspection(str):
-    """What is known of a checkpoint, as text.
+    """The description of a checkpoint, as text.
 
     Attributes:
-        problem: str, why it cannot be loaded, or None.
+        problem: str. Why the checkpoint cannot be loaded, or None.
     """
 
     problem = None
@@ -70,7 +71,7 @@ def inspect_checkpoint(checkpoint, config=None, model=None):
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
         config: path of the config; default the directory of `checkpoint`.
-        model: the family; default what the config says.
+        model: the model family; default that of the config.
 
     Returns:
         str of several lines: every tensor with its dtype and shape, the config, and the account
@@ -79,7 +80,8 @@ def inspect_checkpoint(checkpoint, config=None, model=None):
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
-        ValueError: if it is damaged.
+        TypeError: if the config is not a dict or a path.
+        ValueError: if the checkpoint is damaged.
 
     Example:
 

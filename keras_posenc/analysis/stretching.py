@@ -1,4 +1,4 @@
-"""One self-contained HTML page about one stretching."""
+"""A self-contained HTML report on a stretched encoder."""
 
 import html
 import json
@@ -28,8 +28,8 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     Example:
 
     >>> _ = stretch("bert", "train.tsv", "stretched", length=24, steps=2, verbose=False)
-    >>> write_stretch_report("stretched")
-    PosixPath('stretched/report.html')
+    >>> write_stretch_report("stretched", "report.html").name
+    'report.html'
     """
     plot.require_matplotlib()
     directory = pathlib.Path(directory)

@@ -45,11 +45,11 @@ class Traits:
         chunked_sums: bool. A running sum is faster as products with a triangle of ones.
         diagonals_in_pieces: bool. A map is written faster from pieces of a line than by reshaping.
         kernel_multiple: int. Head sizes that the fused kernel takes are multiples of this.
-        closures_have_gradients: bool. A block may read weights that it was not handed.
-        values_at_hand: bool. Reading a scalar tensor's value costs nothing.
-        global_random_state: bool. Some random numbers come from a state that no variable holds.
+        closures_have_gradients: bool. A block may read weights that are not among its arguments.
+        values_at_hand: bool. Reading the value of a scalar tensor costs nothing.
+        global_random_state: bool. Some random numbers come from a state that is not a variable.
         drops_assertions: bool. A compiled program may leave out the checks of its numbers.
-        batches_before_fit: int. Batches that `fit` looks at to learn which axes vary.
+        batches_before_fit: int. Batches that `fit` inspects to find out which axes vary.
     """
 
     map_bytes: int = 32 * 2**20

@@ -243,7 +243,7 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
             tensors[i] = x
 
         def inputs_of(i):
-            """The block's inputs, by names of this turn of the loop."""
+            """The block's inputs in iteration i of the loop."""
             return [*(x[i] for x in tensors[:cut]), *(tf.identity(x) for x in tensors[cut:])]
 
         def forward(i, outputs, *state):

@@ -30,16 +30,16 @@ def read_results(*paths):
 
 
 def published_results(name):
-    """The results of one of this project's own benchmarks, which come with the package.
+    """Reads the results of one of this project's own benchmarks, which ship with the package.
 
     Args:
         name: "bucket_sort", "chomsky", "counting", ...
 
     Returns:
-        list of dict, what `bench` returned.
+        list of dict, as `bench` returned them.
 
     Raises:
-        ValueError: on another name, with those there are.
+        ValueError: on an unknown name.
 
     Example:
 

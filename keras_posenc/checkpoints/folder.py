@@ -1,4 +1,4 @@
-"""A folder that one run owns while it lasts, and whose results are replaced together."""
+"""A directory that one run locks, and whose results are replaced together."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ FAR = 2**30  # on Windows a lock keeps others from reading the bytes it is on
 
 @contextlib.contextmanager
 def owned(folder):
-    """Makes a folder and keeps other runs out of it; the system ends that with the process.
+    """Creates a directory and locks it; the system releases the lock when the process ends.
 
     Args:
         folder: `pathlib.Path`.
 
     Raises:
-        NotADirectoryError: it is a file.
-        BlockingIOError: another run owns it.
+        NotADirectoryError: if it is a file.
+        BlockingIOError: if another run holds the lock.
     """
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"output={os.fspath(folder)!r} is a file; give a directory.")
@@ -45,7 +45,7 @@ def owned(folder):
 
 
 def _lock(file):
-    """Whether the lock on an open file could be had. It is never taken from another's hands."""
+    """Tries to lock an open file, without waiting; returns whether it succeeded."""
     try:
         if os.name == "nt":
             import msvcrt
@@ -63,16 +63,16 @@ def _lock(file):
 
 @contextlib.contextmanager
 def replacing_together(folder):
-    """Yields a new folder, whose files replace those of a folder once all of them are written.
+    """Yields a new directory, whose files replace those of `folder` once all are written.
 
-    One rename decides: a process killed before it leaves the old files, one killed after it the new
-    ones, as `newest` finds them.
+    A single rename decides: a process killed before it leaves the old files, and one killed after
+    it the new ones, which `newest` finds.
 
     Args:
-        folder: `pathlib.Path`, made if missing.
+        folder: `pathlib.Path`, created if missing.
 
     Yields:
-        `pathlib.Path` of an empty folder.
+        `pathlib.Path` of an empty directory.
     """
     partial = folder / ".partial-results"
     shutil.rmtree(partial, ignore_errors=True)
@@ -87,13 +87,13 @@ def replacing_together(folder):
 
 
 def newest(folder, name):
-    """The path of a file of a folder, also where its results were not all moved to their places."""
+    """The current path of a file of a directory, even if its results are not all in place yet."""
     path = pathlib.Path(folder) / RESULTS / name
     return path if path.exists() else pathlib.Path(folder) / name
 
 
 def _settle(folder):
-    """Moves new results to their places; those that are not yet moved are still found."""
+    """Moves new results to their places; `newest` finds those that are not moved yet."""
     if (folder / RESULTS).is_dir():
         for path in sorted((folder / RESULTS).iterdir()):
             os.replace(path, folder / path.name)

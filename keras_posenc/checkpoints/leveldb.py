@@ -59,7 +59,7 @@ class _Bounds:
 
 
 def _block(data, offset, size, bounds):
-    """Keys and values of a block; a key says how much of it is as in the one before."""
+    """Yields the keys and values of a block; keys share a prefix with the previous key."""
     if offset + size + 5 > len(data):
         raise ValueError("a block reaches outside of it")
     block, kind = data[offset : offset + size], data[offset + size]

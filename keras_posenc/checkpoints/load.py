@@ -192,7 +192,7 @@ def _has_mlm(layers):
 
 
 def _compare_copies(account, checkpoint, place, copies, needed):
-    """A file may repeat a tensor, as the decoder of a masked LM: then it must be the same."""
+    """Checks that repeated tensors, such as the decoder of a masked LM, are equal."""
     tensor = place.name
     for copy, *_ in copies:
         if needed and not np.array_equal(checkpoint[tensor], checkpoint[copy]):

@@ -1,11 +1,12 @@
 """The names of our weights in the checkpoints of each family: one literal table per family.
 
-A row says where one of our layers lies in Google's checkpoints, and of what kind it is; the kind
-says what its variables are called, there and in Hugging Face's. Hugging Face's scopes follow from
-Google's: `bert/encoder/layer_3/output` is `bert.encoder.layer.3.output`. What does not follow is
-listed in the table's `huggingface`. A name that ends in `.T` holds the transposed matrix. A family
-that Google never wrote has a table without a `root`, whose scopes are Hugging Face's, with "@" for
-the prefix; a row may then have a third entry, a `Cut`: several of our variables in one tensor.
+A row gives the scope of one of our layers in Google's checkpoints, and the layer's kind; the kind
+gives the names of its variables, there and in Hugging Face's. Hugging Face's scopes follow from
+Google's: `bert/encoder/layer_3/output` is `bert.encoder.layer.3.output`. Those that do not follow
+are listed in the table's `huggingface`. A name that ends in `.T` stores the transposed matrix. A
+family without Google checkpoints has a table without a `root`, whose scopes are Hugging Face's,
+with "@" for the prefix; a row may then have a third entry, a `Cut`: several of our variables in one
+tensor.
 
 A new family is one more `Table`, no code: see `ROBERTA`, and `keras_posenc.models.families`.
 """
@@ -40,8 +41,8 @@ KINDS = {
 
 
 class Cut(typing.NamedTuple):
-    """One of several equal parts that a tensor holds side by side along its last axis, as ours
-    go; by head, if the parts of a head are neighbours."""
+    """One of several equal parts of a tensor along its last axis, in our orientation; by head, if
+    the parts of a head are adjacent."""
 
     part: int
     parts: int
@@ -67,7 +68,7 @@ class Cut(typing.NamedTuple):
 
 
 class Place(typing.NamedTuple):
-    """Where a variable lies in a file: a tensor, whether transposed, and what part of it."""
+    """The place of a variable in a file: a tensor, whether it is transposed, and a part of it."""
 
     name: str
     transposed: bool = False
@@ -182,7 +183,7 @@ class Table:
     endings: dict = dataclasses.field(default_factory=dict)
 
     def names(self, variable):
-        """All places where a variable may lie in a file.
+        """Lists the possible places of a variable in a file.
 
         Args:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.
@@ -204,11 +205,11 @@ class Table:
         return [p._replace(name=p.name.replace("{i}", number[1])) if number else p for p in places]
 
     def has(self, variable):
-        """Whether a checkpoint of the family has the variable."""
+        """Returns whether a checkpoint of the family has the variable."""
         return bool(self.names(variable))
 
     def written_name(self, variable, format):
-        """The `Place` where a variable is written.
+        """Returns the `Place` at which a variable is written.
 
         Args:
             variable: str such as `"Transformer-3-FeedForward/output/kernel"`.

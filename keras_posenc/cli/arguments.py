@@ -162,8 +162,8 @@ COMMANDS = [
     ),
     (
         "stretch",
-        "teach a checkpoint to read longer texts, without labels; the same command continues a "
-        "killed run",
+        "train a checkpoint to read longer texts, without labels; the same command resumes an "
+        "interrupted run",
         [
             ("checkpoint", "weights, or a directory with weights, config and tokenizer", {}),
             ("texts", "long texts: .txt (one a line), .tsv, .csv, .jsonl or .tab", {}),
@@ -178,9 +178,9 @@ COMMANDS = [
             ),
             ("--global-every", "with --local: of N layers the first is global", {"type": int}),
             ("--steps", "texts to learn from (default: 64)", {"type": int}),
-            ("--learning-rate", "the peak (default: 4e-05)", {"type": float}),
-            ("--start", "of new positions (default: hierarchical)", {"choices": STARTS}),
-            ("--alpha", "of the hierarchical start (default: 0.2)", {"type": float}),
+            ("--learning-rate", "peak learning rate (default: 4e-05)", {"type": float}),
+            ("--start", "start of new positions (default: hierarchical)", {"choices": STARTS}),
+            ("--alpha", "weight of the coarse digit (default: 0.2)", {"type": float}),
             (
                 "--kept-rows",
                 "first rows of the table that serve no new position (default: 1, of [CLS])",
@@ -192,13 +192,13 @@ COMMANDS = [
                 {"type": int},
             ),
             ("--test", "texts to measure on (default: a tenth of TEXTS)", {"metavar": "FILE"}),
-            ("--seed", "of which pieces of the texts are read (default: 0)", {"type": int}),
-            ("--tokenizer", "its file, if not in the directory of CHECKPOINT", {}),
+            ("--seed", "seed of the choice of text pieces (default: 0)", {"type": int}),
+            ("--tokenizer", "tokenizer file, if not in the directory of CHECKPOINT", {}),
             *MODEL,
             COLUMNS[0],
             (
                 "--overwrite",
-                "start anew in an OUTPUT that holds another run",
+                "replace a run with other settings in OUTPUT",
                 {"action": "store_true"},
             ),
             ("--no-report", "write no report.html (it needs Matplotlib)", {"action": "store_true"}),

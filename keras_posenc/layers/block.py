@@ -9,29 +9,30 @@ NORM_PLACES = ("post", "pre", "both")
 
 
 class Block:
-    """One transformer block: sublayers f that are added to the residual stream x (B, T, D) in turn.
+    """One transformer block: sublayers f, each added to the residual stream x (B, T, D).
 
         post   x <- norm(x + dropout(f(x)))
         pre    x <- x + dropout(f(norm(x)))
         both   x <- x + dropout(output_norm(f(norm(x))))
 
-    A block is a set of names, and no layer itself: the sublayer `{name}-{kind}` is followed by
-    `-Dropout`, `-Add`, `-Norm` and `-Output-Norm`, each a layer of the model that the block is part
-    of. A layer that is neither there nor to be made is left out.
+    A block is not a layer but a set of layer names: the sublayer `{name}-{kind}` is accompanied by
+    `-Dropout`, `-Add`, `-Norm` and `-Output-Norm`, each a layer of the model around the block. A
+    layer that is neither in `layers` nor in `parts` is skipped.
 
     Args:
         name: str, such as "Transformer-3".
-        layers: dict, name -> layer: those that there are. New ones are added to it.
-        parts: dict, as of `block_parts`: what follows the block's name in a layer's name -> a
-            function that makes the layer of a `name`. None makes no layer.
+        layers: dict, name -> existing layer. New layers are added to it.
+        parts: dict, as from `block_parts`: suffix of a layer's name -> function of `name` that
+            makes the layer. None makes no layers.
         norm: "post", "pre" or "both".
-        prefix: str, put before the names of new layers.
+        prefix: str. Prefix of the names of new layers.
 
     Raises:
         ValueError: on another `norm`.
 
     Example:
 
+    >>> from keras_posenc.layers.feedforward import FeedForward
     >>> sublayers = {"FeedForward": lambda name: FeedForward(64, name=name)}
     >>> parts = block_parts(sublayers, keras.layers.LayerNormalization)
     >>> block = Block("Transformer-0", {}, parts, norm="pre")
@@ -54,14 +55,14 @@ class Block:
         self.prefix = prefix
 
     def layer(self, part):
-        """Returns the layer of this part, made if need be; None if the block has none."""
+        """Returns the layer of this part, making it if needed; None if the block has none."""
         name = f"{self.name}-{part}"
         if name not in self.layers and part in self.parts:
             self.layers[name] = self.parts[part](name=self.prefix + name)
         return self.layers.get(name)
 
     def make(self):
-        """Makes all layers that are to be made and are not there."""
+        """Makes all layers of `parts` that do not exist yet."""
         for part in self.parts:
             self.layer(part)
 
@@ -101,14 +102,15 @@ def block_parts(sublayers, normalization, norm="post", dropout=0.0):
         sublayers: dict, kind -> function that makes the sublayer of a `name`.
         normalization: function that makes a norm of a `name`.
         norm: "post", "pre" or "both".
-        dropout: float. Rate behind each sublayer.
+        dropout: float. Dropout rate after each sublayer.
 
     Returns:
         dict for `Block`, in the order in which the layers act in a "post" block.
 
     Example:
 
-    >>> list(block_parts({"FeedForward": FeedForward}, RMSNormalization, dropout=0.1))
+    >>> norm = keras.layers.LayerNormalization
+    >>> list(block_parts({"FeedForward": keras.layers.Dense}, norm, dropout=0.1))
     ['FeedForward', 'FeedForward-Dropout', 'FeedForward-Add', 'FeedForward-Norm']
     """
     parts = {}

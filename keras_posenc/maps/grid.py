@@ -138,7 +138,7 @@ class Grid:
         return dataclasses.replace(self, **changes)
 
     def tensors(self):
-        """{(name, encoding or None): tensor}: all tensors of the grid and of its content."""
+        """All tensors of the grid and its content: a dict, (name, encoding or None) -> tensor."""
         tensors = {}
         for name in AXES:
             x = getattr(self.content if name in IN_CONTENT else self, name)

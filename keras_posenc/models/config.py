@@ -1,4 +1,4 @@
-"""Model configurations, and how they are read from a checkpoint's JSON."""
+"""Model configurations, and reading them from the JSON of a checkpoint."""
 
 import dataclasses
 import os
@@ -56,10 +56,10 @@ class Config:
         initializer_range: float. Standard deviation of new weights.
         pad_token_id: int, or None if there is no padding token.
         position_offset: int. Rows of the checkpoint's position table before position 0.
-        padded_positions: bool. Whether positions count real tokens only.
+        padded_positions: bool. Whether positions do not count padding.
         model_type: str or None. The family, as Hugging Face names it.
-        norm: where the norms of a block stand: "post", "pre" (with a last one behind all blocks) or
-            "both". With "pre" and a norm of the embeddings, the first attention has none.
+        norm: position of the norms in a block: "post", "pre" (with a final norm after all blocks)
+            or "both". With "pre" and a norm of the embeddings, the first attention has none.
         norm_type: a name of `keras_posenc.layers.norm.NORMS`.
         embedding_norm: bool. Whether the embeddings are normalised.
         embedding_scale: float or None. Factor of the token embeddings.
@@ -236,10 +236,10 @@ FIRST_FIELDS = FIELDS[: FIELDS.index("position_offset")]
 def read_config(source=None, model=None, **overrides):
     """Reads a `Config` from a JSON file, a directory that holds one, or a dict.
 
-    The family is that of `model`, else of the key `model_type`, else BERT; it says which keys there
-    are and what they mean. Keys that do not affect the computation (labels, versions, ...) are
-    ignored. A key that nearly equals a known one is an error, and so is a value that the model
-    would not honour.
+    The family is that of `model`, else of the key `model_type`, else BERT; it determines the known
+    keys and their meaning. Keys that do not affect the computation (labels, versions, ...) are
+    ignored. A key that resembles a known one is an error, and so is a value that the model does
+    not support.
 
     Args:
         source: path of bert_config.json or config.json, a directory with one of them, a dict, or
@@ -252,10 +252,10 @@ def read_config(source=None, model=None, **overrides):
         A `Config`.
 
     Raises:
-        FileNotFoundError: no such file, or a directory without a config.
+        FileNotFoundError: if there is no such file, or no config in the directory.
         TypeError: if `source` is neither a path, a dict nor a `Config`.
-        ValueError: not JSON, a missing or misspelt key, a family that is not known or contradicts
-            `model_type`, or a model that cannot be built.
+        ValueError: if the file is not JSON, a key is missing or misspelt, the family is unknown or
+            contradicts `model_type`, or the model cannot be built.
 
     Example:
 

@@ -40,44 +40,42 @@ def build_transformer_model(
     ignore_invalid_weights=False,
     **kwargs,
 ):
-    """Builds a BERT, loads real weights into it, and stretches it past the length it was trained
-    for.
+    """Builds an encoder, loads pretrained weights, and stretches it beyond its training length.
 
-    The arguments are those of bert4keras and mean the same; an argument that is not known is
-    refused.
+    bert4keras's arguments are accepted, with the same meaning; unknown arguments are refused.
 
     Args:
-        config_path: bert_config.json or config.json, a directory that holds it and the weights, a
-            dict, or None to give the sizes as keywords.
+        config_path: bert_config.json or config.json, a directory with it and the weights, a dict,
+            or None to pass the sizes as keywords.
         checkpoint_path: TF checkpoint prefix, .safetensors, .bin, an index of shards, a directory,
             a .keras file of ours, or a dict of arrays. None: the weights in the directory
             `config_path`, else random weights.
         model: family of the checkpoint, a name of `keras_posenc.models.families.FAMILIES`. Default:
-            what `model_type` in the config says, else "bert".
-        application: "encoder"; "lm", causal, with the MLM head; "unilm", a prompt (segment 0) that
-            sees itself and an answer (segment 1) that sees the prompt and its own past, with the
-            MLM head.
+            that of `model_type` in the config, else "bert".
+        application: "encoder"; "lm", causal, with the MLM head; "unilm", also with the MLM head: a
+            prompt (segment 0) that sees itself, and an answer (segment 1) that sees the prompt and
+            its own past.
         return_keras_model: bool. False returns the `Transformer`, which has .model, .layers,
             .account.
         hierarchical_position: True (alpha 0.4) or alpha. The table of n rows serves n^2 positions.
-        stretch: "hierarchical", or what others do: "tile", "interpolate", "fresh".
+        stretch: how to serve more positions: "hierarchical", "tile", "interpolate" or "fresh".
         kept_rows: int. First rows of the table that "hierarchical" and "tile" do not repeat: with 1
             that of [CLS] stands at position 0 alone, which loses less. Default 0, as published.
-        max_position: int. Positions to serve ("interpolate" and "fresh" need it); without
-            stretching, the rows of the table, which must be the checkpoint's.
+        max_position: int. Number of positions to serve (required by "interpolate" and "fresh");
+            without stretching, the rows of the table, which must be the checkpoint's.
         encodings: position encodings of the attention: a list of names, dicts or instances for
-            every layer (`["rotary", "log_n"]`), or a list of such lists, one a layer. See
+            every layer (`["rotary", "log_n"]`), or a list of such lists, one per layer. See
             `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions and the
             family's own encodings; one of the same class takes the place of the family's. With
             `{"name": "t5", "shared": True}` equal encodings have one table for all layers.
             Default: those that the config names.
-        absolute_positions: bool. False leaves the table of positions out, also of a checkpoint.
+        absolute_positions: bool. False omits the table of positions, even if a checkpoint has one.
         rope_scaling: dict, as in Hugging Face's configs, such as {"rope_type": "yarn", "factor":
-            4.0}: scales all rotary encodings anew, so that they serve longer texts without
-            training. See `RotaryEmbedding` for the types and their fields; the original length is
-            that of the config.
+            4.0}: replaces the scaling of all rotary encodings, so that they serve longer texts
+            without training. See `RotaryEmbedding` for the types and their fields; the original
+            length is that of the config.
         position_ids: layer that makes the ids from `token_ids`, such as `RandomPositionIds`.
-        keep_tokens: list of token ids to keep, of the token table and the MLM bias.
+        keep_tokens: list of token ids to keep in the token table and the MLM bias.
         compound_tokens: tokens to append; each a list of ids (mean of their rows) or (ids,
             weights).
         ignore_invalid_weights: bool. Variables that the checkpoint lacks keep their initial values.
@@ -95,13 +93,13 @@ def build_transformer_model(
         additional_input_layers: further inputs of the model, such as the condition's.
         residual_attention_scores: bool. Each layer's logits are added to the next one's
             (RealFormer).
-        attention_caches: dict, attention layer name -> [K, V], features (B, S, D) that are put in
-            front of what the keys and the values are made of.
+        attention_caches: dict, attention layer name -> [K, V], features (B, S, D) that precede the
+            features which keys and values are projected from.
         layers: dict of layers to share, such as the `.layers` of another Transformer.
-        prefix: str. Put before every layer's and input's name.
-        name: str. Of the model.
-        **kwargs: fields of `Config` by our name or the config file's, such as dropout_rate or
-            hidden_act.
+        prefix: str. Prefix of the names of all layers and inputs.
+        name: str. Name of the model.
+        **kwargs: fields of `Config`, under our name or that of the config file, such as
+            dropout_rate or hidden_act.
 
     Returns:
         A functional `keras.Model` of the inputs `token_ids`, `segment_ids` (and `position_ids`),
@@ -109,14 +107,18 @@ def build_transformer_model(
         with several a list, pooler or next sentence first, MLM second.
 
     Raises:
-        TypeError: an unknown argument.
-        ValueError: a config, checkpoint or combination that cannot be built; nothing is
-            half-loaded.
+        FileNotFoundError: if the config or the checkpoint is missing.
+        TypeError: on an unknown argument, or one of the wrong type.
+        ValueError: if the config, the checkpoint or the combination of arguments is invalid; no
+            weight is loaded then.
 
     Example:
 
-    >>> model = build_transformer_model("bert-base-uncased", hierarchical_position=True)
-    >>> model.predict({"token_ids": token_ids, "segment_ids": segment_ids})  # 1,536 tokens long
+    >>> model = build_transformer_model("all-MiniLM-L6-v2", hierarchical_position=True)
+    >>> token_ids = np.full((1, 1536), 2146)
+    >>> inputs = {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids)}
+    >>> model.predict(inputs, verbose=0).shape
+    (1, 1536, 384)
     """
     if application not in APPLICATIONS:
         raise ValueError(f"`application` must be one of {APPLICATIONS}. Received: {application!r}")

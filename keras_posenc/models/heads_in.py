@@ -1,4 +1,4 @@
-"""Which heads a checkpoint has."""
+"""The heads in a checkpoint."""
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.config import read_config
@@ -13,23 +13,25 @@ HEADS = {
 
 
 def heads_in(checkpoint, model=None, config=None):
-    """The heads that a checkpoint has, as keywords of `build_transformer_model`.
+    """Finds the heads in a checkpoint, as keywords of `build_transformer_model`.
 
     Args:
-        checkpoint: a path or what else `open_checkpoint` takes.
-        model: the family; default what the config says, else BERT.
+        checkpoint: a path, or anything else that `open_checkpoint` takes.
+        model: the model family; default that of the config, else BERT.
         config: path of the config, a dict or a `Config`; None if there is none.
 
     Returns:
-        dict, argument -> True.
+        dict, keyword -> True.
 
     Raises:
-        ValueError: on a family that is not known.
+        FileNotFoundError: if there is no checkpoint.
+        TypeError: if the config is not a dict or a path.
+        ValueError: if the checkpoint is damaged, or on an unknown family.
 
     Example:
 
     >>> heads_in("all-MiniLM-L6-v2")
-    {"with_pool": True}
+    {'with_pool': True}
     """
     checkpoint = open_checkpoint(checkpoint)
     config = None if config is None else read_config(config, model)

@@ -1,11 +1,11 @@
-"""What `build_transformer_model` builds around the weights of a `Config`."""
+"""The options of `build_transformer_model` besides the `Config`."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What is built around the weights; every field is a keyword of `build_transformer_model`.
+    """Options of the graph; every field is a keyword of `build_transformer_model`.
 
     Attributes:
         encodings: list of specs for every layer, the family's own included.

@@ -1,5 +1,4 @@
-"""The encoder-decoder Transformer as first published, with any encodings in its attention
-layers."""
+"""The original encoder-decoder Transformer, with any encodings in its attention layers."""
 
 import dataclasses
 import functools
@@ -61,9 +60,9 @@ def build_encoder_decoder(
         pad_token_id: int. The id of the padding token.
         absolute_positions: bool. Whether to add sinusoidal position embeddings.
         encodings: list of encodings of the self-attention layers; see `keras_posenc.encodings`.
-        decoder_encodings: likewise, of the decoder's self-attention; default `encodings`.
-        cross_encodings: likewise, of the attention from target to source. Positions in both count
-            from 0.
+        decoder_encodings: those of the decoder's self-attention; default `encodings`.
+        cross_encodings: those of the attention from target to source. The positions of both start
+            at 0.
         name: str. Name of the model.
 
     Returns:

@@ -29,11 +29,14 @@ class Transformer:
     with `layer`, so that they can be shared and filled from a checkpoint:
     `build_transformer_model` uses the class of the `Family` (see `register_family`).
 
+    Args:
+        config: `Config`.
+        options: `Options`.
+        family: str. Name of the model family.
+        table: `Table` of the names of the weights in checkpoints, or None.
+
     Attributes:
-        config: `Config` it was built from.
-        options: `Options` it was built with.
-        family: str. Name of its model family.
-        table: `Table` of the names of its weights in checkpoints.
+        config, options, family, table: the arguments.
         model: the `keras.Model`.
         inputs: list of its inputs. outputs: one tensor, or the list of the heads' tensors.
         token_ids, segment_ids, position_ids: the inputs, None where there is no such input.
@@ -90,7 +93,7 @@ class Transformer:
         return [x for x in every if x is not None]
 
     def embed(self):
-        """The first features (B, T, D), from `token_ids`, `segment_ids` and `ids`."""
+        """Computes the embeddings (B, T, D) of `token_ids`, `segment_ids` and `ids`."""
         config = self.config
         size = config.embedding_size or config.hidden_size
         tokens = self.layer(
@@ -163,15 +166,15 @@ class Transformer:
         return layer(self.token_ids)
 
     def block(self, x, i, scores=None):
-        """Block i.
+        """Applies block i.
 
         Args:
             x: (B, T, D).
             i: int, from 0 on.
-            scores: logits of the block before, (B, H, T, T), with `residual_attention_scores`.
+            scores: logits of the previous block, (B, H, T, T), with `residual_attention_scores`.
 
         Returns:
-            (B, T, D), and this block's logits or None.
+            (B, T, D), and the logits of this block or None.
         """
         config, cond = self.config, self.options.layer_norm_cond
         number = i
@@ -293,7 +296,7 @@ class Transformer:
     # --- Heads ---
 
     def heads(self, x):
-        """The outputs of the model: the last features x (B, T, D), or the heads on them."""
+        """Computes the outputs of the model: the features x (B, T, D), or the heads on them."""
         options, outputs = self.options, []
         if options.with_pool or options.with_nsp:
             activation = _activation(options.with_pool, "tanh")
@@ -334,13 +337,22 @@ class Transformer:
     # --- Parts ---
 
     def layer(self, make, name, **arguments):
-        """The layer of this name: one given in `layers`, else a new one."""
+        """Returns the layer of this name: the one in `layers`, else a new one.
+
+        Args:
+            make: function of `name` and `arguments` that makes the layer.
+            name: str, without the prefix.
+            **arguments: further arguments of `make`.
+
+        Returns:
+            A layer.
+        """
         if name not in self.layers:
             self.layers[name] = make(**arguments, name=self.options.prefix + name)
         return self.layers[name]
 
     def dense(self, name, units, activation=None, use_bias=True):
-        """The `keras.layers.Dense` of this name."""
+        """Returns the `keras.layers.Dense` of this name."""
         return self.layer(
             keras.layers.Dense,
             name,
@@ -351,13 +363,20 @@ class Transformer:
         )
 
     def normalize(self, x, name):
-        """x behind the norm of this name, of the config's kind."""
+        """Applies the norm of this name, of the config's kind, to x."""
         cond = self.options.layer_norm_cond
         layer = self.layer(self._norm, name)
         return layer(x) if cond is None else layer(x, cond)
 
     def initializer(self, name=None):
-        """Of the weight, or the layer of weights, of this name in a checkpoint; None: in none."""
+        """Returns the initializer of a weight, or of the weights of a layer.
+
+        Args:
+            name: str. Its name in checkpoints; None for a weight that no checkpoint has.
+
+        Returns:
+            A Keras initializer.
+        """
         if self.options.stored is None or name is None:
             return keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
         return Stored(self.config.initializer_range, self.options.stored, name)

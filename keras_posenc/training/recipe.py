@@ -90,13 +90,13 @@ def stages(max_length, epochs, lengths):
 
 
 def one_of(name, value, values):
-    """Refuses a setting that is none of the values."""
+    """Raises ValueError for a setting that is not one of the values."""
     if value not in values:
         raise ValueError(f"{name} must be one of {', '.join(values)}. Received: {value!r}")
 
 
 def in_range(name, value, *, least=None, above=None, below=None):
-    """Refuses a setting that is no number, or out of bounds."""
+    """Raises ValueError for a setting that is not a number, or out of bounds."""
     bounds = [
         (least, "at least", lambda: value >= least),
         (above, "more than", lambda: value > above),

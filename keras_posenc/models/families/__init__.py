@@ -63,7 +63,7 @@ LISTED = "`keras_posenc.models.families.FAMILIES` lists what is."
 
 
 def register_family(family):
-    """Adds a model family, which `build_transformer_model` and all that uses it then know.
+    """Registers a model family for `build_transformer_model` and everything that uses it.
 
     Args:
         family: `Family`. One of the same name is replaced.
@@ -72,7 +72,7 @@ def register_family(family):
         The family.
 
     Raises:
-        TypeError: if `family` is no `Family`.
+        TypeError: if `family` is not a `Family`.
 
     Example:
 
@@ -92,17 +92,17 @@ def register_family(family):
 
 
 def choose_family(values, model=None):
-    """The family of a config.
+    """Chooses the family of a config.
 
     Args:
         values: dict, the keys of the config file.
-        model: name of the family, or None for what the config says.
+        model: name of the family, or None for that of the config.
 
     Returns:
         A `Family`; without `model` and `model_type` BERT.
 
     Raises:
-        ValueError: on a name that is not known, a `model_type` that no family has, or two that
+        ValueError: on an unknown name, on a `model_type` that no family has, or if the two
             contradict each other.
     """
     kind = values.get("model_type")

@@ -1,4 +1,4 @@
-"""EuroBERT: Llama's block, looking both ways."""
+"""EuroBERT: Llama's block with bidirectional attention."""
 
 import dataclasses
 

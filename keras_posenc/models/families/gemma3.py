@@ -12,7 +12,7 @@ LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
 
 def configure(config):
-    """Five layers in six see a window, and turn by a base of their own."""
+    """Five of six layers are local, with a rotary base of their own."""
     source, layers = config.source, config.num_hidden_layers
     every = source.get("sliding_window_pattern") or 6
     kinds = source.get("layer_types") or [

@@ -1,4 +1,4 @@
-"""GPT-2: causal, a table of positions, matrices stored as they are used."""
+"""GPT-2: causal, with a table of positions; its matrices are not stored transposed."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from keras_posenc.models.families.table import feed_forward, packed_attention, t
 
 
 def configure(config):
-    """The inner size is four times the outer one, if the file has none."""
+    """The inner size defaults to four times the hidden size."""
     inner = config.source.get("n_inner") or 4 * config.hidden_size
     return dataclasses.replace(config, intermediate_size=inner)
 

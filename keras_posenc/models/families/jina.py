@@ -14,7 +14,7 @@ from keras_posenc.models.families.table import (
 
 
 def looking_both_ways(config):
-    """ALiBi falls to both sides; the inner matrix of the gated unit has no bias."""
+    """ALiBi is symmetric; the inner matrix of the gated unit has no bias."""
     act = {"geglu": "gelu", "reglu": "relu"}.get(config.source.get("feed_forward_type"))
     if act is None:
         raise ValueError(
@@ -83,7 +83,7 @@ V2 = Family(
 
 
 def rotating(config):
-    """The padding id is counted into the length of the table that there is not."""
+    """The file's number of positions counts the padding id, although there is no table."""
     base = float(config.source.get("rotary_emb_base") or 20000.0)
     return dataclasses.replace(config, encodings=(rotary(config, base=base),))
 

@@ -10,7 +10,7 @@ LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
 
 def configure(config):
-    """Every third layer sees all, with a rotary base of its own; the others see a window."""
+    """Every third layer is global, with a rotary base of its own; the others are local."""
     source, layers = config.source, config.num_hidden_layers
     every = source.get("global_attn_every_n_layers", 3)
     kinds = source.get("layer_types") or [LOCAL if i % every else GLOBAL for i in range(layers)]

@@ -1,4 +1,4 @@
-"""NeoBERT: RMS norms in front, rotary positions, gated units, packed by head."""
+"""NeoBERT: RMS pre-norms, rotary positions, gated units, projections packed by head."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ BLOCK = "@transformer_encoder.{i}"
 
 
 def configure(config):
-    """The inner size is two thirds of what the file says, a multiple of 8."""
+    """The inner size is two thirds of the file's, rounded up to a multiple of 8."""
     return dataclasses.replace(
         config,
         intermediate_size=8 * -(-(2 * config.intermediate_size // 3) // 8),

@@ -8,7 +8,7 @@ from keras_posenc.models.families.table import like_bert
 
 
 def configure(config):
-    """Neighbouring features are turned together."""
+    """Rotary pairs are adjacent features."""
     return dataclasses.replace(config, encodings=(rotary(config, layout="interleaved"),))
 
 

@@ -1,15 +1,15 @@
-"""Rotary encodings as configs describe them."""
+"""Rotary encodings from the keys of config files."""
 
 ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters")
 
 
 def rotary(config, base=10000.0, layout="half", kind=None):
-    """The rotary encoding that a config asks for.
+    """Makes the rotary encoding of a config.
 
     Args:
         config: `Config` with its `source`; the keys are `ROPE_KEYS`.
-        base: float, where the config has none.
-        layout: of `RotaryEmbedding`.
+        base: float. Default if the config has none.
+        layout: as in `RotaryEmbedding`.
         kind: str. Key of `rope_parameters`, where each kind of layer has its own.
 
     Returns:
@@ -35,7 +35,7 @@ BESIDE_SCALING = ("rope_theta", "partial_rotary_factor")
 
 
 def rescaled(source, scaling):
-    """The keys of a config file whose rotary encodings are scaled anew.
+    """The keys of a config file, with another scaling of the rotary encodings.
 
     Args:
         source: dict, the keys.

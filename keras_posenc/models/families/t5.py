@@ -8,7 +8,7 @@ from keras_posenc.models.families.table import attention, feed_forward, table
 
 
 def configure(config):
-    """Attention is not divided by the root of the head size; a bias depends on distances."""
+    """The logits are not divided by sqrt(D), and the bias depends on distances."""
     source, act = config.source, config.hidden_act
     gated = act.startswith("gated-")
     act = act.removeprefix("gated-")

@@ -11,19 +11,18 @@ TEST_SHARE = 0.1
 
 
 class Corpus:
-    """All texts of a corpus one behind the other, in an order drawn once, and pieces of them.
+    """All texts of a corpus, concatenated in a random order, and pieces of them.
 
     Args:
         texts: a path for `read_texts`, a `Texts`, or a list of str.
-        test: the same, or None: the last tenth of `texts` is held out, or one piece if that is
-            more.
+        test: like `texts`, or None: the last tenth of `texts` is held out, but at least one piece.
         tokenizer: `Tokenizer`.
         length: int. Tokens of a piece, special tokens included.
         seed: int.
-        text: name of the text column, if it is not an obvious one.
+        text: name of the text column; default one with a usual name, see `read_texts`.
 
     Raises:
-        ValueError: if a piece to train on, or one to test on, is wanting.
+        ValueError: if there is no piece for training, or none for testing.
     """
 
     def __init__(self, texts, test, tokenizer, length, seed=0, text=None):
@@ -43,13 +42,13 @@ class Corpus:
                 )
 
     def training(self, step):
-        """The text of a step, (size,) token ids, as (seed, step) alone draw it."""
+        """The text of a step, (size,) token ids, a function of (seed, step) alone."""
         rng = np.random.default_rng((self.seed, 1, step))
         start = rng.integers(0, len(self.train) - self.size + 1)
         return self.train[start : start + self.size]
 
     def test(self, most):
-        """At most so many texts that no step has seen, evenly spread."""
+        """At most `most` test texts, evenly spread over the held-out part."""
         count = min(most, len(self.held_out) // self.size)
         starts = np.linspace(0, len(self.held_out) - self.size, count).astype(int)
         return [self.held_out[start : start + self.size] for start in starts]

@@ -1,4 +1,4 @@
-"""How far features are from a teacher's."""
+"""The distance of features from those of a teacher."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ class FeatureDistance(keras.losses.Loss):
     loss = 1 - cos(s, t) + |s - t|^2 / mean |t|^2, the mean over all tokens of the batch.
 
     Args:
-        **kwargs: of `keras.losses.Loss`.
+        **kwargs: arguments of `keras.losses.Loss`.
 
     Call arguments:
         y_true: t, (B, T, D), the teacher's features.
@@ -39,6 +39,6 @@ class FeatureDistance(keras.losses.Loss):
 
 
 def agreement(one, other):
-    """Cosines (T,) of the features (T, D) that two readings give each token."""
+    """Cosines (T,) between the features (T, D) of two readings."""
     norms = np.linalg.norm(one, axis=-1) * np.linalg.norm(other, axis=-1)
     return (one * other).sum(-1) / np.maximum(norms, 1e-12)

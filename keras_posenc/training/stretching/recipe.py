@@ -1,4 +1,4 @@
-"""The settings of a stretching, and the encoder that they describe."""
+"""The settings of a stretching run, and the encoder that they describe."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ STARTS = ("hierarchical", "tile", "interpolate")
 
 @dataclasses.dataclass(frozen=True)
 class StretchRecipe:
-    """All settings of a stretching but its texts; see `stretch` for the fields."""
+    """All settings of a stretching run except its texts; see `stretch` for the fields."""
 
     checkpoint: str
     config: str | None
@@ -43,7 +43,7 @@ class StretchRecipe:
                 )
 
     def options(self, config):
-        """Keywords of `build_transformer_model` for the stretched encoder.
+        """Returns the keywords of `build_transformer_model` for the stretched encoder.
 
         Args:
             config: `Config` of the unstretched one.

@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
+from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
@@ -26,6 +27,7 @@ from keras_posenc.training.stretching.corpus import Corpus
 from keras_posenc.training.stretching.losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.recipe import StretchRecipe
 from keras_posenc.training.stretching.windows import Reader, inputs_of
+from keras_posenc.untrusted import read_json
 
 # Seconds between two states on disk: what a kill can cost.
 SAVE_EVERY = 30
@@ -36,10 +38,10 @@ PIECES = 4
 
 
 class Stretched(typing.NamedTuple):
-    """What `stretch` returns.
+    """A stretched encoder and its report, as `stretch` returns them.
 
     Attributes:
-        model: the stretched encoder, as `build_transformer_model` reads it from `output`.
+        model: the stretched encoder, as `build_transformer_model` loads it from `output`.
         report: dict, the content of metrics.json.
 
     Example:
@@ -90,21 +92,21 @@ def stretch(
             tokenizer; or a model of `build_transformer_model`, with `tokenizer`.
         texts: long texts, without labels: a path for `read_texts`, a `Texts`, or a list of str.
         output: directory for the stretched checkpoint, its tokenizer, recipe.json and metrics.json;
-            None keeps nothing.
-        test: texts to measure on, likewise; by default a tenth of `texts` is held out.
-        length: int. Positions to serve, in tokens.
+            None saves nothing.
+        test: texts to measure on, as `texts`; by default a tenth of `texts` is held out.
+        length: int. Number of positions to serve.
         local: int. Tokens to each side that a local layer sees; [CLS] sees and is seen by all.
             Default: every layer is global.
-        global_every: int. With `local`: of every so many layers the first one is global.
-        steps: int. Each is on one text of `train_length` tokens.
+        global_every: int. With `local`: the first of every `global_every` layers is global.
+        steps: int. Training steps, each on one text of `train_length` tokens.
         learning_rate: float. The peak of a cosine schedule. The first updates of Adam are large: at
             2e-4 a single one loses more than the stretching did.
-        start: where new positions start: "hierarchical", "tile" or "interpolate".
-        alpha: float. Of the hierarchical start.
+        start: initial values of the new positions: "hierarchical", "tile" or "interpolate".
+        alpha: float. Weight of the coarse digit in the hierarchical start.
         kept_rows: int. First rows of the table that serve no new position.
-        train_length: int. Tokens of the texts trained and measured on. Default `length`, but at
-            most four times the old one: the positions behind those share their rows.
-        text: name of the text column, if it is not an obvious one.
+        train_length: int. Tokens of the texts for training and measuring. Default `length`, but at
+            most four times the old length: later positions share the rows of these.
+        text: name of the text column; default one with a usual name, see `read_texts`.
         config: path of the config; default the directory of `checkpoint`.
         tokenizer: path of the tokenizer; default the directory of `checkpoint`.
         model: name of the family; default what the config says.
@@ -114,16 +116,16 @@ def stretch(
 
     Returns:
         `Stretched`: the model and the report, a dict: `agreement`, mean cosine of the features with
-            the teacher's by position, before and after, and of the teacher with itself: of its two
-            readings, whose windows are shifted by a quarter, and which the student is held to;
-            `within` and `beyond`, their means in and behind the old length; `losses`, `seconds`,
-            `versions`.
+            the teacher's by position, before and after, and of the teacher with itself, between two
+            readings whose windows are shifted by a quarter; `within` and `beyond`, their means
+            within and beyond the old length; `losses`, `seconds`, `versions`.
 
     Raises:
         FileNotFoundError: if a file is missing.
         TypeError: if `checkpoint` is neither a path nor such a model.
         NotADirectoryError: if `output` is a file.
-        ValueError: if a setting or the checkpoint is unusable, the texts are too few, or `output`
+        BlockingIOError: if another run is at work in `output`.
+        ValueError: if a setting or the checkpoint is invalid, there are too few texts, or `output`
             holds a run with other settings.
 
     Example:
@@ -161,26 +163,28 @@ def stretch(
             "backend": keras.backend.backend(),
             "texts": corpus.digest(),
         }
-        output = pathlib.Path(scratch) / "stretched" if output is None else output
-        folder = open_output(output, settings, overwrite)
-        files = {name: folder / name for name in ("metrics.json", "state.zip", "recipe.json")}
-        if overwrite:
-            for path in files.values():
-                path.unlink(missing_ok=True)
-        if not files["metrics.json"].exists():
-            write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
-            distilling = Distillation(recipe, source, old, options, tokenizer, corpus)
-            report = distilling.run(files["state.zip"], _tell if verbose else _quiet)
-            distilling.save(folder)
-            tokenizer.save(folder)
-            write_text(files["metrics.json"], json.dumps(report, indent=1))
-            files["state.zip"].unlink()
-        report = json.loads(files["metrics.json"].read_text("utf-8"))
-        return Stretched(build_transformer_model(folder, model=source["model"]), report)
+        output = pathlib.Path(scratch) / "stretched" if output is None else pathlib.Path(output)
+        with owned(output):
+            open_output(output, settings, overwrite)
+            files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
+            if overwrite:
+                for path in files.values():
+                    path.unlink(missing_ok=True)
+            if not files["metrics.json"].exists():
+                write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
+                distilling = Distillation(recipe, source, old, options, tokenizer, corpus)
+                report = distilling.run(files["state.zip"], _tell if verbose else _quiet)
+                with replacing_together(output) as folder:
+                    distilling.save(folder)
+                    tokenizer.save(folder)
+                    write_text(folder / "metrics.json", json.dumps(report, indent=1))
+                files["state.zip"].unlink()
+            report = read_json(files["metrics.json"], ("agreement", "within", "beyond"))
+            return Stretched(build_transformer_model(output, model=source["model"]), report)
 
 
 class Distillation:
-    """The teacher, the student and what they read.
+    """The teacher, the student and their texts.
 
     Args:
         recipe: `StretchRecipe`.
@@ -235,12 +239,12 @@ class Distillation:
 
     @functools.cached_property
     def tests(self):
-        """Texts that no step reads, and two readings of each by the teacher."""
+        """Test texts, and two readings of each by the teacher."""
         texts = self.corpus.test(TEST_TEXTS)
         return [(text, [self.teacher(text, shift) for shift in (0.0, 0.5)]) for text in texts]
 
     def step(self, number):
-        """One step of training; returns the loss."""
+        """Takes one training step and returns the loss."""
         text = self.corpus.training(number)
         inputs = inputs_of(self.student, self.corpus.inputs(text)[None])
         # Windows begin anywhere: what a token says must not hang on where they happen to begin.
@@ -249,7 +253,7 @@ class Distillation:
         return float(np.ravel(self.student.train_on_batch(inputs, target))[0])
 
     def at_start(self):
-        """Agreement with the teacher before training, and the teacher's with itself."""
+        """Agreement with the teacher before training, and of the teacher with itself."""
         pairs = [agreement(*readings) for _, readings in self.tests]
         return {"before": self.by_position(), "teacher": self.told(np.mean(pairs, axis=0))}
 
@@ -263,12 +267,12 @@ class Distillation:
         return self.told(np.mean(found, axis=0))
 
     def told(self, cosines):
-        """Means of cosines (T,) in pieces of a part of the old length."""
+        """Averages cosines (T,) over pieces whose length is a fraction of the old length."""
         size = max(1, self.old.max_position // PIECES)
         return [round(float(cosines[i : i + size].mean()), 5) for i in range(0, len(cosines), size)]
 
     def report(self, record):
-        """What was lost, what came back, at what cost."""
+        """Makes the report: agreement before and after, losses, seconds."""
         size = max(1, self.old.max_position // PIECES)
         after, length = self.by_position(), self.recipe.train_length
         agreement = [
@@ -296,7 +300,7 @@ class Distillation:
         }
 
     def save(self, folder):
-        """Writes the checkpoint: all positions as rows, under the rates of dropout that it had."""
+        """Writes the checkpoint: all positions as rows, with the original dropout rates."""
         rates = ("dropout_rate", "attention_dropout_rate")
         had = {name: getattr(self.old, name) for name in rates}
         self.whole.config = dataclasses.replace(self.whole.config, **had)
@@ -304,10 +308,10 @@ class Distillation:
 
 
 def stretch_summary(report):
-    """The main numbers of `stretch` as a table.
+    """Formats the main numbers of `stretch` as a table.
 
     Args:
-        report: dict, of `stretch`.
+        report: dict, as `stretch` returns.
 
     Returns:
         str.

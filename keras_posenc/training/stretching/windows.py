@@ -1,16 +1,16 @@
-"""What the unstretched encoder says of a long text, which it reads window by window."""
+"""The features that the unstretched encoder gives a long text, window by window."""
 
 import numpy as np
 
 
 def window_starts(length, size, hop, shift=0):
-    """Where windows of `size` tokens begin, `hop` tokens apart, until all of a text is read.
+    """The starts of windows of `size` tokens, `hop` tokens apart, that cover a text.
 
     Args:
         length: int. Tokens of the text.
-        size: int. Tokens of a window; what lies outside the text is cut off.
-        hop: int. From one window to the next.
-        shift: int below `hop`. How far the first window begins before the text.
+        size: int. Tokens of a window; windows are clipped at the ends of the text.
+        hop: int. Distance from one window to the next.
+        shift: int below `hop`. By how much the first window starts before the text.
 
     Returns:
         list of ints.
@@ -27,10 +27,10 @@ def window_starts(length, size, hop, shift=0):
 
 
 def most_central(length, size, starts):
-    """For each token of a text the window that shows the most of what is around it.
+    """Chooses for each token of a text the window in which it has the most context.
 
-    A window shows as much as lies on the shorter side of the token; the text's own ends are no
-    lack.
+    The context in a window is the number of tokens on the shorter side of the token; the ends of
+    the text itself do not count as missing context.
 
     Args:
         length, size: ints, as in `window_starts`.
@@ -54,13 +54,13 @@ def most_central(length, size, starts):
 
 
 class Reader:
-    """The features that an encoder gives long texts window by window.
+    """Computes the features of long texts with an encoder, window by window.
 
     Args:
         model: encoder, `{"token_ids", "segment_ids"}` (B, T) -> (B, T, D).
         tokenizer: `Tokenizer`.
         length: int. Tokens of a window, special tokens included.
-        token_budget: int. Most tokens of a batch.
+        token_budget: int. Maximum tokens in a batch.
     """
 
     def __init__(self, model, tokenizer, length, token_budget=4096):
@@ -70,14 +70,14 @@ class Reader:
         self.most = max(1, token_budget // length)
 
     def __call__(self, text, shift=0):
-        """The features (T, D) of a text with its special tokens.
+        """Computes the features (T, D) of a text with its special tokens.
 
-        Each token's are those of the window in which it stands most centrally; the special tokens'
-        are those of all windows on average.
+        The features of a token are those in the window in which it is most central; those of the
+        special tokens are averaged over all windows.
 
         Args:
             text: (T - special tokens,) token ids.
-            shift: share of a hop, at least 0 and below 1, by which the windows begin earlier.
+            shift: float in [0, 1). Share of a hop by which the windows start earlier.
         """
         length = len(text)
         starts = window_starts(length, self.size, self.hop, int(shift * self.hop))
@@ -105,7 +105,7 @@ class Reader:
 
 
 def first_token(tokenizer):
-    """How many special tokens come before a text."""
+    """Number of special tokens before a text."""
     return tokenizer.assemble([-1])[0].index(-1)
 
 
