@@ -120,7 +120,7 @@ class RMSNormalization(keras.layers.Layer):
         offset: float. Added to gamma, which is initialised to 1 - offset. Gemma's is 1.
 
     Call arguments:
-        inputs: (..., D).
+        inputs: (B, T, D), or any (..., D).
 
     Returns:
         The shape of the inputs.
