@@ -102,6 +102,18 @@ def recovery(model):
     return _with(module.table(rows), rows, f"benchmarks/recovery.py --models {model}", "recovery")
 
 
+def stretch():
+    """What each start of a stretched MiniLM loses at once, and what training brings back."""
+    rows, ways = _json("stretch"), {}
+    for row in rows:
+        ways.setdefault(row["settings"]["steps"], {})[shlex.quote(row["way"])] = True
+    command = "\nKERAS_BACKEND=torch python ".join(
+        f"benchmarks/stretch.py --steps {steps} --ways {' '.join(names)}"
+        for steps, names in ways.items()
+    )
+    return _with(_benchmark("stretch").table(rows), rows, command, "stretch", "torch")
+
+
 def context_tools():
     module = _benchmark("context_tools")
     rows = _json("context_tools")
@@ -177,6 +189,7 @@ BLOCKS = {
     "verdicts": verdicts,
     "bench": bench,
     "recovery": recovery,
+    "stretch": stretch,
     "context_tools": context_tools,
     "precision": precision,
     "loading": loading,
