@@ -33,7 +33,7 @@ from long_texts import table as rows_table
 from long_texts import verdict as rows_verdict
 
 from keras_posenc import build_transformer_model
-from keras_posenc.text import Tokenizer
+from keras_posenc.text import Texts, Tokenizer
 from keras_posenc.training import stretch
 from keras_posenc.training.state import write_text
 from keras_posenc.training.stretching.windows import inputs_of
@@ -42,7 +42,8 @@ RESULTS = pathlib.Path(__file__).parent / "results" / "readings.json"
 MEAN, MAX = "512-token chunks, mean", "512-token chunks, highest"
 OWN = "512-token chunks, features averaged"
 BAYES, TFIDF = "naive Bayes, all words", "TF-IDF + logistic regression, all words"
-WAYS = (SHORT, MEAN, MAX, OWN, WHOLE, BAYES, TFIDF)
+BAYES_512, TFIDF_512 = (way.replace("all words", SHORT) for way in (BAYES, TFIDF))
+WAYS = (SHORT, MEAN, MAX, OWN, WHOLE, BAYES_512, BAYES, TFIDF_512, TFIDF)
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 FOLDS = 5
 
@@ -75,7 +76,7 @@ def main():
                 rows.append({**given, "way": way, "right": right, **told})
                 print(f"{way}: {right.count('1')} of {len(right)}, {told['seconds']} s", flush=True)
             write_text(arguments.results, json.dumps(rows, indent=1) + "\n")
-    print(table(rows))
+    print(f"{table(rows)}\n\n{verdict(rows)}")
 
 
 def counted(train, test, seed, arguments):
@@ -84,6 +85,19 @@ def counted(train, test, seed, arguments):
     labels = sorted(set(train.labels))
     probabilities = regression(*tfidf(train.texts, test.texts), train.labels)
     return [bayes, [labels[i] for i in probabilities.argmax(1)]], {}
+
+
+def counted_512(train, test, seed, arguments):
+    tokenizer = Tokenizer(MINILM)
+
+    def cut(texts):
+        rows = [text.split()[:510] for text in texts.texts]
+        # Words are tokenized each by itself, [CLS] and [SEP] are two tokens.
+        counts = [np.cumsum([len(ids) for ids in tokenizer.contents(words)]) for words in rows]
+        kept = [words[: (n <= 510).sum()] for words, n in zip(rows, counts, strict=True)]
+        return Texts([" ".join(words) for words in kept], texts.labels, texts.lines)
+
+    return counted(cut(train), cut(test), seed, arguments)
 
 
 def in_chunks(train, test, seed, arguments):
@@ -128,6 +142,7 @@ def in_one_pass(train, test, seed, arguments):
 # The ways of reading that are told together.
 READINGS = {
     (BAYES, TFIDF): counted,
+    (BAYES_512, TFIDF_512): counted_512,
     (SHORT, MEAN, MAX, OWN): in_chunks,
     (WHOLE,): in_one_pass,
 }
@@ -200,24 +215,41 @@ def versions():
     return {"versions": {**found, "python": platform.python_version()}}
 
 
-def intervals(rows):
-    """Of each way that all seeds have, paired by text with the first 512 tokens."""
+def by_way(rows):
+    """For each way that all seeds have, whether each test text was told right."""
     right = collections.defaultdict(dict)
     for row in rows:
         key = (row["seed"], *row["texts"], row["steps"])
         right[row["way"]][key] = [int(digit) for digit in row["right"]]
-    keys = sorted(right[SHORT])
+    keys = sorted(set().union(*right.values()))
     ways = [way for way in WAYS if set(right[way]) >= set(keys)]
-    values = {way: sum((right[way][key] for key in keys), []) for way in ways}
-    return {way: interval(values[way], values[SHORT]) for way in ways}
+    return {way: sum((right[way][key] for key in keys), []) for way in ways}
 
 
 def table(rows):
-    return rows_table(intervals(rows))
+    right = by_way(rows)
+    found = {way: interval(values, right.get(SHORT, values)) for way, values in right.items()}
+    if SHORT in found:
+        return rows_table(found)
+    lines = ["| | accuracy |", "|---|---|"]
+    for way, row in found.items():
+        lines.append(f"| {way} | {row['accuracy']:.1%} ± {100 * row['half']:.1f} |")
+    return "\n".join(lines)
 
 
 def verdict(rows):
-    return rows_verdict(intervals(rows))
+    """What the intervals carry, and which ways are still to be measured."""
+    right, words = by_way(rows), []
+    if SHORT in right and WHOLE in right:
+        words.append(rows_verdict({way: interval(v, right[SHORT]) for way, v in right.items()}))
+    for whole, short in ((BAYES, BAYES_512), (TFIDF, TFIDF_512)):
+        if whole in right and short in right:
+            row = interval(right[whole], right[short])
+            more = f"{100 * row['more']:+.1f} ± {100 * row['more_half']:.1f}"
+            words.append(f"{whole}: {more} points by reading on, paired by text.")
+    if missing := [way for way in WAYS if way not in right]:
+        words.append(f"Not measured yet: {'; '.join(missing)}.")
+    return " ".join(words)
 
 
 if __name__ == "__main__":

@@ -114,6 +114,14 @@ def stretch():
     return _with(_benchmark("stretch").table(rows), rows, command, "stretch", "torch")
 
 
+def readings():
+    """What ways of reading long texts tell a frozen encoder, and the verdict."""
+    module, rows = _benchmark("readings"), _json("readings")
+    seeds = " ".join(map(str, sorted({row["seed"] for row in rows})))
+    told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
+    return _with(told, rows, f"benchmarks/readings.py --seeds {seeds}", "readings", "torch")
+
+
 def context_tools():
     module = _benchmark("context_tools")
     rows = _json("context_tools")
@@ -190,6 +198,7 @@ BLOCKS = {
     "bench": bench,
     "recovery": recovery,
     "stretch": stretch,
+    "readings": readings,
     "context_tools": context_tools,
     "precision": precision,
     "loading": loading,
