@@ -102,6 +102,26 @@ def recovery(model):
     return _with(module.table(rows), rows, f"benchmarks/recovery.py --models {model}", "recovery")
 
 
+def stretch():
+    """What each start of a stretched MiniLM loses at once, and what training brings back."""
+    rows, ways = _json("stretch"), {}
+    for row in rows:
+        ways.setdefault(row["settings"]["steps"], {})[shlex.quote(row["way"])] = True
+    command = "\nKERAS_BACKEND=torch python ".join(
+        f"benchmarks/stretch.py --steps {steps} --ways {' '.join(names)}"
+        for steps, names in ways.items()
+    )
+    return _with(_benchmark("stretch").table(rows), rows, command, "stretch", "torch")
+
+
+def readings():
+    """What ways of reading long texts tell a frozen encoder, and the verdict."""
+    module, rows = _benchmark("readings"), _json("readings")
+    seeds = " ".join(map(str, sorted({row["seed"] for row in rows})))
+    told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
+    return _with(told, rows, f"benchmarks/readings.py --seeds {seeds}", "readings", "torch")
+
+
 def context_tools():
     module = _benchmark("context_tools")
     rows = _json("context_tools")
@@ -196,6 +216,8 @@ BLOCKS = {
     "verdicts": verdicts,
     "bench": bench,
     "recovery": recovery,
+    "stretch": stretch,
+    "readings": readings,
     "context_tools": context_tools,
     "precision": precision,
     "loading": loading,
