@@ -6,6 +6,7 @@ import keras_posenc
 
 STRETCHES = ("hierarchical", "tile", "interpolate", "fresh")
 STARTS = ("hierarchical", "tile", "interpolate")
+POOLINGS = ("mean", "cls", "max", "last")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -125,7 +126,7 @@ COMMANDS = [
             (
                 "--pooling",
                 "pooling over the tokens (default: mean)",
-                {"choices": ("mean", "cls", "max")},
+                {"choices": POOLINGS},
             ),
             ("--learning-rate", "peak learning rate (default: 1e-4)", {"type": float}),
             (

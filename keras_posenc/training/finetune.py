@@ -85,7 +85,7 @@ def finetune(
         stretch_first: long texts without labels, as `keras_posenc.stretch` takes them: the
             checkpoint is stretched by it first, under its defaults, into `output`/stretched, in
             place of `stretch` and `alpha`.
-        pooling: "mean", "cls" or "max" over the tokens of a text.
+        pooling: "mean", "cls", "max" or "last" over the tokens of a text.
         learning_rate: float. The peak.
         schedule: "cosine" or "linear" decay to 0.
         warmup: float in [0, 1). Share of the steps that warm up the learning rate.

@@ -6,9 +6,10 @@ import math
 import os
 import pathlib
 
+from keras_posenc.positions import stretched
 from keras_posenc.untrusted import quote, read_json, shorten
 
-STRETCHES = ("hierarchical", "tile", "interpolate", "fresh")
+STRETCHES = tuple(name for name in stretched.STRETCHES if name)
 SCHEDULES = ("cosine", "linear")
 
 
