@@ -36,7 +36,7 @@ CHECKED := tests/maps tests/positions tests/encodings tests/attention tests/laye
 # `$(call timed,part,command)` says at the end what the part took.
 timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start)) s"; exit $$code
 
-.PHONY: demo check fuzz test test-jax test-tensorflow test-torch test-oldest lint format coverage docs \
+.PHONY: demo check fuzz kills test test-jax test-tensorflow test-torch test-oldest lint format coverage docs \
 	docs-serve dist clean
 
 demo: $(INSTALLED)
@@ -66,6 +66,13 @@ test-oldest: $(OLDEST)
 # Damaged files of every kind, for an hour; `make test` has half a minute of it.
 fuzz: $(INSTALLED)
 	RUST_BACKTRACE=0 KERAS_BACKEND=torch $(BIN)/python tests/fuzz.py --seconds 3600 --seed $$$$
+
+# A fine-tuning killed at each of its file operations, on each backend, for half an hour.
+kills: $(INSTALLED)
+	for backend in torch jax tensorflow; do \
+		KERAS_BACKEND=$$backend TF_CPP_MIN_LOG_LEVEL=3 \
+			$(BIN)/python tests/training/kill_at_every_file.py 1 || exit; \
+	done
 
 lint: $(INSTALLED)
 	@$(call timed,lint,$(BIN)/ruff check . && $(BIN)/ruff format --check .)

@@ -1,18 +1,25 @@
 """Kills a fine-tuning at each of its file operations, by turns, in forks of one process.
 
-python tests/training/kill_at_every_file.py 1     # at each; 7: at each seventh
+KERAS_BACKEND=jax python tests/training/kill_at_every_file.py 1     # at each; 7: at each seventh
+
+The process that forks only imports: threads of a backend, which start with its first operation,
+would not be there in a fork.
 """
 
+import json
 import os
 import pathlib
+import pickle
 import shutil
 import signal
 import sys
 import tempfile
 import traceback
+import warnings
 
 import keras
 import numpy as np
+import tensorflow  # noqa: F401  Keras would import it in each fork anew
 
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.training import finetune, load_finetuned, predict
@@ -29,11 +36,9 @@ def pretrained(place):
     place.mkdir()
     keras.utils.set_random_seed(0)
     build_transformer_model(dict(SIZES)).save(place / "model.keras")
-    config = "{" + ", ".join(f'"{k}": {v!r}'.replace("'", '"') for k, v in SIZES.items()) + "}"
-    (place / "config.json").write_text(config)
+    (place / "config.json").write_text(json.dumps(SIZES))
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     (place / "vocab.txt").write_text("\n".join(words) + "\n")
-    return place
 
 
 def run(source, documents, output, **more):
@@ -43,7 +48,10 @@ def run(source, documents, output, **more):
 
 def forked(work):
     """Does some work in a fork; returns its exit status, or minus the signal that ended it."""
-    pid = os.fork()
+    sys.stdout.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of JAX, which has no threads here yet
+        pid = os.fork()
     if pid == 0:
         status = 1
         try:
@@ -78,9 +86,18 @@ def killing(folder, at):
     sys.addaudithook(hook)
 
 
-def weights(folder):
-    model = load_finetuned(folder).model
-    return [keras.ops.convert_to_numpy(each) for each in model.weights]
+def found(folder, file):
+    """Writes down the weights, the labels and an answer of a finished fine-tuning."""
+    finetuned = load_finetuned(folder)
+    weights = [keras.ops.convert_to_numpy(each) for each in finetuned.model.weights]
+    answer = predict(folder, ["w4 w5"], verbose=0)[0].label
+    file.write_bytes(pickle.dumps((weights, finetuned.labels, answer)))
+
+
+def read(folder):
+    file = folder.with_suffix(".found")
+    assert forked(lambda: found(folder, file)) == 0, folder
+    return pickle.loads(file.read_bytes())
 
 
 def same(one, other):
@@ -89,11 +106,11 @@ def same(one, other):
 
 def main():
     step, place = int(sys.argv[1]), pathlib.Path(tempfile.mkdtemp())
-    source = pretrained(place / "pretrained")
+    source = place / "pretrained"
+    assert forked(lambda: pretrained(source)) == 0
     for name, documents in (("old", OLD), ("new", NEW)):
         assert forked(lambda d=documents, n=name: run(source, d, place / n)) == 0
-    found = {name: weights(place / name) for name in ("old", "new")}
-    labels = {name: load_finetuned(place / name).labels for name in found}
+    ends = {name: read(place / name) for name in ("old", "new")}
     for at in range(0, 1000, step):
         output = place / f"run-{at}"
         shutil.copytree(place / "old", output)
@@ -104,16 +121,16 @@ def main():
 
         status = forked(killed)
         assert status in (0, -signal.SIGKILL), (at, status)
-        kept = [name for name in found if same(weights(output), found[name])]
-        assert kept and load_finetuned(output).labels == labels[kept[0]], at
-        assert predict(output, ["w4 w5"], verbose=0)[0].label in labels[kept[0]], at
+        weights, labels, answer = read(output)
+        kept = [name for name, end in ends.items() if same(weights, end[0])]
+        assert kept and labels == ends[kept[0]][1] and answer in labels, at
         # The same call begins anew, for it is to overwrite; without that it goes on, or refuses.
         recipe = (output / "recipe.json").exists()
         again = forked(lambda o=output, r=recipe: run(source, NEW, o, overwrite=not r))
         if again:  # the old recipe is still there
             assert again == 2, at
             assert forked(lambda o=output: run(source, NEW, o, overwrite=True)) == 0, at
-        assert same(weights(output), found["new"]) and not list(output.glob(".[prs]*")), at
+        assert same(read(output)[0], ends["new"][0]) and not list(output.glob(".[prs]*")), at
         assert not (output / "state.zip").exists(), at
         shutil.rmtree(output)
         if status == 0:
