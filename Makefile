@@ -34,10 +34,13 @@ MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/pyt
 CHECKED := tests/maps tests/positions tests/encodings tests/attention tests/layers tests/models \
 	tests/text tests/test_structure.py --ignore=tests/attention/test_memory_use.py
 
+# What needs one backend and no other package.
+ALONE := tests/positions tests/maps tests/layers tests/text
+
 # `$(call timed,part,command)` says at the end what the part took.
 timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start)) s"; exit $$code
 
-.PHONY: demo check fuzz kills test test-jax test-tensorflow test-torch test-oldest lint format coverage docs \
+.PHONY: demo check fuzz kills test test-jax test-tensorflow test-torch test-oldest test-python lint format coverage docs \
 	docs-serve dist clean
 
 demo: $(INSTALLED)
@@ -63,6 +66,15 @@ test-jax: $(INSTALLED)
 test-oldest: $(OLDEST)
 	@$(call timed,oldest Keras,PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" \
 		tests/encodings tests/layers tests/models)
+
+# Another Python, with JAX alone: `make test-python PYTHON=python3.13`.
+test-python:
+	rm -rf .venv/other
+	$(PYTHON) -m venv .venv/other
+	.venv/other/bin/python -m pip install -q --no-compile -c constraints.txt -e .[jax,text,plots] \
+		pytest pytest-xdist safetensors
+	@$(call timed,$$($(PYTHON) -V),KERAS_BACKEND=jax $(QUICKLY) \
+		$(subst $(BIN),.venv/other/bin,$(PYTEST)) -m "not once" $(ALONE))
 
 # Damaged files of every kind, for an hour; `make test` has half a minute of it.
 fuzz: $(INSTALLED)
