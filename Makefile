@@ -71,8 +71,8 @@ test-oldest: $(OLDEST)
 test-python:
 	rm -rf .venv/other
 	$(PYTHON) -m venv .venv/other
-	.venv/other/bin/python -m pip install -q --no-compile -c constraints.txt -e .[jax,text,plots] \
-		pytest pytest-xdist safetensors
+	.venv/other/bin/python -m pip install -q --no-compile --no-deps --require-hashes -r constraints.txt
+	.venv/other/bin/python -m pip install -q --no-deps --no-build-isolation -e .
 	@$(call timed,$$($(PYTHON) -V),KERAS_BACKEND=jax $(QUICKLY) \
 		$(subst $(BIN),.venv/other/bin,$(PYTEST)) -m "not once" $(ALONE))
 
@@ -106,14 +106,14 @@ docs-serve: $(INSTALLED)
 dist: $(INSTALLED)
 	$(BIN)/python -m build
 
-# torch comes first and by its number alone: which build an index has, and so its hash, differs. All
-# else is what constraints.txt says, to the hash. Two of its packages are there for their data, so
-# nothing is installed that only they depend on.
+# All is what constraints.txt says, to the hash, but torch: which build of it an index has, and so its
+# hash, differs. Two of the packages are there for their data, so nothing is installed that only
+# they depend on.
 $(INSTALLED): constraints.txt setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "keras_posenc needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(INSTALL) -c constraints.txt $(TORCH)
 	$(INSTALL) --no-deps --require-hashes -r constraints.txt
+	$(INSTALL) $(TORCH)
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	touch $@
 
