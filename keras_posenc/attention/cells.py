@@ -20,7 +20,7 @@ class Rules:
         bias: tensor of four axes added to the logits, broadcastable to (B, H, Tq, Tk), or None.
         dropout: float. Share of the weights to drop; 0 outside training.
         hashes: (B, H, Tq) and (1, Tk) int32 hashes of the dropout, or None.
-        flash: None (the backend decides), True or False, as in `keras.ops.dot_product_attention`.
+        flash: True for a fused kernel, False for none, None for what the backend does best.
     """
 
     encodings: tuple = ()

@@ -51,7 +51,8 @@ def attend(q, k, v, grid, rules, with_map=False):
             "`flash_attention=None`."
         )
     biased = rules.bias is not None or rules.override("bias")
-    fused = not reads_map and bool(rules.flash or backend.has_kernel(q, biased))
+    allowed = not reads_map and rules.flash is not False
+    fused = allowed and bool(rules.flash or backend.has_kernel(q, biased))
     q, k, grid = encode(q, k, v, grid, rules, forms_map=not fused)
     return _attend_cheaply(q, k, v, grid, rules, fused, biased), None, None
 

@@ -40,7 +40,9 @@ class PositionalAttention(keras.layers.Layer):
         use_bias: bool. Biases in the four projections.
         output_shape: int. Size of the output; default that of the query.
         attention_axes: None or 1: positions are counted along one axis.
-        flash_attention: None (chosen by the library), True or False.
+        flash_attention: None: the library chooses. True: a fused kernel, or an error. False: none,
+            as after `keras.config.disable_flash_attention()`; the map is formed, and on torch has
+            second derivatives, which its kernels lack.
         kernel_initializer, bias_initializer: initializers of the four projections.
         kernel_regularizer, bias_regularizer: regularizers of the four projections.
         kernel_constraint, bias_constraint: constraints of the four projections.
@@ -295,8 +297,10 @@ class PositionalAttention(keras.layers.Layer):
         if bias is not None:  # with an axis of rows and one of columns, to be cut
             bias = ops.convert_to_tensor(bias)
             bias = ops.reshape(bias, (*[1] * (4 - len(bias.shape)), *ops.shape(bias)))
-        scale = 1 / math.sqrt(self.key_dim)
-        rules = Rules(tuple(self.encodings), scale, bias, flash=self.flash_attention)
+        flash = self.flash_attention
+        if flash is None:
+            flash = keras.config.is_flash_attention_enabled()  # None, or False once disabled
+        rules = Rules(tuple(self.encodings), 1 / math.sqrt(self.key_dim), bias, flash=flash)
         if training and self.dropout:
             rules = rules.dropping(self.dropout, q, k, self.seed_generator.next())
         return rules

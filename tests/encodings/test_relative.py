@@ -47,14 +47,14 @@ def weights_of(encoding):
     return {w.name: numpy(w) for w in encoding.weights}
 
 
-def run(encoding, q=Q, k=K, v=V, rows=None, columns=None, mask=None, explicitly=False, **arguments):
+def run(encoding, q=Q, k=K, v=V, rows=None, columns=None, mask=None, explicitly=False, training=False):
     """The output of attention with this one encoding."""
     rows = POSITIONS["consecutive"] if rows is None else rows
     columns = rows if columns is None else columns
     q, k, v, rows, columns = (ops.convert_to_tensor(x) for x in (q, k, v, rows, columns))
     mask = None if mask is None else ops.convert_to_tensor(mask)
-    grid = Grid(rows, columns, mask=mask)
-    rules = Rules((encoding,), 1 / math.sqrt(D), **arguments)
+    grid = Grid(rows, columns, mask=mask, training=training)
+    rules = Rules((encoding,), 1 / math.sqrt(D))
     return numpy(attend(q, k, v, grid, rules, with_map=explicitly)[0])
 
 
