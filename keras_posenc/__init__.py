@@ -68,6 +68,7 @@ if not _is_command():
     from keras_posenc.training.curricula import CurriculumBatches
     from keras_posenc.training.evaluate import evaluate, predict
     from keras_posenc.training.finetune import finetune
+    from keras_posenc.training.gradients import gradient
     from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
     from keras_posenc.training.optimizer import LayerwiseAdamW
     from keras_posenc.training.saved import load_finetuned
@@ -133,6 +134,7 @@ __all__ = [
     "cosine_warmup",
     "evaluate",
     "finetune",
+    "gradient",
     "layout_map",
     "load_checkpoint",
     "load_finetuned",

@@ -18,7 +18,7 @@ class Stored(keras.initializers.TruncatedNormal):
     Args:
         stddev: float. Standard deviation of the truncated normal for weights that are not stored.
         read: function (name, shape) -> array, or None where nothing fits.
-        name: str. Name of the weight, or of the layer whose weights `part` names.
+        name: str. Name of the weight, or of the layer whose weights `initializer_of_part` names.
     """
 
     def __init__(self, stddev, read, name):
@@ -40,7 +40,7 @@ class Stored(keras.initializers.TruncatedNormal):
         return keras.initializers.TruncatedNormal(**config)
 
 
-def part(initializer, name):
+def initializer_of_part(initializer, name):
     """The initializer of one weight of a layer: draws of its own, or its own stored numbers.
 
     Args:

@@ -23,10 +23,9 @@ from keras_posenc.attention.cells import (
     by_head,
     columns_last,
     columns_second,
-    first_carry,
     weigh_cells,
-    with_content,
 )
+from keras_posenc.attention.fused import attend_fused
 from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.grid import AXES, Grid
 
@@ -41,23 +40,25 @@ MORE_AXES = {
     "weight": (None, None),
 }
 ALL_AXES = AXES | MORE_AXES
+# What only a hook on the map reads.
+READ_BY_HOOKS = ("queries", "keys", "values", "features", "tables")
 ROWS = 2  # their axis in the output of a block
 
 
-def attend_in_blocks(q, k, v, grid, rules, block_rows, seeds=None, kernel=None):
+def attend_in_blocks(q, k, v, grid, rules, block_rows, fused=False):
     """Computes the same output (B, Tq, H, Dv) as `attend_explicitly`, block by block.
 
     Only rows in which every cell is masked, whose output is undefined, may differ.
 
     Args:
         block_rows: int, or on TensorFlow an int32 scalar. Number of rows in a block.
-        kernel: fused kernel (q, k, v, grid, bias) -> output for a block, or None.
+        fused: bool. A block is computed by the backend's kernel.
     """
-    block, tensors, carry = prepare(q, k, v, grid, rules.drawing(q, k, seeds), kernel)
+    block, tensors, carry = prepare(q, k, v, grid, rules, fused)
     outputs = []
-    for rows, columns in _runs(grid, q, k, block_rows, rules):
-        part = {key: _between(x, key, rows, columns) for key, x in tensors.items()}
-        outputs.append(run(block, part, block_rows, carry))
+    for row_range, column_range in _runs(q, k, grid, rules, block_rows):
+        visible = {key: _cut(x, key, row_range, column_range) for key, x in tensors.items()}
+        outputs.append(run(block, visible, block_rows, carry))
     return by_head(ops.concatenate(outputs, axis=ROWS) if len(outputs) > 1 else outputs[0])
 
 
@@ -70,14 +71,14 @@ class Block:
     Attributes:
         grid: `Grid` without tensors.
         rules: `Rules` without tensors.
-        kernel: as in `attend_in_blocks`.
+        fused: as in `attend_in_blocks`.
         carrying: list of the encodings with a `scan`.
         weights: dict, id -> variable of the encodings, whose values are passed as arguments.
     """
 
     grid: Grid
     rules: Rules
-    kernel: object
+    fused: bool
     carrying: list
     weights: dict
 
@@ -92,13 +93,13 @@ class Block:
         q, k, v = (tensors[name, None] for name in "qkv")
         heads = by_head(q), columns_second(k), columns_second(v)
         grid = self.grid.with_tensors({key: x for key, x in tensors.items() if key[0] in AXES})
-        grid = with_content(grid, *heads)
+        grid = grid.with_heads(*heads)
         hashes = tensors.get(("row_hashes", None)), tensors.get(("column_hashes", None))
         rules = dataclasses.replace(self.rules, bias=tensors.get(("bias", None)), hashes=hashes)
         values = [(weight, tensors["weight", key]) for key, weight in self.weights.items()]
         with keras.StatelessScope(values) if values else contextlib.nullcontext():
-            if self.kernel is not None:
-                return by_head(self.kernel(*heads, grid, rules.bias)), carry
+            if self.fused:
+                return by_head(attend_fused(*heads, grid, rules)), carry
             carry = dict(zip(self.carrying, carry, strict=True))
             if rules.override("normalize", "value"):
                 output, *_, carry = attend_cells(q, k, v, grid, rules, carry)
@@ -107,17 +108,21 @@ class Block:
         return output, [carry[encoding] for encoding in self.carrying]
 
 
-def prepare(q, k, v, grid, rules, kernel=None):
+def prepare(q, k, v, grid, rules, fused):
     """Makes the `Block` of a map, the tensors that it reads, and the first carry.
 
     The tensors are a dict, (name, encoding or None) -> tensor, with the names of `ALL_AXES`.
     """
     tensors = {("q", None): by_head(q), ("k", None): columns_last(k), ("v", None): columns_last(v)}
-    tensors |= _read_of(grid, q, k, v, rules)
+    same = {"queries": q, "keys": k, "values": v}
+    hooked = rules.override("bias", "score", "scan", "normalize", "value")
+    for key, x in grid.tensors().items():
+        if same.get(key[0]) is not x and (hooked or key[0] not in READ_BY_HOOKS):
+            tensors[key] = x
     tensors["bias", None] = rules.bias
     if rules.dropout:
         tensors["row_hashes", None], tensors["column_hashes", None] = rules.hashes
-    carry = first_carry(with_content(grid, q, k, v), rules)
+    carry = rules.first_carry(grid)
     weights = {}
     if not backend.TRAITS.closures_have_gradients:
         # Frozen ones too: TensorFlow watches what is read, and a scope may hold other values.
@@ -125,18 +130,8 @@ def prepare(q, k, v, grid, rules, kernel=None):
         tensors |= {("weight", key): w for key, w in weights.items()}
     tensors = {key: ops.convert_to_tensor(x) for key, x in tensors.items() if x is not None}
     rules = dataclasses.replace(rules, bias=None, hashes=None)
-    block = Block(grid.with_tensors({}), rules, kernel, list(carry), weights)
+    block = Block(grid.with_tensors({}), rules, fused, list(carry), weights)
     return block, tensors, list(carry.values())
-
-
-def _read_of(grid, q, k, v, rules):
-    """The tensors of the grid that a map needs, without duplicates of q, k and v."""
-    tensors = grid.tensors()
-    if not rules.override("bias", "score", "scan", "normalize", "value"):
-        content = ("queries", "keys", "values", "features", "tables")
-        return {key: x for key, x in tensors.items() if key[0] not in content}
-    same = {"queries": q, "keys": k, "values": v}
-    return {key: x for key, x in tensors.items() if same.get(key[0]) is not x}
 
 
 def run(block, tensors, block_rows, carry, columns=None):
@@ -150,10 +145,10 @@ def run(block, tensors, block_rows, carry, columns=None):
         columns: None, or dict of tensors (N, ...): the columns of each of N blocks. Then there are
             at most N `block_rows` rows.
     """
-    rows = ops.shape(tensors["q", None])[ROWS]
-    count = (rows + block_rows - 1) // block_rows
+    num_rows = ops.shape(tensors["q", None])[ROWS]
+    count = (num_rows + block_rows - 1) // block_rows
     if columns is None:  # blocks of even size
-        block_rows, columns = (rows + count - 1) // count, {}
+        block_rows, columns = (num_rows + count - 1) // count, {}
     stacked, whole = dict(columns), {}
     for key, x in tensors.items():
         axis = ALL_AXES[key[0]][0]
@@ -164,15 +159,15 @@ def run(block, tensors, block_rows, carry, columns=None):
             stacked[key] = _stacked(x, axis, count, block_rows)
     keys = [*stacked, *whole]
 
-    def of_lists(parts, others, carry, output=None):
-        return block(dict(zip(keys, [*parts, *others], strict=True)), carry, output)
+    def of_lists(of_block, of_all, carry, output=None):
+        return block(dict(zip(keys, [*of_block, *of_all], strict=True)), carry, output)
 
     q, v = (stacked | whole)["q", None], (stacked | whole)["v", None]
     output_shape, dtype = (*q.shape[1:4], v.shape[-2]), v.dtype
     outputs = backend.map_blocks(
         of_lists, list(stacked.values()), list(whole.values()), carry, output_shape, dtype
     )
-    return _joined(outputs, ROWS, rows)
+    return _joined(outputs, ROWS, num_rows)
 
 
 def _stacked(x, axis, count, size):
@@ -187,39 +182,39 @@ def _stacked(x, axis, count, size):
     return ops.moveaxis(x, axis, 0)
 
 
-def _joined(x, axis, rows):
-    """Joins the blocks again, and drops the padding after the first `rows`."""
+def _joined(x, axis, num_rows):
+    """Joins the blocks again, and drops the padding after the first `num_rows`."""
     axis %= len(x.shape) - 1
     x = ops.moveaxis(x, 0, axis)
     shape = ops.shape(x)
     x = ops.reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
-    return slice_axis(x, axis, 0, rows)
+    return slice_axis(x, axis, 0, num_rows)
 
 
-def _between(x, key, rows, columns):
+def _cut(x, key, row_range, column_range):
     """Slices a tensor to a range of rows and a range of columns; None is the whole axis."""
-    for axis, between in zip(ALL_AXES[key[0]], (rows, columns), strict=True):
+    for axis, range_ in zip(ALL_AXES[key[0]], (row_range, column_range), strict=True):
         # A mask or a bias may be the same for all rows or columns.
-        if None in (axis, between) or (x.shape[axis] == 1 and key[0] != "q"):
+        if None in (axis, range_) or (x.shape[axis] == 1 and key[0] != "q"):
             continue
-        start, stop = between
-        if between != (0, x.shape[axis]):
+        start, stop = range_
+        if range_ != (0, x.shape[axis]):
             x = slice_axis(x, axis, start, stop - start)
     return x
 
 
-def _runs(grid, q, k, block_rows, rules):
+def _runs(q, k, grid, rules, block_rows):
     """Pairs of a range of rows and the range of columns that they can see; None is all."""
-    rows, columns = q.shape[1], k.shape[1]
+    num_rows, num_columns = q.shape[1], k.shape[1]
     # Rows that fill up the last block of a run would be carried into the next one.
     everything = any(e.execution.all_columns or e.overrides("scan") for e in rules.encodings)
-    known = None not in (rows, columns) and isinstance(block_rows, int)
+    known = None not in (num_rows, num_columns) and isinstance(block_rows, int)
     if not grid.order_is_index or everything or not known:
         return [(None, None)]
     # Each run is a program of its own to compile: as many as save the most.
-    length = -(-rows // min(backend.TRAITS.row_runs, -(-rows // block_rows)))
+    length = -(-num_rows // min(backend.TRAITS.row_runs, -(-num_rows // block_rows)))
     # Row i of a cache may stand anywhere up to column i + later.
-    later = max(0, columns - rows)
-    starts = range(0, rows, length)
-    stops = [min(start + length, rows) for start in starts]
-    return [((a, b), (0, min(columns, b + later))) for a, b in zip(starts, stops, strict=True)]
+    later = max(0, num_columns - num_rows)
+    starts = range(0, num_rows, length)
+    stops = [min(start + length, num_rows) for start in starts]
+    return [((a, b), (0, min(num_columns, b + later))) for a, b in zip(starts, stops, strict=True)]

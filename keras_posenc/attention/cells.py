@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.backend.shared import close, softmax
-from keras_posenc.maps.diagonals import all_distances, map_of_table
+from keras_posenc.maps.diagonals import map_of_table
 from keras_posenc.maps.dropout import dropout_hashes
 
 
@@ -17,9 +17,10 @@ class Rules:
     Attributes:
         encodings: sequence of `Encoding`.
         scale: float. Factor of the products of queries and keys.
-        bias: tensor added to the logits, broadcastable to (B, H, Tq, Tk), or None.
+        bias: tensor of four axes added to the logits, broadcastable to (B, H, Tq, Tk), or None.
         dropout: float. Share of the weights to drop; 0 outside training.
         hashes: (B, H, Tq) and (1, Tk) int32 hashes of the dropout, or None.
+        flash: True for a fused kernel, False for none, None for what the backend does best.
     """
 
     encodings: tuple = ()
@@ -27,25 +28,36 @@ class Rules:
     bias: object = None
     dropout: float = 0.0
     hashes: tuple | None = None
+    flash: bool | None = None
 
     def override(self, *hooks):
         """Whether any of the encodings overrides one of the hooks."""
         return any(encoding.overrides(hook) for encoding in self.encodings for hook in hooks)
 
-    def drawing(self, q, k, seeds):
-        """The same rules with the dropout hashes of the map of q and k, (B, T, H, D)."""
-        if not self.dropout:
-            return self
-        (batch, rows, heads), columns = ops.shape(q)[:3], ops.shape(k)[1]
-        hashes = dropout_hashes(seeds, batch, heads, rows, columns)
-        return dataclasses.replace(self, hashes=hashes)
+    def dropping(self, dropout, q, k, seeds):
+        """The same rules with dropout in the map of q and k, (B, T, H, D), by two integers.
+
+        Its hashes are drawn here, once, so that a recomputed map drops the same cells.
+        """
+        (batch, num_rows, heads), num_columns = ops.shape(q)[:3], ops.shape(k)[1]
+        hashes = dropout_hashes(seeds, batch, heads, num_rows, num_columns)
+        return dataclasses.replace(self, dropout=dropout, hashes=hashes)
+
+    def first_carry(self, grid):
+        """dict, encoding -> the carry that its `scan` receives with the first rows."""
+        return {e: e.carry(grid) for e in self.encodings if e.overrides("scan")}
 
 
-def attend_explicitly(q, k, v, grid, rules, seeds=None):
+def attend_nothing(q, k, v):
+    """`attend_explicitly` where there is no text, no query or no key: zeros."""
+    (batch, num_rows, heads), num_columns = ops.shape(q)[:3], ops.shape(k)[1]
+    cells = ops.zeros((batch, heads, num_rows, num_columns), "float32")
+    return ops.zeros((batch, num_rows, heads, v.shape[-1]), q.dtype), cells, cells
+
+
+def attend_explicitly(q, k, v, grid, rules):
     """The map in full: output (B, Tq, H, Dv), weights before dropout, logits before closing."""
-    rules = rules.drawing(q, k, seeds)
-    grid = with_content(grid, q, k, v)
-    carry = first_carry(grid, rules)
+    carry = rules.first_carry(grid)
     q, k, v = by_head(q), columns_last(k), columns_last(v)
     output, weights, logits, _ = attend_cells(q, k, v, grid, rules, carry)
     return by_head(output), weights, logits
@@ -58,7 +70,7 @@ def attend_cells(q, k, v, grid, rules, carry):
         q, k, v: (B, H, Tq, D), (B, H, D, Tk) and (B, H, Dv, Tk).
         grid: `Grid` with the content of its rows and columns, (B, T, H, D) each.
         rules: `Rules`, with the bias and the hashes of these rows and columns.
-        carry: dict, from `first_carry` or from the block of rows before.
+        carry: dict, from `Rules.first_carry` or from the block of rows before.
 
     Returns:
         The output (B, H, Tq, Dv), the weights before dropout, the logits before closing, and the
@@ -67,7 +79,8 @@ def attend_cells(q, k, v, grid, rules, carry):
     logits, carry = logits_of(q, k, grid, rules, carry)
     cells = grid.open()
     closed = logits if cells is None else close(logits, cells)
-    weights = _weights(closed, grid, rules)
+    normalizer = [e for e in rules.encodings if e.overrides("normalize")]
+    weights = normalizer[0].normalize(closed, grid) if normalizer else softmax(closed)
     used = weights
     if rules.dropout:
         used = backend.keep_by_hash(weights / (1 - rules.dropout), rules.dropout, rules.hashes)
@@ -113,22 +126,6 @@ def columns_second(x):
     return ops.transpose(x, (0, 3, 1, 2))
 
 
-def with_content(grid, q, k, v):
-    """The grid with what the hooks may read: the content is q and k unless it is there already."""
-    content = grid.content
-    return grid.replace(
-        queries=q if content.queries is None else content.queries,
-        keys=k if content.keys is None else content.keys,
-        values=v if content.values is None else content.values,
-        encoded=(q, k),
-    )
-
-
-def first_carry(grid, rules):
-    """dict, encoding -> the carry that its `scan` receives with the first rows."""
-    return {e: e.carry(grid) for e in rules.encodings if e.overrides("scan")}
-
-
 def logits_of(q, k, grid, rules, carry):
     """The logits after all hooks, float32, and the carry of the next block."""
     logits = ops.cast(ops.matmul(q * ops.cast(rules.scale, q.dtype), k), "float32")
@@ -148,25 +145,3 @@ def bias_terms(grid, rules):
     terms = [e.bias(grid.content.queries, grid) for e in rules.encodings if e.overrides("bias")]
     lines = [map_of_table(table, grid) for table in grid.content.distance_biases.values()]
     return [term for term in (rules.bias, *terms, *lines) if term is not None]
-
-
-def distance_biases(encodings, grid):
-    """dict, encoding -> its logits at `all_distances`, for encodings with `by_distance`.
-
-    An encoding is left out where a later one might scale its term along with the heads.
-    """
-    by_distance = []
-    for encoding in reversed(encodings):
-        if encoding.execution.by_distance is not None:
-            by_distance.append(encoding)
-        elif encoding.overrides("heads"):
-            break
-    distances = all_distances(grid) if by_distance else None
-    return {} if distances is None else {e: e.execution.by_distance(distances) for e in by_distance}
-
-
-def _weights(closed, grid, rules):
-    for encoding in rules.encodings:
-        if encoding.overrides("normalize"):
-            return encoding.normalize(closed, grid)
-    return softmax(closed)

@@ -4,28 +4,21 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.cells import bias_terms, with_content
+from keras_posenc.attention.cells import bias_terms
 
 
-def heads_of_map(q, k, grid, biased):
+def heads_of_map(q, grid, biased):
     """Number of heads for which the kernel gets a map, as bias or mask, or materialises one."""
     if biased or backend.kernel_forms_map(q):
         return ops.shape(q)[2]
     by_cell = grid.row_order is not None or grid.mask is not None or grid.window is not None
-    return 1 if by_cell and not _is_causal(q, k, grid) else 0
+    return 1 if by_cell and not grid.is_causal() else 0
 
 
-def _is_causal(q, k, grid):
-    """Whether only the causal order masks cells, from the first row and column on."""
-    others = (grid.keep, grid.mask, grid.window)
-    square = q.shape[1] is not None and q.shape[1] == k.shape[1]
-    return grid.order_is_index and square and all(other is None for other in others)
-
-
-def attend_fused(q, k, v, grid, rules, flash=None):
+def attend_fused(q, k, v, grid, rules):
     """Computes the output (B, Tq, H, Dv) for encodings that do not read the map."""
-    terms = bias_terms(with_content(grid, q, k, v), rules)
-    causal = not terms and _is_causal(q, k, grid)
+    terms = bias_terms(grid, rules)
+    causal = not terms and grid.is_causal()
     cells = None if causal else grid.open()
     bias = None
     if terms:
@@ -44,7 +37,7 @@ def attend_fused(q, k, v, grid, rules, flash=None):
         mask=cells,
         scale=rules.scale,
         is_causal=causal,
-        flash_attention=flash,
+        flash_attention=rules.flash,
     )
     return output[..., :size]
 

@@ -3,27 +3,33 @@
 import keras
 from keras import ops
 
-from keras_posenc.maps.grid import Grid
+from keras_posenc.maps.grid import Content, Grid
 from keras_posenc.positions import consecutive
 
 
 def grid_of_call(
     q,
     memory,
-    cached,
-    query_positions,
-    key_positions,
-    query_order,
-    key_order,
+    positions,
+    orders,
     use_causal_mask,
     attention_mask,
+    tables,
+    training,
 ):
-    """Makes the `Grid` of queries (B, Tq, H, D) over a `Memory`; other arguments as in the call.
+    """Makes the `Grid` of queries (B, Tq, H, D) over a `Memory`.
+
+    Args:
+        positions, orders: what the call says of the queries, and of the keys; each may be None.
+        use_causal_mask, attention_mask, training: as in the call.
+        tables: dict, encoding -> its table.
 
     Raises:
         ValueError: for an order and a causal mask together, or ids of another shape.
     """
-    rows = consecutive(ops.shape(q)[1], memory.start)[None]
+    (query_positions, key_positions), (query_order, key_order) = positions, orders
+    cached = memory.start is not None
+    rows = consecutive(ops.shape(q)[1], memory.start if cached else 0)[None]
     columns = consecutive(ops.shape(memory.keys)[1])[None]
     if query_order is not None and use_causal_mask:
         raise ValueError(
@@ -49,6 +55,8 @@ def grid_of_call(
         order_is_index=by_index,
         mask=attention_mask,
         ids_are_indices=not has_ids,
+        training=training,
+        content=Content(features=memory.features, tables=tables),
     )
     if causal and not by_index:
         grid.check_one_axis()

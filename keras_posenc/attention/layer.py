@@ -6,11 +6,15 @@ import keras
 from keras import ops
 
 from keras_posenc import encodings as position_encodings
-from keras_posenc.attention.cells import Rules, attend_explicitly, distance_biases
-from keras_posenc.attention.choose import attend, forms_map
+from keras_posenc.attention.cells import Rules
+from keras_posenc.attention.choose import attend
 from keras_posenc.attention.geometry import grid_of_call
-from keras_posenc.attention.memory import Memory, attend_nothing, empty_cache, is_empty
-from keras_posenc.sublayers import part, policy_of_part, with_quantized_parts
+from keras_posenc.attention.memory import Memory, empty_cache
+from keras_posenc.sublayers import (
+    initializer_of_part,
+    policy_of_part,
+    with_quantized_parts,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -36,7 +40,9 @@ class PositionalAttention(keras.layers.Layer):
         use_bias: bool. Biases in the four projections.
         output_shape: int. Size of the output; default that of the query.
         attention_axes: None or 1: positions are counted along one axis.
-        flash_attention: None (chosen by the library), True or False.
+        flash_attention: None: the library chooses. True: a fused kernel, or an error. False: none,
+            as after `keras.config.disable_flash_attention()`; the map is formed, and on torch has
+            second derivatives, which its kernels lack.
         kernel_initializer, bias_initializer: initializers of the four projections.
         kernel_regularizer, bias_regularizer: regularizers of the four projections.
         kernel_constraint, bias_constraint: constraints of the four projections.
@@ -173,7 +179,7 @@ class PositionalAttention(keras.layers.Layer):
             "bthd,hde->bte" if merging else "btd,dhe->bthe",
             output_shape=output_shape,
             bias_axes=("e" if merging else "he") if self.use_bias else None,
-            kernel_initializer=part(self.kernel_initializer, f"{name}/kernel"),
+            kernel_initializer=initializer_of_part(self.kernel_initializer, f"{name}/kernel"),
             bias_initializer=self.bias_initializer.clone(),
             kernel_regularizer=self.kernel_regularizer,
             bias_regularizer=self.bias_regularizer,
@@ -248,14 +254,14 @@ class PositionalAttention(keras.layers.Layer):
         query, key, value = self._inputs(query, value, key)
         q, k, v, merge = self._project(query, key, value)
         memory, new_cache = self._remember(key, k, v, _both(key_mask, value_mask), cache)
-        order = query_order, key_order, use_causal_mask, attention_mask
-        grid = grid_of_call(q, memory, cache is not None, query_positions, key_positions, *order)
-        grid = self._with_content(grid, q, memory, tables)
-        dropout = self.dropout if training else 0.0
-        rules = Rules(tuple(self.encodings), 1 / math.sqrt(self.key_dim), bias, dropout)
-        explicit = return_attention_scores or return_attention_logits
-        output, scores, logits = self._attend(q, memory, grid, rules, explicit, training)
+        positions, orders = (query_positions, key_positions), (query_order, key_order)
+        who, tables = (use_causal_mask, attention_mask), self._tables(tables)
+        grid = grid_of_call(q, memory, positions, orders, *who, tables, bool(training))
+        self._check_order(grid.row_order is not None, grid.mask is not None)
+        rules = self._rules(q, memory.keys, bias, training)
         requested = return_attention_scores, return_attention_logits, cache is not None
+        k, v, with_map = memory.keys, memory.values, any(requested[:2])
+        output, scores, logits = attend(q, k, v, grid, rules, with_map)
         extras = zip((scores, logits, new_cache), requested, strict=True)
         extras = [extra for extra, wanted in extras if wanted]
         output = merge(output)
@@ -279,43 +285,25 @@ class PositionalAttention(keras.layers.Layer):
 
     def _remember(self, key, k, v, mask, cache):
         """The `Memory` that the queries attend to, and the cache that holds it, if there is one."""
-        features = [ops.cast(e.features(key), k.dtype) for e in self._featured()]
+        featured = [encoding for encoding in self.encodings if encoding.overrides("features")]
+        features = {e: ops.cast(e.features(key), k.dtype) for e in featured}
         memory = Memory(k, v, features, mask)
         if cache is not None:
             memory, cache = memory.after(cache)
         return memory.cleaned(), cache
 
-    def _with_content(self, grid, q, memory, tables):
-        self._check_order(grid.row_order is not None, grid.mask is not None)
-        features = dict(zip(self._featured(), memory.features, strict=True))
-        content = dict(queries=q, keys=memory.keys, values=memory.values, features=features)
-        return grid.replace(**content, tables=self._projected(self._by_encoding(tables)))
-
-    def _attend(self, q, memory, grid, rules, explicit, training):
-        """The output (B, Tq, H, Dv), and where `explicit` the weights and the logits."""
-        if is_empty(q, memory.keys):
-            return attend_nothing(q, memory)
-        flash, seeds = self.flash_attention, None
-        if rules.dropout:
-            seeds = self.seed_generator.next()
-        q, k, grid = self._encode(q, memory.keys, grid, explicit or forms_map(q, rules, flash))
-        if explicit:
-            return attend_explicitly(q, k, memory.values, grid, rules, seeds)
-        return attend(q, k, memory.values, grid, rules, seeds, flash, training), None, None
-
-    def _encode(self, q, k, grid, map_is_formed):
-        """q, k and the grid as the encodings leave them."""
-        for encoding in self.encodings:
-            grid = encoding.restrict(grid)
-        if map_is_formed:
-            grid = grid.replace(distance_biases=distance_biases(self.encodings, grid))
-        for encoding in self.encodings:
-            if encoding not in grid.content.distance_biases:
-                q, k = encoding.heads(q, k, grid)
-        return q, k, grid
-
-    def _featured(self):
-        return [encoding for encoding in self.encodings if encoding.overrides("features")]
+    def _rules(self, q, k, bias, training):
+        """The `Rules` of a call, with the cells to drop in training."""
+        if bias is not None:  # with an axis of rows and one of columns, to be cut
+            bias = ops.convert_to_tensor(bias)
+            bias = ops.reshape(bias, (*[1] * (4 - len(bias.shape)), *ops.shape(bias)))
+        flash = self.flash_attention
+        if flash is None:
+            flash = keras.config.is_flash_attention_enabled()  # None, or False once disabled
+        rules = Rules(tuple(self.encodings), 1 / math.sqrt(self.key_dim), bias, flash=flash)
+        if training and self.dropout:
+            rules = rules.dropping(self.dropout, q, k, self.seed_generator.next())
+        return rules
 
     def _project(self, query, key, value):
         """The heads q, k, v, and what makes the attention output (B, Tq, H, Dv) the layer's."""
@@ -349,18 +337,15 @@ class PositionalAttention(keras.layers.Layer):
             )
         return dict(zip(sharing, tables or (), strict=True))
 
-    def _projected(self, tables):
-        """The tables, those that ask for it as keys and as queries, (2, P, H, D)."""
-        rows = {
-            e: ops.cast(table, self.compute_dtype)[None]
-            for e, table in tables.items()
-            if e.projected
-        }
-        heads = {
-            encoding: ops.concatenate([self.key_dense(x), self.query_dense(x)])
-            for encoding, x in rows.items()
-        }
-        return {**tables, **heads}
+    def _tables(self, tables):
+        """dict, encoding -> its table, as keys and as queries (2, P, H, D) where `projected`."""
+        tables = self._by_encoding(tables)
+        for encoding in tables:
+            if encoding.projected:
+                rows = ops.cast(tables[encoding], self.compute_dtype)[None]
+                heads = [self.key_dense(rows), self.query_dense(rows)]
+                tables[encoding] = ops.concatenate(heads)
+        return tables
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         return (*query_shape[:-1], self.output_size or query_shape[-1])

@@ -33,36 +33,37 @@ def local_rows(q, k, grid, rules):
     if needed or grid.mask is not None or rules.bias is not None:
         return None
     reach = math.ceil(grid.window) - 1
-    if q.shape[1] is None and reach + _seen_by_all(grid) > 1024:
+    seen = grid.seen_by_all()
+    if q.shape[1] is None and reach + seen > 1024:
         return None
     # Chunks as wide as the window reaches cost half as much again as the window; wide windows are
     # cut into finer ones.
-    rows = -(-max(FEWEST_ROWS, min(reach, 256)) // 16) * 16
-    width = (1 + _chunks(reach, rows) * (1 if grid.order_is_index else 2)) * rows
-    if q.shape[1] is not None and q.shape[1] < WORTH * (width + _seen_by_all(grid)):
+    block_rows = -(-max(FEWEST_ROWS, min(reach, 256)) // 16) * 16
+    sides = 1 if grid.order_is_index else 2
+    width = (1 + _chunks(reach, block_rows) * sides) * block_rows
+    if q.shape[1] is not None and q.shape[1] < WORTH * (width + seen):
         return None
-    return rows
+    return block_rows
 
 
-def attend_locally(q, k, v, grid, rules, block_rows, seeds=None, kernel=None):
+def attend_locally(q, k, v, grid, rules, block_rows, fused=False):
     """Computes the same output (B, T, H, Dv) as `attend_explicitly`, for a window.
 
     Args:
         block_rows: int, from `local_rows`.
-        kernel: fused kernel (q, k, v, grid, bias) -> output for a block, or None.
+        fused: bool. A block is computed by the backend's kernel.
     """
-    rules = rules.drawing(q, k, seeds)
-    if grid.keep is None:  # columns that fill up the last chunk are none
-        grid = grid.replace(keep=ops.ones((1, ops.shape(k)[1]), "bool"))
-    grid = grid.replace(keep=ops.cast(grid.keep, "bool"))
-    seen = _seen_by_all(grid)
-    whole, tensors, carry = prepare(q, k, v, grid, rules, kernel)
+    seen = grid.seen_by_all()
+    # Columns that fill up the last chunk are none.
+    keep = ops.ones((1, ops.shape(k)[1])) if grid.keep is None else grid.keep
+    grid = grid.replace(keep=ops.cast(keep, "bool"))
+    whole, tensors, carry = prepare(q, k, v, grid, rules, fused)
     block = dataclasses.replace(whole, grid=whole.grid.replace(ids_are_indices=not seen))
     reach = math.ceil(grid.window) - 1
     left = _chunks(reach, block_rows)
     right = 0 if grid.order_is_index else left
-    rows = ops.shape(q)[1]
-    count = (rows + block_rows - 1) // block_rows
+    num_rows = ops.shape(q)[1]
+    count = (num_rows + block_rows - 1) // block_rows
     columns, others = {}, {}
     for key, x in tensors.items():
         axis = ALL_AXES[key[0]][1]
@@ -74,7 +75,7 @@ def attend_locally(q, k, v, grid, rules, block_rows, seeds=None, kernel=None):
     if grid.global_tokens:
         few = min(math.ceil(grid.global_tokens), q.shape[1] or math.ceil(grid.global_tokens))
         first = {key: _first_rows(key, x, few) for key, x in tensors.items()}
-        output = [run(whole, first, few, carry), _from_row(output, few, rows)]
+        output = [run(whole, first, few, carry), _from_row(output, few, num_rows)]
         output = ops.concatenate(output, axis=ROWS)
     return by_head(output)
 
@@ -82,11 +83,6 @@ def attend_locally(q, k, v, grid, rules, block_rows, seeds=None, kernel=None):
 def _chunks(reach, block_rows):
     """Number of chunks that a window reaches to one side of a block."""
     return -(-reach // block_rows)
-
-
-def _seen_by_all(grid):
-    """Number of columns, from the first on, that are visible at any distance."""
-    return math.ceil(max(grid.sinks, grid.global_tokens))
 
 
 def _around(key, x, axis, count, size, left, right, seen):
@@ -109,8 +105,8 @@ def _around(key, x, axis, count, size, left, right, seen):
             x = ops.pad(x, sides)
     shape = ops.shape(x)
     chunks = ops.reshape(x, (*shape[:axis], left + count + right, size, *shape[axis + 1 :]))
-    parts = [slice_axis(chunks, axis, i, count) for i in range(left + 1 + right)]
-    x = ops.moveaxis(ops.concatenate(parts, axis=axis + 1), axis, 0)
+    around = [slice_axis(chunks, axis, i, count) for i in range(left + 1 + right)]
+    x = ops.moveaxis(ops.concatenate(around, axis=axis + 1), axis, 0)
     if first is None:
         return x
     shape = ops.shape(first)
@@ -129,5 +125,6 @@ def _first_rows(key, x, few):
     return slice_axis(x, axis, 0, _at_most(few, ops.shape(x)[axis]))
 
 
-def _from_row(x, first, rows):
-    return slice_axis(x, ROWS, _at_most(first, rows), rows - _at_most(first, rows))
+def _from_row(x, first, num_rows):
+    first = _at_most(first, num_rows)
+    return slice_axis(x, ROWS, first, num_rows - first)

@@ -16,16 +16,16 @@ class Memory:
     Attributes:
         keys: (B, Tk, H, D).
         values: (B, Tk, H, Dv).
-        features: list of (B, Tk, H, F), the encodings' `features` of the keys.
+        features: dict, encoding -> its `features` of the keys, (B, Tk, H, F).
         keep: (B, Tk) bool, False where a key is padding, or None.
-        start: int or scalar tensor. Number of keys from earlier calls.
+        start: scalar tensor, the number of keys from earlier calls, or None without a cache.
     """
 
     keys: object
     values: object
-    features: list
+    features: dict
     keep: object
-    start: object = 0
+    start: object = None
 
     def after(self, cache):
         """Appends these keys and values to those of a cache; returns the result and the new cache.
@@ -37,23 +37,33 @@ class Memory:
         remedy = "The cache is full: make it longer, make_cache(batch_size, length)."
         check_positions(start + new - 1, keys.shape[1], remedy)
         keep = ops.ones((batch, new), "bool") if self.keep is None else ops.cast(self.keep, "bool")
-        together = ops.concatenate([self.keys, *self.features], axis=-1)
+        stored = [self.keys, *self.features.values()]
+        together = ops.concatenate(stored, axis=-1)
         keys = ops.slice_update(keys, (0, start, 0, 0), ops.cast(together, keys.dtype))
         values = ops.slice_update(values, (0, start, 0, 0), ops.cast(self.values, values.dtype))
         kept = ops.slice_update(kept, (0, start), keep)
-        sizes = [x.shape[-1] for x in (self.keys, *self.features)]
-        parts = ops.split(keys, list(itertools.accumulate(sizes))[:-1], -1) if sizes[1:] else [keys]
-        return Memory(parts[0], values, parts[1:], kept, start), (keys, values, kept, start + new)
+        after = keys, values, kept, start + new
+        if self.features:
+            ends = itertools.accumulate(x.shape[-1] for x in stored[:-1])
+            keys, *features = ops.split(keys, list(ends), axis=-1)
+            features = dict(zip(self.features, features, strict=True))
+        else:
+            features = {}
+        return Memory(keys, values, features, kept, start), after
 
     def cleaned(self):
         """The same with zeros for padding, so that a number that is none cannot pass."""
-        if self.keep is None or backend.all_true(self.keep):
+        if self.keep is None:
             return self
+        if backend.all_true(self.keep):
+            return dataclasses.replace(self, keep=None)
         keep = ops.cast(self.keep, "bool")[..., None, None]
-        keys, values, *features = (
-            ops.where(keep, x, ops.zeros((), x.dtype))
-            for x in (self.keys, self.values, *self.features)
-        )
+
+        def clean(x):
+            return ops.where(keep, x, ops.zeros((), x.dtype))
+
+        features = {encoding: clean(x) for encoding, x in self.features.items()}
+        keys, values = clean(self.keys), clean(self.values)
         return dataclasses.replace(self, keys=keys, values=values, features=features)
 
 
@@ -66,16 +76,3 @@ def empty_cache(batch_size, length, num_heads, key_size, value_size, dtype):
         ops.zeros((batch_size, length), "bool"),
         ops.zeros((), "int32"),
     )
-
-
-def is_empty(q, keys):
-    """Whether there is known to be no text, no query or no key."""
-    return 0 in (*q.shape[:2], keys.shape[1])
-
-
-def attend_nothing(q, memory):
-    """The output, the weights and the logits where there is no cell to attend to: zeros."""
-    (batch, rows, heads), columns = ops.shape(q)[:3], ops.shape(memory.keys)[1]
-    cells = ops.zeros((batch, heads, rows, columns), "float32")
-    output = ops.zeros((batch, rows, heads, memory.values.shape[-1]), q.dtype)
-    return output, cells, cells

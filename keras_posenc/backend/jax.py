@@ -104,6 +104,11 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     return jnp.stack(outputs)
 
 
+def gradient(function, x, differentiable):
+    """The gradient of function(x), a scalar, by x."""
+    return jax.grad(function)(ops.convert_to_tensor(x))
+
+
 def has_kernel(q, biased):
     """Whether a fused attention kernel is worth using, for logits with or without a bias."""
     return on_accelerator(q)

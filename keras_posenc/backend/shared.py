@@ -14,6 +14,7 @@ NAMES = (
     "close_for_softmax",
     "cumsum",
     "gelu",
+    "gradient",
     "has_kernel",
     "interpolate",
     "is_traced",

@@ -300,6 +300,15 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     return mapped(*[inputs[i] for i in floats])
 
 
+def gradient(function, x, differentiable):
+    """The gradient of function(x), a scalar, by x."""
+    x = tf.convert_to_tensor(x)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, x, unconnected_gradients="zero")
+
+
 def has_kernel(q, biased):
     """Whether a fused attention kernel is worth using, for logits with or without a bias."""
     return False

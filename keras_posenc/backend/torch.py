@@ -177,6 +177,19 @@ class _Blocks:
             outputs[i].copy_(output)
         return outputs, carries
 
+    def differentiable_gradients(self, inputs, carry, needed, upstream):
+        """The gradients of the inputs as a graph, which keeps the maps of all blocks."""
+        # One input may be made of another: each is to get what reaches it alone.
+        inputs = [x.view_as(x) if n else x for x, n in zip(inputs, needed, strict=True)]
+        sources = [x for x, n in zip(inputs, needed, strict=True) if n]
+        outputs, _ = self.run(inputs, carry)
+        grads = iter(
+            torch.autograd.grad(
+                outputs, sources, upstream, create_graph=True, materialize_grads=True
+            )
+        )
+        return [next(grads) if n else None for n in needed]
+
 
 def _autocast(device):
     """What tells `torch.autocast` to compute a block again as it is computed now."""
@@ -198,11 +211,15 @@ class Recomputed(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(context, upstream):
         blocks, saved = context.blocks, context.saved_tensors
         needed = context.needs_input_grad[2:]
         inputs, carries = saved[: len(needed)], list(saved[len(needed) :])
+        if torch.is_grad_enabled():  # for a second derivative
+            carry = carries[: len(carries) // blocks.count]
+            with torch.autocast(**context.autocast):
+                grads = blocks.differentiable_gradients(inputs, carry, needed, upstream)
+            return None, None, *grads
         grads = [torch.zeros_like(x) if n else None for x, n in zip(inputs, needed, strict=True)]
         of_carry = [torch.zeros_like(x) for x in carries[: len(carries) // blocks.count]]
         for i in reversed(range(blocks.count)):
@@ -244,6 +261,18 @@ def _checkpointed(block, stacked, whole, carry):
         output, carry = run(parts, whole, carry)
         outputs.append(output)
     return torch.stack(outputs)
+
+
+def gradient(function, x, differentiable):
+    """The gradient of function(x), a scalar, by x; as a graph if `differentiable`."""
+    graph = differentiable and torch.is_grad_enabled()
+    x = ops.convert_to_tensor(x)
+    with torch.enable_grad():
+        # A tensor of its own: another path from x to the function's tensors does not count.
+        x = x.view_as(x) if graph and x.requires_grad else x.detach().requires_grad_()
+        y = function(x)
+        (found,) = torch.autograd.grad(y, [x], create_graph=graph, materialize_grads=True)
+    return found
 
 
 def has_kernel(q, biased):

@@ -2,7 +2,11 @@
 
 import keras
 
-from keras_posenc.sublayers import part, policy_of_part, with_quantized_parts
+from keras_posenc.sublayers import (
+    initializer_of_part,
+    policy_of_part,
+    with_quantized_parts,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -68,7 +72,7 @@ class FeedForward(keras.layers.Layer):
             units,
             activation=activation,
             use_bias=use_bias,
-            kernel_initializer=part(self.kernel_initializer, f"{name}/kernel"),
+            kernel_initializer=initializer_of_part(self.kernel_initializer, f"{name}/kernel"),
             dtype=policy_of_part(self, name),
             name=name,
         )

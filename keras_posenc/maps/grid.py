@@ -5,6 +5,7 @@ Shapes: B batch (or 1), H heads (or 1), Tq rows (queries), Tk columns (keys).
 
 import dataclasses
 import difflib
+import functools
 import math
 
 from keras import ops
@@ -153,6 +154,17 @@ class Grid:
             changes[name] = {e: x for (other, e), x in tensors.items() if other == name}
         return self.replace(**changes, encoded=None)
 
+    def with_heads(self, q, k, v):
+        """Returns a copy with the heads (B, T, H, D) of its rows and columns as `encoded`, and as
+        content where that has none of its own."""
+        content = self.content
+        return self.replace(
+            queries=q if content.queries is None else content.queries,
+            keys=k if content.keys is None else content.keys,
+            values=v if content.values is None else content.values,
+            encoded=(q, k),
+        )
+
     def within(self, mask):
         """Returns a copy in which cells are also closed where the mask (B, H, Tq, Tk) is False."""
         if self.mask is not None:
@@ -166,28 +178,34 @@ class Grid:
 
     def open(self):
         """Where rows may attend, (B, H or 1, Tq or 1, Tk) bool, or None for everywhere."""
-        parts = []
+        conditions = []
         if self.keep is not None:
-            parts.append(ops.cast(self.keep, "bool")[:, None, None, :])
+            conditions.append(ops.cast(self.keep, "bool")[:, None, None, :])
         if self.row_order is not None:
-            parts.append((self.column_order[:, None, :] <= self.row_order[:, :, None])[:, None])
+            ordered = self.column_order[:, None, :] <= self.row_order[:, :, None]
+            conditions.append(ordered[:, None])
         if self.mask is not None:
             mask = ops.cast(self.mask, "bool")
-            parts.append(_by_batch_and_head(mask))
+            conditions.append(_by_batch_and_head(mask))
         if self.window is not None:
             # A window may be fractional, for float ids.
             near = ops.abs(ops.cast(self.distance(), "float32")) < self.window
-            seen = max(self.sinks, self.global_tokens)
+            seen = max(self.sinks, self.global_tokens)  # a position, which may be fractional
             near = ops.logical_or(near, (self.columns < seen)[:, None, :])
             if self.global_tokens:
                 near = ops.logical_or(near, (self.rows < self.global_tokens)[:, :, None])
-            parts.append(near[:, None])
-        if not parts:
-            return None
-        cells = parts[0]
-        for part in parts[1:]:
-            cells = ops.logical_and(cells, part)
-        return cells
+            conditions.append(near[:, None])
+        return functools.reduce(ops.logical_and, conditions) if conditions else None
+
+    def is_causal(self):
+        """Whether the causal order alone closes cells, from the first row and column on."""
+        others = (self.keep, self.mask, self.window)
+        square = self.rows.shape[1] is not None and self.rows.shape[1] == self.columns.shape[1]
+        return self.order_is_index and square and all(other is None for other in others)
+
+    def seen_by_all(self):
+        """Number of columns, from the first on, that a window leaves visible at any distance."""
+        return math.ceil(max(self.sinks, self.global_tokens))
 
     def own(self):
         """Where a key is the query's own, (B, Tq, Tk) bool; by index if `order_is_index`."""
@@ -224,7 +242,7 @@ class Grid:
         columns = ops.shape(self.columns)[1]
         first = self.columns[0, 0]
         own, reach = self.rows[0] - first, math.ceil(self.window)
-        seen = math.ceil(max(self.sinks, self.global_tokens)) - first
+        seen = self.seen_by_all() - first
         end = self.row_order[0] + 1 if self.order_is_index else columns + ops.zeros_like(own)
         start, stop = own - reach + 1, ops.minimum(own + reach, end)
         everything = self.rows[0] < self.global_tokens

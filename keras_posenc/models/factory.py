@@ -93,6 +93,7 @@ def build_transformer_model(
         additional_input_layers: further inputs of the model, such as the condition's.
         residual_attention_scores: bool. Each layer's logits are added to the next one's
             (RealFormer).
+        flash_attention: as in `PositionalAttention`, for all layers.
         attention_caches: dict, attention layer name -> [K, V], features (B, S, D) that precede the
             features which keys and values are projected from.
         layers: dict of layers to share, such as the `.layers` of another Transformer.

@@ -30,6 +30,7 @@ class Options:
     sequence_length: int | None = None
     shared_segment_embeddings: bool = False
     residual_attention_scores: bool = False
+    flash_attention: bool | None = None
     attention_caches: dict | None = None
     layer_norm_cond: object = None
     layer_norm_cond_hidden_size: int | None = None

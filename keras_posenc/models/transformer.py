@@ -209,6 +209,7 @@ class Transformer:
             encodings=self._encodings(i),
             dropout=config.attention_dropout_rate,
             use_bias=config.attention_bias,
+            flash_attention=self.options.flash_attention,
             head_norm=head_norm if config.head_norm else None,
             kernel_initializer=self.initializer(path),
             name=name,
@@ -224,6 +225,7 @@ class Transformer:
             encodings=self._encodings(i),
             dropout=config.attention_dropout_rate,
             use_bias=config.attention_bias,
+            flash_attention=self.options.flash_attention,
             kernel_initializer=self.initializer(path),
             name=name,
         )

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_posenc import Encoding, PositionalAttention
-from keras_posenc.attention.cells import Rules, attend_explicitly
+from keras_posenc.attention.cells import Rules
 from keras_posenc.attention.choose import attend
 
 B, T, H, D, E = 2, 7, 3, 5, 8
@@ -326,9 +326,9 @@ def test_paths_agree_inside_attend():
     encodings[0].build(None)
     bias = ops.convert_to_tensor(RNG.normal(size=(1, H, T, T)).astype("float32"))
     rules = Rules(tuple(encodings), 0.3, bias)
-    explicit = numpy(attend_explicitly(q, k, v, grid, rules)[0])
+    explicit = numpy(attend(q, k, v, grid, rules, with_map=True)[0])
     fused = numpy(attend_fused(q, k, v, grid, rules))
-    chosen = numpy(attend(q, k, v, grid, rules))
+    chosen = numpy(attend(q, k, v, grid, rules)[0])
     real = KEEP[:, :, None, None]
     narrow = attend_fused(q, k, v[..., :2], grid, rules)
     np.testing.assert_allclose(numpy(narrow) * real, explicit[..., :2] * real, atol=1e-5)

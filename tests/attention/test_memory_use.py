@@ -36,9 +36,9 @@ def loss(q, k, v, encoding=None):
     encoding.build((None, None, H, D))
     ids = ops.arange(q.shape[1])[None]
     drawn = ops.convert_to_tensor(np.array([1, 2], "int32"))
-    rules = Rules((encoding,), 0.5, dropout=0.1)
-    grid = Grid(ids, ids, row_order=ids, column_order=ids)
-    return ops.sum(attend(q, k, v, grid, rules, drawn, training=True) ** 2)
+    rules = Rules((encoding,), 0.5).dropping(0.1, q, k, drawn)
+    grid = Grid(ids, ids, row_order=ids, column_order=ids, training=True)
+    return ops.sum(attend(q, k, v, grid, rules)[0] ** 2)
 
 
 def heads(length):

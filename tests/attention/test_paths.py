@@ -117,11 +117,12 @@ def test_blocks_drop_what_the_whole_map_drops():
     drawn = np.array([5, 77], "int32")
     for order in ({}, dict(row_order=ops.arange(T)[None], column_order=ops.arange(T)[None])):
         grid = grid_of(order_is_index=bool(order), **order)
-        arguments = *tensors(), grid, Rules(scale=0.3, dropout=0.4)
-        blocks = numpy(attend_in_blocks(*arguments, BLOCK, drawn))
-        explicit = numpy(attend_explicitly(*arguments, drawn)[0])
+        (q, k, v), rules = tensors(), Rules(scale=0.3)
+        dropping = rules.dropping(0.4, q, k, drawn)
+        blocks = numpy(attend_in_blocks(q, k, v, grid, dropping, BLOCK))
+        explicit = numpy(attend_explicitly(q, k, v, grid, dropping)[0])
         np.testing.assert_allclose(blocks, explicit, atol=1e-5)
-        still = numpy(attend_explicitly(*arguments[:-1], Rules(scale=0.3))[0])
+        still = numpy(attend_explicitly(q, k, v, grid, rules)[0])
         assert np.abs(blocks - still).max() > 0.1
 
 
@@ -168,12 +169,8 @@ def test_fused_blocks_are_the_map_in_full():
     keep = ops.convert_to_tensor(padding())
     for given in (None, bias):
         for grid in (grid_of(order_is_index=True, **order), grid_of(keep=keep, **order)):
-
-            def kernel(q, k, v, grid, bias):
-                return attend_fused(q, k, v, grid, Rules(scale=0.3, bias=bias))
-
             rules = Rules(scale=0.3, bias=given)
-            blocks = attend_in_blocks(q, k, v, grid, rules, BLOCK, None, kernel)
+            blocks = attend_in_blocks(q, k, v, grid, rules, BLOCK, fused=True)
             whole = attend_fused(q, k, v, grid, rules)
             explicit = attend_explicitly(q, k, v, grid, rules)[0]
             for result in (blocks, whole):

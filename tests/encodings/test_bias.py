@@ -15,7 +15,8 @@ from keras_posenc import (
     Sandwich,
     T5Bias,
 )
-from keras_posenc.attention.cells import Rules, attend_explicitly
+from keras_posenc.attention.cells import Rules
+from keras_posenc.attention.choose import attend
 from keras_posenc.encodings.separable import alibi_slopes
 
 B, T, H, D = 2, 11, 3, 5
@@ -47,10 +48,8 @@ def added(encoding, grid, heads=H, size=D, dtype="float32"):
         encoding.build(q.shape)
 
     def logits(q, k, rows, columns):
-        content = grid.replace(rows=rows, columns=columns, queries=q, keys=k)
-        inner = encoding.restrict(content)
-        rules = Rules((encoding,), size**-0.5)
-        return attend_explicitly(*encoding.heads(q, k, inner), k, inner, rules)[2]
+        inner = grid.replace(rows=rows, columns=columns)
+        return attend(q, k, k, inner, Rules((encoding,), size**-0.5), with_map=True)[2]
 
     return numpy(one_program(logits)(q, k, grid.rows, grid.columns))
 

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
-from keras_posenc.attention.cells import Rules, attend_explicitly
+from keras_posenc.attention.cells import Rules
 from keras_posenc.attention.choose import attend
 from keras_posenc.encodings.deberta import DeBERTaRelative, log_bucket
 from keras_posenc.encodings.relative import NEZHA, ShawRelative, summed_by_class
@@ -47,18 +47,15 @@ def weights_of(encoding):
     return {w.name: numpy(w) for w in encoding.weights}
 
 
-def run(encoding, q=Q, k=K, v=V, rows=None, columns=None, mask=None, explicitly=False, **arguments):
+def run(encoding, q=Q, k=K, v=V, rows=None, columns=None, mask=None, explicitly=False, training=False):
     """The output of attention with this one encoding."""
     rows = POSITIONS["consecutive"] if rows is None else rows
     columns = rows if columns is None else columns
     q, k, v, rows, columns = (ops.convert_to_tensor(x) for x in (q, k, v, rows, columns))
     mask = None if mask is None else ops.convert_to_tensor(mask)
-    grid = Grid(rows, columns, mask=mask).replace(queries=q, keys=k, values=v)
-    grid = encoding.restrict(grid)
-    q, k = encoding.heads(q, k, grid)
-    function = attend_explicitly if explicitly else attend
-    output = function(q, k, v, grid, Rules((encoding,), 1 / math.sqrt(D)), **arguments)
-    return numpy(output[0] if explicitly else output)
+    grid = Grid(rows, columns, mask=mask, training=training)
+    rules = Rules((encoding,), 1 / math.sqrt(D))
+    return numpy(attend(q, k, v, grid, rules, with_map=explicitly)[0])
 
 
 def distances(rows, columns=None):
@@ -264,9 +261,8 @@ def test_transformer_xl_is_that_of_xlnet(given):
         output = theirs.rel_attn_core(*heads, relative).permute(1, 0, 2, 3).numpy()
     q, k, values = (ops.convert_to_tensor(x) for x in (q, k, values))
     rows = ops.arange(T)[None]
-    grid = encoding.restrict(Grid(rows, rows).replace(ids_are_indices=not given))
-    grid = grid.replace(queries=q)
-    ours = attend(*encoding.heads(q, k, grid), values, grid, Rules((encoding,), 0.5))
+    grid = Grid(rows, rows, ids_are_indices=not given)
+    ours = attend(q, k, values, grid, Rules((encoding,), 0.5))[0]
     np.testing.assert_allclose(numpy(ours), output, atol=1e-5)
 
 

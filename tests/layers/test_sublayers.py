@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.sublayers import Stored, part
+from keras_posenc.sublayers import Stored, initializer_of_part
 
 RANDOM = keras.initializers.TruncatedNormal(stddev=0.02)
 
@@ -52,5 +52,8 @@ def test_what_is_made_again_from_a_config_is_random():
 
 @pytest.mark.once
 def test_a_plain_initializer_is_cloned_for_each_part():
-    one, other = part(RANDOM, "query/kernel"), part(RANDOM, "key/kernel")
+    one, other = (
+        initializer_of_part(RANDOM, "query/kernel"),
+        initializer_of_part(RANDOM, "key/kernel"),
+    )
     assert one is not RANDOM and one is not other and one.stddev == 0.02
