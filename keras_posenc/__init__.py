@@ -43,6 +43,10 @@ if not _is_command():
     from keras_posenc.encodings.transformer_xl import TransformerXLRelative
     from keras_posenc.encodings.xpos import XPos
     from keras_posenc.layers.norm import ConditionalLayerNormalization, RMSNormalization
+    from keras_posenc.layers.structured.crf import ConditionalRandomField
+    from keras_posenc.layers.structured.decoders import ChainMarginals, ViterbiDecoder
+    from keras_posenc.layers.structured.memm import MaximumEntropyMarkovModel
+    from keras_posenc.layers.structured.pointer import EfficientGlobalPointer, GlobalPointer
     from keras_posenc.maps.grid import Grid
     from keras_posenc.models.config import Config, read_config
     from keras_posenc.models.factory import build_transformer_model
@@ -65,10 +69,20 @@ if not _is_command():
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
     from keras_posenc.text.simplified import simplified_vocabulary
     from keras_posenc.training.adamw import FusedAdamW
+    from keras_posenc.training.chains import (
+        ConditionalRandomFieldLoss,
+        MaximumEntropyMarkovLoss,
+        ViterbiAccuracy,
+    )
     from keras_posenc.training.curricula import CurriculumBatches
     from keras_posenc.training.evaluate import evaluate, predict
     from keras_posenc.training.finetune import finetune
     from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
+    from keras_posenc.training.multilabel import (
+        MultilabelCategoricalCrossentropy,
+        SpanF1,
+        SparseMultilabelCategoricalCrossentropy,
+    )
     from keras_posenc.training.optimizer import LayerwiseAdamW
     from keras_posenc.training.saved import load_finetuned
     from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
@@ -76,11 +90,15 @@ if not _is_command():
 
 __all__ = [
     "ALiBi",
+    "ChainMarginals",
     "ConditionalLayerNormalization",
+    "ConditionalRandomField",
+    "ConditionalRandomFieldLoss",
     "Config",
     "ContextualPositionEmbedding",
     "CurriculumBatches",
     "DeBERTaRelative",
+    "EfficientGlobalPointer",
     "Encoding",
     "FIRE",
     "Family",
@@ -89,6 +107,7 @@ __all__ = [
     "FusedAdamW",
     "GatedAttentionUnit",
     "Generator",
+    "GlobalPointer",
     "Grid",
     "HierarchicalPositionEmbedding",
     "InterpolatedPositionEmbedding",
@@ -99,6 +118,9 @@ __all__ = [
     "LogN",
     "LogNAttention",
     "MaskedPooling",
+    "MaximumEntropyMarkovLoss",
+    "MaximumEntropyMarkovModel",
+    "MultilabelCategoricalCrossentropy",
     "NEZHA",
     "Noam",
     "PaddedPositionIds",
@@ -115,6 +137,8 @@ __all__ = [
     "ShawRelative",
     "SinusoidalPositionEmbedding",
     "SmoothedSparseCategoricalCrossentropy",
+    "SpanF1",
+    "SparseMultilabelCategoricalCrossentropy",
     "SquaredReLU",
     "StickBreaking",
     "T5Bias",
@@ -124,6 +148,8 @@ __all__ = [
     "Tokenizer",
     "Transformer",
     "TransformerXLRelative",
+    "ViterbiAccuracy",
+    "ViterbiDecoder",
     "Window",
     "XPos",
     "alternate",
