@@ -157,6 +157,7 @@ class ViterbiAccuracy(keras.metrics.Mean):
         Raises:
             ValueError: if a tag does not exist, or the shapes do not fit.
         """
+        y_pred = ops.convert_to_tensor(y_pred)
         tags = checked_tags(y_true, y_pred)
         counts = ops.cast(in_chain(y_pred) & (tags >= 0), "float32")
         if sample_weight is not None:

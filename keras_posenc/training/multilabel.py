@@ -167,6 +167,7 @@ class SpanF1(keras.metrics.Metric):
         Raises:
             ValueError: if the shapes do not fit, or a span does not exist.
         """
+        y_pred = ops.convert_to_tensor(y_pred)
         if self.sparse:
             right = from_list(ops.cast(y_true, "int32"), y_pred, 2) > 0
         else:

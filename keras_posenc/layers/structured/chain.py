@@ -149,14 +149,14 @@ def checked_tags(tags, potentials):
 def _steps(potentials):
     """Potentials by time (T, B, N, N), which outside of the chain change nothing, and the chain."""
     keep = in_chain(potentials)
-    stay = np.where(np.eye(potentials.shape[-1]), 0.0, CLOSED).astype("float32")
+    stay = ops.cast(np.where(np.eye(potentials.shape[-1]), 0.0, CLOSED), "float32")
     steps = ops.where(keep[..., None, None], ops.cast(potentials, "float32"), stay)
     return ops.transpose(steps, (1, 0, 2, 3)), keep
 
 
 def _before_first(steps):
     """(B, N): the sums before the first token, where tag 0 stands."""
-    only = np.where(np.arange(steps.shape[-1]), CLOSED, 0.0).astype("float32")
+    only = ops.cast(np.where(np.arange(steps.shape[-1]), CLOSED, 0.0), "float32")
     return ops.zeros_like(steps[0, :, 0]) + only
 
 
