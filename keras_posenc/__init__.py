@@ -66,7 +66,13 @@ if not _is_command():
         TiledPositionEmbedding,
         position_embedding,
     )
-    from keras_posenc.text import TextBatches, Tokenizer, read_texts
+    from keras_posenc.text import (
+        CausalBatches,
+        MaskedLanguageModelBatches,
+        TextBatches,
+        Tokenizer,
+        read_texts,
+    )
     from keras_posenc.text.simplified import simplified_vocabulary
     from keras_posenc.training.adamw import FusedAdamW
     from keras_posenc.training.chains import (
@@ -84,12 +90,14 @@ if not _is_command():
         SparseMultilabelCategoricalCrossentropy,
     )
     from keras_posenc.training.optimizer import LayerwiseAdamW
+    from keras_posenc.training.pretrain import pretrain
     from keras_posenc.training.saved import load_finetuned
     from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
     from keras_posenc.training.stretching import stretch
 
 __all__ = [
     "ALiBi",
+    "CausalBatches",
     "ChainMarginals",
     "ConditionalLayerNormalization",
     "ConditionalRandomField",
@@ -117,6 +125,7 @@ __all__ = [
     "LinearWarmup",
     "LogN",
     "LogNAttention",
+    "MaskedLanguageModelBatches",
     "MaskedPooling",
     "MaximumEntropyMarkovLoss",
     "MaximumEntropyMarkovModel",
@@ -165,6 +174,7 @@ __all__ = [
     "open_checkpoint",
     "position_embedding",
     "predict",
+    "pretrain",
     "read_config",
     "read_texts",
     "register_family",

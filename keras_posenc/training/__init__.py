@@ -7,6 +7,7 @@ from keras_posenc.training.evaluate import Prediction, evaluate, predict
 from keras_posenc.training.finetune import finetune
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
+from keras_posenc.training.pretrain import pretrain, pretrain_summary
 from keras_posenc.training.saved import FineTuned, load_finetuned
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
 from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
@@ -29,6 +30,8 @@ __all__ = [
     "finetune",
     "load_finetuned",
     "predict",
+    "pretrain",
+    "pretrain_summary",
     "rates_by_depth",
     "stretch",
     "stretch_summary",
