@@ -94,12 +94,13 @@ def test_no_room_for_the_state(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_at_file_operations():
+@pytest.mark.parametrize("job", ["finetune", "pretrain"])
+def test_killed_at_file_operations(job):
     """`kill -9` of a run that replaces an older one: what is left is the old model or the new one,
     and the same call goes on to the same weights. Here at each ninth operation, for the time."""
     script = pathlib.Path(__file__).parents[1] / "training" / "kill_at_every_file.py"
     done = subprocess.run(
-        [sys.executable, script, "9"], capture_output=True, text=True, timeout=500, check=False
+        [sys.executable, script, "9", job], capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "every one resumed" in done.stdout

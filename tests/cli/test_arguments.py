@@ -111,10 +111,11 @@ def test_the_choices_are_those_of_the_recipe():
     assert STARTS == stretch_recipe.STARTS
 
 
-def test_defaults_in_the_help_of_stretch_are_those_of_the_function():
-    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == "stretch"]
+@pytest.mark.parametrize("command", ["pretrain", "stretch"])
+def test_defaults_in_the_help_are_numbers_of_the_function(command):
+    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == command]
     words = {flag[2:].replace("-", "_"): text for flag, text, _ in options}
-    for name, parameter in inspect.signature(training.stretch).parameters.items():
+    for name, parameter in inspect.signature(FUNCTIONS[command]).parameters.items():
         if name in words and type(parameter.default) in (int, float):
             assert f"(default: {parameter.default:g}" in words[name]
 

@@ -1,6 +1,7 @@
-"""Kills a fine-tuning at each of its file operations, by turns, in forks of one process.
+"""Kills a training at each of its file operations, by turns, in forks of one process.
 
-python tests/training/kill_at_every_file.py 1     # at each; 7: at each seventh
+python tests/training/kill_at_every_file.py 1              # at each; 7: at each seventh
+python tests/training/kill_at_every_file.py 1 pretrain     # a pretraining, not a fine-tuning
 """
 
 import os
@@ -15,7 +16,7 @@ import keras
 import numpy as np
 
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.training import finetune, load_finetuned, predict
+from keras_posenc.training import finetune, load_finetuned, predict, pretrain
 
 WORDS = [f"w{number}" for number in range(6)]
 SIZES = {"vocab_size": 11, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -36,9 +37,38 @@ def pretrained(place):
     return place
 
 
-def run(source, documents, output, **more):
-    options = {"max_length": 6, "epochs": 2, "token_budget": 64, "verbose": 0}
-    return finetune(source, documents, output, **options, **more)
+class FineTuning:
+    def run(self, source, documents, output, **more):
+        options = {"max_length": 6, "epochs": 2, "token_budget": 64, "verbose": 0}
+        return finetune(source, documents, output, **options, **more)
+
+    def weights(self, folder):
+        return arrays(load_finetuned(folder).model)
+
+    def check(self, folder, documents):
+        """What lies in a folder is one run's, which learned from these documents."""
+        labels = sorted(set(documents[1]))
+        assert load_finetuned(folder).labels == labels
+        assert predict(folder, ["w4 w5"], verbose=0)[0].label in labels
+
+
+class Pretraining:
+    def run(self, source, documents, output, **more):
+        options = {"length": 6, "steps": 3, "token_budget": 32, "validation": ["w1 w2"]}
+        return pretrain(source, documents[0], output, verbose=False, **options, **more)
+
+    def weights(self, folder):
+        return arrays(build_transformer_model(folder, with_mlm=True))
+
+    def check(self, folder, documents):
+        """The weights were read as a whole, which is all that there is."""
+
+
+JOBS = {"finetune": FineTuning(), "pretrain": Pretraining()}
+
+
+def arrays(model):
+    return [keras.ops.convert_to_numpy(each) for each in model.weights]
 
 
 def forked(work):
@@ -78,42 +108,37 @@ def killing(folder, at):
     sys.addaudithook(hook)
 
 
-def weights(folder):
-    model = load_finetuned(folder).model
-    return [keras.ops.convert_to_numpy(each) for each in model.weights]
-
-
 def same(one, other):
     return len(one) == len(other) and all(map(np.allclose, one, other))
 
 
-def main():
-    step, place = int(sys.argv[1]), pathlib.Path(tempfile.mkdtemp())
-    source = pretrained(place / "pretrained")
-    for name, documents in (("old", OLD), ("new", NEW)):
-        assert forked(lambda d=documents, n=name: run(source, d, place / n)) == 0
-    found = {name: weights(place / name) for name in ("old", "new")}
-    labels = {name: load_finetuned(place / name).labels for name in found}
+def main(step, job="finetune"):
+    step, job, place = int(step), JOBS[job], pathlib.Path(tempfile.mkdtemp())
+    source, documents = pretrained(place / "pretrained"), {"old": OLD, "new": NEW}
+    for name in documents:
+        assert forked(lambda n=name: job.run(source, documents[n], place / n)) == 0
+    found = {name: job.weights(place / name) for name in documents}
+    assert not same(found["old"], found["new"])
     for at in range(0, 1000, step):
         output = place / f"run-{at}"
         shutil.copytree(place / "old", output)
 
         def killed(output=output, at=at):
             killing(output, at)
-            run(source, NEW, output, overwrite=True)
+            job.run(source, NEW, output, overwrite=True)
 
         status = forked(killed)
         assert status in (0, -signal.SIGKILL), (at, status)
-        kept = [name for name in found if same(weights(output), found[name])]
-        assert kept and load_finetuned(output).labels == labels[kept[0]], at
-        assert predict(output, ["w4 w5"], verbose=0)[0].label in labels[kept[0]], at
+        kept = [name for name in found if same(job.weights(output), found[name])]
+        assert kept, at
+        job.check(output, documents[kept[0]])
         # The same call begins anew, for it is to overwrite; without that it goes on, or refuses.
         recipe = (output / "recipe.json").exists()
-        again = forked(lambda o=output, r=recipe: run(source, NEW, o, overwrite=not r))
+        again = forked(lambda o=output, r=recipe: job.run(source, NEW, o, overwrite=not r))
         if again:  # the old recipe is still there
             assert again == 2, at
-            assert forked(lambda o=output: run(source, NEW, o, overwrite=True)) == 0, at
-        assert same(weights(output), found["new"]) and not list(output.glob(".[prs]*")), at
+            assert forked(lambda o=output: job.run(source, NEW, o, overwrite=True)) == 0, at
+        assert same(job.weights(output), found["new"]) and not list(output.glob(".[prs]*")), at
         assert not (output / "state.zip").exists(), at
         shutil.rmtree(output)
         if status == 0:
@@ -124,4 +149,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
