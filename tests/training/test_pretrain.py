@@ -41,7 +41,7 @@ def texts(corpus):
 
 def weights(folder):
     model = build_transformer_model(folder, with_mlm=True)
-    return {v.path: keras.ops.convert_to_numpy(v) for v in model.variables}
+    return {v.path: keras.ops.convert_to_numpy(v) for v in model.trainable_variables}
 
 
 def test_a_killed_run_goes_on_to_the_same_end(with_head, texts, tmp_path, monkeypatch, capsys):

@@ -61,18 +61,19 @@ def log_loss(potentials, tags):
     known = (keep & (tags >= 0))[..., None]
     other = known & (tags[..., None] != ops.arange(steps.shape[-1], dtype=tags.dtype))
     closed = ops.transpose(ops.where(other, CLOSED, 0.0), (1, 0, 2))
+    # Keras cannot scan several tensors of unknown length on TensorFlow, so one holds both.
+    steps = ops.concatenate([steps, closed[:, :, None]], axis=2)
     free_or_not = ops.cast(np.array([0.0, 1.0]).reshape(2, 1, 1), "float32")
 
-    def step(carry, x):
+    def after(carry, step):
         sums, total = carry
-        step, closed = x
-        sums = ops.logsumexp(sums[..., None] + step, axis=-2) + free_or_not * closed
+        sums = ops.logsumexp(sums[..., None] + step[:, :-1], axis=-2) + free_or_not * step[:, -1]
         # What is taken out of both sums grows with the length; its difference does not.
         top = ops.stop_gradient(ops.max(sums, axis=-1))
         return (sums - top[..., None], total + top[0] - top[1]), None
 
     start = ops.stack([_before_first(steps)] * 2)
-    (sums, total), _ = ops.scan(step, (start, ops.zeros_like(start[0, :, 0])), (steps, closed))
+    (sums, total), _ = ops.scan(after, (start, ops.zeros_like(start[0, :, 0])), steps)
     sums = ops.logsumexp(sums, axis=-1)
     return total + sums[0] - sums[1]
 
@@ -85,13 +86,11 @@ def best_tags(potentials):
         after = ops.max(best[..., None] + step, axis=-2)
         return after - ops.max(after, axis=-1, keepdims=True), best
 
-    def back(tag, x):
-        best, step = x
-        into = ops.take_along_axis(step, tag[:, None, None], axis=-1)[..., 0]
-        return _argmax(best + into), tag
+    def back(tag, into):
+        return _argmax(ops.take_along_axis(into, tag[:, None, None], axis=-1)[..., 0]), tag
 
     last, best = ops.scan(forth, _before_first(steps), steps)
-    _, tags = ops.scan(back, _argmax(last), (best, steps), reverse=True)
+    _, tags = ops.scan(back, _argmax(last), best[..., None] + steps, reverse=True)
     return ops.where(keep, ops.transpose(tags), -1)
 
 
