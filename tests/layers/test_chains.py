@@ -207,7 +207,7 @@ def test_the_program_does_not_grow_with_the_text():
         def of(potentials):
             return loss(np.zeros((2, length), "int32"), potentials)
 
-        return len(str(jax.make_jaxpr(jax.grad(of))(potentials)).splitlines())
+        return str(jax.make_jaxpr(jax.grad(of))(potentials)).count(" = ")
 
     assert program(8) == program(512)
 
