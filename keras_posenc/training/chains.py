@@ -44,7 +44,8 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
     Example:
 
     >>> potentials = ConditionalRandomField(initializer="zeros")(np.zeros((1, 3, 2)))
-    >>> round(float(ConditionalRandomFieldLoss()(np.array([[0, 1, 1]]), potentials)), 4)
+    >>> loss = ConditionalRandomFieldLoss()(np.array([[0, 1, 1]]), potentials)
+    >>> ops.convert_to_numpy(loss).round(4).item()
     2.0794
     """
 
@@ -96,9 +97,9 @@ class MaximumEntropyMarkovLoss(keras.losses.Loss):
 
     Example:
 
-    >>> layer = MaximumEntropyMarkovModel(initializer="zeros")
-    >>> loss = MaximumEntropyMarkovLoss()
-    >>> round(float(loss(np.array([[0, 1, 1]]), layer(np.zeros((1, 3, 2))))), 4)
+    >>> potentials = MaximumEntropyMarkovModel(initializer="zeros")(np.zeros((1, 3, 2)))
+    >>> loss = MaximumEntropyMarkovLoss()(np.array([[0, 1, 1]]), potentials)
+    >>> ops.convert_to_numpy(loss).round(4).item()
     0.6931
     """
 

@@ -192,7 +192,7 @@ class Pretraining:
         totals = np.zeros(3)
         for index in range(len(self.held_out)):
             inputs, targets, weights = self.held_out[index]
-            logits = self.model.predict_on_batch(self._named(inputs)).astype("float64")
+            logits = self.model.predict_on_batch(self._named(inputs))
             top = logits.max(axis=-1)
             sums = top + np.log(np.exp(logits - top[..., None]).sum(axis=-1))
             own = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
