@@ -80,12 +80,12 @@ test-python:
 fuzz: $(INSTALLED)
 	RUST_BACKTRACE=0 KERAS_BACKEND=torch $(BIN)/python tests/fuzz.py --seconds 3600 --seed $$$$
 
-# A fine-tuning killed at each of its file operations, on each backend, for half an hour.
+# A fine-tuning and a pretraining killed at each of their file operations, on each backend, for an hour.
 kills: $(INSTALLED)
-	for backend in torch jax tensorflow; do \
+	for backend in torch jax tensorflow; do for job in finetune pretrain; do \
 		KERAS_BACKEND=$$backend TF_CPP_MIN_LOG_LEVEL=3 \
-			$(BIN)/python tests/training/kill_at_every_file.py 1 || exit; \
-	done
+			$(BIN)/python tests/training/kill_at_every_file.py 1 $$job || exit; \
+	done; done
 
 lint: $(INSTALLED)
 	@$(call timed,lint,$(BIN)/ruff check . && $(BIN)/ruff format --check .)

@@ -43,6 +43,10 @@ if not _is_command():
     from keras_posenc.encodings.transformer_xl import TransformerXLRelative
     from keras_posenc.encodings.xpos import XPos
     from keras_posenc.layers.norm import ConditionalLayerNormalization, RMSNormalization
+    from keras_posenc.layers.structured.crf import ConditionalRandomField
+    from keras_posenc.layers.structured.decoders import ChainMarginals, ViterbiDecoder
+    from keras_posenc.layers.structured.memm import MaximumEntropyMarkovModel
+    from keras_posenc.layers.structured.pointer import EfficientGlobalPointer, GlobalPointer
     from keras_posenc.maps.grid import Grid
     from keras_posenc.models.config import Config, read_config
     from keras_posenc.models.factory import build_transformer_model
@@ -62,26 +66,48 @@ if not _is_command():
         TiledPositionEmbedding,
         position_embedding,
     )
-    from keras_posenc.text import TextBatches, Tokenizer, read_texts
+    from keras_posenc.text import (
+        CausalBatches,
+        MaskedLanguageModelBatches,
+        TextBatches,
+        Tokenizer,
+        read_texts,
+    )
     from keras_posenc.text.simplified import simplified_vocabulary
     from keras_posenc.training.adamw import FusedAdamW
+    from keras_posenc.training.chains import (
+        ConditionalRandomFieldLoss,
+        MaximumEntropyMarkovLoss,
+        ViterbiAccuracy,
+    )
     from keras_posenc.training.curricula import CurriculumBatches
     from keras_posenc.training.evaluate import evaluate, predict
     from keras_posenc.training.finetune import finetune
     from keras_posenc.training.gradients import gradient
     from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
+    from keras_posenc.training.multilabel import (
+        MultilabelCategoricalCrossentropy,
+        SpanF1,
+        SparseMultilabelCategoricalCrossentropy,
+    )
     from keras_posenc.training.optimizer import LayerwiseAdamW
+    from keras_posenc.training.pretrain import pretrain
     from keras_posenc.training.saved import load_finetuned
     from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
     from keras_posenc.training.stretching import stretch
 
 __all__ = [
     "ALiBi",
+    "CausalBatches",
+    "ChainMarginals",
     "ConditionalLayerNormalization",
+    "ConditionalRandomField",
+    "ConditionalRandomFieldLoss",
     "Config",
     "ContextualPositionEmbedding",
     "CurriculumBatches",
     "DeBERTaRelative",
+    "EfficientGlobalPointer",
     "Encoding",
     "FIRE",
     "Family",
@@ -90,6 +116,7 @@ __all__ = [
     "FusedAdamW",
     "GatedAttentionUnit",
     "Generator",
+    "GlobalPointer",
     "Grid",
     "HierarchicalPositionEmbedding",
     "InterpolatedPositionEmbedding",
@@ -99,7 +126,11 @@ __all__ = [
     "LinearWarmup",
     "LogN",
     "LogNAttention",
+    "MaskedLanguageModelBatches",
     "MaskedPooling",
+    "MaximumEntropyMarkovLoss",
+    "MaximumEntropyMarkovModel",
+    "MultilabelCategoricalCrossentropy",
     "NEZHA",
     "Noam",
     "PaddedPositionIds",
@@ -116,6 +147,8 @@ __all__ = [
     "ShawRelative",
     "SinusoidalPositionEmbedding",
     "SmoothedSparseCategoricalCrossentropy",
+    "SpanF1",
+    "SparseMultilabelCategoricalCrossentropy",
     "SquaredReLU",
     "StickBreaking",
     "T5Bias",
@@ -125,6 +158,8 @@ __all__ = [
     "Tokenizer",
     "Transformer",
     "TransformerXLRelative",
+    "ViterbiAccuracy",
+    "ViterbiDecoder",
     "Window",
     "XPos",
     "alternate",
@@ -141,6 +176,7 @@ __all__ = [
     "open_checkpoint",
     "position_embedding",
     "predict",
+    "pretrain",
     "read_config",
     "read_texts",
     "register_family",

@@ -56,6 +56,8 @@ LAZY = {
 TOLD_THE_BACKEND = (
     "backend/",
     "training/finetune.py",
+    "training/pretrain.py",
+    "training/pretraining.py",
     "training/trainer.py",
     "training/stretching/run.py",
     "bench/campaign.py",

@@ -15,6 +15,7 @@ from keras_posenc.installed import import_keras
 MISTAKES = (ValueError, TypeError, OSError, ImportError)
 AGAIN = {
     "finetune": "; the same command goes on after the last finished epoch",
+    "pretrain": "; the same command goes on after the last state, at most half a minute back",
     "stretch": "; the same command goes on after the last state, at most half a minute back",
     "bench": "; the same command goes on after the last hundred steps",
 }

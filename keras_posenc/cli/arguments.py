@@ -3,9 +3,11 @@
 import argparse
 
 import keras_posenc
+from keras_posenc.cli.options import MODEL, STRETCHES, numbers
+from keras_posenc.cli.plots import PLOTS
 
-STRETCHES = ("hierarchical", "tile", "interpolate", "fresh")
 STARTS = ("hierarchical", "tile", "interpolate")
+OBJECTIVES = ("mlm", "causal", "unilm")
 POOLINGS = ("mean", "cls", "max", "last")
 
 
@@ -35,16 +37,6 @@ def _share_or_path(text):
         return float(text)
     except ValueError:
         return text
-
-
-def _numbers(text):
-    """64,128 -> [64, 128]."""
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"give numbers with commas between, such as 64,128, not {text!r}"
-        ) from None
 
 
 def _lengths(text):
@@ -84,10 +76,6 @@ CUTTING = [
         "of the chunks' probabilities (default: mean)",
         {"choices": ("mean", "max")},
     ),
-]
-MODEL = [
-    ("--config", "config file, if not in the directory of CHECKPOINT", {}),
-    ("--model", "family of the checkpoint (default: what its config says)", {"metavar": "FAMILY"}),
 ]
 COMMANDS = [
     (
@@ -159,6 +147,68 @@ COMMANDS = [
                 {"action": "store_true"},
             ),
             ("--no-report", "write no report.html (it needs Matplotlib)", {"action": "store_true"}),
+        ],
+    ),
+    (
+        "pretrain",
+        "go on pretraining a checkpoint on texts without labels; the same command resumes an "
+        "interrupted run",
+        [
+            ("checkpoint", "weights, or a directory with weights, config and tokenizer", {}),
+            ("corpus", "texts: .txt (one a line), .tsv, .csv, .jsonl or .tab", {}),
+            ("output", "directory for the checkpoint and metrics.json", {}),
+        ],
+        [
+            (
+                "--objective",
+                "hidden words, next tokens, or those of an answer (default: mlm)",
+                {"choices": OBJECTIVES},
+            ),
+            ("--length", "tokens of a row; longer texts are several (default: 512)", {"type": int}),
+            (
+                "--validation",
+                "texts to measure on: a file, or the share of CORPUS to hold out (default: 0.05)",
+                {"type": _share_or_path, "metavar": "FILE|SHARE"},
+            ),
+            ("--epochs", "passes over the texts (default: 1)", {"type": int}),
+            ("--steps", "batches to learn from, instead of --epochs", {"type": int}),
+            (
+                "--stretch",
+                "how to serve more positions than the checkpoint's (default: hierarchical)",
+                {"choices": STRETCHES},
+            ),
+            ("--alpha", "weight of the coarse digit (default: 0.4)", {"type": float}),
+            ("--masked", "share of the tokens to guess (default: 0.15)", {"type": float}),
+            (
+                "--no-whole-words",
+                "hide pieces of words one by one",
+                {"action": "store_false", "dest": "whole_words"},
+            ),
+            ("--max-ngram", "most words hidden at once (default: 1)", {"type": int}),
+            ("--learning-rate", "peak learning rate (default: 5e-05)", {"type": float}),
+            (
+                "--warmup",
+                "share of the steps that warm up the learning rate (default: 0.1)",
+                {"type": float},
+            ),
+            ("--weight-decay", "weight decay of the matrices (default: 0.01)", {"type": float}),
+            ("--clip", "maximum norm of the gradients (default: 1)", {"type": float}),
+            ("--token-budget", "maximum tokens in a batch (default: 4096)", {"type": int}),
+            ("--dropout-rate", "dropout of the features (default: the config's)", {"type": float}),
+            (
+                "--attention-dropout-rate",
+                "dropout of the attention weights (default: the config's)",
+                {"type": float},
+            ),
+            ("--seed", "random seed (default: 0)", {"type": int}),
+            ("--tokenizer", "tokenizer file, if not in the directory of CHECKPOINT", {}),
+            *MODEL,
+            *COLUMNS,
+            (
+                "--overwrite",
+                "replace a run with other settings in OUTPUT",
+                {"action": "store_true"},
+            ),
         ],
     ),
     (
@@ -276,7 +326,7 @@ COMMANDS = [
             (
                 "--seeds",
                 "seeds, one run for each (default: 0,1,2)",
-                {"type": _numbers, "metavar": "N,N,..."},
+                {"type": numbers, "metavar": "N,N,..."},
             ),
             ("--budget", "minutes for all runs together, instead of --steps", {"type": float}),
             ("--steps", "training steps of each run", {"type": int}),
@@ -315,83 +365,6 @@ COMMANDS = [
         "show what a position encoding does, its arguments, and what it learns",
         [("name", "as `keras-posenc list` prints it", {})],
         [],
-    ),
-]
-OUTPUT = ("--output", "file of the picture, .svg, .png or .pdf (default: WHAT.svg)", {})
-SERIES = (
-    "names",
-    "encodings, such as alibi; several at once as rotary+log_n; none for no encoding",
-    {"nargs": "+", "metavar": "NAME"},
-)
-SHAPE = [
-    ("--num-heads", "heads (default: 8)", {"type": int}),
-    ("--head-size", "features of a head (default: 64)", {"type": int}),
-]
-BIDIRECTIONAL = (
-    "--bidirectional",
-    "attention to both sides (default: causal)",
-    {"action": "store_true"},
-)
-# What `plot` draws, in the form of COMMANDS.
-PLOTS = [
-    (
-        "decay",
-        "logit and weight of identical tokens by their distance",
-        [SERIES],
-        [("--length", "tokens (default: 512)", {"type": int}), BIDIRECTIONAL, *SHAPE, OUTPUT],
-    ),
-    (
-        "entropy",
-        "entropy of attention to random content as the text grows",
-        [SERIES],
-        [
-            (
-                "--lengths",
-                "tokens (default: 64,128,256,512,1024)",
-                {"type": _numbers, "metavar": "N,N,..."},
-            ),
-            ("--sharpness", "standard deviation of the logits (default: 2)", {"type": float}),
-            BIDIRECTIONAL,
-            *SHAPE,
-            OUTPUT,
-        ],
-    ),
-    (
-        "similarity",
-        "cosine similarity of the positions of a checkpoint, stretched",
-        [("checkpoint", "weights, or a directory with weights and config", {})],
-        [
-            (
-                "--stretch",
-                "how to stretch; may be repeated (default: hierarchical)",
-                {"action": "append", "choices": STRETCHES},
-            ),
-            ("--positions", "number of positions (default: 2048)", {"type": int}),
-            *MODEL,
-            OUTPUT,
-        ],
-    ),
-    (
-        "terms",
-        "the four terms of rotary attention with biases, on random content",
-        [],
-        [
-            ("--length", "tokens (default: 512)", {"type": int}),
-            ("--strength", "strength of Sandwich's biases (default: 1)", {"type": float}),
-            ("--head-size", "features of a head (default: 64)", {"type": int}),
-            OUTPUT,
-        ],
-    ),
-    (
-        "gates",
-        "what CoPE, added to a checkpoint, counts in a text",
-        [("checkpoint", "a directory with weights, config and tokenizer", {})],
-        [
-            ("--text", "the text", {"required": True}),
-            ("--layer", "number of the layer, from 0 (default: 0)", {"type": int}),
-            ("--head", "number of the head, from 0 (default: 0)", {"type": int}),
-            OUTPUT,
-        ],
     ),
 ]
 

@@ -34,6 +34,16 @@ def _stretch(arguments):
     )
 
 
+def _pretrain(arguments):
+    positional = [arguments.pop(name) for name in ("checkpoint", "corpus", "output")]
+    return _program(
+        "from keras_posenc.training import pretrain, pretrain_summary",
+        "",
+        f"metrics = {_call('pretrain', *positional, **arguments)}",
+        "print(pretrain_summary(metrics))",
+    )
+
+
 def _evaluate(arguments):
     positional = [arguments.pop(name) for name in ("directory", "data")]
     output = arguments.pop("output", None)
@@ -250,6 +260,7 @@ def _program(*lines):
 
 PROGRAMS = {
     "finetune": _finetune,
+    "pretrain": _pretrain,
     "stretch": _stretch,
     "evaluate": _evaluate,
     "predict": _predict,

@@ -2,7 +2,17 @@
 
 from keras_posenc.text.batches import TextBatches
 from keras_posenc.text.files import Texts, labels_of, read_texts
+from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
 from keras_posenc.text.simplified import simplified_vocabulary
 from keras_posenc.text.tokenizer import Tokenizer
 
-__all__ = ["TextBatches", "Texts", "Tokenizer", "labels_of", "read_texts", "simplified_vocabulary"]
+__all__ = [
+    "CausalBatches",
+    "MaskedLanguageModelBatches",
+    "TextBatches",
+    "Texts",
+    "Tokenizer",
+    "labels_of",
+    "read_texts",
+    "simplified_vocabulary",
+]

@@ -2,26 +2,43 @@
 
 from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.averaging import average_checkpoints
+from keras_posenc.training.chains import (
+    ConditionalRandomFieldLoss,
+    MaximumEntropyMarkovLoss,
+    ViterbiAccuracy,
+)
 from keras_posenc.training.curricula import CurriculumBatches
 from keras_posenc.training.evaluate import Prediction, evaluate, predict
 from keras_posenc.training.finetune import finetune
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
+from keras_posenc.training.multilabel import (
+    MultilabelCategoricalCrossentropy,
+    SpanF1,
+    SparseMultilabelCategoricalCrossentropy,
+)
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
+from keras_posenc.training.pretrain import pretrain, pretrain_summary
 from keras_posenc.training.saved import FineTuned, load_finetuned
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
 from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
 
 __all__ = [
+    "ConditionalRandomFieldLoss",
     "CurriculumBatches",
     "FineTuned",
     "FusedAdamW",
     "LayerwiseAdamW",
     "LinearWarmup",
+    "MaximumEntropyMarkovLoss",
+    "MultilabelCategoricalCrossentropy",
     "Noam",
     "Prediction",
     "SmoothedSparseCategoricalCrossentropy",
+    "SpanF1",
+    "SparseMultilabelCategoricalCrossentropy",
     "Stretched",
+    "ViterbiAccuracy",
     "adamw",
     "average_checkpoints",
     "cosine_warmup",
@@ -29,6 +46,8 @@ __all__ = [
     "finetune",
     "load_finetuned",
     "predict",
+    "pretrain",
+    "pretrain_summary",
     "rates_by_depth",
     "stretch",
     "stretch_summary",

@@ -64,7 +64,7 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
                 f"Received: {label_smoothing}"
             )
         self.label_smoothing = label_smoothing
-        self._counted = _Counted(autocast=False)
+        self._counted = Counted(autocast=False)
 
     def call(self, y_true, y_pred):
         losses = super().call(y_true, y_pred)
@@ -91,7 +91,7 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
 
-class _Counted(keras.layers.Layer):
+class Counted(keras.layers.Layer):
     """[losses, kept] -> the losses, under the Keras mask `kept`.
 
     A mask tells Keras over which positions a loss is averaged, and only a layer can set one.

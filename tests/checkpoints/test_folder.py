@@ -94,13 +94,21 @@ def test_no_room_for_the_state(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("backend, step", [("torch", 9), ("jax", 30), ("tensorflow", 30)])
-def test_killed_at_file_operations(backend, step):
+@pytest.mark.parametrize(
+    "backend, job, step",
+    [
+        ("torch", "finetune", 9),
+        ("torch", "pretrain", 15),
+        ("jax", "finetune", 30),
+        ("tensorflow", "finetune", 30),
+    ],
+)
+def test_killed_at_file_operations(backend, job, step):
     """`kill -9` of a run that replaces an older one: what is left is the old model or the new one,
     and the same call goes on to the same weights. `make kills` does it at each operation."""
     script = pathlib.Path(__file__).parents[1] / "training" / "kill_at_every_file.py"
     done = subprocess.run(
-        [sys.executable, script, str(step)],
+        [sys.executable, script, str(step), job],
         env={**os.environ, "KERAS_BACKEND": backend},
         capture_output=True,
         text=True,

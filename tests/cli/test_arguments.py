@@ -4,15 +4,24 @@ import inspect
 import pytest
 
 from keras_posenc import analysis, bench, training
-from keras_posenc.cli.arguments import COMMANDS, PLOTS, POOLINGS, STARTS, STRETCHES, parser
+from keras_posenc.cli.arguments import (
+    COMMANDS,
+    OBJECTIVES,
+    PLOTS,
+    POOLINGS,
+    STARTS,
+    STRETCHES,
+    parser,
+)
 from keras_posenc.models import heads
-from keras_posenc.training import recipe
+from keras_posenc.training import pretraining, recipe
 from keras_posenc.training.stretching import recipe as stretch_recipe
 
 pytestmark = pytest.mark.once
 
 FUNCTIONS = {
     "finetune": training.finetune,
+    "pretrain": training.pretrain,
     "stretch": training.stretch,
     "evaluate": training.evaluate,
     "predict": training.predict,
@@ -98,13 +107,15 @@ def test_defaults_in_the_help_of_the_curves_are_those_of_the_functions():
 def test_the_choices_are_those_of_the_recipe():
     assert STRETCHES == recipe.STRETCHES
     assert POOLINGS == heads.POOLINGS
+    assert OBJECTIVES == tuple(pretraining.OBJECTIVES)
     assert STARTS == stretch_recipe.STARTS
 
 
-def test_defaults_in_the_help_of_stretch_are_those_of_the_function():
-    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == "stretch"]
+@pytest.mark.parametrize("command", ["pretrain", "stretch"])
+def test_defaults_in_the_help_are_numbers_of_the_function(command):
+    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == command]
     words = {flag[2:].replace("-", "_"): text for flag, text, _ in options}
-    for name, parameter in inspect.signature(training.stretch).parameters.items():
+    for name, parameter in inspect.signature(FUNCTIONS[command]).parameters.items():
         if name in words and type(parameter.default) in (int, float):
             assert f"(default: {parameter.default:g}" in words[name]
 

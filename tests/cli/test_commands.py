@@ -53,6 +53,20 @@ def test_finetune(capsys, tmp_path, pretrained, corpus):
     assert "<h2>Confusion matrix</h2>" in (tmp_path / "two" / "report.html").read_text("utf-8")
 
 
+def test_pretrain(capsys, tmp_path, pretrained, corpus):
+    program, output = run(
+        capsys,
+        *("pretrain", pretrained, corpus / "train.tsv", tmp_path / "one"),
+        *("--length", "24", "--steps", "2", "--validation", "0.2", "--no-whole-words"),
+    )
+    assert "length=24" in program and "whole_words=False" in program
+    assert "step 1 of 2, loss " in output and "2 steps in" in output
+    execute(program.replace(str(tmp_path / "one"), str(tmp_path / "two")))
+    one, other = (open_checkpoint(tmp_path / name) for name in ("one", "two"))
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+
+
 def test_stretch(capsys, tmp_path, pretrained):
     """Then `finetune` and whatever else reads a checkpoint reads this one."""
     rng = np.random.default_rng(0)

@@ -1,6 +1,7 @@
-"""Kills a fine-tuning at each of its file operations, by turns, in forks of one process.
+"""Kills a training at each of its file operations, by turns, in forks of one process.
 
 KERAS_BACKEND=jax python tests/training/kill_at_every_file.py 1     # at each; 7: at each seventh
+KERAS_BACKEND=jax python tests/training/kill_at_every_file.py 1 pretrain   # not a fine-tuning
 
 The process that forks only imports: threads of a backend, which start with its first operation,
 would not be there in a fork.
@@ -22,7 +23,7 @@ import numpy as np
 import tensorflow  # noqa: F401  Keras would import it in each fork anew
 
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.training import finetune, load_finetuned, predict
+from keras_posenc.training import finetune, load_finetuned, predict, pretrain
 
 WORDS = [f"w{number}" for number in range(6)]
 SIZES = {"vocab_size": 11, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -41,9 +42,32 @@ def pretrained(place):
     (place / "vocab.txt").write_text("\n".join(words) + "\n")
 
 
-def run(source, documents, output, **more):
-    options = {"max_length": 6, "epochs": 2, "token_budget": 64, "verbose": 0}
-    return finetune(source, documents, output, **options, **more)
+class FineTuning:
+    def run(self, source, documents, output, **more):
+        options = {"max_length": 6, "epochs": 2, "token_budget": 64, "verbose": 0}
+        return finetune(source, documents, output, **options, **more)
+
+    def end(self, folder):
+        """The weights, and what else belongs to them: the labels, one of which is an answer."""
+        finetuned = load_finetuned(folder)
+        assert predict(folder, ["w4 w5"], verbose=0)[0].label in finetuned.labels
+        return arrays(finetuned.model), finetuned.labels
+
+
+class Pretraining:
+    def run(self, source, documents, output, **more):
+        options = {"length": 6, "steps": 3, "token_budget": 32, "validation": ["w1 w2"]}
+        return pretrain(source, documents[0], output, verbose=False, **options, **more)
+
+    def end(self, folder):
+        return arrays(build_transformer_model(folder, with_mlm=True)), None
+
+
+JOBS = {"finetune": FineTuning(), "pretrain": Pretraining()}
+
+
+def arrays(model):
+    return [keras.ops.convert_to_numpy(each) for each in model.weights]
 
 
 def forked(work):
@@ -86,17 +110,10 @@ def killing(folder, at):
     sys.addaudithook(hook)
 
 
-def found(folder, file):
-    """Writes down the weights, the labels and an answer of a finished fine-tuning."""
-    finetuned = load_finetuned(folder)
-    weights = [keras.ops.convert_to_numpy(each) for each in finetuned.model.weights]
-    answer = predict(folder, ["w4 w5"], verbose=0)[0].label
-    file.write_bytes(pickle.dumps((weights, finetuned.labels, answer)))
-
-
-def read(folder):
-    file = folder.with_suffix(".found")
-    assert forked(lambda: found(folder, file)) == 0, folder
+def end_of(job, folder):
+    """The end that a run came to: its weights, and what belongs to them."""
+    file = folder.with_suffix(".end")
+    assert forked(lambda: file.write_bytes(pickle.dumps(job.end(folder)))) == 0, folder
     return pickle.loads(file.read_bytes())
 
 
@@ -104,33 +121,35 @@ def same(one, other):
     return len(one) == len(other) and all(map(np.allclose, one, other))
 
 
-def main():
-    step, place = int(sys.argv[1]), pathlib.Path(tempfile.mkdtemp())
-    source = place / "pretrained"
+def main(step, job="finetune"):
+    step, job, place = int(step), JOBS[job], pathlib.Path(tempfile.mkdtemp())
+    source, documents = place / "pretrained", {"old": OLD, "new": NEW}
     assert forked(lambda: pretrained(source)) == 0
-    for name, documents in (("old", OLD), ("new", NEW)):
-        assert forked(lambda d=documents, n=name: run(source, d, place / n)) == 0
-    ends = {name: read(place / name) for name in ("old", "new")}
+    for name in documents:
+        assert forked(lambda n=name: job.run(source, documents[n], place / n)) == 0
+    ends = {name: end_of(job, place / name) for name in documents}
+    assert not same(ends["old"][0], ends["new"][0])
     for at in range(0, 1000, step):
         output = place / f"run-{at}"
         shutil.copytree(place / "old", output)
 
         def killed(output=output, at=at):
             killing(output, at)
-            run(source, NEW, output, overwrite=True)
+            job.run(source, NEW, output, overwrite=True)
 
         status = forked(killed)
         assert status in (0, -signal.SIGKILL), (at, status)
-        weights, labels, answer = read(output)
+        weights, labels = end_of(job, output)
         kept = [name for name, end in ends.items() if same(weights, end[0])]
-        assert kept and labels == ends[kept[0]][1] and answer in labels, at
+        assert kept and labels == ends[kept[0]][1], at
         # The same call begins anew, for it is to overwrite; without that it goes on, or refuses.
         recipe = (output / "recipe.json").exists()
-        again = forked(lambda o=output, r=recipe: run(source, NEW, o, overwrite=not r))
+        again = forked(lambda o=output, r=recipe: job.run(source, NEW, o, overwrite=not r))
         if again:  # the old recipe is still there
             assert again == 2, at
-            assert forked(lambda o=output: run(source, NEW, o, overwrite=True)) == 0, at
-        assert same(read(output)[0], ends["new"][0]) and not list(output.glob(".[prs]*")), at
+            assert forked(lambda o=output: job.run(source, NEW, o, overwrite=True)) == 0, at
+        weights, _ = end_of(job, output)
+        assert same(weights, ends["new"][0]) and not list(output.glob(".[prs]*")), at
         assert not (output / "state.zip").exists(), at
         shutil.rmtree(output)
         if status == 0:
@@ -141,4 +160,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

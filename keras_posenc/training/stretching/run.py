@@ -3,34 +3,27 @@
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import pathlib
 import tempfile
-import time
 import typing
 
 import keras
 import numpy as np
 
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
-from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.optimizer import adamw
-from keras_posenc.training.recipe import open_output
 from keras_posenc.training.schedules import cosine_warmup
-from keras_posenc.training.state import load_state, save_state, write_text
+from keras_posenc.training.steps import once, take_steps, told
 from keras_posenc.training.stretching.corpus import Corpus
 from keras_posenc.training.stretching.losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.recipe import StretchRecipe
 from keras_posenc.training.stretching.windows import Reader, inputs_of
-from keras_posenc.untrusted import read_json
 
-# Seconds between two states on disk: what a kill can cost.
-SAVE_EVERY = 30
 WARMUP = 0.1
 TEST_TEXTS = 2
 # Of the old length: how many pieces the agreement by position is told in.
@@ -164,23 +157,19 @@ def stretch(
             "texts": corpus.digest(),
         }
         output = pathlib.Path(scratch) / "stretched" if output is None else pathlib.Path(output)
-        with owned(output):
-            open_output(output, settings, overwrite)
-            files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
-            if overwrite:
-                for path in files.values():
-                    path.unlink(missing_ok=True)
-            if not files["metrics.json"].exists():
-                write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
-                distilling = Distillation(recipe, source, old, options, tokenizer, corpus)
-                report = distilling.run(files["state.zip"], _tell if verbose else _quiet)
-                with replacing_together(output) as folder:
-                    distilling.save(folder)
-                    tokenizer.save(folder)
-                    write_text(folder / "metrics.json", json.dumps(report, indent=1))
-                files["state.zip"].unlink()
-            report = read_json(files["metrics.json"], ("agreement", "within", "beyond"))
-            return Stretched(build_transformer_model(output, model=source["model"]), report)
+
+        def work(state):
+            distilling = Distillation(recipe, source, old, options, tokenizer, corpus)
+
+            def save(folder):
+                distilling.save(folder)
+                tokenizer.save(folder)
+
+            return distilling.run(state, told(verbose)), save
+
+        keys = ("agreement", "within", "beyond")
+        report = once(output, settings, overwrite, work, keys)
+        return Stretched(build_transformer_model(output, model=source["model"]), report)
 
 
 class Distillation:
@@ -219,23 +208,14 @@ class Distillation:
 
     def run(self, state, tell):
         """Trains from where `state`, a path, stands, or from the beginning; returns the report."""
-        if state.exists():
-            record = load_state(state, self.student)
-        else:
+
+        def start():
             tell(f"{self.recipe.steps} steps of {self.recipe.train_length:,} tokens")
-            record = {"step": 0, "losses": [], "seconds": 0.0, **self.at_start()}
-        saved = time.perf_counter()
-        while record["step"] < self.recipe.steps:
-            began = time.perf_counter()
-            record["losses"].append(round(self.step(record["step"]), 6))
-            record["step"] += 1
-            record["seconds"] += time.perf_counter() - began
-            tell(_progress(record, self.recipe.steps))
-            if time.perf_counter() - saved >= SAVE_EVERY:
-                save_state(state, self.student, record)
-                saved = time.perf_counter()
-        save_state(state, self.student, record)
-        return self.report(record)
+            return self.at_start()
+
+        return self.report(
+            take_steps(self.student, self.recipe.steps, state, self.step, start, tell)
+        )
 
     @functools.cached_property
     def tests(self):
@@ -367,24 +347,3 @@ def _source(checkpoint, config, tokenizer, model, scratch):
         "tokenizer": tokenizer,
         "model": transformer.family,
     }
-
-
-def _progress(record, steps):
-    step, seconds = record["step"], record["seconds"]
-    left = (steps - step) * seconds / step
-    return (
-        f"step {step:,} of {steps:,}, loss {record['losses'][-1]:.4f}, "
-        f"{_minutes(seconds)} so far, about {_minutes(left)} left"
-    )
-
-
-def _minutes(seconds):
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
-
-
-def _tell(words):
-    print(words, flush=True)
-
-
-def _quiet(words):
-    pass

@@ -1,0 +1,19 @@
+"""Options that several commands have."""
+
+import argparse
+
+STRETCHES = ("hierarchical", "tile", "interpolate", "fresh")
+MODEL = [
+    ("--config", "config file, if not in the directory of CHECKPOINT", {}),
+    ("--model", "family of the checkpoint (default: what its config says)", {"metavar": "FAMILY"}),
+]
+
+
+def numbers(text):
+    """64,128 -> [64, 128]."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give numbers with commas between, such as 64,128, not {text!r}"
+        ) from None

@@ -1,0 +1,1 @@
+"""Structured outputs: chains of tags, and spans scored as a whole."""

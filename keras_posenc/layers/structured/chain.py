@@ -1,0 +1,163 @@
+"""Sums and best paths over all sequences of tags, from the potentials of a chain.
+
+Potentials are one float32 tensor (B, T, N, N): [b, t, i, j] is the score of tag j at token t after
+tag i at the token of the chain before it. Before the first one stands tag 0, and what scores the
+first or the last tag is part of those tokens' potentials. A token outside of the chain (padding)
+has -inf everywhere; nothing else is -inf.
+
+So a loss, a metric or a decoder needs no weights, no mask and no lengths besides: on JAX a metric
+that read a layer's weights would see those of the first step for ever, and a mask (B, T) beside a
+loss (B,) is applied to the wrong axis where B = T.
+"""
+
+import numpy as np
+from keras import ops
+
+from keras_posenc.backend.shared import CLOSED
+from keras_posenc.layers.structured.guard import check_labels
+
+
+def kept_tokens(inputs, mask):
+    """The tokens of a chain, (B, T) bool, of scores (B, T, ...) and a mask or None."""
+    return ops.ones(ops.shape(inputs)[:2], "bool") if mask is None else ops.cast(mask, "bool")
+
+
+def in_chain(potentials):
+    """(B, T) bool: False where a token is outside of the chain."""
+    return potentials[:, :, 0, 0] != -np.inf  # NaN is inside, and is to be seen
+
+
+def outside(potentials, keep):
+    """The potentials with every token outside of the chain marked as such."""
+    return ops.where(keep[..., None, None], potentials, -np.inf)
+
+
+def first_and_last(keep):
+    """Two (B, T) bools: the first and the last token of each chain."""
+    count = ops.cumsum(ops.cast(keep, "int32"), axis=1)
+    return keep & (count == 1), keep & (count == count[:, -1:])
+
+
+def before(keep):
+    """(B, T) int32: for each token of the chain, the index of the one before it; 0 at the first."""
+    length = ops.shape(keep)[1]
+    place = ops.arange(length, dtype="int32")
+    order = ops.argsort(ops.where(keep, place, place + length), axis=1)
+    rank = ops.cumsum(ops.cast(keep, "int32"), axis=1) - 2
+    return ops.take_along_axis(ops.cast(order, "int32"), ops.maximum(rank, 0), axis=1)
+
+
+def log_loss(potentials, tags):
+    """-log p(tags): log sum exp of all paths - log sum exp of those that agree with the tags.
+
+    Args:
+        potentials: (B, T, N, N).
+        tags: (B, T) integers; a negative one agrees with every tag.
+
+    Returns:
+        float32 (B,).
+    """
+    steps, keep = _steps(potentials)
+    known = (keep & (tags >= 0))[..., None]
+    other = known & (tags[..., None] != ops.arange(steps.shape[-1], dtype=tags.dtype))
+    closed = ops.transpose(ops.where(other, CLOSED, 0.0), (1, 0, 2))
+    # Keras cannot scan several tensors of unknown length on TensorFlow, so one holds both.
+    steps = ops.concatenate([steps, closed[:, :, None]], axis=2)
+    free_or_not = ops.cast(np.array([0.0, 1.0]).reshape(2, 1, 1), "float32")
+
+    def after(carry, step):
+        sums, total = carry
+        sums = ops.logsumexp(sums[..., None] + step[:, :-1], axis=-2) + free_or_not * step[:, -1]
+        # What is taken out of both sums grows with the length; its difference does not.
+        top = ops.stop_gradient(ops.max(sums, axis=-1))
+        return (sums - top[..., None], total + top[0] - top[1]), None
+
+    start = ops.stack([_before_first(steps)] * 2)
+    (sums, total), _ = ops.scan(after, (start, ops.zeros_like(start[0, :, 0])), steps)
+    sums = ops.logsumexp(sums, axis=-1)
+    return total + sums[0] - sums[1]
+
+
+def best_tags(potentials):
+    """The tags of the best path (Viterbi), (B, T) int32; -1 outside of the chain."""
+    steps, keep = _steps(potentials)
+
+    def forth(best, step):
+        after = ops.max(best[..., None] + step, axis=-2)
+        return after - ops.max(after, axis=-1, keepdims=True), best
+
+    def back(tag, into):
+        return _argmax(ops.take_along_axis(into, tag[:, None, None], axis=-1)[..., 0]), tag
+
+    last, best = ops.scan(forth, _before_first(steps), steps)
+    _, tags = ops.scan(back, _argmax(last), best[..., None] + steps, reverse=True)
+    return ops.where(keep, ops.transpose(tags), -1)
+
+
+def tag_probabilities(potentials):
+    """p(tag j at token t) over all paths, float32 (B, T, N); 0 outside of the chain."""
+    steps, keep = _steps(potentials)
+
+    def normal(sums):
+        return sums - ops.max(sums, axis=-1, keepdims=True)
+
+    def forth(sums, step):
+        sums = normal(ops.logsumexp(sums[..., None] + step, axis=-2))
+        return sums, sums
+
+    def back(sums, step):
+        return normal(ops.logsumexp(sums[:, None] + step, axis=-1)), sums
+
+    start = _before_first(steps)
+    _, left = ops.scan(forth, start, steps)
+    _, right = ops.scan(back, ops.zeros_like(start), steps, reverse=True)
+    shares = ops.transpose(ops.softmax(left + right, axis=-1), (1, 0, 2))
+    return ops.where(keep[..., None], shares, 0.0)
+
+
+def check_potentials(shape):
+    """Raises ValueError unless a shape can be that of potentials."""
+    if len(shape) != 4 or shape[2] != shape[3] or (shape[3] or 0) < 2:
+        raise ValueError(
+            "Expected potentials (B, T, N, N), as ConditionalRandomField and "
+            f"MaximumEntropyMarkovModel return them. Received: {tuple(shape)}"
+        )
+
+
+def checked_tags(tags, potentials):
+    """Tags (B, T) int32, of (B, T) or (B, T, 1), checked against the potentials.
+
+    Raises:
+        ValueError: if they have another shape, or a tag does not exist.
+    """
+    tags = ops.convert_to_tensor(tags)
+    if len(tags.shape) == 3 and tags.shape[-1] == 1:
+        tags = ops.squeeze(tags, axis=-1)
+    check_potentials(potentials.shape)
+    length, count = potentials.shape[1], potentials.shape[3]
+    if len(tags.shape) != 2 or None not in (tags.shape[1], length) and tags.shape[1] != length:
+        raise ValueError(
+            f"Each of the {'' if length is None else f'{length} '}tokens of a text needs one tag, "
+            "an integer (pad them with -1); one-hot tags need an argmax. Received tags of shape "
+            f"{tuple(tags.shape)} for potentials {tuple(potentials.shape)}"
+        )
+    remedy = "Negative ones are unknown; the layer before the chain has a unit for each tag."
+    return check_labels(ops.cast(tags, "int32"), count, "Tag", remedy)
+
+
+def _steps(potentials):
+    """Potentials by time (T, B, N, N), which outside of the chain change nothing, and the chain."""
+    keep = in_chain(potentials)
+    stay = ops.cast(np.where(np.eye(potentials.shape[-1]), 0.0, CLOSED), "float32")
+    steps = ops.where(keep[..., None, None], ops.cast(potentials, "float32"), stay)
+    return ops.transpose(steps, (1, 0, 2, 3)), keep
+
+
+def _before_first(steps):
+    """(B, N): the sums before the first token, where tag 0 stands."""
+    only = ops.cast(np.where(np.arange(steps.shape[-1]), CLOSED, 0.0), "float32")
+    return ops.zeros_like(steps[0, :, 0]) + only
+
+
+def _argmax(x):
+    return ops.cast(ops.argmax(x, axis=-1), "int32")

@@ -1,0 +1,88 @@
+"""A conditional random field over the tags of a sequence."""
+
+import keras
+from keras import ops
+
+from keras_posenc.backend.shared import CLOSED
+from keras_posenc.layers.structured.base import Chain
+from keras_posenc.layers.structured.chain import first_and_last, kept_tokens, outside
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class ConditionalRandomField(Chain):
+    """A linear-chain conditional random field (CRF) on the scores of tags.
+
+    p(y) = exp(s(y)) / sum_y' exp(s(y')), s(y) = start[y_1] + sum_t x_t[y_t] + sum_t A[y_(t-1), y_t]
+    + end[y_T], with trained transitions A, start and end.
+
+    The output are the potentials: x, A, start and end in one tensor. Train them with
+    `ConditionalRandomFieldLoss`, and read them with `ViterbiDecoder` (the best tags) or
+    `ChainMarginals` (probabilities), which need nothing else. Tokens that the mask leaves out,
+    padding or not, are not part of the chain: those on both sides of them are neighbours.
+
+    Args:
+        boundaries: bool. Whether there are scores of the first and of the last tag.
+        lr_multiplier: float. How many times faster the weights learn than without, under Adam: what
+            suits an encoder is too slow for transitions. They are stored divided by it.
+        initializer: initializer of the transitions; start and end are initialised to zero.
+
+    Call arguments:
+        inputs: (B, T, N), the scores (logits) of N tags, as a dense layer gives them.
+        mask: (B, T) bool, False on tokens outside of the chain. Set by Keras.
+
+    Returns:
+        float32 (B, T, N, N): [b, t, i, j] is the score of tag j at token t after tag i; -inf
+        outside of the chain.
+
+    Raises:
+        ValueError: if `lr_multiplier` is not positive; at `build` for fewer than two tags.
+
+    Example:
+
+    >>> inputs = keras.Input((None,))
+    >>> x = keras.layers.Embedding(100, 16, mask_zero=True)(inputs)
+    >>> crf = ConditionalRandomField()(keras.layers.Dense(5)(x))
+    >>> model = keras.Model(inputs, crf)
+    >>> model.compile("adam", ConditionalRandomFieldLoss(), metrics=[ViterbiAccuracy()])
+    >>> tagger = keras.Model(inputs, ViterbiDecoder()(crf))
+    >>> tagger.predict(np.array([[3, 7, 9, 0]]), verbose=0).shape
+    (1, 4)
+
+    Reference: Lafferty et al., [Conditional Random
+    Fields](https://repository.upenn.edu/cis_papers/159), 2001; `lr_multiplier`: Su
+    Jianlin, [Your CRF layer may learn too slowly](https://kexue.fm/archives/7196), 2020.
+    """
+
+    def __init__(self, boundaries=True, lr_multiplier=1.0, initializer="glorot_uniform", **kwargs):
+        super().__init__(lr_multiplier, initializer, **kwargs)
+        self.boundaries = boundaries
+
+    def build(self, inputs_shape):
+        super().build(inputs_shape)
+        n = self.num_tags
+        self.stored_transitions = self.add_scores("transitions", (n, n))
+        if self.boundaries:
+            zeros = keras.initializers.Zeros()
+            self.stored_start = self.add_scores("start", (n,), zeros)
+            self.stored_end = self.add_scores("end", (n,), zeros)
+        self.built = True
+
+    def call(self, inputs, mask=None):
+        # Scores that are closed already are not to look as if a token were outside.
+        scores = ops.maximum(ops.cast(inputs, "float32"), CLOSED)
+        keep = kept_tokens(scores, mask)
+        first, last = first_and_last(keep)
+        start = ops.zeros((self.num_tags,), "float32")
+        if self.boundaries:
+            start = self.meant(self.stored_start)
+            scores = scores + ops.where(last[..., None], self.meant(self.stored_end), 0.0)
+        transitions = ops.where(first[..., None, None], start, self.transitions)
+        return outside(transitions + scores[:, :, None], keep)
+
+    @property
+    def transitions(self):
+        """float32 (N, N): the score of tag j after tag i."""
+        return self.meant(self.stored_transitions)
+
+    def get_config(self):
+        return {**super().get_config(), "boundaries": self.boundaries}

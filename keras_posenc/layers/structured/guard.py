@@ -1,0 +1,47 @@
+"""The check that a label exists, with one message on every backend."""
+
+import functools
+
+import numpy as np
+from keras import ops
+
+from keras_posenc import backend
+
+
+def check_labels(labels, bound, what, remedy):
+    """Returns integer labels after checking that each is below `bound`; negative ones pass.
+
+    Args:
+        labels: int32 tensor of any shape.
+        bound: int, or a scalar tensor where the size is known only when the program runs.
+        what: str. What a label is, such as "Tag".
+        remedy: str. What the user can do about it.
+
+    Raises:
+        ValueError: if one does not exist; in a compiled step of TensorFlow or JAX the backend's
+            error with the same message. XLA on TensorFlow drops it: see `mark_missing_labels`.
+    """
+    if not isinstance(bound, int) or 0 in labels.shape:
+        return labels
+    check = functools.partial(_check, bound=bound, what=what, remedy=remedy)
+    if not backend.is_traced(labels):
+        check(0, ops.convert_to_numpy(labels).max())
+        return labels
+    message = f"{what}: one does not exist, they run from 0 to {bound - 1}. {remedy}"
+    checked = backend.check_range(ops.maximum(labels, 0), bound, check, message)
+    return ops.where(labels < 0, -1, checked)
+
+
+def mark_missing_labels(losses, labels, bound):
+    """The losses, NaN where one of the labels (..., more) does not exist and no check tells."""
+    if not (backend.TRAITS.drops_assertions and backend.is_traced(labels)):
+        return losses
+    axes = tuple(range(len(losses.shape), len(labels.shape)))
+    return ops.where(ops.any(labels >= bound, axis=axes), np.nan, losses)
+
+
+def _check(smallest, largest, bound, what, remedy):
+    if largest >= bound:
+        raise ValueError(
+            f"{what} {int(largest)} does not exist: they run from 0 to {bound - 1}. {remedy}"
+        )

@@ -1,0 +1,90 @@
+"""A maximum-entropy Markov model over the tags of a sequence, read from both ends."""
+
+import keras
+from keras import ops
+
+from keras_posenc.backend.shared import CLOSED
+from keras_posenc.layers.structured.base import Chain
+from keras_posenc.layers.structured.chain import before, first_and_last, kept_tokens, outside
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class MaximumEntropyMarkovModel(Chain):
+    """A maximum-entropy Markov model (MEMM) of tags, which reads the sequence from both ends.
+
+    p(y_t | y_(t-1)) = softmax((x_t + A[y_(t-1)]) / 2) and p(y_t | y_(t+1)) = softmax((x_t + A[:,
+    y_(t+1)]) / 2), softmax(x_t) at either end, with trained transitions A. The score of a sequence
+    is the mean of both log-likelihoods. Each step is normalized by itself, so that there is no sum
+    over paths: training takes one pass whatever the length, where a `ConditionalRandomField` takes
+    a step a token. What it reads of a tag's other neighbour goes into two softmaxes, not one.
+
+    The output are the potentials, the terms of that mean: train them with
+    `MaximumEntropyMarkovLoss`, and read them with `ViterbiDecoder`, which need nothing else. Tokens
+    that the mask leaves out are not part of the chain.
+
+    Args:
+        rank: int or None. A = L R' with L and R of shape (N, rank), for many tags; None trains A.
+        lr_multiplier: float. How many times faster the transitions learn than without, under Adam.
+            They are stored divided by it.
+        initializer: initializer of the transitions.
+
+    Call arguments:
+        inputs: (B, T, N), the scores (logits) of N tags, as a dense layer gives them.
+        mask: (B, T) bool, False on tokens outside of the chain. Set by Keras.
+
+    Returns:
+        float32 (B, T, N, N): [b, t, i, j] is the score of tag j at token t after tag i; -inf
+        outside of the chain.
+
+    Raises:
+        ValueError: if `rank` or `lr_multiplier` is not positive; at `build` for fewer than two
+            tags.
+
+    Example:
+
+    >>> scores = np.random.normal(size=(2, 6, 5))
+    >>> potentials = MaximumEntropyMarkovModel()(scores)
+    >>> potentials.shape, ViterbiDecoder()(potentials).shape
+    ((2, 6, 5, 5), (2, 6))
+
+    Reference: McCallum et al., [Maximum Entropy Markov Models for Information Extraction and
+    Segmentation](https://dl.acm.org/doi/10.5555/645529.658277), 2000; both directions and the
+    halves as in bert4keras.
+    """
+
+    def __init__(self, rank=None, lr_multiplier=1.0, initializer="glorot_uniform", **kwargs):
+        super().__init__(lr_multiplier, initializer, **kwargs)
+        if rank is not None and not rank > 0:
+            raise ValueError(f"`rank` must be a positive int, or None. Received: {rank!r}")
+        self.rank = rank
+
+    def build(self, inputs_shape):
+        super().build(inputs_shape)
+        n = self.num_tags
+        if self.rank is None:
+            self.stored = [self.add_scores("transitions", (n, n))]
+        else:
+            self.stored = [self.add_scores(name, (n, self.rank)) for name in ("left", "right")]
+        self.built = True
+
+    def call(self, inputs, mask=None):
+        scores = ops.maximum(ops.cast(inputs, "float32"), CLOSED)
+        keep = kept_tokens(scores, mask)
+        first, last = first_and_last(keep)
+        earlier = ops.take_along_axis(scores, before(keep)[..., None], axis=1)
+        forth = ops.log_softmax((scores[:, :, None] + self.transitions) / 2, axis=3)
+        back = ops.log_softmax((earlier[..., None] + self.transitions) / 2, axis=2)
+        ends = ops.log_softmax(scores, axis=-1)[:, :, None]
+        sums = ops.where(first[..., None, None], ends, forth + back)
+        return outside((sums + ops.where(last[..., None, None], ends, 0.0)) / 2, keep)
+
+    @property
+    def transitions(self):
+        """float32 (N, N): the score of tag j after tag i, or of i before j."""
+        if self.rank is None:
+            return self.meant(self.stored[0])
+        left, right = map(self.meant, self.stored)
+        return ops.matmul(left, ops.transpose(right))
+
+    def get_config(self):
+        return {**super().get_config(), "rank": self.rank}

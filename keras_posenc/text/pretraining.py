@@ -1,0 +1,210 @@
+"""Batches to pretrain on: masked language models, causal ones and UniLM."""
+
+import math
+import zlib
+
+import numpy as np
+
+from keras_posenc.text.batches import TextBatches
+from keras_posenc.text.masking import begins_words, choose_words, hide, special_ids
+
+
+def pieces(texts, tokenizer, length):
+    """Cuts texts into rows of full length; no row holds two texts.
+
+    The last row of a long text ends with it and begins earlier, inside the row before, so that it
+    is full too; a text shorter than `length` is one shorter row.
+
+    Args:
+        texts: list of str.
+        tokenizer: `Tokenizer`.
+        length: int. Tokens of a row, special tokens included.
+
+    Returns:
+        list of `(token_ids, segment_ids)`.
+
+    Raises:
+        ValueError: if no text has a token, or `length` leaves no room for one.
+
+    Example:
+
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d"]
+    >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
+    >>> [ids for ids, _ in pieces(["a b c d", "d"], tokenizer, length=5)]
+    [[2, 4, 5, 6, 3], [2, 5, 6, 7, 3], [2, 7, 3]]
+    """
+    size = length - tokenizer.special_tokens()
+    if size < 1:
+        raise ValueError(
+            f"length={length} leaves no room for text beside the {length - size} special tokens."
+        )
+    rows = []
+    for ids in filter(None, tokenizer.contents(texts)):
+        last = max(0, len(ids) - size)
+        starts = [*range(0, last, size), last]
+        rows += [tokenizer.assemble(ids[start : start + size]) for start in starts]
+    if not rows:
+        raise ValueError("The texts have no tokens to learn from.")
+    return rows
+
+
+class MaskedLanguageModelBatches(TextBatches):
+    """Batches for masked language models: `(inputs, targets, weights)`, with new masks each epoch.
+
+    Of each row about a share `masked` of the tokens is chosen, whole words at random; 80% of these
+    become [MASK], 10% another token and 10% stay. Targets are the original ids (B, T), weights 1
+    where a token was chosen and 0 elsewhere. Texts are cut into rows of full length that hold one
+    text each. Masks and batches are a function of (seed, epoch), as in `TextBatches`.
+
+    Train with `keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")`,
+    and `weighted_metrics=["accuracy"]` is that of the chosen tokens.
+
+    Args:
+        texts: list of str, of any length.
+        tokenizer: a `Tokenizer` with a mask token.
+        length: int. Tokens of a row, special tokens included.
+        masked: float in (0, 1). Share of the tokens to guess.
+        whole_words: bool. Whether the pieces of a word are chosen together: WordPiece's "##",
+            SentencePiece's and byte-level BPE's spaces tell words.
+        max_ngram: int. Most neighbouring words chosen at once; n words are with a probability in
+            proportion to 1 / n.
+        positions: bool. The inputs have `masked_positions` (B, M) too, M = ceil(masked T) places
+            to guess, and targets and weights are (B, M): the head over the vocabulary then need
+            not see the rest, most of the work of a small model.
+        token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
+
+    Raises:
+        ValueError: if the tokenizer has no mask token, a text has no tokens, or an argument is out
+            of range.
+        TypeError: if a text is not a str.
+
+    Example:
+
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "so", "it", "goes", "on"]
+    >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
+    >>> batches = MaskedLanguageModelBatches(["So it goes on"], tokenizer, length=8, masked=0.5)
+    >>> inputs, targets, weights = batches[0]
+    >>> targets.tolist(), float(weights.sum())
+    ([[2, 5, 6, 7, 8, 3, 0, 0]], 2.0)
+
+    Reference: [BERT](https://arxiv.org/abs/1810.04805), its whole-word masks of 2019;
+    [RoBERTa](https://arxiv.org/abs/1907.11692) for new masks each epoch and full rows;
+    [ALBERT](https://arxiv.org/abs/1909.11942) for n-grams.
+    """
+
+    def __init__(
+        self,
+        texts,
+        tokenizer,
+        length=512,
+        masked=0.15,
+        whole_words=True,
+        max_ngram=1,
+        positions=False,
+        token_budget=8192,
+        shuffle=True,
+        seed=0,
+        max_shapes=10,
+        pad_to=8,
+        **kwargs,
+    ):
+        if tokenizer.mask_id is None:
+            raise ValueError("The tokenizer has no mask token, [MASK] or <mask>.")
+        if not 0 < masked < 1:
+            raise ValueError(f"masked={masked!r}: give a share above 0 and below 1.")
+        if not isinstance(max_ngram, int) or max_ngram < 1:
+            raise ValueError(f"max_ngram={max_ngram!r}: give an int, at least 1.")
+        self.masked, self.max_ngram, self.positions = masked, max_ngram, positions
+        self._mask_id = tokenizer.mask_id
+        special = special_ids(tokenizer)
+        self._eligible = np.ones(tokenizer.vocab_size, bool)
+        self._eligible[list(special)] = False
+        ids = tokenizer.vocabulary.values()
+        self._others = np.array(sorted(set(ids) - special) or [tokenizer.mask_id])
+        self._begins = np.ones(tokenizer.vocab_size, bool)
+        if whole_words:
+            self._begins = begins_words(tokenizer)
+        super().__init__(
+            pieces(texts, tokenizer, length),
+            tokenizer=tokenizer,
+            max_length=length,
+            token_budget=token_budget,
+            shuffle=shuffle,
+            seed=seed,
+            max_shapes=max_shapes,
+            pad_to=pad_to,
+            **kwargs,
+        )
+
+    def __getitem__(self, index):
+        inputs = super().__getitem__(index)
+        token_ids = inputs["token_ids"]
+        # By what is read, not by its number: `fit` names batches in an order of its own.
+        rng = np.random.default_rng((self.seed, self.epoch, zlib.crc32(token_ids.tobytes())))
+        eligible, begins = self._eligible[token_ids], self._begins[token_ids]
+        chosen = np.zeros(token_ids.shape, bool)
+        for row, places in enumerate(eligible):
+            count = max(1, int(self.masked * places.sum()))
+            chosen[row] = choose_words(begins[row], places, count, rng, self.max_ngram)
+        hidden = hide(token_ids, chosen, self._mask_id, self._others, rng)
+        inputs = {**inputs, "token_ids": hidden}
+        if not self.positions:
+            return inputs, token_ids, chosen.astype("float32")
+        most = math.ceil(self.masked * token_ids.shape[1])
+        places = np.argsort(~chosen, axis=1, kind="stable")[:, :most].astype("int32")
+        weights = np.take_along_axis(chosen, places, 1).astype("float32")
+        inputs["masked_positions"] = places
+        return inputs, np.take_along_axis(token_ids, places, 1), weights
+
+
+class CausalBatches(TextBatches):
+    """Batches for language models, `(inputs, targets, weights)`: at each token the next one.
+
+    Targets are the ids (B, T) shifted by one, weights 1 where there is a next token to predict. Of
+    texts all tokens are; they are cut into rows of full length that hold one text each. Of pairs
+    (prompt, answer), as UniLM reads them, only those of the answer and the token that ends it;
+    longer pairs are truncated. Batches are a function of (seed, epoch), as in `TextBatches`.
+
+    Train with `keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")`,
+    and `weighted_metrics=["accuracy"]` is that of the predicted tokens.
+
+    Args:
+        texts: list of str, or of (prompt, answer) pairs of str.
+        tokenizer: a `Tokenizer`.
+        length: int. Tokens of a row, special tokens included.
+        token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
+
+    Raises:
+        ValueError: if a text has no tokens, or an argument is out of range.
+        TypeError: if a text is neither a str nor a pair, or the texts are of both kinds.
+
+    Example:
+
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "so", "it", "goes", "on"]
+    >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
+    >>> inputs, targets, weights = CausalBatches([("so it", "goes on")], tokenizer, length=8)[0]
+    >>> inputs["token_ids"].tolist(), targets.tolist()
+    ([[2, 4, 5, 3, 6, 7, 3, 0]], [[4, 5, 3, 6, 7, 3, 0, 0]])
+    >>> weights.tolist()
+    [[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0]]
+
+    Reference: [UniLM](https://arxiv.org/abs/1905.03197).
+    """
+
+    def __init__(self, texts, tokenizer, length=512, token_budget=8192, **kwargs):
+        self.pairs = bool(len(texts)) and isinstance(texts[0], tuple)
+        super().__init__(
+            texts if self.pairs else pieces(texts, tokenizer, length),
+            tokenizer=tokenizer,
+            max_length=length,
+            token_budget=token_budget,
+            **kwargs,
+        )
+
+    def __getitem__(self, index):
+        inputs = super().__getitem__(index)
+        token_ids, segment_ids = inputs["token_ids"], inputs["segment_ids"]
+        counts = segment_ids == 1 if self.pairs else token_ids != self._pad_id
+        targets, weights = np.full_like(token_ids, self._pad_id), np.zeros(counts.shape, "float32")
+        targets[:, :-1], weights[:, :-1] = token_ids[:, 1:], counts[:, 1:]
+        return inputs, targets, weights

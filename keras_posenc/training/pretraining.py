@@ -1,0 +1,214 @@
+"""The texts, the model and the steps of `pretrain`."""
+
+import dataclasses
+import hashlib
+import os
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc import backend
+from keras_posenc.checkpoints import save_checkpoint
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads_in import heads_in
+from keras_posenc.text import Texts, read_texts
+from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
+from keras_posenc.training.optimizer import adamw
+from keras_posenc.training.recipe import in_range
+from keras_posenc.training.schedules import cosine_warmup
+from keras_posenc.training.state import check_space
+from keras_posenc.training.steps import take_steps
+
+# What is learned -> who attends to whom.
+OBJECTIVES = {"mlm": "encoder", "causal": "lm", "unilm": "unilm"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Texts to learn from, and others to measure on; str, or pairs of str."""
+
+    train: list
+    validation: list
+
+    def digest(self):
+        """A fingerprint of all texts."""
+        said = repr((self.train, self.validation)).encode("utf-8", "surrogatepass")
+        return hashlib.sha256(said).hexdigest()[:16]
+
+
+def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
+    """Reads the texts of `pretrain` as a `Corpus`.
+
+    Args:
+        corpus, validation, text, label, seed: as in `pretrain`.
+        pairs: bool. Whether the texts are prompts with answers.
+    """
+    train = _read(corpus, pairs, text, label)
+    if isinstance(validation, float):
+        in_range("validation", validation, above=0, below=1)
+        if len(train) < 2:
+            raise ValueError("One text alone cannot be held out: give more, or other validation.")
+        order = np.random.default_rng((seed, 0)).permutation(len(train))
+        held_out = max(1, int(validation * len(train)))
+        parts = order[held_out:], order[:held_out]
+        return Corpus(*([train[i] for i in sorted(part)] for part in parts))
+    return Corpus(train, _read(validation, pairs, text, label))
+
+
+def _read(source, pairs, text, label):
+    if isinstance(source, (str, os.PathLike)):
+        source = read_texts(source, text=text, label=label if pairs else False)
+    if isinstance(source, Texts):
+        texts = source.texts
+        if pairs and source.labels is not None:
+            texts = list(zip(texts, source.labels, strict=True))
+    else:
+        texts = [tuple(each) if isinstance(each, list) else each for each in source]
+    wanted = (
+        (lambda each: isinstance(each, tuple) and len(each) == 2) if pairs else
+        (lambda each: isinstance(each, str))
+    )  # fmt: skip
+    for number, each in enumerate(texts):
+        if not wanted(each):
+            what = "a (prompt, answer) pair of str" if pairs else "a str"
+            raise TypeError(f"Text {number} is {each!r:.60}: this objective needs {what}.")
+    return texts
+
+
+class Pretraining:
+    """The model of a pretraining run and its batches.
+
+    Args:
+        recipe: `PretrainRecipe`.
+        sizes: `Config` of the checkpoint.
+        options: dict, keywords of `build_transformer_model`.
+        weights: the checkpoint, as `open_checkpoint` returns it.
+        tokenizer: `Tokenizer`.
+        corpus: `Corpus`.
+    """
+
+    def __init__(self, recipe, sizes, options, weights, tokenizer, corpus):
+        self.recipe, self.sizes, self.tokenizer = recipe, sizes, tokenizer
+        keras.utils.set_random_seed(recipe.seed)
+        self.batches = self._batches(corpus.train, shuffle=True)
+        self.held_out = self._batches(corpus.validation, shuffle=False)
+        self.steps = recipe.steps or recipe.epochs * len(self.batches)
+        build = dict(
+            config_path=sizes,
+            model=recipe.model,
+            return_keras_model=False,
+            application=OBJECTIVES[recipe.objective],
+            **options,
+        )
+        head = {"with_mlm": "linear"}
+        self.new_head = "with_mlm" not in heads_in(weights, recipe.model, sizes)
+        if self.new_head:
+            body = build | {"application": "encoder"}
+            layers = build_transformer_model(checkpoint_path=weights, **body).layers
+            self.transformer = build_transformer_model(layers=layers, **build, **head)
+        else:
+            self.transformer = build_transformer_model(checkpoint_path=weights, **build, **head)
+        self.model = self._model(build)
+        rate = cosine_warmup(recipe.learning_rate, self.steps, int(recipe.warmup * self.steps))
+        loss = keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
+        self.model.compile(
+            adamw(self.model, rate, recipe.weight_decay, recipe.clip),
+            loss,
+            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy("accuracy")],
+        )
+        self.model.optimizer.build(self.model.trainable_variables)
+
+    def _batches(self, texts, shuffle):
+        recipe = self.recipe
+        options = dict(token_budget=recipe.token_budget, shuffle=shuffle, seed=recipe.seed)
+        if recipe.objective != "mlm":
+            return CausalBatches(texts, self.tokenizer, recipe.length, **options)
+        return MaskedLanguageModelBatches(
+            texts,
+            self.tokenizer,
+            recipe.length,
+            recipe.masked,
+            recipe.whole_words,
+            recipe.max_ngram,
+            positions=True,
+            **options,
+        )
+
+    def _model(self, build):
+        """Inputs -> float32 logits; of a masked language model only of the places to guess."""
+        if self.recipe.objective != "mlm":
+            logits, inputs = self.transformer.model.output, self.transformer.model.inputs
+        else:
+            encoder = build_transformer_model(layers=self.transformer.layers, **build).model
+            places = keras.Input((None,), dtype="int32", name="masked_positions")
+            features = ops.take_along_axis(encoder.output, places[..., None], axis=1)
+            logits, inputs = self.transformer.heads(features), [*encoder.inputs, places]
+        # Sums over the vocabulary are in float32, whatever the policy.
+        return keras.Model({each.name: each for each in inputs}, ops.cast(logits, "float32"))
+
+    def run(self, state, tell):
+        """Trains from where `state`, a path, stands, or from the beginning; returns the report."""
+
+        def start():
+            check_space(state.parent, self.model)
+            if self.new_head:
+                tell("The checkpoint has no head over the vocabulary: a new one is trained.")
+            read = self.recipe.length
+            tell(f"{self.steps:,} steps of {self.recipe.token_budget:,} tokens, rows of {read:,}")
+            return {"before": self.measured()}
+
+        record = take_steps(self.model, self.steps, state, self.step, start, tell)
+        return {
+            "objective": self.recipe.objective,
+            "length": self.recipe.length,
+            "before": record["before"],
+            "after": self.measured(),
+            "losses": record["losses"],
+            "seconds": round(record["seconds"], 1),
+            "new_head": self.new_head,
+            "versions": {"keras": keras.__version__, "backend": keras.backend.backend()},
+        }
+
+    def step(self, number):
+        """Takes one training step and returns the loss."""
+        epoch, index = divmod(number, len(self.batches))
+        if self.batches.epoch != epoch:
+            self.batches.set_epoch(epoch)
+        # Where there is no such state, a new seed would only have graphs prepared once more.
+        if backend.TRAITS.global_random_state:
+            keras.utils.set_random_seed(self.recipe.seed + 1 + number)
+        inputs, targets, weights = self.batches[index]
+        logs = self.model.train_on_batch(
+            self._named(inputs), targets, sample_weight=weights, return_dict=True
+        )
+        self.model.reset_metrics()
+        return float(logs["loss"])
+
+    def measured(self):
+        """Loss and accuracy over the tokens to guess in the validation texts."""
+        totals = np.zeros(3)
+        for index in range(len(self.held_out)):
+            inputs, targets, weights = self.held_out[index]
+            logits = self.model.predict_on_batch(self._named(inputs))
+            top = logits.max(axis=-1)
+            sums = top + np.log(np.exp(logits - top[..., None]).sum(axis=-1))
+            own = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+            right = logits.argmax(axis=-1) == targets
+            totals += [(weights * part).sum() for part in (sums - own, right, 1.0)]
+        return {"loss": totals[0] / totals[2], "accuracy": totals[1] / totals[2]}
+
+    def _named(self, inputs):
+        """The inputs that the model has: not every family has segments."""
+        return {name: inputs[name] for name in self.model.input}
+
+    def save(self, folder):
+        """Writes the checkpoint and its tokenizer, with the original dropout rates."""
+        rates = ("dropout_rate", "attention_dropout_rate")
+        had = {name: getattr(self.sizes, name) for name in rates}
+        self.transformer.config = dataclasses.replace(self.transformer.config, **had)
+        positions = self.recipe.length if self.recipe.stretches(self.sizes) else None
+        save_checkpoint(self.transformer, folder, positions=positions)
+        self.tokenizer.save(folder)

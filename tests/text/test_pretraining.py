@@ -1,0 +1,205 @@
+import numpy as np
+import pytest
+
+from keras_posenc import CausalBatches, MaskedLanguageModelBatches, Tokenizer
+from keras_posenc.text.masking import begins_words, choose_words, hide
+from keras_posenc.text.pretraining import pieces
+
+pytestmark = pytest.mark.once
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+# Letters, each with a piece that continues a word.
+LETTERS = "abcdefghij"
+WORDS = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+PAD, UNK, CLS, SEP, MASK = range(5)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer(vocabulary={word: i for i, word in enumerate(WORDS)})
+
+
+def texts(count=12, seed=0):
+    """Texts of 3 to 40 words of 1 to 3 letters."""
+    rng = np.random.default_rng(seed)
+
+    def word():
+        return "".join(rng.choice(list(LETTERS), rng.integers(1, 4)))
+
+    return [" ".join(word() for _ in range(rng.integers(3, 41))) for _ in range(count)]
+
+
+def read(batches):
+    return [batches[index] for index in range(len(batches))]
+
+
+def test_rows_are_full_and_hold_one_text_each(tokenizer):
+    given = texts()
+    rows = pieces(given, tokenizer, 12)
+    contents = tokenizer.contents(given)
+    assert sorted({len(ids) for ids, _ in rows})[-1] == 12
+    count = 0
+    for ids in contents:
+        own = [row[1:-1] for row, _ in rows[count : count + max(1, -(-len(ids) // 10))]]
+        count += len(own)
+        assert all(len(row) == min(10, len(ids)) for row in own)
+        whole = sum(own[:-1], [])
+        assert (whole + own[-1])[: len(whole)] == ids[: len(whole)] and ids[-len(own[-1]) :] == own[
+            -1
+        ]
+        assert len(whole) + len(own[-1]) >= len(ids)
+    assert count == len(rows)
+
+
+@pytest.mark.parametrize("ngram", [1, 3])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_share_of_each_row_is_to_guess_in_whole_words(tokenizer, whole, ngram):
+    arguments = dict(length=16, masked=0.3, whole_words=whole, max_ngram=ngram)
+    batches = MaskedLanguageModelBatches(texts(), tokenizer, token_budget=64, **arguments)
+    begins = np.array([not word.startswith("##") for word in WORDS])
+    shares, broken = [], 0
+    for inputs, targets, weights in read(batches):
+        assert inputs["token_ids"].shape == targets.shape == weights.shape
+        real = targets > MASK
+        assert not weights[~real].any()  # nor the padding, nor [CLS] and [SEP]
+        same = inputs["token_ids"] == targets
+        assert same[weights == 0].all()
+        chosen = weights.sum(1)
+        assert (chosen <= np.maximum(1, 0.3 * real.sum(1))).all() and (chosen >= 1).all()
+        shares.append(chosen / real.sum(1))
+        # A piece that continues a word is chosen with the piece before it.
+        follows = ~begins[targets[:, 2:]] & (targets[:, 1:-1] > MASK)
+        apart = (weights[:, 2:] != weights[:, 1:-1]) & follows
+        broken += apart.sum()
+    assert np.concatenate(shares).mean() > 0.2
+    assert (broken == 0) if whole else (broken > 20)
+
+
+def test_eight_in_ten_are_masked_and_one_is_another(tokenizer):
+    rng = np.random.default_rng(0)
+    ids, others = np.full(30000, 7), np.arange(5, 25)
+    chosen = np.arange(30000) % 3 == 0
+    hidden = hide(ids, chosen, MASK, others, rng)
+    np.testing.assert_array_equal(hidden[~chosen], 7)
+    shares = [(hidden[chosen] == MASK).mean(), np.isin(hidden[chosen], others).mean()]
+    np.testing.assert_allclose(shares, [0.8, 0.2], atol=0.02)
+    assert ((hidden[chosen] != MASK) & (hidden[chosen] != 7)).mean() == pytest.approx(
+        0.095, abs=0.01
+    )
+    assert set(np.unique(hidden)) == {MASK, *others}
+
+
+def test_several_words_at_once():
+    begins, eligible = np.ones(1000, bool), np.ones(1000, bool)
+    runs = []
+    for seed in range(5):
+        chosen = choose_words(begins, eligible, 150, np.random.default_rng(seed), max_ngram=3)
+        assert chosen.sum() == 150
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], chosen, [0]])))
+        runs.append(np.mean(edges[1::2] - edges[::2]))
+    # (1 + 2/2 + 3/3) / (1 + 1/2 + 1/3) = 18/11 words, and neighbours by chance
+    assert 1.5 < np.mean(runs) < 2.1
+
+
+def test_a_word_that_is_too_long_is_hidden_in_part():
+    eligible = np.array([False, *[True] * 6, False])
+    begins = np.array([True, True, *[False] * 5, True])
+    chosen = choose_words(begins, eligible, 2, np.random.default_rng(0))
+    np.testing.assert_array_equal(np.flatnonzero(chosen), [1, 2])
+    assert not choose_words(begins, eligible & False, 2, np.random.default_rng(0)).any()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "begins"),
+    [
+        (["[PAD]", "so", "##me", ",", "##s"], [1, 1, 0, 1, 0]),
+        (["[PAD]", "▁so", "me", ",", "▁", "s"], [1, 1, 0, 1, 1, 0]),
+        (["[PAD]", "Ġso", "me", ",", "Ċ", "s"], [1, 1, 0, 1, 1, 0]),
+    ],
+)
+def test_what_begins_a_word(tokens, begins):
+    class Known:
+        vocab_size, vocabulary = len(tokens), {token: i for i, token in enumerate(tokens)}
+
+    assert begins_words(Known).tolist() == [bool(each) for each in begins]
+
+
+def test_masks_follow_from_seed_and_epoch(tokenizer):
+    def make(seed=0):
+        return MaskedLanguageModelBatches(
+            texts(), tokenizer, 16, token_budget=64, masked=0.3, seed=seed
+        )
+
+    one, other = make(), make()
+    first = read(one)
+    assert len(first) > 3
+    for index in reversed(range(len(other))):  # in whatever order
+        np.testing.assert_array_equal(other[index][0]["token_ids"], first[index][0]["token_ids"])
+    one.set_epoch(2)
+    other.set_epoch(1)
+    other.set_epoch(2)
+    for a, b in zip(read(one), read(other), strict=True):
+        np.testing.assert_array_equal(a[0]["token_ids"], b[0]["token_ids"])
+
+    def chosen(batches):
+        """Text -> the places to guess in it."""
+        return {
+            row.tobytes(): w.tolist()
+            for _, t, ws in read(batches)
+            for row, w in zip(t, ws, strict=True)
+        }
+
+    one.set_epoch(0)
+    before = chosen(one)
+    one.set_epoch(1)
+    assert before.keys() == chosen(one).keys() and before != chosen(one)
+    assert before != chosen(make(seed=1))
+
+
+def test_places_to_guess_alone(tokenizer):
+    full, few = (
+        MaskedLanguageModelBatches(
+            texts(), tokenizer, 16, masked=0.25, token_budget=64, positions=positions
+        )
+        for positions in (False, True)
+    )
+    for (inputs, targets, weights), (less, own, counts) in zip(read(full), read(few), strict=True):
+        np.testing.assert_array_equal(inputs["token_ids"], less["token_ids"])
+        places = less["masked_positions"]
+        assert (
+            places.shape == own.shape == counts.shape == (len(targets), -(-targets.shape[1] // 4))
+        )
+        for row in range(len(targets)):
+            kept = places[row][counts[row] > 0]
+            np.testing.assert_array_equal(np.sort(kept), np.flatnonzero(weights[row]))
+            np.testing.assert_array_equal(own[row][counts[row] > 0], targets[row][kept])
+
+
+def test_the_next_token_of_a_text_and_of_an_answer(tokenizer):
+    inputs, targets, weights = CausalBatches(["a b c"], tokenizer, 8)[0]
+    a, b, c = (WORDS.index(letter) for letter in "abc")
+    assert inputs["token_ids"].tolist() == [[CLS, a, b, c, SEP, 0, 0, 0]]
+    assert targets.tolist() == [[a, b, c, SEP, 0, 0, 0, 0]]
+    assert weights.tolist() == [[1, 1, 1, 1, 0, 0, 0, 0]]
+    inputs, targets, weights = CausalBatches([("a b", "c")], tokenizer, 8)[0]
+    assert inputs["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 0, 0]]
+    assert targets.tolist() == [[a, b, SEP, c, SEP, 0, 0, 0]]
+    assert weights.tolist() == [[0, 0, 0, 1, 1, 0, 0, 0]]
+    rows = CausalBatches(texts(), tokenizer, 12, token_budget=48)
+    assert max(inputs["token_ids"].shape[1] for inputs, *_ in read(rows)) == 12
+
+
+def test_errors(tokenizer):
+    with pytest.raises(ValueError, match=r"The tokenizer has no mask token, \[MASK\] or <mask>"):
+        words = {word: i for i, word in enumerate(SPECIAL[:4])}
+        MaskedLanguageModelBatches(["a"], Tokenizer(vocabulary=words))
+    with pytest.raises(ValueError, match="masked=1: give a share above 0 and below 1"):
+        MaskedLanguageModelBatches(["a"], tokenizer, masked=1)
+    with pytest.raises(ValueError, match="max_ngram=0: give an int, at least 1"):
+        MaskedLanguageModelBatches(["a"], tokenizer, max_ngram=0)
+    with pytest.raises(ValueError, match="length=2 leaves no room for text beside the 2 special"):
+        CausalBatches(["a"], tokenizer, length=2)
+    with pytest.raises(ValueError, match="The texts have no tokens to learn from"):
+        CausalBatches([" "], tokenizer)
+    with pytest.raises(TypeError, match="Text 0 is a int, not a str"):
+        MaskedLanguageModelBatches([3], tokenizer)

@@ -1,0 +1,166 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+from conftest import TINY_CONFIG, WORDS
+
+from keras_posenc import (
+    CausalBatches,
+    Tokenizer,
+    build_transformer_model,
+    finetune,
+    pretrain,
+    save_checkpoint,
+)
+from keras_posenc.models.heads_in import heads_in
+from keras_posenc.text import read_texts
+from keras_posenc.training import pretrain as pretrain_function
+from keras_posenc.training import pretrain_summary, steps
+
+SETTINGS = dict(length=16, steps=6, learning_rate=1e-2, token_budget=256)
+
+
+@pytest.fixture(scope="module")
+def with_head(tmp_path_factory):
+    """A checkpoint of one layer and 16 positions, with dropout and a head over the vocabulary."""
+    folder = tmp_path_factory.mktemp("with_head")
+    keras.utils.set_random_seed(0)
+    changes = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    config = TINY_CONFIG | changes | {"max_position_embeddings": 16, "num_hidden_layers": 1}
+    save_checkpoint(build_transformer_model(config, with_mlm=True), folder)
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def texts(corpus):
+    return read_texts(corpus / "train.tsv").texts
+
+
+def weights(folder):
+    model = build_transformer_model(folder, with_mlm=True)
+    return {v.path: keras.ops.convert_to_numpy(v) for v in model.trainable_variables}
+
+
+def test_a_killed_run_goes_on_to_the_same_end(with_head, texts, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(steps, "SAVE_EVERY", 0)
+    whole = pretrain(with_head, texts, tmp_path / "whole", **SETTINGS)
+    said = capsys.readouterr().out
+    assert "6 steps of 256 tokens, rows of 16" in said and " left" in said and "new" not in said
+
+    def told(verbose):
+        def tell(words):
+            if words.startswith("step 4"):
+                raise KeyboardInterrupt
+
+        return tell
+
+    module = __import__("sys").modules[pretrain_function.__module__]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "told", told)
+        pretrain(with_head, texts, tmp_path / "cut", **SETTINGS)
+    assert (tmp_path / "cut" / "state.zip").exists()
+    cut = pretrain(with_head, texts, tmp_path / "cut", verbose=False, **SETTINGS)
+    assert cut["losses"] == pytest.approx(whole["losses"], rel=1e-4)
+    assert cut["before"] == whole["before"]
+    one, other = weights(tmp_path / "cut"), weights(tmp_path / "whole")
+    for path in one:
+        np.testing.assert_allclose(one[path], other[path], rtol=1e-4, atol=1e-5, err_msg=path)
+    before = (tmp_path / "cut" / "model.safetensors").stat().st_mtime_ns
+    assert pretrain(with_head, texts, tmp_path / "cut", verbose=False, **SETTINGS) == cut
+    assert (tmp_path / "cut" / "model.safetensors").stat().st_mtime_ns == before
+    files = {path.name for path in (tmp_path / "cut").iterdir()}
+    assert files >= {"config.json", "metrics.json", "model.safetensors", "recipe.json", "vocab.txt"}
+    assert "state.zip" not in files
+    config = json.loads((tmp_path / "cut" / "config.json").read_text())
+    assert config["hidden_dropout_prob"] == 0.1
+    with pytest.raises(ValueError, match="other settings: steps was 6 and is now 7.*overw"):
+        pretrain(with_head, texts, tmp_path / "cut", **{**SETTINGS, "steps": 7})
+
+
+@pytest.mark.once
+def test_the_result_learned_and_is_read_by_transformers_and_finetune(
+    pretrained, corpus, tmp_path, capsys
+):
+    """From a checkpoint without a head, to more positions than it had."""
+    metrics = pretrain(
+        pretrained,
+        corpus / "train.tsv",
+        tmp_path / "out",
+        length=24,
+        epochs=30,
+        learning_rate=1e-2,
+        token_budget=1024,
+        max_ngram=2,
+    )
+    assert "no head over the vocabulary: a new one is trained" in capsys.readouterr().out
+    assert metrics["new_head"] and metrics["after"]["loss"] < metrics["before"]["loss"] - 0.5
+    assert "steps in" in pretrain_summary(metrics)
+    assert heads_in(tmp_path / "out") == {"with_mlm": True}
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path / "out").eval()
+    ids = np.arange(2, 26)[None]
+    with torch.no_grad():
+        expected = theirs(torch.tensor(ids)).logits.numpy()
+    ours = build_transformer_model(tmp_path / "out", with_mlm="linear")
+    found = ours.predict({"token_ids": ids, "segment_ids": ids * 0}, verbose=0)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    tuned = finetune(
+        tmp_path / "out",
+        corpus / "train.tsv",
+        tmp_path / "tuned",
+        max_length=24,
+        epochs=1,
+        verbose=0,
+    )
+    assert tuned["train"]["epochs"] == 1
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("objective", ["causal", "unilm"])
+def test_next_tokens_are_learned(with_head, texts, tmp_path, objective):
+    corpus = texts if objective == "causal" else [(text[:11], text[12:23]) for text in texts]
+    metrics = pretrain(
+        with_head,
+        corpus,
+        tmp_path / "out",
+        objective=objective,
+        validation=corpus[:8],
+        **{**SETTINGS, "steps": 20},
+        verbose=False,
+    )
+    assert metrics["after"]["loss"] < metrics["before"]["loss"] - 0.1
+    # By hand: the mean of -log p of the next token.
+    application = {"causal": "lm", "unilm": "unilm"}[objective]
+    model = build_transformer_model(tmp_path / "out", application=application)
+    total = np.zeros(2)
+    batches = CausalBatches(corpus[:8], Tokenizer(tmp_path / "out"), 16, shuffle=False)
+    for inputs, targets, counts in map(batches.__getitem__, range(len(batches))):
+        shares = model.predict(inputs, verbose=0)
+        own = np.take_along_axis(shares, targets[..., None], axis=-1)[..., 0]
+        total += [-(counts * np.log(own)).sum(), counts.sum()]
+    assert metrics["after"]["loss"] == pytest.approx(total[0] / total[1], rel=1e-4)
+
+
+@pytest.mark.once
+def test_what_cannot_be_pretrained(with_head, texts, tmp_path):
+    def refused(message, error=ValueError, corpus=texts, **settings):
+        with pytest.raises(error, match=message):
+            pretrain(with_head, corpus, tmp_path / "none", verbose=False, **settings)
+
+    refused("objective must be one of mlm, causal, unilm. Received: 'clm'", objective="clm")
+    refused("length must be more than 2. Received: 2", length=2)
+    refused("epochs must be more than 0. Received: 0", epochs=0)
+    refused("steps must be more than 0. Received: 0", steps=0)
+    refused("masked must be more than 0 and less than 1. Received: 1", masked=1)
+    refused("max_ngram must be more than 0. Received: 0", max_ngram=0)
+    refused("stretch must be one of hierarchical.*Received: 'half'", stretch="half")
+    refused("has 16 positions, and length=24 needs more: give a stretch", length=24, stretch=None)
+    refused("validation must be more than 0 and less than 1", validation=1.5)
+    refused("One text alone cannot be held out", corpus=texts[:1])
+    refused("Text 0 is 3: this objective needs a str", TypeError, corpus=[3, "a"])
+    refused(r"needs a \(prompt, answer\) pair of str", TypeError, objective="unilm")
+    assert not (tmp_path / "none" / "metrics.json").exists()
