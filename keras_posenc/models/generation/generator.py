@@ -172,7 +172,9 @@ class Generator(keras.Model):
         rows = batch * search.rows
         uniforms = None
         if self.settings.samples:  # all at once: a loop cannot change the generator's state
-            uniforms = keras.random.uniform((rows, length), dtype="float32", seed=self.seed_generator)
+            uniforms = keras.random.uniform(
+                (rows, length), dtype="float32", seed=self.seed_generator
+            )
         seen = ()
         if self.settings.repetition_penalty != 1:
             seen = seen_tokens(*decoding.written(inputs), decoding.vocab_size)

@@ -147,9 +147,7 @@ def _is_position_embedding(operation):
 def _logits(model):
     """The output with a number for each token of the vocabulary."""
     outputs = [x for x in getattr(model, "outputs", None) or [] if len(x.shape) == 3]
-    sizes = {
-        layer.input_dim for layer in model.layers if isinstance(layer, keras.layers.Embedding)
-    }
+    sizes = {layer.input_dim for layer in model.layers if isinstance(layer, keras.layers.Embedding)}
     for x in outputs:
         if x.shape[-1] in sizes:
             return x
@@ -228,7 +226,9 @@ def _check_attention(node):
                 "consecutive ones, PaddedPositionIds, RandomPositionIds, and the input "
                 "`position_ids`."
             )
-    tensors = node.arguments.args[:1] if isinstance(layer, GatedAttentionUnit) else node.arguments.args
+    tensors = (
+        node.arguments.args[:1] if isinstance(layer, GatedAttentionUnit) else node.arguments.args
+    )
     if any(x is not tensors[0] for x in tensors) or kwargs.get("attention_mask") is not None:
         raise ValueError(
             f"{layer.name} attends to something else than its own earlier tokens, or by an "

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc.models.generation.sampling import NEVER, draw, penalize, seen_tokens
+from keras_posenc.models.generation.sampling import NEVER, draw, penalize
 
 
 class Search:
