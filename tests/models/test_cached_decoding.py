@@ -74,8 +74,7 @@ def full_logits(model, segment=0, **inputs):
         feeds["position_ids"] = np.arange(tokens.shape[1], dtype="int32")[None]
         feeds |= {name: x[number : number + 1] for name, x in inputs.items()}
         feeds = [feeds[x.name] for x in model.inputs]
-        logits = model(feeds if len(feeds) > 1 else feeds[0], training=False)
-        logits = ops.convert_to_numpy(ops.cast(logits, "float32"))
+        logits = ops.convert_to_numpy(ops.cast(model(feeds, training=False), "float32"))
         found.append(logits[0, len(prompt) - 1 :])
     return np.stack(found)
 
@@ -192,7 +191,7 @@ def test_a_model_of_the_users_own():
     attention = PositionalAttention(4, 4, num_key_value_heads=2, encodings=["alibi"])
     normal = keras.layers.LayerNormalization()(x)
     x = x + attention(normal, normal, use_causal_mask=True)
-    check(keras.Model(tokens, keras.layers.Dense(VOCAB)(x)))
+    check(keras.Model([tokens], keras.layers.Dense(VOCAB)(x)))
 
 
 @pytest.mark.once

@@ -4,7 +4,6 @@ import functools
 
 import keras
 
-from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.models.heads import MaskedPooling
 from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
@@ -53,7 +52,8 @@ class CausalGraph(keras.Function):
     """
 
     def __init__(self, model):
-        super().__init__(list(model.inputs), _logits(model))
+        logits = _logits(model)
+        super().__init__(list(model.inputs), logits)
         every = [node for depth in self._nodes_by_depth.values() for node in depth]
         nodes = [node for node in every if not node.is_input]
         calls = [node for node in nodes if isinstance(node.operation, PositionalAttention)]
@@ -64,7 +64,10 @@ class CausalGraph(keras.Function):
             _check_layer(node.operation)
         for node in calls:
             _check_attention(node)
-        positions = [x.operation for x in nodes if _is_position_embedding(x.operation)]
+        positions = [node.operation for node in nodes if _is_position_embedding(node.operation)]
+        for node in nodes:
+            if _is_position_embedding(node.operation):
+                _check_ids(next(iter(node.arguments.args[1:]), None))
         self.bound = min((layer.bound for layer in positions if layer.bound), default=None)
         self.vocab_size = self.outputs[0].shape[-1]
         tables = [n.operation for n in nodes if isinstance(n.operation, keras.layers.Embedding)]
@@ -233,4 +236,13 @@ def _check_attention(node):
         raise ValueError(
             f"{layer.name} attends to something else than its own earlier tokens, or by an "
             "`attention_mask`: Generator writes with self-attention, in causal order."
+        )
+
+
+def _check_ids(ids):
+    maker = None if ids is None else ids._keras_history.operation
+    if not isinstance(maker, (type(None), keras.layers.InputLayer, *ID_LAYERS)):
+        raise ValueError(
+            f"{maker.name} makes position ids that Generator cannot continue: it knows consecutive "
+            "ones, PaddedPositionIds, RandomPositionIds, and the input `position_ids`."
         )
