@@ -220,19 +220,10 @@ def _check_attention(node):
                 f"{type(encoding).__name__} sums over all earlier rows of the attention map, which "
                 "a cache does not keep: a model with it cannot generate."
             )
-    ids = [kwargs.get(name) for name in ("query_positions", "positions")]
-    for x in ids:
-        maker = None if x is None else x._keras_history.operation
-        if not isinstance(maker, (type(None), keras.layers.InputLayer, *ID_LAYERS)):
-            raise ValueError(
-                f"{maker.name} makes position ids that Generator cannot continue: it knows "
-                "consecutive ones, PaddedPositionIds, RandomPositionIds, and the input "
-                "`position_ids`."
-            )
-    tensors = (
-        node.arguments.args[:1] if isinstance(layer, GatedAttentionUnit) else node.arguments.args
-    )
-    if any(x is not tensors[0] for x in tensors) or kwargs.get("attention_mask") is not None:
+    _check_ids(kwargs.get("query_positions", kwargs.get("positions")))
+    tensors = node.arguments.args
+    masked = kwargs.get("attention_mask") is not None
+    if masked or any(x is not tensors[0] for x in tensors):
         raise ValueError(
             f"{layer.name} attends to something else than its own earlier tokens, or by an "
             "`attention_mask`: Generator writes with self-attention, in causal order."
