@@ -258,7 +258,7 @@ def filtered(logits, temperature, top_k, top_p):
 
 @pytest.mark.parametrize(
     "temperature, top_k, top_p",
-    [(1.0, None, None), (0.7, 3, None), (1.5, None, 0.8), (1.0, 5, 0.6), (1, 99, 1.0), (2, 1, None)],
+    [(1, None, None), (0.7, 3, None), (2, None, 0.8), (1.0, 5, 0.6), (1, 99, 1.0), (2, 1, None)],
 )  # fmt: skip
 def test_draws_have_the_distribution_of_what_is_left(temperature, top_k, top_p):
     """Uniform numbers that are evenly spread give each token its share, to one draw."""
@@ -294,9 +294,8 @@ def test_draws_are_those_of_the_seed(tmp_path):
     assert (generator(4).predict(PROMPTS, verbose=0) != texts).any()
     first.save(tmp_path / "generator.keras")
     again = keras.saving.load_model(tmp_path / "generator.keras")
-    more = first.predict(PROMPTS, verbose=0)
-    assert (more != texts).any()
-    np.testing.assert_array_equal(again.predict(PROMPTS, verbose=0), more)
+    assert (first.predict(PROMPTS, verbose=0) != texts).any()
+    np.testing.assert_array_equal(again.predict(PROMPTS, verbose=0), texts)
 
 
 @pytest.mark.once
