@@ -115,15 +115,13 @@ class Generator(keras.Model):
         self.n = n
         self.seed = seed
         self.pad_id = pad_id
-        options = {name: getattr(self, name) for name in OPTIONS}
-        Settings(**options)  # checked before the model is looked at
         self.decoding = decoding_of(model, start_id, max_length)
         ends = () if end_id is None else end_id if isinstance(end_id, (list, tuple)) else (end_id,)
         padding = self.decoding.pad_token_id if pad_id is None else pad_id
         for name, ids in (("end_id", ends), ("pad_id", () if pad_id is None else (pad_id,))):
             _check_ids(name, ids, self.decoding.vocab_size)
         self.settings = Settings(
-            **options,
+            **{name: getattr(self, name) for name in OPTIONS},
             end_ids=tuple(ends),
             filler=padding if padding is not None else ends[0] if ends else 0,
             forbidden=None if padding in ends else padding,

@@ -10,7 +10,14 @@ from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 
 # What each pass says anew: who sees whom, and the positions of queries and keys.
-SAID_ANEW = ("use_causal_mask", "query_order", "key_order", "query_positions", "key_positions")
+SAID_ANEW = (
+    "use_causal_mask",
+    "query_order",
+    "key_order",
+    "query_positions",
+    "positions",
+    "key_positions",
+)
 ID_LAYERS = (PaddedPositionIds, RandomPositionIds)
 # Layers that look at other tokens, or at all of them, without a cache.
 MIXING = (
@@ -54,40 +61,36 @@ class CausalGraph(keras.Function):
     def __init__(self, model):
         logits = _logits(model)
         super().__init__(list(model.inputs), logits)
-        every = [node for depth in self._nodes_by_depth.values() for node in depth]
-        nodes = [node for node in every if not node.is_input]
+        # In the order in which they run.
+        depths = sorted(self._nodes_by_depth, reverse=True)
+        nodes = [node for depth in depths for node in self._nodes_by_depth[depth]]
+        nodes = [node for node in nodes if not node.is_input]
         calls = [node for node in nodes if isinstance(node.operation, PositionalAttention)]
-        self.names = _input_names(model)
-        self.depth = len(calls)
-        self.by_segments = _by_segments(calls)
         for node in nodes:
-            _check_layer(node.operation)
+            _check_layer(node)
         for node in calls:
             _check_attention(node)
+        self.by_segments = _by_segments(calls)
+        self.attentions = [node.operation for node in calls]
+        self.names = _input_names(model)
         positions = [node.operation for node in nodes if _is_position_embedding(node.operation)]
-        for node in nodes:
-            if _is_position_embedding(node.operation):
-                _check_ids(next(iter(node.arguments.args[1:]), None))
         self.bound = min((layer.bound for layer in positions if layer.bound), default=None)
         self.vocab_size = self.outputs[0].shape[-1]
-        tables = [n.operation for n in nodes if isinstance(n.operation, keras.layers.Embedding)]
-        table = next(t for t in tables if self._reads_tokens(t))
-        self.pad_token_id = getattr(table, "pad_token_id", 0 if table.mask_zero else None)
-        last = self.outputs[0]._keras_history.operation
-        self.probabilities = getattr(last, "activation", None) is keras.activations.softmax
-        self.skipped = last if isinstance(last, keras.layers.Activation) else None
-
-    def _reads_tokens(self, table):
         tokens = self.inputs[self.names["token_ids"]]
-        return any(tokens is x for node in table._inbound_nodes for x in node.input_tensors)
+        readers = [n.operation for n in nodes if any(x is tokens for x in n.input_tensors)]
+        tables = [layer for layer in readers if isinstance(layer, keras.layers.Embedding)]
+        self.pad_token_id = _masked_token(tables[0]) if tables else None
+        last = self.outputs[0]._keras_history.operation
+        is_layer = isinstance(last, keras.layers.Softmax)
+        softmax = is_layer or getattr(last, "activation", None) is keras.activations.softmax
+        # Left out where it is a layer of its own, so that no logit is rounded to 0.
+        alone = softmax and isinstance(last, (keras.layers.Activation, keras.layers.Softmax))
+        self.skipped = last if alone else None
+        self.probabilities = softmax and not alone
 
     def make_caches(self, batch_size, length):
         """Returns empty caches of the attention calls, in the order in which they run."""
-        calls = []
-        for depth in sorted(self._nodes_by_depth, reverse=True):
-            operations = [node.operation for node in self._nodes_by_depth[depth]]
-            calls += [op for op in operations if isinstance(op, PositionalAttention)]
-        return [layer.make_cache(batch_size, length) for layer in calls]
+        return [layer.make_cache(batch_size, length) for layer in self.attentions]
 
     def read(self, inputs, ids, arguments, caches):
         """Fills the caches with a piece of the text; what comes after attention is not computed.
@@ -112,7 +115,6 @@ class CausalGraph(keras.Function):
 
         def attend(layer, *tensors, **given):
             given = {name: x for name, x in given.items() if name not in SAID_ANEW}
-            given.pop("positions", None)
             given.update(arguments(layer), cache=waiting.pop(0))
             *results, cache = layer(*tensors, **given)
             filled.append(cache)
@@ -130,7 +132,7 @@ class CausalGraph(keras.Function):
             return _same if operation is self.skipped else operation
 
         output = self._run_through_graph(inputs, operation_fn=run)
-        if self.probabilities and not self.skipped and not only_caches:
+        if self.probabilities and not only_caches:
             output = keras.ops.log(output)
         return output, filled
 
@@ -198,7 +200,15 @@ def _by_segments(calls):
     return ways == {True}
 
 
-def _check_layer(operation):
+def _masked_token(table):
+    return getattr(table, "pad_token_id", 0 if table.mask_zero else None)
+
+
+def _check_layer(node):
+    operation = node.operation
+    if _is_position_embedding(operation):
+        given = [*node.arguments.args[1:], node.arguments.kwargs.get("position_ids")]
+        _check_ids(given[0])
     if isinstance(operation, MIXING):
         raise ValueError(
             f"{operation.name} ({type(operation).__name__}) may look at other tokens, which it "

@@ -22,12 +22,12 @@ class Search:
     def __init__(self, settings):
         self.settings = settings
 
-    def _start(self, rows, written):
-        """Nothing written yet; `written` are the tokens before and which of them are real."""
+    def _start(self, rows, seen):
+        """Nothing written yet; `seen` (R, V) says which tokens are there before."""
         settings = self.settings
         state = {"tokens": ops.full((rows, settings.max_length), settings.filler, "int32")}
         if settings.repetition_penalty != 1:
-            state["seen"] = written
+            state["seen"] = seen
         return state
 
     def _allowed(self, logits, state):
@@ -58,8 +58,8 @@ class OneByOne(Search):
     def rows(self):
         return self.settings.n
 
-    def start(self, rows, written, uniforms):
-        state = self._start(rows, written)
+    def start(self, rows, seen, uniforms):
+        state = self._start(rows, seen)
         state["done"] = ops.zeros((rows,), "bool")
         return state if uniforms is None else {**state, "uniforms": uniforms}
 
@@ -100,8 +100,8 @@ class Beams(Search):
     def rows(self):
         return self.settings.beams
 
-    def start(self, rows, written, uniforms):
-        state, beams = self._start(rows, written), self.settings.beams
+    def start(self, rows, seen, uniforms):
+        state, beams = self._start(rows, seen), self.settings.beams
         batch, length = rows // beams, self.settings.max_length
         # All beginnings start out identical, so only the first one counts.
         one_begins = ops.where(ops.arange(beams) == 0, 0.0, NEVER)
