@@ -179,6 +179,15 @@ def test_padding_that_the_model_does_not_mask_may_begin_a_prompt():
     np.testing.assert_array_equal(padded, listed)
 
 
+@pytest.mark.once
+def test_a_model_from_a_file_generates(tmp_path):
+    model = language_model("unilm", encodings=["rotary"])
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    texts = [Generator(m, max_length=4).predict(PROMPTS, verbose=0) for m in (model, again)]
+    np.testing.assert_array_equal(*texts)
+
+
 # --- transformers ---
 
 PUBLISHED = {
@@ -312,7 +321,8 @@ def test_what_is_there_already_is_written_less():
 def test_the_tokens_are_shown_as_they_come():
     shown = []
     generator = Generator(
-        language_model(), end_id=2, max_length=5, temperature=1.0, n=2, seed=0,
+        language_model(), end_id=2, max_length=5, temperature=1.0, repetition_penalty=1.5, n=2,
+        seed=0,
         callback=lambda step, tokens: shown.append((int(step), np.array(tokens))),
     )  # fmt: skip
     texts = generator.predict(PROMPTS, verbose=0)
