@@ -11,6 +11,7 @@ for writers of its own file formats.
 | `is_traced` | whether a tensor's values are only known when the program runs |
 | `all_true` | whether a mask is known to be True everywhere, at no cost |
 | `check_range` | checks position ids when the program runs |
+| `call_back`, `await_calls` | a Python function called from inside a program |
 | `one_pass` | several operations over a map as one program |
 | `lay_out` | a tensor in memory as its axes say |
 | `take_last`, `interpolate` | numbers of a row by an index, or between two indices |

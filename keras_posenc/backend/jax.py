@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from keras import ops
 
@@ -33,6 +34,16 @@ def check_range(ids, bound, check, message):
     if all(isinstance(n, int) for n in ids.shape):
         jax.debug.callback(check, ids.min(), ids.max())
     return ids
+
+
+def call_back(function, *tensors):
+    """Calls a Python function with NumPy arrays whenever the program gets here, in order."""
+    jax.debug.callback(lambda *xs: function(*map(np.asarray, xs)), *tensors, ordered=True)
+
+
+def await_calls():
+    """Waits for the calls of `call_back` that a program has left."""
+    jax.effects_barrier()
 
 
 def take_last(table, index):

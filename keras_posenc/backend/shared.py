@@ -9,6 +9,8 @@ NAMES = (
     "TRAITS",
     "adamw_step",
     "all_true",
+    "await_calls",
+    "call_back",
     "check_range",
     "choose",
     "close_for_softmax",
@@ -51,6 +53,7 @@ class Traits:
         global_random_state: bool. Some random numbers come from a state that is not a variable.
         drops_assertions: bool. A compiled program may leave out the checks of its numbers.
         batches_before_fit: int. Batches that `fit` inspects to find out which axes vary.
+        calls_back_compiled: bool. A compiled program can call a Python function.
     """
 
     map_bytes: int = 32 * 2**20
@@ -64,6 +67,7 @@ class Traits:
     global_random_state: bool = True
     drops_assertions: bool = False
     batches_before_fit: int = 0
+    calls_back_compiled: bool = True
 
 
 def softmax(logits):
@@ -112,6 +116,15 @@ def update_slice(whole, start, x):
 def choose(condition, usual, other):
     """usual() or other(), which have the same shape."""
     return ops.cond(condition, usual, other)
+
+
+def call_back(function, *tensors):
+    """Calls a Python function with NumPy arrays whenever the program gets here, in order."""
+    function(*(ops.convert_to_numpy(x) for x in tensors))
+
+
+def await_calls():
+    """Waits for the calls of `call_back` that a program has left."""
 
 
 def cumsum(x, reverse=False):

@@ -19,6 +19,7 @@ TRAITS = shared.Traits(
     global_random_state=False,
     drops_assertions=True,
     batches_before_fit=2,
+    calls_back_compiled=False,
 )
 
 
@@ -35,6 +36,11 @@ def check_range(ids, bound, check, message):
     in_range = tf.reduce_all(tf.logical_and(ids >= 0, ids < bound))
     with tf.control_dependencies([tf.debugging.Assert(in_range, [message, ids])]):
         return tf.identity(ids)
+
+
+def call_back(function, *tensors):
+    """Calls a Python function with NumPy arrays whenever the program gets here, in order."""
+    tf.numpy_function(function, tensors, [])
 
 
 def one_pass(function, *arguments):

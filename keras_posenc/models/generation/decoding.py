@@ -1,0 +1,192 @@
+"""The next token, from a cache, of each kind of model: after a prompt, and from a source."""
+
+import keras
+from keras import ops
+
+from keras_posenc.attention.gau import GatedAttentionUnit
+from keras_posenc.models.generation.graph import CausalGraph
+from keras_posenc.models.seq2seq import EncoderDecoder
+
+# The names of a gated unit's arguments that attention calls otherwise.
+OF_GATED_UNIT = {"query_positions": "positions", "value_mask": "mask"}
+
+
+def decoding_of(model, start_id, max_length):
+    """The decoding of a model: `AfterPrompt`, or `FromSource` for an encoder-decoder.
+
+    Both have `begin(inputs)`, which reads what is given and returns a context, the caches and the
+    logits (B, V) of the first new token, and `step(tokens, place, context, caches)`, which appends
+    tokens (B,) as number `place` = 1, 2, ... of the new text and returns the logits of the next one
+    and the caches. All tensors of the context and the caches, but numbers, have the batch in front.
+    """
+    names = {layer.name for layer in getattr(model, "layers", ())}
+    if "Decoder-0-FeedForward" in names:
+        return FromSource(model, start_id, max_length)
+    if start_id is not None:
+        raise ValueError(
+            "`start_id` starts the target of an encoder-decoder; a language model goes on after "
+            f"its prompt, so put a start token there. Received: start_id={start_id!r}"
+        )
+    return AfterPrompt(model, max_length)
+
+
+class AfterPrompt:
+    """Goes on after prompts (B, P), padded on the right, with a causal model or a UniLM.
+
+    The cache has P columns for the prompt, the padding among them masked, and then one for each new
+    token, so that a text is a row with a gap, and positions say how far apart its tokens are. The
+    last token of the prompt is read again as the first step. A causal model has it in the prompt
+    masked; a UniLM, whose prompt sees all of itself, masks the second reading.
+
+    Args:
+        model: a functional `keras.Model`; see `CausalGraph`.
+        max_length: int. Number of new tokens.
+    """
+
+    def __init__(self, model, max_length):
+        self.graph = CausalGraph(model)
+        self.max_length = max_length
+        self.vocab_size = self.graph.vocab_size
+        self.pad_token_id = self.graph.pad_token_id
+
+    def begin(self, inputs):
+        prompt, lengths = inputs["token_ids"], _lengths(inputs, self.pad_token_id)
+        batch, columns = ops.shape(prompt)
+        index = ops.arange(columns, dtype="int32")[None]
+        last = ops.maximum(lengths - 1, 0)
+        zeros = ops.zeros((1, columns), "int32")
+        segments = inputs.get("segment_ids")
+        segments = ops.zeros_like(prompt) if segments is None else segments
+        context = {
+            name: x
+            for name, x in inputs.items()
+            if name in self.graph.names and name not in ("token_ids", "segment_ids", "position_ids")
+        }
+        tensors = self._inputs(prompt, ops.minimum(index, last), segments, context)
+        keep = index < lengths if self.graph.by_segments else index < last
+        caches = self.graph.make_caches(batch, columns + self.max_length)
+        arguments = {"value_mask": keep, **self._orders(zeros, columns)}
+        caches = self.graph.read(tensors, ops.minimum(index, last), _for(arguments), caches)
+        context["last"] = last
+        context["segment"] = ops.take_along_axis(segments, last, axis=1)
+        token = ops.take_along_axis(prompt, last, axis=1)[:, 0]
+        logits, caches = self._next(token, 0, context, caches, again=True)
+        return context, caches, logits
+
+    def step(self, tokens, place, context, caches):
+        return self._next(tokens, place, context, caches)
+
+    def written(self, inputs):
+        """The tokens (B, P) that are there from the start, and which of them are real."""
+        lengths = _lengths(inputs, self.pad_token_id)
+        index = ops.arange(ops.shape(inputs["token_ids"])[1], dtype="int32")[None]
+        return inputs["token_ids"], index < lengths
+
+    def _next(self, tokens, place, context, caches, again=False):
+        graph, last = self.graph, context["last"]
+        columns = ops.shape(caches[0][0])[1] - self.max_length
+        ids = last + place
+        index = ops.arange(ops.shape(caches[0][0])[1], dtype="int32")[None]
+        of_keys = ops.where(index < columns, ops.minimum(index, last), last + index - columns)
+        segments = context["segment"]
+        if graph.by_segments:
+            segments = ops.zeros_like(segments) if again else ops.ones_like(segments)
+        keep = ops.ones_like(last, dtype="bool")
+        arguments = {
+            "value_mask": ops.logical_not(keep) if again and graph.by_segments else keep,
+            "query_positions": ids,
+            # No key is further on than the query, where an encoding asks how long the text is.
+            "key_positions": ops.minimum(of_keys, ids),
+            **self._orders(ops.reshape(ops.cast(place, "int32"), (1, 1)), columns),
+        }
+        tensors = self._inputs(tokens[:, None], ids, segments, context)
+        logits, caches = graph.next_logits(tensors, ids, _for(arguments), caches)
+        return logits[:, 0], caches
+
+    def _orders(self, of_rows, columns):
+        """The order of a UniLM: 0 for the prompt, 1, 2, ... for the answer."""
+        if not self.graph.by_segments:
+            return {}
+        index = ops.arange(columns + self.max_length, dtype="int32")[None]
+        return {"query_order": of_rows, "key_order": ops.maximum(index - columns, 0)}
+
+    def _inputs(self, tokens, ids, segments, context):
+        values = {**context, "token_ids": tokens, "segment_ids": segments, "position_ids": ids}
+        return [values[name] for name in sorted(self.graph.names, key=self.graph.names.get)]
+
+
+class FromSource:
+    """Writes the target of a source (B, S) with a model of `build_encoder_decoder`.
+
+    Args:
+        model: the model, or one loaded from a file.
+        start_id: int. The token that targets start with.
+        max_length: int. Number of new tokens.
+    """
+
+    def __init__(self, model, start_id, max_length):
+        self.parts = EncoderDecoder(model.layers)
+        self.table = self.parts.layers["Embedding-Token"]
+        self.vocab_size = self.table.input_dim
+        self.pad_token_id = self.table.pad_token_id
+        if not isinstance(start_id, int) or not 0 <= start_id < self.vocab_size:
+            raise ValueError(
+                "An encoder-decoder needs `start_id`, the token that targets start with, from 0 to "
+                f"{self.vocab_size - 1}. Received: {start_id!r}"
+            )
+        self.start_id = start_id
+        self.max_length = max_length
+
+    def begin(self, inputs):
+        source = inputs["token_ids"]
+        batch, length = ops.shape(source)
+        memory, mask = self.parts.encode(source), self.table.compute_mask(source)
+        mask = ops.ones((batch, length), "bool") if mask is None else mask
+        start, _ = self.written(inputs)
+        caches = self.parts.make_caches(batch, length, self.max_length)
+        logits, caches = self.parts.step(start, 0, caches, memory, mask)
+        return {"memory": memory[:, :0], "mask": mask[:, :0]}, caches, logits
+
+    def step(self, tokens, place, context, caches):
+        memory, mask = context["memory"], context["mask"]
+        return self.parts.step(tokens[:, None], place, caches, memory, mask)
+
+    def written(self, inputs):
+        """The start token (B, 1), which is real."""
+        start = ops.full((ops.shape(inputs["token_ids"])[0], 1), self.start_id, "int32")
+        return start, ops.ones_like(start, dtype="bool")
+
+
+def _lengths(inputs, pad_token_id):
+    """(B, 1) int32: how many tokens each prompt has."""
+    if "lengths" in inputs:
+        return ops.cast(inputs["lengths"], "int32")
+    tokens = inputs["token_ids"]
+    index = ops.arange(1, ops.shape(tokens)[1] + 1, dtype="int32")[None]
+    if pad_token_id is None:
+        return ops.zeros_like(tokens[:, :1]) + index[:, -1:]
+    return ops.max(ops.where(tokens != pad_token_id, index, 0), axis=1, keepdims=True)
+
+
+def _for(arguments):
+    """A function from an attention layer to those of the arguments that it takes."""
+
+    def of_layer(layer):
+        given = dict(arguments)
+        if not layer.encodings:
+            given.pop("query_positions", None)
+            given.pop("key_positions", None)
+        if isinstance(layer, GatedAttentionUnit):
+            given = {OF_GATED_UNIT.get(name, name): x for name, x in given.items()}
+        return given
+
+    return of_layer
+
+
+def repeated(tensors, count):
+    """Each text `count` times, one behind the other; numbers have no batch to repeat."""
+    if count == 1:
+        return tensors
+    return keras.tree.map_structure(
+        lambda x: ops.repeat(x, count, axis=0) if len(x.shape) else x, tensors
+    )

@@ -1,0 +1,234 @@
+"""`Generator`: a Keras model around a model, from prompts to texts."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc import backend
+from keras_posenc.models.generation.decoding import decoding_of, repeated
+from keras_posenc.models.generation.prompts import prepare
+from keras_posenc.models.generation.sampling import seen_tokens
+from keras_posenc.models.generation.search import Beams, OneByOne
+from keras_posenc.models.generation.settings import Settings
+
+# The arguments of the search.
+OPTIONS = ("max_length", "beams", "alpha", "temperature", "top_k", "top_p", "repetition_penalty")
+OPTIONS = (*OPTIONS, "n")
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class Generator(keras.Model):
+    """Writes texts with a causal language model, a UniLM or an encoder-decoder.
+
+    The keys and values of all earlier tokens are cached, so each new token costs one query row of
+    attention. By default the likeliest token is taken each time. With `temperature`, `top_k` or
+    `top_p` one is drawn from softmax(logits / temperature), among the `top_k` likeliest, and of
+    these among the fewest that have the probability `top_p` together. With `beams` K > 1 the K
+    likeliest beginnings y are kept, and the text of the best log p(y) / ((5 + |y|) / 6)^alpha is
+    returned.
+
+    Args:
+        model: a model of `build_transformer_model` with application="lm" or "unilm", or of a causal
+            family with `with_mlm`; a model of `build_encoder_decoder`; or one of these loaded from
+            a file. Any functional model will do that maps token ids to logits, and whose only
+            layers that see other tokens are causal `PositionalAttention` and `GatedAttentionUnit`.
+        start_id: int. The token that the targets of an encoder-decoder start with; for it alone.
+        end_id: int, list of int, or None. The tokens that end a text; it contains the one it met.
+        max_length: int. Maximum number of new tokens, including the end token.
+        beams: int, K.
+        alpha: float. Length penalty of beam search; 0 ranks by log p(y) alone, which prefers short
+            texts.
+        temperature: positive float. Below 1 it sharpens the distribution.
+        top_k: int.
+        top_p: float above 0 and up to 1.
+        repetition_penalty: positive float. Tokens of the prompt or of the text so far have their
+            logits divided by it if positive, else multiplied. 1 changes nothing.
+        n: int. Number of texts for each prompt: drawn ones, or the best of the beams.
+        seed: int or None. Seed of the draws.
+        pad_id: int or None. The token that fills up short prompts of an array, and the output
+            behind the end. Default: the token that the model masks. It is never written unless it
+            ends a text.
+        callback: function of (step, tokens): the number of the step, from 0 on, and the new tokens
+            (B, n), NumPy. It is called after each step, for showing a text as it comes; not with
+            beams. It is not saved. On TensorFlow the program is then not compiled by XLA.
+        **kwargs: of `keras.Model`.
+
+    Call arguments:
+        inputs: `predict` takes prompts, or sources, as a list of lists of ids, as an array (B, T)
+            padded on either side, or as a dict of "token_ids" and the model's further inputs.
+            It pads them to a power of two, so that one compiled program serves many lengths. A call
+            takes an array, padded on the right, and checks nothing.
+
+    Returns:
+        (B, max_length) int32: the new tokens up to an end token, then padding; (B, n, max_length)
+        if n > 1.
+
+    Raises:
+        ValueError: if the model cannot generate, if an argument is invalid, or if arguments
+            contradict each other. `predict` raises it on an empty prompt, an id outside the
+            vocabulary, or a prompt that leaves no position for the text.
+        TypeError: if `callback` is not a function; by `predict`, if ids are not integers.
+
+    Example:
+
+    >>> model = build_transformer_model(model="gpt2", vocab_size=100, hidden_size=32,
+    ...     num_hidden_layers=2, num_attention_heads=2, max_position=64, with_mlm="linear")
+    >>> generator = Generator(model, end_id=2, max_length=5, top_p=0.9, n=3, seed=1)
+    >>> generator.predict([[7, 8, 9], [4, 5]], verbose=0).shape
+    (2, 3, 5)
+
+    Reference: [Google's Neural Machine Translation System](https://arxiv.org/abs/1609.08144),
+    section 7, for alpha; K = 4 and alpha = 0.6 are those of [Attention Is All You
+    Need](https://arxiv.org/abs/1706.03762), section 6.1; [UniLM](https://arxiv.org/abs/1905.03197).
+    """
+
+    def __init__(
+        self,
+        model,
+        start_id=None,
+        end_id=None,
+        max_length=64,
+        beams=1,
+        alpha=0.6,
+        *,
+        temperature=None,
+        top_k=None,
+        top_p=None,
+        repetition_penalty=1.0,
+        n=1,
+        seed=None,
+        pad_id=None,
+        callback=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.model = model
+        self.start_id = start_id
+        self.end_id = end_id
+        self.max_length = max_length
+        self.beams = beams
+        self.alpha = alpha
+        self.temperature = temperature
+        self.top_k = top_k
+        self.top_p = top_p
+        self.repetition_penalty = repetition_penalty
+        self.n = n
+        self.seed = seed
+        self.pad_id = pad_id
+        self.decoding = decoding_of(model, start_id, max_length)
+        ends = () if end_id is None else end_id if isinstance(end_id, (list, tuple)) else (end_id,)
+        padding = self.decoding.pad_token_id if pad_id is None else pad_id
+        for name, ids in (("end_id", ends), ("pad_id", () if pad_id is None else (pad_id,))):
+            _check_ids(name, ids, self.decoding.vocab_size)
+        self.settings = Settings(
+            **{name: getattr(self, name) for name in OPTIONS},
+            end_ids=tuple(ends),
+            filler=padding if padding is not None else ends[0] if ends else 0,
+            forbidden=None if padding in ends else padding,
+        )
+        self.search = (Beams if beams > 1 else OneByOne)(self.settings)
+        if callback is not None and not callable(callback):
+            raise TypeError(f"`callback` must be a function. Received: {callback!r}")
+        if callback is not None and beams > 1:
+            raise ValueError(
+                "Which beam is the text is known at the end: `callback` is for beams=1. "
+                f"Received: beams={beams}"
+            )
+        self.callback = callback
+        if callback is not None and not backend.TRAITS.calls_back_compiled:
+            self.jit_compile = False
+        self.seed_generator = keras.random.SeedGenerator(seed) if self.settings.samples else None
+        self.built = True
+
+    def predict(self, x, *args, **kwargs):
+        """`keras.Model.predict` on prompts of any lengths; see the class.
+
+        Args:
+            x: prompts: lists of ids, an array or a dict; or anything else that Keras' method takes,
+                such as a dataset, which is passed on as it is.
+            *args, **kwargs: of `keras.Model.predict`.
+
+        Returns:
+            (B, max_length) or (B, n, max_length) int32.
+
+        Raises:
+            TypeError: if ids are not integers.
+            ValueError: on prompts that the model cannot go on from.
+        """
+        if isinstance(x, (list, tuple, dict, np.ndarray)) or keras.ops.is_tensor(x):
+            pad_id = self.decoding.pad_token_id if self.pad_id is None else self.pad_id
+            x = prepare(_to_numpy(x), self.decoding, pad_id)
+        texts = super().predict(x, *args, **kwargs)
+        if self.callback is not None:
+            backend.await_calls()
+        return texts
+
+    def call(self, inputs):
+        inputs = dict(inputs) if isinstance(inputs, dict) else {"token_ids": inputs}
+        decoding, search, length = self.decoding, self.search, self.settings.max_length
+        batch = ops.shape(inputs["token_ids"])[0]
+        rows = batch * search.rows
+        uniforms = None
+        if self.settings.samples:  # all at once: a loop cannot change the generator's state
+            uniforms = keras.random.uniform(
+                (rows, length), dtype="float32", seed=self.seed_generator
+            )
+        seen = ()
+        if self.settings.repetition_penalty != 1:
+            seen = seen_tokens(*decoding.written(inputs), decoding.vocab_size)
+        context, caches, logits = decoding.begin(inputs)
+        context, caches, logits, seen = (
+            repeated(x, search.rows) for x in (context, caches, logits, seen)
+        )
+        state, caches = search.grow(0, logits, search.start(rows, seen, uniforms), caches)
+        self._show(0, state)
+
+        def goes_on(place, state, caches):
+            return ops.logical_and(place < length, search.goes_on(place, state))
+
+        def write(place, state, caches):
+            last = ops.take(state["tokens"], place - 1, axis=1)
+            logits, caches = decoding.step(last, place, context, caches)
+            state, caches = search.grow(place, logits, state, caches)
+            self._show(place, state)
+            return place + 1, state, caches
+
+        _, state, _ = ops.while_loop(goes_on, write, (ops.ones((), "int32"), state, caches))
+        texts = search.result(state)
+        return texts if self.settings.n > 1 else texts[:, 0]
+
+    def _show(self, place, state):
+        if self.callback is not None:
+            new = ops.take(state["tokens"], place, axis=1)
+            tokens = ops.reshape(new, (-1, self.settings.n))
+            backend.call_back(self.callback, ops.cast(place, "int32"), tokens)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "model": keras.saving.serialize_keras_object(self.model),
+            "start_id": self.start_id,
+            "end_id": self.end_id,
+            **{name: getattr(self, name) for name in OPTIONS},
+            "seed": self.seed,
+            "pad_id": self.pad_id,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(keras.saving.deserialize_keras_object(config.pop("model")), **config)
+
+
+def _check_ids(name, ids, vocab_size):
+    for token in ids:
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocab_size:
+            raise ValueError(
+                f"`{name}` must be a token of the vocabulary, 0 to {vocab_size - 1}. "
+                f"Received: {token!r}"
+            )
+
+
+def _to_numpy(x):
+    if isinstance(x, dict):
+        return {name: _to_numpy(value) for name, value in x.items()}
+    return ops.convert_to_numpy(x) if ops.is_tensor(x) else x

@@ -1,0 +1,172 @@
+"""The search for a text: the likeliest token or a drawn one each time, or the best of K beams."""
+
+import keras
+from keras import ops
+
+from keras_posenc.models.generation.sampling import NEVER, draw, penalize
+
+
+class Search:
+    """What both searches do with a state, a dict of tensors of which "tokens" (R, M) is one.
+
+    A subclass has `start`, `grow` (one more token for each of its R rows; it returns the caches in
+    the order of the rows), `goes_on`, and `result`, (B, n, M).
+
+    Args:
+        settings: `Settings`.
+
+    Attributes:
+        rows: int. Number of rows for each given text.
+    """
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def _start(self, rows, seen):
+        """Nothing written yet; `seen` (R, V) says which tokens are there before."""
+        settings = self.settings
+        state = {"tokens": ops.full((rows, settings.max_length), settings.filler, "int32")}
+        if settings.repetition_penalty != 1:
+            state["seen"] = seen
+        return state
+
+    def _allowed(self, logits, state):
+        """The logits in float32, of what is there made less, and of padding none."""
+        logits = ops.cast(logits, "float32")
+        if "seen" in state:
+            logits = penalize(logits, state["seen"], self.settings.repetition_penalty)
+        if self.settings.forbidden is not None:
+            token = ops.arange(logits.shape[-1])
+            logits = ops.where(token == self.settings.forbidden, NEVER, logits)
+        return logits
+
+    def _ends(self, tokens):
+        ends = ops.zeros_like(tokens, dtype="bool")
+        for end in self.settings.end_ids:
+            ends = ops.logical_or(ends, tokens == end)
+        return ends
+
+    def _noted(self, seen, tokens):
+        new = ops.arange(seen.shape[-1], dtype="int32") == tokens[:, None]
+        return ops.logical_or(seen, new)
+
+
+class OneByOne(Search):
+    """Takes the likeliest token each time, or draws one."""
+
+    @property
+    def rows(self):
+        return self.settings.n
+
+    def start(self, rows, seen, uniforms):
+        state = self._start(rows, seen)
+        state["done"] = ops.zeros((rows,), "bool")
+        return state if uniforms is None else {**state, "uniforms": uniforms}
+
+    def grow(self, place, logits, state, caches):
+        settings, logits = self.settings, self._allowed(logits, state)
+        if settings.samples:
+            uniform = ops.take(state["uniforms"], place, axis=1)
+            temperature = 1.0 if settings.temperature is None else settings.temperature
+            tokens = draw(logits, uniform, temperature, settings.top_k, settings.top_p)
+        else:
+            tokens = ops.cast(ops.argmax(logits, axis=-1), "int32")
+        tokens = ops.where(state["done"], settings.filler, tokens)
+        state = {
+            **state,
+            "tokens": ops.slice_update(state["tokens"], (0, place), tokens[:, None]),
+            "done": ops.logical_or(state["done"], self._ends(tokens)),
+        }
+        if "seen" in state:
+            state["seen"] = self._noted(state["seen"], tokens)
+        return state, caches
+
+    def goes_on(self, place, state):
+        return ops.logical_not(ops.all(state["done"]))
+
+    def result(self, state):
+        return ops.reshape(state["tokens"], (-1, self.rows, self.settings.max_length))
+
+
+class Beams(Search):
+    """Keeps the K likeliest beginnings y, and the K best texts that have ended.
+
+    A text is ranked by log p(y) / ((5 + |y|) / 6)^alpha. Of the beginnings with one more token
+    those that end leave the search if they are among the K likeliest, and the K likeliest of the
+    others go on, until none of them can get past the best texts.
+    """
+
+    @property
+    def rows(self):
+        return self.settings.beams
+
+    def start(self, rows, seen, uniforms):
+        state, beams = self._start(rows, seen), self.settings.beams
+        batch, length = rows // beams, self.settings.max_length
+        # All beginnings start out identical, so only the first one counts.
+        one_begins = ops.where(ops.arange(beams) == 0, 0.0, NEVER)
+        return {
+            **state,
+            "score": ops.zeros((batch, 1)) + one_begins,
+            "texts": ops.full((batch, beams, length), self.settings.filler, "int32"),
+            "ranks": ops.full((batch, beams), NEVER, "float32"),
+        }
+
+    def grow(self, place, logits, state, caches):
+        settings, beams = self.settings, self.settings.beams
+        log_p = ops.log_softmax(self._allowed(logits, state), axis=-1)
+        size = log_p.shape[-1]
+        score = state["score"][..., None] + ops.reshape(log_p, (-1, beams, size))
+        count = min(beams * (1 + len(settings.end_ids)), beams * size)
+        score, picked = ops.top_k(ops.reshape(score, (-1, beams * size)), count)
+        picked = ops.cast(picked, "int32")
+        batch = ops.shape(picked)[0]
+        parent, token = picked // size, picked % size
+        rows = parent + ops.arange(batch, dtype="int32")[:, None] * beams  # (B, count)
+        texts = ops.take(state["tokens"], rows, axis=0)
+        texts = ops.slice_update(texts, (0, 0, place), token[..., None])
+        ends = self._ends(token)
+        state = self._ended(place, state, texts, score, ends)
+        # The likeliest that go on, likeliest first.
+        score, kept = ops.top_k(ops.where(ends, NEVER, score), beams)
+        rows = ops.reshape(ops.take_along_axis(rows, kept, axis=1), (-1,))
+        texts = ops.take_along_axis(texts, kept[..., None], axis=1)
+        state = {
+            **state,
+            "score": score,
+            "tokens": ops.reshape(texts, (-1, settings.max_length)),
+        }
+        if "seen" in state:
+            tokens = ops.reshape(ops.take_along_axis(token, kept, axis=1), (-1,))
+            state["seen"] = self._noted(ops.take(state["seen"], rows, axis=0), tokens)
+        caches = keras.tree.map_structure(
+            lambda x: ops.take(x, rows, axis=0) if len(x.shape) else x, caches
+        )
+        return state, caches
+
+    def _ended(self, place, state, texts, score, ends):
+        """The state with the K best of the texts that ended before, and of those that end now."""
+        beams, length = self.settings.beams, self.settings.max_length
+        ends = ops.logical_or(ends, place + 1 == length)
+        ends = ops.logical_and(ends, ops.arange(ends.shape[1]) < beams)
+        ranks = ops.where(ends, score / self._penalty(place + 1), NEVER)
+        ranks = ops.concatenate([state["ranks"], ranks], axis=1)
+        texts = ops.concatenate([state["texts"], texts], axis=1)
+        ranks, kept = ops.top_k(ranks, beams)
+        return {
+            **state,
+            "ranks": ranks,
+            "texts": ops.take_along_axis(texts, kept[..., None], axis=1),
+        }
+
+    def _penalty(self, length):
+        return ((5.0 + ops.cast(length, "float32")) / 6.0) ** self.settings.alpha
+
+    def goes_on(self, place, state):
+        """Whether a beginning can get past the n-th best text, at the length that suits it best."""
+        lengths = self._penalty(place + 1), self._penalty(self.settings.max_length)
+        hope = state["score"][:, 0] / ops.maximum(*lengths)
+        return ops.any(hope > state["ranks"][:, self.settings.n - 1])
+
+    def result(self, state):
+        return state["texts"][:, : self.settings.n]
