@@ -12,7 +12,7 @@ END = "<|endoftext|>"
 # Family -> layout, and tokens where no file names them.
 USES = {
     "gpt2": (NOTHING, {"bos": END, "eos": END, "unk": END}),
-    "qwen2": (NOTHING, {"pad": END, "eos": END}),
+    "qwen2": (NOTHING, {"pad": END, "eos": END, "unk": END}),
     "roberta": (ROBERTA, ANGLES),
     "deberta": (BERT, BRACKETS),
 }

@@ -37,7 +37,7 @@ class Use:
     layout: tuple | None = None
 
 
-BRACKETS = {"cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+BRACKETS = {"cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "bos": "[CLS]", "eos": "[SEP]"}
 ANGLES = {"cls": "<s>", "sep": "</s>", "bos": "<s>", "eos": "</s>", "unk": "<unk>"}
 FAIRSEQ = (("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0))
 CAMEMBERT = (
@@ -53,7 +53,7 @@ USES = {
     "albert": Use(names=BRACKETS | {"pad": "<pad>", "unk": "<unk>"}, layout=BERT),
     "camembert": Use(CAMEMBERT, 1, ("<mask>",), MASKED, ROBERTA),
     "debertav2": Use((), 0, ("[MASK]",), BRACKETS | {"pad": "[PAD]", "unk": "[UNK]"}, BERT),
-    "gemma": Use(names={"pad": "<pad>", "bos": "<bos>", "eos": "<eos>", "unk": "<unk>"}),
+    "gemma": Use(names={role: f"<{role}>" for role in ("pad", "bos", "eos", "unk", "mask")}),
     "llama": Use(names={name: ANGLES[name] for name in ("bos", "eos", "unk")}),
     "t5": Use((), 0, EXTRA, {"pad": "<pad>", "sep": "</s>", "eos": "</s>", "unk": "<unk>"}, END),
     "xlmroberta": Use(FAIRSEQ, 3, ("<mask>",), MASKED, ROBERTA),

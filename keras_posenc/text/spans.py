@@ -21,15 +21,17 @@ def check_texts(texts):
 
 
 def without_spaces(text, spans):
-    """Spans that leave out the spaces at their ends, which some tokenizers count to a token."""
+    """Spans that leave out the spaces at their ends, which some tokenizers count to a token.
+
+    A token that is nothing but spaces has an empty one.
+    """
     return [_trimmed(text, *span) for span in spans]
 
 
 def _trimmed(text, start, end):
     part = text[start:end]
-    if not part or part.isspace():
-        return start, end
-    return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))
+    end -= len(part) - len(part.rstrip())
+    return min(start + len(part) - len(part.lstrip()), end), end
 
 
 def characters_of(tokens, found, spans, special):
