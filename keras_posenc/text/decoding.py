@@ -7,7 +7,8 @@ SUFFIXES = {"s", "t", "re", "ve", "ll", "d", "m", "em", "clock"}  # don't, o'clo
 CLOSING = set(".,!?;:%)]}…’”»、。，！？；：）】》」』")
 OPENING = set("([{$£€¥#@“‘«¿¡（【《「『")
 JOINING = set("-/_@‐‑")  # between letters or digits
-QUOTES = "\"'"
+QUOTES = {'"', "'"}
+DECIMAL = {".", ",", ":"}  # between digits
 
 
 def join_pieces(tokens, prefix="##"):
@@ -16,6 +17,8 @@ def join_pieces(tokens, prefix="##"):
     for token in tokens:
         if words and token.startswith(prefix) and len(token) > len(prefix):
             words[-1] += token[len(prefix) :]
+        elif token == "-" and words and set(words[-1]) == {"-"}:  # a dash of several
+            words[-1] += token
         else:
             words.append(token)
     return words
@@ -33,45 +36,47 @@ def join_words(words):
     Returns:
         str.
     """
+    marks = _apostrophes(words)
     text, opened = "", set()
     for place, word in enumerate(words):
-        before = words[place - 1] if place else ""
-        after = words[place + 1] if place + 1 < len(words) else ""
-        glue = not text or _together(words, place, before, word, opened)
-        if word in QUOTES and word and not _apostrophe(before, word, after):
+        together = not place or _together(words, place, marks, opened)
+        text += word if together else f" {word}"
+        if word in QUOTES and place not in marks:
             opened ^= {word}
-        text += word if glue else f" {word}"
     return text
 
 
-def _together(words, place, before, word, opened):
+def _together(words, place, marks, opened):
     """Whether a word follows the one before without a space."""
+    word, before = words[place], words[place - 1]
     two = words[place - 2] if place > 1 else ""
     after = words[place + 1] if place + 1 < len(words) else ""
-    if _wide(before[-1]) and _wide(word[0]):
+    if place in marks or place - 1 in marks or word in CLOSING:
         return True
     if word in QUOTES:
-        if _apostrophe(before, word, after):
-            return True
         return word in opened or before in OPENING
     if before in QUOTES:
-        return _apostrophe(two, before, word) or before in opened
-    if word in CLOSING or before in OPENING - {"@"}:
+        return before in opened
+    if before in OPENING or (_wide(before[-1]) and _wide(word[0])):
         return True
-    if before in {".", ",", ":"} and word[0].isdigit() and two[-1:].isdigit():
+    if before in DECIMAL and word[0].isdigit() and two[-1:].isdigit():
         return True
-    if word in JOINING:
-        return _word(before) and _word(after) or before == word
-    if before in JOINING:
+    if JOINING >= set(word):
+        return _word(before) and _word(after)
+    if JOINING >= set(before):
         return _word(two) and _word(word)
     return False
 
 
-def _apostrophe(before, mark, after):
-    """Whether a mark stands in a word (it's, l'eau), or quotes."""
-    if mark != "'" or not _word(before):
-        return False
-    return after in SUFFIXES or (len(before) == 1 and before.isalpha() and _word(after))
+def _apostrophes(words):
+    """The places of the marks that stand in a word (it's, l'eau), and do not quote."""
+    found = set()
+    for place in range(1, len(words) - 1):
+        before, mark, after = words[place - 1 : place + 2]
+        elided = len(before) == 1 and before.isalpha() and place - 2 not in found and _word(after)
+        if mark == "'" and _word(before) and (after in SUFFIXES or elided):
+            found.add(place)
+    return found
 
 
 def _word(text):

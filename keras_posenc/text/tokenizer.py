@@ -69,7 +69,7 @@ class Tokenizer(Tokens):
 
     def encode(
         self,
-        first,
+        first=None,
         second=None,
         max_length=None,
         truncate_from="right",
@@ -98,6 +98,8 @@ class Tokenizer(Tokens):
             ValueError: if a text is not valid Unicode, or `max_length` leaves no room for text.
         """
         refuse("Tokenizer.encode", others)
+        if first is None:
+            raise TypeError("Tokenizer.encode needs a text, as its first argument.")
         pairs = None if second is None else [second]
         return self.encode_batch([first], pairs, max_length, truncate_from, offsets)[0]
 
