@@ -12,6 +12,7 @@ from keras_posenc.untrusted import read_bytes, shorten
 
 MOST_BYTES = 2**26  # of a model; those of 256,000 pieces have 5 MB
 MOST_PIECES = 2**20
+MOST_PIECE = 2**10  # bytes; all ways to split a piece are tried
 UNKNOWN, CONTROL, USER_DEFINED, BYTE = 2, 3, 4, 6  # kinds of pieces; a normal one is 1
 ALGORITHMS = {1: "Unigram", 2: "BPE"}
 
@@ -83,7 +84,10 @@ def _parsed(data):
 
 def _piece(message, number):
     fields = read_fields(message)
-    piece = fields.get(1, [b""])[-1].decode("utf-8")
+    piece = fields.get(1, [b""])[-1]
+    if len(piece) > MOST_PIECE:
+        raise ValueError(f"its piece {number} is longer than {MOST_PIECE} bytes")
+    piece = piece.decode("utf-8")
     (score,) = struct.unpack("<f", fields.get(2, [bytes(4)])[-1])
     if not piece or not math.isfinite(score):
         raise ValueError(f"its piece {number} is empty, or its score is no number")
