@@ -8,6 +8,7 @@ import math
 import struct
 
 from keras_posenc.checkpoints.leveldb import read_fields
+from keras_posenc.text.growth import check_charsmap
 from keras_posenc.untrusted import read_bytes, shorten
 
 MOST_BYTES = 2**26  # of a model; those of 256,000 pieces have 5 MB
@@ -66,6 +67,8 @@ def _parsed(data):
     kinds = [kind for _, _, kind in found]
     if UNKNOWN not in kinds:
         raise ValueError(f"among its {len(found)} pieces is none for what is unknown")
+    charsmap = bytes(normalizer.get(2, [b""])[-1])
+    check_charsmap(charsmap)
     algorithm = trainer.get(3, [1])[-1]
     if algorithm not in ALGORITHMS:
         raise ValueError("it splits into words or characters, and only Unigram and BPE are read")
@@ -76,7 +79,7 @@ def _parsed(data):
         kinds=kinds,
         algorithm=ALGORITHMS[algorithm],
         byte_fallback=bool(trainer.get(35, [0])[-1]),
-        charsmap=bytes(normalizer.get(2, [b""])[-1]),
+        charsmap=charsmap,
         prefix=bool(normalizer.get(3, [1])[-1]),
         trims=bool(normalizer.get(4, [1])[-1]),
     )

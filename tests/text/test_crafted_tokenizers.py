@@ -74,6 +74,10 @@ CRAFTED = {
         {"normalizer": {"type": "Sequence", "normalizers": [MAP] * 4}},
         "64 times as long",
     ),
+    "a table of eight gigabytes": (
+        {"normalizer": {**MAP, "precompiled_charsmap": "AP///wAAAAAAAAAA"}},
+        "is not a tokenizer.json: .*a part of it takes 4294967040 bytes, and has 8",
+    ),
     "half a pattern": (
         {"pre_tokenizer": HALF},
         "is not a tokenizer.json: .*Oniguruma",
@@ -103,6 +107,18 @@ def test_what_is_crafted_here_is_read(tmp_path):
     usual = {"type": "Sequence", "normalizers": [{"type": "NFKD"}, {"type": "Lowercase"}, DOUBLE]}
     tokenizer = Tokenizer(crafted(tmp_path, {"normalizer": usual}))
     assert tokenizer.encode("A b")[0] == [1, 1] and tokenizer.vocab_size == 3
+
+
+@pytest.mark.parametrize("old", ["precompiled", "AP///w"])
+def test_a_table_of_gigabytes_in_other_letters(tmp_path, old):
+    """JSON has more than one way to write a text."""
+    folder = crafted(tmp_path, CRAFTED["a table of eight gigabytes"][0])
+    text = (folder / "tokenizer.json").read_text()
+    new = old.replace("/", "\\/") if "/" in old else "".join(f"\\u{ord(c):04X}" for c in old)
+    assert old in text and json.loads(text.replace(old, new)) == json.loads(text)
+    (folder / "tokenizer.json").write_text(text.replace(old, new))
+    with pytest.raises(ValueError, match="a part of it takes 4294967040 bytes"):
+        Tokenizer(folder)
 
 
 @pytest.mark.parametrize("case", CRAFTED)
@@ -166,11 +182,15 @@ MODELS = {
     "a piece that is a number": (message((1, 5)), "no SentencePiece model: "),
     "words": (sentence_piece(*WORDS, algorithm=3), "it splits into words or characters"),
     "spaces as they are": (sentence_piece(*WORDS, normalizer=[(5, 0)]), "it leaves spaces as they"),
+    "a table of eight gigabytes": (
+        sentence_piece(*WORDS, normalizer=[(2, b"\0\xff\xff\xff" + bytes(9))]),
+        "no SentencePiece model: .*a part of it takes 4294967040 bytes, and has 9",
+    ),
     "a table that panics": (
         sentence_piece(*WORDS, normalizer=[(2, bytes([4, 0, 0, 0] + [0] * 5))]),
         "no tokenizer that works: index out of bounds",
     ),
-    "half a table": (sentence_piece(*WORDS, normalizer=[(2, b"abc")]), "no tokenizer that works"),
+    "half a table": (sentence_piece(*WORDS, normalizer=[(2, b"\0")]), "no tokenizer that works"),
     "without the end of a text": (sentence_piece(T5[0], T5[2]), "has no piece '</s>', which its"),
     "of no family": (sentence_piece(T5[2], piece("▁a")), "is of no family that its pieces tell"),
 }
