@@ -38,7 +38,7 @@ def find_roles(vocabulary, names):
     return ids
 
 
-def keep_apart(tokenizer, vocabulary):
+def keep_apart(tokenizer, vocabulary, unknown):
     """Has the names of special tokens in a text taken for the characters that they are.
 
     `encode_special_tokens` alone does not: a Unigram model, or a vocabulary of whole words, finds
@@ -47,6 +47,7 @@ def keep_apart(tokenizer, vocabulary):
     Args:
         tokenizer: `tokenizers.Tokenizer`.
         vocabulary: dict token -> id.
+        unknown: id of what has no token, which any text may become, or None.
     """
     tokenizer.encode_special_tokens = True
     added = tokenizer.get_added_tokens_decoder()
@@ -58,7 +59,7 @@ def keep_apart(tokenizer, vocabulary):
     found = [
         name
         for name, encoding in zip(names, encodings, strict=True)
-        if vocabulary[name] in encoding.ids
+        if vocabulary[name] in encoding.ids and vocabulary[name] != unknown
     ]
     if not found:
         return

@@ -132,7 +132,7 @@ class Tokenizer(Tokens):
                 raise ValueError(f"{len(texts)} texts but {len(pairs)} pairs: give one to each.")
             rows.append(self._contents(pairs, offsets))
         rows = list(zip(*rows, strict=True))
-        if not self._told:
+        if max_length is not None and not self._told:
             special = self.special_tokens(pairs is not None)
             lengths = [special + sum(len(ids) for ids, _ in row) for row in rows]
             self._told = tell_truncation(lengths, max_length)

@@ -34,7 +34,7 @@ class Tokens:
         self._special = {number for number, token in added.items() if token.special}
         with refusals(self._source):
             if not special_in_text:
-                keep_apart(self._rust, self.vocabulary)
+                keep_apart(self._rust, self.vocabulary, self.unk_id)
             self._layouts = layout(self._rust), layout(self._rust, pair=True)
         for runs in self._layouts:
             for _, ids, segment in runs:
