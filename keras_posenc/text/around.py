@@ -52,12 +52,18 @@ def layout(tokenizer, pair=False):
 
     Returns:
         list of runs (0 or 1 for the first and second text, or None; ids; segment).
+
+    Raises:
+        ValueError: it leaves out a text.
     """
     probe = next((text for text in ("a", *_tokens(tokenizer)) if _length(tokenizer, text)), "a")
     encoding = tokenizer.encode(*[probe] * (1 + pair))
     tokens = zip(encoding.sequence_ids, encoding.type_ids, encoding.ids, strict=True)
     runs = itertools.groupby(tokens, key=lambda token: token[:2])
-    return [(which, [ids for *_, ids in run], segment) for (which, segment), run in runs]
+    runs = [(which, [ids for *_, ids in run], segment) for (which, segment), run in runs]
+    if {0, 1} - {which for which, *_ in runs} - {int(not pair)}:
+        raise ValueError("it leaves out a text, or finds no token in any")
+    return runs
 
 
 def _tokens(tokenizer):

@@ -18,14 +18,15 @@ def import_tokenizers():
 
 @contextlib.contextmanager
 def refusals(source):
-    """Turns what the Rust side raises into a ValueError that names the file.
+    """Turns what the Rust side raises, and a ValueError, into a ValueError that names the file.
 
     It raises a bare Exception for what it checks, and where it panics a BaseException of its own.
     """
     try:
         yield
     except BaseException as error:
-        if type(error) is not Exception and type(error).__name__ != "PanicException":
+        rust = type(error) is Exception or type(error).__name__ == "PanicException"
+        if not rust and not isinstance(error, ValueError):
             raise
         raise ValueError(f"{source} is no tokenizer that works: {shorten(error)}.") from None
 

@@ -6,9 +6,9 @@ import pathlib
 
 from keras_posenc.text.around import BERT, ROBERTA, set_ends, template
 from keras_posenc.text.byte_level import from_vocab_and_merges
-from keras_posenc.text.families import from_sentence_piece
 from keras_posenc.text.growth import MOST, check_charsmaps, growth
 from keras_posenc.text.importing import add_tokens, import_tokenizers, refusals
+from keras_posenc.text.pieces import from_sentence_piece
 from keras_posenc.text.settings import Settings
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
 from keras_posenc.untrusted import read_bytes, shorten

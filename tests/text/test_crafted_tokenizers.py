@@ -50,6 +50,13 @@ CRAFTED = {
         {"model": {**MODEL, "vocab": {"[PAD]": 0, "[UNK]": 1, "a": 2**32 - 1}}},
         "a token has the id 4294967295, and a table of at most 16777216 rows",
     ),
+    "leaves out a text": (
+        {
+            "post_processor": {**TEMPLATE, "pair": TEXTS[:1], "single": TEXTS[:1]}
+            | {"special_tokens": {}}
+        },
+        "no tokenizer that works: it leaves out a text",
+    ),
     "adds an id beyond the table": (
         {"post_processor": {"type": "BertProcessing", "sep": ["x", 99], "cls": ["[PAD]", 0]}},
         "it adds the id 99 of segment 0 to a text, beyond its 3 tokens",
@@ -275,6 +282,8 @@ def test_merges_that_nobody_writes(tmp_path, vocabulary, merges, message):
             "says that '<new>' is token 7, and it is token 106",
         ),
         ("added_tokens.json", {"a": "b"}, "added_tokens.json: 'b' is no token id"),
+        ("tokenizer_config.json", {"tokenizer_class": "Gemma"}, "has no piece '<bos>', which its"),
+        ("tokenizer_config.json", {"extra_ids": "all"}, "extra_ids is 'all', not a number of 0"),
         ("tokenizer_config.json", {"add_bos_token": 1, "tokenizer_class": "Llama"}, "is 1, not tr"),
         ("tokenizer_config.json", {"tokenizer_class": "XLNetTokenizer"}, "how 'xlnet' uses a Sent"),
         ("config.json", {"model_type": "bigbird"}, "how 'bigbird' uses a SentencePiece model is"),

@@ -256,3 +256,11 @@ def test_the_switches_of_bos_and_eos(tmp_path, flags, around):
     told.pop("add_eos_token", None)
     config.write_text(json.dumps(told | {"add_bos_token": False}))
     assert Tokenizer(tmp_path / "json").encode("one")[0] == [*ours.contents(["one"])[0], 1]
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_t5_has_as_many_extra_tokens_as_its_settings_say(tmp_path, count):
+    theirs = write("t5", tmp_path, extra_ids=count).from_pretrained(tmp_path)
+    ours = Tokenizer(tmp_path)
+    assert ours.vocab_size == len(theirs)
+    same(ours, theirs, TEXTS[0])

@@ -48,14 +48,13 @@ CAMEMBERT = (
     ("<unk>NOTUSED", NOTUSED),
 )
 MASKED = ANGLES | {"pad": "<pad>", "mask": "<mask>"}
-EXTRA = tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
 USES = {
     "albert": Use(names=BRACKETS | {"pad": "<pad>", "unk": "<unk>"}, layout=BERT),
     "camembert": Use(CAMEMBERT, 1, ("<mask>",), MASKED, ROBERTA),
     "debertav2": Use((), 0, ("[MASK]",), BRACKETS | {"pad": "[PAD]", "unk": "[UNK]"}, BERT),
     "gemma": Use(names={role: f"<{role}>" for role in ("pad", "bos", "eos", "unk", "mask")}),
     "llama": Use(names={name: ANGLES[name] for name in ("bos", "eos", "unk")}),
-    "t5": Use((), 0, EXTRA, {"pad": "<pad>", "sep": "</s>", "eos": "</s>", "unk": "<unk>"}, END),
+    "t5": Use(names={"pad": "<pad>", "sep": "</s>", "eos": "</s>", "unk": "<unk>"}, layout=END),
     "xlmroberta": Use(FAIRSEQ, 3, ("<mask>",), MASKED, ROBERTA),
 }
 SAME = {
@@ -92,7 +91,8 @@ def from_sentence_piece(file, settings):
     known = {piece for piece, _ in pieces}
     if family == "albert":
         pieces = [(piece, score + NOTUSED * _ends_in_a_comma(piece)) for piece, score in pieces]
-    pieces += [(token, 0.0) for token in use.last if token not in known]
+    last = _extra(settings) if family == "t5" else use.last
+    pieces += [(token, 0.0) for token in last if token not in known]
     _append(pieces, settings.added, file)
     vocabulary = {piece: number for number, (piece, _) in enumerate(pieces)}
     tokenizers = import_tokenizers()
@@ -105,20 +105,31 @@ def from_sentence_piece(file, settings):
         tokenizer.decoder = _decoder(model)
         own = zip(model.pieces, model.kinds, strict=True)
         added = {piece: (None, kind != USER_DEFINED) for (piece, _), kind in own if kind in APART}
-        added |= {token: (None, True) for token in (*use.last, *(token for token, _ in use.first))}
+        added |= {token: (None, True) for token in (*last, *(token for token, _ in use.first))}
         add_tokens(tokenizer, vocabulary, names, added | settings.added)
-    lacking = [t for t in (names.get("cls"), names.get("sep")) if use.layout and t]
-    lacking = [token for token in lacking if token not in vocabulary]
+    if use.layout is None:
+        wanted = {"bos": settings.switch("add_bos_token") is not False}
+        wanted |= {"eos": bool(settings.switch("add_eos_token"))}
+        around = {role: names[role] for role, add in wanted.items() if add and role in names}
+    else:
+        around = {role: names[role] for role in ("cls", "sep") if f"{{{role}}}" in use.layout[0]}
+    lacking = [token for token in around.values() if token not in vocabulary]
     if lacking:
         raise ValueError(f"{file} has no piece {quote(lacking[0])}, which its family needs.")
     if use.layout is None:
-        bos = names.get("bos") if settings.switch("add_bos_token") is not False else None
-        eos = names.get("eos") if settings.switch("add_eos_token") else None
-        tokenizer.post_processor = ends(bos, eos, vocabulary)
+        tokenizer.post_processor = ends(around.get("bos"), around.get("eos"), vocabulary)
     else:
-        around = {role: names[role] for role in ("cls", "sep") if role in names}
         tokenizer.post_processor = template(use.layout, vocabulary, **around)
     return tokenizer, names
+
+
+def _extra(settings):
+    """T5's tokens that stand for what was left out; mT5 has none."""
+    count = settings.config.get("extra_ids", 100)
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= 1000:
+        where = settings.folder / "tokenizer_config.json"
+        raise ValueError(f"{where}: extra_ids is {quote(count)}, not a number of 0 to 1000.")
+    return [f"<extra_id_{number}>" for number in reversed(range(count))]
 
 
 def _append(pieces, added, file):
