@@ -45,8 +45,7 @@ def from_vocab_and_merges(file, settings):
     tokenizers = import_tokenizers()
     pre_tokenizers = tokenizers.pre_tokenizers
     prefix = bool(settings.switch("add_prefix_space"))
-    for token, (number, _) in settings.added.items():
-        vocabulary.setdefault(token, number)
+    _add(vocabulary, settings.added, file)
     with refusals(file):
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
         splitter = pre_tokenizers.ByteLevel(prefix, use_regex=family != "qwen2")
@@ -63,6 +62,18 @@ def from_vocab_and_merges(file, settings):
         raise ValueError(f"{file} has no token {quote(lacking[0])}, which its family needs.")
     tokenizer.post_processor = template(layout, vocabulary, **around)
     return tokenizer, names
+
+
+def _add(vocabulary, added, file):
+    """Adds the tokens that tokenizer_config.json adds, each at the id that it names."""
+    tokens = {number: token for token, number in vocabulary.items()}
+    for token, (number, _) in added.items():
+        if tokens.setdefault(number, token) != token or vocabulary.get(token, number) != number:
+            raise ValueError(
+                f"{file}: tokenizer_config.json says that {quote(token)} is token {number}, "
+                "and the vocabulary has it otherwise."
+            )
+        vocabulary[token] = number
 
 
 def read_ids(file):

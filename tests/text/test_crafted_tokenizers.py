@@ -237,6 +237,10 @@ def test_what_is_crafted_of_merges_is_read(tmp_path):
     tokenizer = Tokenizer(write_merges(tmp_path, LETTERS))
     assert tokenizer.encode("abba") == ([3, 2, 1], [0, 0, 0])
     assert tokenizer.pad_id == tokenizer.eos_id == 0
+    for more in ('{"<more>": 2}', '{"ab": 9}'):
+        (tmp_path / "added_tokens.json").write_text(more)
+        with pytest.raises(ValueError, match="is token ., and the vocabulary has it otherwise"):
+            Tokenizer(tmp_path)
     (tmp_path / "added_tokens.json").write_text('{"<more>": 9}')
     tokenizer = Tokenizer(tmp_path, special_in_text=True)
     assert tokenizer.vocab_size == 10 and tokenizer.encode("a<more>")[0] == [1, 9]
