@@ -211,27 +211,29 @@ class Tokenizer(Tokens):
         special = self.ids_to_tokens(self._special)
         return characters_of(tokens, self.ids_to_tokens(ids), spans, special)
 
-    def contents(self, texts):
+    def contents(self, texts, offsets=False):
         """Encodes texts without special tokens, as the input of `assemble`.
 
         Args:
             texts: a list of str.
+            offsets: whether to say where in its text each token stands, as in `encode`.
 
         Returns:
-            A list of lists of ints.
+            A list of lists of ids; with `offsets`, of `(ids, offsets)`.
 
         Raises:
             TypeError: if an element is not a str.
             ValueError: if an element is not valid Unicode.
         """
-        return [ids for ids, _ in self._contents(texts)]
+        found = self._contents(texts, offsets)
+        return found if offsets else [ids for ids, _ in found]
 
     def assemble(self, first, second=None, max_length=None, truncate_from="right"):
         """Truncates ids from `contents` and adds the special tokens.
 
         Args:
-            first: a list of ids.
-            second: a list of ids, or None.
+            first: a list of ids, or of anything that stands for them.
+            second: another, or None.
             max_length: as in `encode`, but nothing is logged.
             truncate_from: as in `encode`.
 

@@ -44,6 +44,11 @@ class Tokens:
                         f"text, beyond its {self.vocab_size} tokens."
                     )
 
+    @property
+    def special_ids(self):
+        """Ids of the special tokens but the unknown one: those that no text has by itself."""
+        return sorted(self._special - {self.unk_id})
+
     def ids_to_tokens(self, ids):
         """Returns the tokens of ids, as strings.
 

@@ -36,6 +36,19 @@ def test_offsets_of_a_pair_are_of_each_text_and_follow_truncation(tokenizer):
     assert batch[1] == tokenizer.encode("two", "b", offsets=True)
 
 
+def test_contents_with_offsets_are_put_together_as_ids_are(tokenizer):
+    texts = [TEXT, "one two"]
+    contents = tokenizer.contents(texts, offsets=True)
+    assert [ids for ids, _ in contents] == tokenizer.contents(texts)
+    assert contents[1][1] == [(0, 3), (4, 7)]
+    first, second = (list(zip(*each, strict=True)) for each in contents)
+    assembled, segments = tokenizer.assemble(first, second, max_length=12)
+    ids, expected, offsets = tokenizer.encode(*texts, max_length=12, offsets=True)
+    assert segments == expected and set(tokenizer.special_ids) & set(ids) == {101, 102}
+    for item, number, span in zip(assembled, ids, offsets, strict=True):
+        assert item == (number if number in tokenizer.special_ids else (number, span))
+
+
 @pytest.mark.parametrize(("length", "stride"), [(64, 0), (64, 16), (32, 20), (400, 128)])
 def test_windows_with_a_question_equal_transformers(minilm, tokenizer, length, stride):
     import transformers
