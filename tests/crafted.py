@@ -1,6 +1,7 @@
-"""Files of torch and TensorFlow put together by hand, so that they may say anything."""
+"""Files of torch, TensorFlow and SentencePiece put together by hand, to say anything."""
 
 import pickle
+import struct
 import zipfile
 
 import numpy as np
@@ -93,3 +94,18 @@ def table(data, *handles):
 
 
 HEADER = (b"", message((1, 1)))
+
+
+def piece(text, score=-1.0, kind=1):
+    """A piece of a SentencePiece model: 1 is a normal one, 2 unknown, 3 control, 6 a byte."""
+    return text.encode() if isinstance(text, str) else text, score, kind
+
+
+def sentence_piece(*pieces, algorithm=1, trainer=(), normalizer=()):
+    """A SentencePiece model, of what `piece` makes and of more fields."""
+    parts = [(1, message((1, text), (3, kind)) + b"\x15" + struct.pack("<f", score))
+             for text, score, kind in pieces]  # fmt: skip
+    return message(*parts, (2, message((3, algorithm), *trainer)), (3, message(*normalizer)))
+
+
+T5 = [piece("<pad>", 0.0, 3), piece("</s>", 0.0, 3), piece("<unk>", 0.0, 2)]

@@ -10,7 +10,6 @@ memory and one of time.
 """
 
 import argparse
-import copy
 import io
 import json
 import pathlib
@@ -25,82 +24,15 @@ import time
 import traceback
 import zipfile
 
+import fuzz_tokenizers
 import numpy as np
 from crafted import HEADER, SIX, archive, block, entry, pickled, sealed, table, tensor
+from mutations import NUMBERS, damaged, damaged_json
 
 MOST_SECONDS = 10  # of a case, on a busy machine
 MOST_MEMORY = 2**30  # beyond what was there before
 MOST_TEXT = 800  # characters of an error, without the folder
 REFUSALS = (ValueError, FileNotFoundError)
-
-NUMBERS = [0, 1, -1, 2, 127, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**64]
-VALUES = [None, True, -1.5, 1e400, "", "x", "\ud800", "../x", "/dev/zero", "x" * 2**16, [], {}]
-VALUES += [*NUMBERS, [[[[]]]], [-1], [2**62, 4], {"class_name": "Lambda", "config": {}}]
-
-
-# Mutations of bytes.
-
-
-def _flip(rng, data, place):
-    data[place] ^= 1 << rng.randrange(8)
-
-
-def _byte(rng, data, place):
-    data[place] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
-
-
-def _integer(rng, data, place):
-    size = rng.choice((2, 4, 8))
-    number = rng.choice(NUMBERS) & (256**size - 1)
-    data[place : place + size] = number.to_bytes(size, rng.choice(("little", "big")))
-
-
-def _cut(rng, data, place):
-    del data[place : place + rng.choice((1, 2, 8, len(data)))]
-
-
-def _copy(rng, data, place):
-    other = rng.randrange(len(data))
-    data[place:place] = data[other : other + rng.choice((1, 4, 64, 4096))]
-
-
-def damaged(rng, data):
-    """Bytes with one to six of the mutations."""
-    data = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 6))):
-        if data:
-            # Where formats keep what they say of themselves: at both ends.
-            place = rng.choice((rng.randrange(len(data)), rng.randrange(min(len(data), 256))))
-            place = len(data) - 1 - place if rng.random() < 0.3 else place
-            rng.choice((_flip, _byte, _integer, _cut, _copy))(rng, data, place)
-    return bytes(data)
-
-
-def damaged_json(rng, value):
-    """A JSON value with another one somewhere in it, as text that any JSON reader may meet."""
-    places, found = [], [value]
-    while found:
-        each = found.pop()
-        keys = range(len(each)) if isinstance(each, list) else ()
-        keys = list(each) if isinstance(each, dict) else keys
-        places += [(each, key) for key in keys]
-        found += [each[key] for key in keys]
-    for _ in range(rng.choice((1, 1, 3))):
-        each, key = rng.choice(places)
-        other, other_key = rng.choice(places)
-        try:
-            new = copy.deepcopy(rng.choice((rng.choice(VALUES), other[other_key])))
-            if isinstance(each, dict) and rng.random() < 0.3:
-                each[rng.choice(("", "x" * 999, str(other_key), "__metadata__"))] = new
-            elif rng.random() < 0.1:
-                del each[key]
-            else:
-                each[key] = new
-            text = json.dumps(value)
-        except LookupError:  # it went before
-            return "[" * rng.choice((10, 10**5))
-    return text if rng.random() < 0.9 else damaged(rng, text.encode()).decode("utf-8", "replace")
-
 
 # Readers: each has a function that writes a case into a folder, and one that reads and judges it.
 
@@ -266,51 +198,6 @@ def read_config(folder):
     assert config.vocab_size > 0 and config.key_size > 0
 
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"]
-NORMALIZERS = [
-    {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
-    | {"strip_accents": None, "lowercase": True},
-    {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"},
-    {"type": "Prepend", "prepend": "b"},
-    {"type": "Precompiled", "precompiled_charsmap": "BAAAAAAAAAAA"},
-    {"type": "NFKD"},
-]
-SPLITTERS = [{"type": "BertPreTokenizer"}, {"type": "FixedLength", "length": 2}]
-
-
-def write_tokenizer(rng, folder):
-    token = {"id": 0, "content": "[PAD]", "single_word": False, "lstrip": False, "rstrip": False}
-    steps = [dict(rng.choice(NORMALIZERS)) for _ in range(rng.choice((1, 2, 12)))]
-    whole = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [token | {"normalized": False, "special": True}],
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": dict(rng.choice(SPLITTERS)),
-        "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
-        "decoder": None,
-        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
-        | {"max_input_chars_per_word": 9, "vocab": {word: i for i, word in enumerate(WORDS)}},
-    }
-    (folder / "tokenizer.json").write_text(damaged_json(rng, whole), "utf-8", "replace")
-
-
-def read_tokenizer(folder):
-    from keras_posenc.text import Tokenizer
-
-    tokenizer = Tokenizer(folder)
-    ids, segments = tokenizer.encode("a b [SEP] é", "b")
-    assert len(ids) == len(segments) and 0 <= min(ids) <= max(ids) < tokenizer.vocab_size
-    assert isinstance(tokenizer.decode(ids), str)
-
-
-def write_vocabulary(rng, folder):
-    (folder / "vocab.txt").write_bytes(damaged(rng, "\n".join([*WORDS, "é"]).encode()))
-    config = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
-    (folder / "tokenizer_config.json").write_text(damaged_json(rng, config), "utf-8", "replace")
-
-
 TABLE = 'text\tlabel\none "two"\tx\n"three\tfour"\ty\nfive\tz\n'
 
 
@@ -384,8 +271,7 @@ READERS = {
     "shards": (write_shards, read_shards),
     "keras": (write_keras, read_keras),
     "config": (write_config, read_config),
-    "tokenizer": (write_tokenizer, read_tokenizer),
-    "vocabulary": (write_vocabulary, read_tokenizer),
+    **fuzz_tokenizers.READERS,
     "texts": (write_texts, read_texts),
     "run": (write_run, read_run),
     "state": (write_state, read_state),

@@ -100,7 +100,7 @@ def varints(data, place, count):
 
 
 def read_message(data, fields):
-    """Reads the fields of a protocol buffer.
+    """Reads some fields of a protocol buffer.
 
     Args:
         data: bytes of the message.
@@ -112,11 +112,28 @@ def read_message(data, fields):
     Raises:
         ValueError, IndexError: if the message is damaged.
     """
+    found = read_fields(data)
+    return {name: found.get(number, [0]) for name, number in fields.items()}
+
+
+def read_fields(data, most=MOST_FIELDS):
+    """Reads the fields of a protocol buffer.
+
+    Args:
+        data: bytes of the message.
+        most: int. Maximum number of fields.
+
+    Returns:
+        dict, number of a field -> list of int or bytes.
+
+    Raises:
+        ValueError, IndexError: if the message is damaged.
+    """
     found, place, count = {}, 0, 0
     while place < len(data):
         count += 1
-        if count > MOST_FIELDS:
-            raise ValueError(f"a message of it has more than {MOST_FIELDS} fields")
+        if count > most:
+            raise ValueError(f"a message of it has more than {most} fields")
         tag, place = varints(data, place, 1)
         kind = tag & 7
         if kind == 0:
@@ -129,7 +146,7 @@ def read_message(data, fields):
         else:
             raise ValueError(f"a field of the kind {kind}")
         found.setdefault(tag >> 3, []).append(value)
-    return {name: found.get(number, [0]) for name, number in fields.items()}
+    return found
 
 
 def unmasked(checksum):

@@ -5,6 +5,7 @@ import numpy as np
 
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
 from keras_posenc.text.documents import encode_documents, encode_labels
+from keras_posenc.text.truncation import tell_truncation
 
 
 class TextBatches(keras.utils.PyDataset):
@@ -21,7 +22,7 @@ class TextBatches(keras.utils.PyDataset):
         labels: None, or a list of the same length: names, or ids (ints) if `classes` is None.
         tokenizer: a `Tokenizer`; may be None if the texts are ids (which are padded with 0).
         max_length: maximum number of tokens of a document, special tokens included; longer ones are
-            truncated. None truncates none.
+            truncated, and how many these are is logged once. None truncates none.
         token_budget: maximum number of tokens in a batch, padding included. A longer document gets
             a batch of its own.
         classes: the label names in the order of their ids; None sorts those in `labels`.
@@ -81,6 +82,7 @@ class TextBatches(keras.utils.PyDataset):
         self.classes, self._labels = encode_labels(labels, classes, len(texts))
         self._pad_id = 0 if tokenizer is None else tokenizer.pad_id
         documents, self.lengths = encode_documents(texts, tokenizer, max_length)
+        tell_truncation(self.lengths, max_length)
         kept = np.array([len(ids) for ids, _ in documents])
         self._starts = np.concatenate([[0], np.cumsum(kept)])
         self._tokens = np.concatenate([np.asarray(ids, "int32") for ids, _ in documents])

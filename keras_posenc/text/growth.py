@@ -1,4 +1,8 @@
-"""How much longer a tokenizer.json can make a text before its tokens are looked up."""
+"""How much a tokenizer file can ask for: memory, and longer texts than it is given."""
+
+import base64
+import binascii
+import re
 
 from keras_posenc.untrusted import parse_json
 
@@ -37,3 +41,42 @@ def _growth(step):
     # A regular expression may match one character, or none.
     replaced = len(pattern.get("String", "x"))
     return max(1.0, length / replaced) if replaced else 1.0 + length
+
+
+def check_charsmap(charsmap):
+    """Checks that a table of SentencePiece is as long as it says: Rust takes the memory at once.
+
+    Args:
+        charsmap: bytes, with the length of a part in the first four.
+
+    Raises:
+        ValueError: it is not.
+    """
+    said, there = int.from_bytes(charsmap[:4], "little"), max(len(charsmap) - 4, 0)
+    if said > there:
+        raise ValueError(
+            f"the table of its normalization says that a part of it takes {said} bytes, and has "
+            f"{there}"
+        )
+
+
+def check_charsmaps(data):
+    """Checks those in a tokenizer.json, before it is parsed.
+
+    Args:
+        data: bytes of the file.
+
+    Raises:
+        ValueError: one is not as long as it says.
+    """
+    # JSON may write a letter by its number, and a slash with a backslash before it.
+    letters = re.sub(
+        rb"\\u00([2-7][0-9a-fA-F])", lambda found: bytes.fromhex(found[1].decode()), data
+    )
+    letters = letters.replace(rb"\/", b"/")
+    for found in re.finditer(rb'"precompiled_charsmap"\s*:\s*"([^"]*)"', letters):
+        try:
+            charsmap = base64.b64decode(found[1])
+        except binascii.Error:
+            continue  # Rust refuses it too
+        check_charsmap(charsmap)

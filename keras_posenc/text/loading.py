@@ -1,56 +1,39 @@
-"""Reading and writing of tokenizer files: vocab.txt, tokenizer.json, tokenizer_config.json."""
+"""Finding, reading and writing of tokenizer files."""
 
-import contextlib
 import json
 import os
 import pathlib
 
-from keras_posenc.text.growth import MOST, growth
-from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary
-from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
+from keras_posenc.text.around import BERT, ROBERTA, set_ends, template
+from keras_posenc.text.byte_level import from_vocab_and_merges
+from keras_posenc.text.growth import MOST, check_charsmaps, growth
+from keras_posenc.text.importing import add_tokens, import_tokenizers, refusals
+from keras_posenc.text.pieces import from_sentence_piece
+from keras_posenc.text.settings import Settings
+from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
+from keras_posenc.untrusted import read_bytes, shorten
 
 MOST_BYTES = 2**26  # of a tokenizer.json; those of 256,000 tokens have half of it
 
-
-def import_tokenizers():
-    """Imports `tokenizers`; raises ImportError with the pip command if it is missing."""
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ImportError(
-            "Text needs the `tokenizers` package: pip install keras_posenc[text]"
-        ) from error
-    return tokenizers
-
-
-@contextlib.contextmanager
-def refusals(source):
-    """Turns what the Rust side raises into a ValueError that names the file.
-
-    It raises a bare Exception for what it checks, and where it panics a BaseException of its own.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if type(error) is not Exception and type(error).__name__ != "PanicException":
-            raise
-        raise ValueError(f"{source} is no tokenizer that works: {shorten(error)}.") from None
+SENTENCE_PIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+FILES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCE_PIECE)
 
 
 def load(path, lowercase=None, strip_accents=None, vocabulary=None):
     """Loads a `tokenizers.Tokenizer`, without truncation or padding.
 
     Args:
-        path: vocab.txt, tokenizer.json, a directory with one of them, or None with `vocabulary`.
+        path: one of `FILES`, a directory with one of them, or None with `vocabulary`.
         lowercase: whether to lower-case; None follows the files.
         strip_accents: whether to remove accents; None follows the files, then `lowercase`.
         vocabulary: a dict token -> id that replaces that of the files.
 
     Returns:
-        A `tokenizers.Tokenizer`.
+        `(tokenizer, names)`: the tokenizer, and a dict role -> token, of the special tokens that
+            the files name.
 
     Raises:
-        FileNotFoundError: no such file, or neither file in the directory.
+        FileNotFoundError: no such file, or none of them in the directory.
         ValueError: a damaged file, or an option that the file does not allow to change.
     """
     if vocabulary is not None:
@@ -58,77 +41,72 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
     if path is None:
         if vocabulary is None:
             raise ValueError("Tokenizer needs a path, or vocabulary=.")
-        return _from_vocabulary(vocabulary, {}, lowercase, strip_accents)
+        return _from_vocabulary(vocabulary, None, lowercase, strip_accents)
     file = find_tokenizer(path)
-    if file.suffix == ".json":
-        return _from_json(file, lowercase, strip_accents, vocabulary)
-    config = _read_json(file.parent / "tokenizer_config.json")
-    for name in ("do_lower_case", "strip_accents", "tokenize_chinese_chars"):
-        if not isinstance(config.get(name), (bool, type(None))):
-            where = f"{file.parent / 'tokenizer_config.json'}: {name}"
-            raise ValueError(f"{where} is {quote(config[name])}, not true, false or null.")
-    vocabulary = vocabulary or read_vocabulary(file)
-    return _from_vocabulary(vocabulary, config, lowercase, strip_accents)
+    settings = Settings(file.parent)
+    if file.suffix == ".txt":
+        vocabulary = vocabulary or read_vocabulary(file)
+        return _from_vocabulary(vocabulary, settings, lowercase, strip_accents)
+    if file.name == "vocab.json":
+        tokenizer, names = from_vocab_and_merges(file, settings)
+    elif file.suffix == ".json":
+        tokenizer, names = _from_json(file, settings)
+    else:
+        tokenizer, names = from_sentence_piece(file, settings)
+    return _changed(file, tokenizer, lowercase, strip_accents, vocabulary), names
 
 
 def find_tokenizer(path):
     """The file that a path of a file or of a directory leads to."""
     path = pathlib.Path(path)
     if path.is_file():
+        if path.suffix not in (".json", ".txt", ".model"):
+            raise ValueError(f"{path} is no tokenizer: give one of {', '.join(FILES)}.")
         return path
     if not path.is_dir():
         raise FileNotFoundError(
-            f"No tokenizer at {path}: give a vocab.txt, a tokenizer.json or a directory of one."
+            f"No tokenizer at {path}: give a vocab.txt, a tokenizer.json, another of "
+            f"{', '.join(FILES[2:])}, or a directory of one."
         )
-    for name in ("tokenizer.json", "vocab.txt"):
+    for name in FILES:
         if (path / name).is_file():
             return path / name
     there = shorten(", ".join(sorted(os.listdir(path)))) or "nothing"
-    raise FileNotFoundError(f"No tokenizer.json and no vocab.txt in {path}, which holds: {there}.")
+    raise FileNotFoundError(f"No tokenizer ({', '.join(FILES)}) in {path}, which holds: {there}.")
 
 
-def _read_json(path):
-    if not path.is_file():
-        return {}
-    data = read_bytes(path)
-    try:
-        value = parse_json(data)
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {shorten(error)}.") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} should hold a JSON object, not a {type(value).__name__}.")
-    return value
-
-
-def _from_vocabulary(vocabulary, config, lowercase, strip_accents):
-    from_files = config.get("do_lower_case")
+def _from_vocabulary(vocabulary, settings, lowercase, strip_accents):
+    """BERT's or MPNet's tokenizer of a vocab.txt."""
+    switch = settings.switch if settings else lambda name: None
+    from_files = switch("do_lower_case")
     if lowercase is None:
         lowercase = _looks_uncased(vocabulary) if from_files is None else from_files
-    if strip_accents is None:
-        strip_accents = config.get("strip_accents")
+    accents, chinese = switch("strip_accents"), switch("tokenize_chinese_chars")
     tokenizers = import_tokenizers()
     normalizer = tokenizers.normalizers.BertNormalizer(
-        handle_chinese_chars=config.get("tokenize_chinese_chars") is not False,
-        strip_accents=strip_accents,
+        handle_chinese_chars=chinese is not False,
+        strip_accents=accents if strip_accents is None else strip_accents,
         lowercase=lowercase,
     )
-    return _word_piece(vocabulary, normalizer, tokenizers.pre_tokenizers.BertPreTokenizer(), 100)
+    named = settings.names.items() if settings else ()
+    names = special_of(vocabulary) | {role: t for role, t in named if t in vocabulary}
+    words = tokenizers.pre_tokenizers.BertPreTokenizer()
+    return _word_piece(vocabulary, names, normalizer, words, 100), names
 
 
-def _word_piece(vocabulary, normalizer, pre_tokenizer, longest_word):
-    """BERT's tokenizer: [CLS] a [SEP] b [SEP], with segments 0 and 1."""
+def _word_piece(vocabulary, names, normalizer, pre_tokenizer, longest_word):
+    """[CLS] a [SEP] b [SEP] with segments 0 and 1; MPNet has the tokens and layout of RoBERTa."""
     tokenizers = import_tokenizers()
+    unknown = names["unk"] if names["unk"] in vocabulary else "[UNK]"
     model = tokenizers.models.WordPiece(
-        vocabulary, unk_token="[UNK]", max_input_chars_per_word=longest_word
+        vocabulary, unk_token=unknown, max_input_chars_per_word=longest_word
     )
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
-    tokenizer.add_special_tokens([token for token in SPECIAL if token in vocabulary])
-    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
-    )
+    add_tokens(tokenizer, vocabulary, names, {})
+    layout = ROBERTA if names["cls"] == "<s>" else BERT
+    around = {role: names[role] for role in ("cls", "sep")}
+    tokenizer.post_processor = template(layout, vocabulary, **around)
     tokenizer.decoder = tokenizers.decoders.WordPiece(prefix="##")
     return tokenizer
 
@@ -139,19 +117,34 @@ def _looks_uncased(vocabulary):
     return capitals < len(vocabulary) / 100
 
 
-def _from_json(file, lowercase, strip_accents, vocabulary):
+def _from_json(file, settings):
     tokenizers = import_tokenizers()
     data = read_bytes(file, MOST_BYTES)
     try:
+        check_charsmaps(data)
         with refusals(file):
             tokenizer = tokenizers.Tokenizer.from_str(data.decode("utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{file} is not a tokenizer.json: {shorten(error)}.") from None
     if growth(tokenizer.normalizer) > MOST:
         raise ValueError(f"{file} is refused: its normalizer can make a text {MOST} times as long.")
+    names = dict(settings.names)
+    if tokenizer.padding:
+        names.setdefault("pad", tokenizer.padding["pad_token"])
     # Sentence encoders ship with a truncation to 128 tokens.
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    add_bos, add_eos = settings.switch("add_bos_token"), settings.switch("add_eos_token")
+    if add_bos is not None or add_eos is not None:
+        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+        with refusals(file):
+            set_ends(tokenizer, vocabulary, names, add_bos, add_eos)
+    return tokenizer, names
+
+
+def _changed(file, tokenizer, lowercase, strip_accents, vocabulary):
+    """A tokenizer of a file under the options of the user."""
+    tokenizers = import_tokenizers()
     changes = {"lowercase": lowercase, "strip_accents": strip_accents}
     changes = {name: value for name, value in changes.items() if value is not None}
     if changes and not isinstance(tokenizer.normalizer, tokenizers.normalizers.BertNormalizer):
@@ -169,34 +162,38 @@ def _from_json(file, lowercase, strip_accents, vocabulary):
             "vocabulary= needs a WordPiece one, as BERT's."
         )
     longest = tokenizer.model.max_input_chars_per_word
-    return _word_piece(vocabulary, tokenizer.normalizer, tokenizer.pre_tokenizer, longest)
+    names = special_of(vocabulary)
+    return _word_piece(vocabulary, names, tokenizer.normalizer, tokenizer.pre_tokenizer, longest)
 
 
-def save(tokenizer, vocabulary, directory):
-    """Writes tokenizer.json and, for a BERT tokenizer, vocab.txt and tokenizer_config.json.
+def save(tokenizer, vocabulary, names, directory):
+    """Writes tokenizer.json, tokenizer_config.json and, for a BERT tokenizer, vocab.txt.
 
     Args:
         tokenizer: a tokenizer from `load`.
         vocabulary: its dict token -> id.
+        names: dict role -> token.
         directory: where to write; created if missing.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     _replace(directory / "tokenizer.json", tokenizer.to_str(pretty=True))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast"}
     normalizer = tokenizer.normalizer
-    if not isinstance(normalizer, import_tokenizers().normalizers.BertNormalizer):
-        return
-    # transformers reads these from here; without it, its defaults override tokenizer.json.
-    config = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": normalizer.lowercase,
-        "strip_accents": normalizer.strip_accents,
-        "tokenize_chinese_chars": normalizer.handle_chinese_chars,
-    }
+    bert = isinstance(normalizer, import_tokenizers().normalizers.BertNormalizer)
+    if bert and names.get("cls") == "[CLS]":
+        # transformers reads these from here; without it, its defaults override tokenizer.json.
+        config = {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": normalizer.lowercase,
+            "strip_accents": normalizer.strip_accents,
+            "tokenize_chinese_chars": normalizer.handle_chinese_chars,
+        }
+        if len(vocabulary) == max(vocabulary.values()) + 1:  # else line numbers are not ids
+            tokens = sorted(vocabulary, key=vocabulary.get)
+            _replace(directory / "vocab.txt", "\n".join(tokens) + "\n")
+    config |= {f"{role}_token": token for role, token in names.items()}
     _replace(directory / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
-    if len(vocabulary) == max(vocabulary.values()) + 1:  # else line numbers are not ids
-        tokens = sorted(vocabulary, key=vocabulary.get)
-        _replace(directory / "vocab.txt", "\n".join(tokens) + "\n")
 
 
 def _replace(path, content):

@@ -1,33 +1,27 @@
 """The tokenizer: bert4keras's `encode` on top of the `tokenizers` library."""
 
-import itertools
-
-from keras_posenc.text.loading import find_tokenizer, load, refusals, save
-from keras_posenc.untrusted import quote
-
-ROLES = {
-    "pad": ("[PAD]", "<pad>"),
-    "cls": ("[CLS]", "<s>"),
-    "sep": ("[SEP]", "</s>"),
-    "mask": ("[MASK]", "<mask>"),
-    "unk": ("[UNK]", "<unk>"),
-}
+from keras_posenc.text.arguments import refuse
+from keras_posenc.text.importing import refusals
+from keras_posenc.text.spans import characters_of, check_texts, without_spaces
+from keras_posenc.text.tokens import Tokens
+from keras_posenc.text.truncation import tell_truncation, truncate
 
 # Documents per call into Rust: enough to use all cores, few enough to hold in memory.
 CHUNK = 1024
 
-MOST_TOKENS = 2**24  # rows of a table; the largest vocabularies have 2^18
 
-
-class Tokenizer:
-    """Encodes text as token ids and segment ids, exactly like Hugging Face's BertTokenizer.
+class Tokenizer(Tokens):
+    """Encodes text as token ids and segment ids, as the family's tokenizer in transformers does.
 
     Unless told otherwise it differs in one thing: the names of special tokens in a text are text,
     as in `BertTokenizer(split_special_tokens=True)`.
 
     Args:
-        path: a vocab.txt, a tokenizer.json, or a directory with one of them (tokenizer.json takes
-            precedence). Truncation and padding settings in tokenizer.json are dropped.
+        path: a tokenizer.json of any kind, a vocab.txt, a vocab.json with merges.txt beside it, a
+            SentencePiece model (spm.model, spiece.model, sentencepiece.bpe.model,
+            tokenizer.model), or a directory with one of them, where the first in this list counts.
+            tokenizer_config.json and special_tokens_map.json beside it are followed; truncation
+            and padding settings in tokenizer.json are dropped.
         lowercase: True or False; None follows tokenizer.json, or `do_lower_case` of the
             tokenizer_config.json beside vocab.txt, or else the vocabulary (one with more than 1% of
             tokens in capitals is cased).
@@ -37,14 +31,16 @@ class Tokenizer:
         special_in_text: whether "[SEP]" in a text is the special token. False takes it for the five
             characters it is, so that no writer of a text can end it early; set True for texts of
             your own with "[MASK]" in them.
+        **others: none; a name of bert4keras's or transformers' is refused with the one here.
 
     Attributes:
         vocabulary: the dict token -> id.
         vocab_size: the required rows of a token table, the largest id + 1.
-        pad_id, cls_id, sep_id, mask_id, unk_id: ids of the special tokens; None where missing.
+        pad_id, cls_id, sep_id, mask_id, unk_id, bos_id, eos_id: ids of the special tokens; None
+            where missing. `pad_id` is never None: where no file names one it is `eos_id`.
 
     Raises:
-        FileNotFoundError: no such file, or neither file in the directory.
+        FileNotFoundError: no such file, or none of them in the directory.
         ValueError: a damaged file, or an option that a tokenizer.json does not allow to change.
         ImportError: if `tokenizers` is not installed.
 
@@ -54,6 +50,8 @@ class Tokenizer:
     >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
     >>> tokenizer.encode("Is it long?", "It is", max_length=8)
     ([2, 4, 5, 6, 3, 5, 4, 3], [0, 0, 0, 0, 0, 1, 1, 1])
+    >>> tokenizer.encode("Is it?", offsets=True)[2]
+    [(0, 0), (0, 2), (3, 5), (5, 6), (0, 0)]
     """
 
     def __init__(
@@ -63,240 +61,229 @@ class Tokenizer:
         strip_accents=None,
         vocabulary=None,
         special_in_text=False,
+        **others,
     ):
-        self._rust = load(path, lowercase, strip_accents, vocabulary)
-        self._rust.encode_special_tokens = not special_in_text
-        self._source = "vocabulary=" if path is None else find_tokenizer(path)
-        self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(self.vocabulary.values(), default=-1) + 1
-        if self.vocab_size > MOST_TOKENS:
-            raise ValueError(
-                f"{self._source}: a token has the id {self.vocab_size - 1}, and a table of at most "
-                f"{MOST_TOKENS} rows is taken."
-            )
-        for role, names in ROLES.items():
-            ids = [self.vocabulary[name] for name in names if name in self.vocabulary]
-            setattr(self, f"{role}_id", ids[0] if ids else None)
-        if self.pad_id is None:
-            raise ValueError(f"{self._source}: the tokenizer has no padding token, [PAD] or <pad>.")
-        with refusals(self._source):
-            self._layouts = self._layout("a"), self._layout("a", "a")
-        for layout in self._layouts:
-            for _, ids, segment in layout:
-                if max(ids) >= self.vocab_size or segment > MOST_TOKENS:
-                    raise ValueError(
-                        f"{self._source}: it adds the id {max(ids)} of segment {segment} to a "
-                        f"text, beyond its {self.vocab_size} tokens."
-                    )
+        refuse("Tokenizer", others)
+        super().__init__(path, lowercase, strip_accents, vocabulary, special_in_text)
+        self._told = False
 
-    def encode(self, first, second=None, max_length=None, truncate_from="right"):
+    def encode(
+        self,
+        first=None,
+        second=None,
+        max_length=None,
+        truncate_from="right",
+        offsets=False,
+        **others,
+    ):
         """Encodes one text, or a pair: [CLS] first [SEP] second [SEP].
 
         Args:
             first: a str.
             second: a str, or None.
             max_length: maximum number of tokens, special tokens included; None keeps all. Of a
-                pair, the text that is longer at that moment loses a token.
+                pair, the text that is longer at that moment loses a token. That something was cut
+                off is logged once.
             truncate_from: "right" keeps the beginning of each text, "left" its end.
+            offsets: whether to say where in its text each token stands.
+            **others: none; a name of bert4keras's or transformers' is refused with the one here.
 
         Returns:
-            `(token_ids, segment_ids)`, two lists of ints of the same length.
+            `(token_ids, segment_ids)`, two lists of ints of the same length. With `offsets` a
+            third: (start, end) in characters of the text that the token is of, without the spaces
+            around it; (0, 0) for special tokens.
 
         Raises:
             TypeError: if a text is not a str.
             ValueError: if a text is not valid Unicode, or `max_length` leaves no room for text.
         """
+        refuse("Tokenizer.encode", others)
+        if first is None:
+            raise TypeError("Tokenizer.encode needs a text, as its first argument.")
         pairs = None if second is None else [second]
-        return self.encode_batch([first], pairs, max_length, truncate_from)[0]
+        return self.encode_batch([first], pairs, max_length, truncate_from, offsets)[0]
 
-    def encode_batch(self, texts, pairs=None, max_length=None, truncate_from="right"):
+    def encode_batch(
+        self,
+        texts,
+        pairs=None,
+        max_length=None,
+        truncate_from="right",
+        offsets=False,
+        **others,
+    ):
         """Encodes many texts at once, on all cores.
 
         Args:
             texts: a list of str.
             pairs: None, or a list of str: the second texts.
-            max_length: as in `encode`.
-            truncate_from: as in `encode`.
+            max_length, truncate_from, offsets, **others: as in `encode`.
 
         Returns:
-            A list of `(token_ids, segment_ids)`.
+            A list of what `encode` returns.
 
         Raises:
             TypeError, ValueError: as in `encode`, or if there are not as many pairs as texts.
         """
-        first = self.contents(texts)
-        if pairs is None:
-            second = itertools.repeat(None)
-        elif len(pairs) == len(texts):
-            second = self.contents(pairs)
-        else:
-            raise ValueError(f"{len(texts)} texts but {len(pairs)} pairs: give one to each.")
-        both = zip(first, second, strict=False)
-        return [self.assemble(a, b, max_length, truncate_from) for a, b in both]
+        refuse("Tokenizer.encode_batch", others)
+        rows = [self._contents(texts, offsets)]
+        if pairs is not None:
+            if len(pairs) != len(texts):
+                raise ValueError(f"{len(texts)} texts but {len(pairs)} pairs: give one to each.")
+            rows.append(self._contents(pairs, offsets))
+        rows = list(zip(*rows, strict=True))
+        if max_length is not None and not self._told:
+            special = self.special_tokens(pairs is not None)
+            lengths = [special + sum(len(ids) for ids, _ in row) for row in rows]
+            self._told = tell_truncation(lengths, max_length)
+        return [self._row(row, max_length, truncate_from, offsets) for row in rows]
 
-    def windows(self, text, length, stride=0):
+    def windows(self, text, length, stride=0, question=None, offsets=False, **others):
         """Splits a long text into windows, each with the special tokens.
 
         Args:
             text: a str.
             length: maximum number of tokens per window, special tokens included.
             stride: number of tokens that neighbouring windows share (as in `tokenizers`).
+            question: None, or a str that stands whole before the text in every window.
+            offsets: whether to say where in `text` each token stands.
+            **others: none; a name of transformers' is refused with the one here.
 
         Returns:
-            A list of `(token_ids, segment_ids)`; a single window if the text fits.
+            A list of `(token_ids, segment_ids)`; a single window if the text fits. With `offsets`,
+            of `(token_ids, segment_ids, offsets)` as in `encode`, where all tokens that are not of
+            `text`, those of the question too, have (0, 0): an answer can only be where end > start.
 
         Raises:
             ValueError: if `stride` is not smaller than the room for text in a window.
+
+        Example:
+
+        >>> words = "[PAD] [UNK] [CLS] [SEP] who ? a man and his dog".split()
+        >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
+        >>> for ids, segments, offsets in tokenizer.windows(
+        ...     "a man and his dog", length=8, stride=1, question="who?", offsets=True
+        ... ):
+        ...     print(tokenizer.decode(ids), offsets)
+        who? a man and [(0, 0), (0, 0), (0, 0), (0, 0), (0, 1), (2, 5), (6, 9), (0, 0)]
+        who? and his dog [(0, 0), (0, 0), (0, 0), (0, 0), (6, 9), (10, 13), (14, 17), (0, 0)]
         """
-        room = self._room(length, pair=False)
+        refuse("Tokenizer.windows", others)
+        asked = [] if question is None else self._contents([question])
+        taken = sum(len(ids) for ids, _ in asked)
+        room = self._room(length, pair=bool(asked), taken=taken)
         if not 0 <= stride < room:
             raise ValueError(
                 f"stride={stride}: windows of length={length} hold {room} tokens of the text, "
                 f"so they can share 0 to {room - 1}."
             )
-        ids = self.contents([text])[0]
+        ids, spans = self._contents([text], offsets)[0]
+        asked = [(ids, [(0, 0)] * len(ids)) for ids, _ in asked]
         starts = range(0, max(len(ids) - stride, 1), room - stride)
-        return [self.assemble(ids[start : start + room]) for start in starts]
+        parts = [(ids[n : n + room], spans and spans[n : n + room]) for n in starts]
+        return [self._row((*asked, part), offsets=offsets) for part in parts]
 
     def tokenize(self, text):
         """Returns the tokens of a text as strings, without special tokens."""
-        return [self._rust.id_to_token(i) for i in self.contents([text])[0]]
+        return self.ids_to_tokens(self.contents([text])[0])
 
-    def decode(self, ids):
-        """Returns the text of token ids, without special tokens.
-
-        The spaces and the case of the original text are not restored.
+    def rematch(self, text, tokens):
+        """Returns which characters of a text each of its tokens stands for, as in bert4keras.
 
         Args:
-            ids: list of ints.
+            text: a str.
+            tokens: list of str, the first tokens of the text, with or without special tokens.
 
         Returns:
-            str.
+            A list of lists of character positions, empty for special tokens.
 
         Raises:
-            ValueError: if an id is outside 0 .. `vocab_size` - 1.
-        """
-        ids = [int(i) for i in ids]
-        outside = [i for i in ids if not 0 <= i < self.vocab_size]
-        if outside:
-            raise ValueError(
-                f"{outside[0]} is no token id: they go from 0 to {self.vocab_size - 1}."
-            )
-        with refusals(self._source):
-            return self._rust.decode(ids, skip_special_tokens=True)
+            ValueError: if these are not the tokens of the text.
 
-    def contents(self, texts):
+        Example:
+
+        >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "long", "##er"]
+        >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
+        >>> tokenizer.rematch("So long", ["[CLS]", "[UNK]", "long", "[SEP]"])
+        [[], [0, 1], [3, 4, 5, 6], []]
+        """
+        ids, spans = self._contents([text], offsets=True)[0]
+        special = self.ids_to_tokens(self._special)
+        return characters_of(tokens, self.ids_to_tokens(ids), spans, special)
+
+    def contents(self, texts, offsets=False):
         """Encodes texts without special tokens, as the input of `assemble`.
 
         Args:
             texts: a list of str.
+            offsets: whether to say where in its text each token stands, as in `encode`.
 
         Returns:
-            A list of lists of ints.
+            A list of lists of ids; with `offsets`, of `(ids, offsets)`.
 
         Raises:
             TypeError: if an element is not a str.
             ValueError: if an element is not valid Unicode.
         """
-        if isinstance(texts, str):
-            raise TypeError("Expected a list of texts, not one str; encode() takes one.")
-        for number, text in enumerate(texts):
-            if not isinstance(text, str):
-                kind = type(text).__name__
-                raise TypeError(f"Text {number} is a {kind}, not a str: {quote(text)}.")
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise ValueError(
-                    f"Text {number} has half a surrogate pair, {text[error.start]!r}, at character "
-                    f"{error.start}: it was decoded wrongly; drop or replace it."
-                ) from None
-        ids = []
-        for start in range(0, len(texts), CHUNK):
-            chunk = list(texts[start : start + CHUNK])
-            with refusals(self._source):
-                encodings = self._rust.encode_batch_fast(chunk, add_special_tokens=False)
-            ids.extend(encoding.ids for encoding in encodings)
-        return ids
+        found = self._contents(texts, offsets)
+        return found if offsets else [ids for ids, _ in found]
 
     def assemble(self, first, second=None, max_length=None, truncate_from="right"):
         """Truncates ids from `contents` and adds the special tokens.
 
         Args:
-            first: a list of ids.
-            second: a list of ids, or None.
-            max_length: as in `encode`.
+            first: a list of ids, or of anything that stands for them.
+            second: another, or None.
+            max_length: as in `encode`, but nothing is logged.
             truncate_from: as in `encode`.
 
         Returns:
             `(token_ids, segment_ids)`.
         """
-        parts = [first] if second is None else [first, second]
-        if max_length is not None:
-            parts = truncate(parts, self._room(max_length, second is not None), truncate_from)
-        token_ids, segment_ids = [], []
-        for which, ids, segment in self._layouts[len(parts) - 1]:
-            ids = ids if which is None else parts[which]
-            token_ids += ids
-            segment_ids += [segment] * len(ids)
-        return token_ids, segment_ids
+        row = [(first, None)] if second is None else [(first, None), (second, None)]
+        return self._row(row, max_length, truncate_from)
 
     def special_tokens(self, pair=False):
         """Returns the number of special tokens added to a text, or to a pair."""
         return sum(len(ids) for which, ids, _ in self._layouts[pair] if which is None)
 
-    def save(self, directory):
-        """Writes files that `Tokenizer(directory)` and `transformers` read.
+    def _contents(self, texts, offsets=False):
+        """A list of (ids, spans); the spans are None unless asked for."""
+        check_texts(texts)
+        encode = self._rust.encode_batch if offsets else self._rust.encode_batch_fast
+        found = []
+        for start in range(0, len(texts), CHUNK):
+            chunk = list(texts[start : start + CHUNK])
+            with refusals(self._source):
+                encodings = encode(chunk, add_special_tokens=False)
+            for text, each in zip(chunk, encodings, strict=True):
+                found.append((each.ids, without_spaces(text, each.offsets) if offsets else None))
+        return found
 
-        Args:
-            directory: where tokenizer.json and, for a BERT tokenizer, vocab.txt and
-                tokenizer_config.json go; created if missing.
-        """
-        save(self._rust, self.vocabulary, directory)
+    def _row(self, row, max_length=None, truncate_from="right", offsets=False):
+        """What `encode` returns of the (ids, spans) of one text or two."""
+        parts, runs = [ids for ids, _ in row], self._layouts[len(row) - 1]
+        places = [range(len(ids)) for ids in parts]
+        if max_length is not None:
+            places = truncate(places, self._room(max_length, len(row) == 2), truncate_from)
+        token_ids, segment_ids, spans = [], [], []
+        for which, ids, segment in runs:
+            if which is not None:
+                part = slice(places[which].start, places[which].stop)
+                ids = parts[which][part]
+            token_ids += ids
+            segment_ids += [segment] * len(ids)
+            if offsets:
+                spans += [(0, 0)] * len(ids) if which is None else row[which][1][part]
+        return (token_ids, segment_ids, spans) if offsets else (token_ids, segment_ids)
 
-    def _room(self, max_length, pair):
-        room = max_length - self.special_tokens(pair)
+    def _room(self, max_length, pair, taken=0):
+        special = self.special_tokens(pair)
+        room = max_length - special - taken
         if room < 1:
+            beside = f"the {special} special tokens" + f" and {taken} of the question" * bool(taken)
             raise ValueError(
-                f"max_length={max_length} leaves no room for text beside the "
-                f"{max_length - room} special tokens; give at least {max_length - room + 1}."
+                f"max_length={max_length} leaves no room for text beside {beside}; give at least "
+                f"{special + taken + 1}."
             )
         return room
-
-    def _layout(self, *texts):
-        """The post-processor's output on texts, as runs (index of the text or None, ids,
-        segment)."""
-        probe = self._rust.encode(*texts)
-        tokens = zip(probe.sequence_ids, probe.type_ids, probe.ids, strict=True)
-        runs = itertools.groupby(tokens, key=lambda token: token[:2])
-        return [(which, [ids for *_, ids in run], segment) for (which, segment), run in runs]
-
-
-def truncate(parts, room, truncate_from="right"):
-    """Drops tokens from the longer part (the first if equal) until `room` are left.
-
-    Args:
-        parts: one or two lists.
-        room: maximum number of elements of both together.
-        truncate_from: "right" drops from the end of a part, "left" from its beginning.
-
-    Returns:
-        The shortened parts.
-
-    Raises:
-        ValueError: on another `truncate_from`.
-    """
-    if truncate_from not in ("right", "left"):
-        raise ValueError(f'truncate_from={truncate_from!r}: give "right" or "left".')
-    lengths = [len(part) for part in parts]
-    if sum(lengths) <= room:
-        return parts
-    if len(parts) == 1:
-        keep = [room]
-    else:
-        half = room // 2
-        first = min(lengths[0], max(half, room - lengths[1]))
-        keep = [first, room - first]
-    if truncate_from == "left":
-        return [part[len(part) - n :] for part, n in zip(parts, keep, strict=True)]
-    return [part[:n] for part, n in zip(parts, keep, strict=True)]

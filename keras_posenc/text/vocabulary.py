@@ -3,6 +3,8 @@
 from keras_posenc.untrusted import read_bytes
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+BERT = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL, strict=True))
+MPNET = {"pad": "<pad>", "unk": "[UNK]", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 
 
 def read_vocabulary(path):
@@ -30,8 +32,15 @@ def read_vocabulary(path):
     return vocabulary
 
 
+def special_of(vocabulary):
+    """Dict role -> special token: those of BERT, or of MPNet, which are RoBERTa's."""
+    return dict(BERT if "[CLS]" in vocabulary else MPNET)
+
+
 def check_vocabulary(vocabulary, source):
     """Raises ValueError unless the vocabulary holds the tokens that every encoded text needs."""
+    if all(token in vocabulary for role, token in MPNET.items() if role != "mask"):
+        return
     missing = [token for token in SPECIAL[:4] if token not in vocabulary]
     if missing:
         raise ValueError(

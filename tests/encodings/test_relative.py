@@ -47,7 +47,9 @@ def weights_of(encoding):
     return {w.name: numpy(w) for w in encoding.weights}
 
 
-def run(encoding, q=Q, k=K, v=V, rows=None, columns=None, mask=None, explicitly=False, training=False):
+def run(
+    encoding, q=Q, k=K, v=V, rows=None, columns=None, mask=None, explicitly=False, training=False
+):
     """The output of attention with this one encoding."""
     rows = POSITIONS["consecutive"] if rows is None else rows
     columns = rows if columns is None else columns

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.text import Tokenizer, read_texts
-from keras_posenc.text.tokenizer import truncate
+from keras_posenc.text.truncation import truncate
 
 pytestmark = pytest.mark.once
 
@@ -267,8 +267,10 @@ def test_files_that_are_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"No tokenizer at .*nowhere: give a vocab.txt"):
         Tokenizer(tmp_path / "nowhere")
     (tmp_path / "model.bin").touch()
-    with pytest.raises(FileNotFoundError, match=r"No tokenizer.json and no vocab.txt.*: model.bin"):
+    with pytest.raises(FileNotFoundError, match=r"No tokenizer \(tokenizer.json, .*: model.bin"):
         Tokenizer(tmp_path)
+    with pytest.raises(ValueError, match=r"model.bin is no tokenizer: give one of tokenizer.json,"):
+        Tokenizer(tmp_path / "model.bin")
     with pytest.raises(ValueError, match="Tokenizer needs a path, or vocabulary="):
         Tokenizer()
 
@@ -290,6 +292,7 @@ def test_damaged_files(minilm, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text("[]")
     with pytest.raises(ValueError, match="should hold a JSON object, not a list"):
         Tokenizer(path)
+    (tmp_path / "tokenizer_config.json").unlink()
     whole = (minilm / "tokenizer.json").read_bytes()
     (tmp_path / "tokenizer.json").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="tokenizer.json is not a tokenizer.json"):

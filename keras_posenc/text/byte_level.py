@@ -1,0 +1,126 @@
+"""Byte-level BPE from vocab.json and merges.txt, as GPT-2, RoBERTa and Qwen use it."""
+
+from keras_posenc.text.around import BERT, NOTHING, ROBERTA, template
+from keras_posenc.text.importing import add_tokens, import_tokenizers, refusals
+from keras_posenc.text.settings import read_object
+from keras_posenc.untrusted import quote, read_bytes
+
+BRACKETS = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
+ANGLES = {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>", "unk": "<unk>"}
+ANGLES |= {"bos": "<s>", "eos": "</s>"}
+END = "<|endoftext|>"
+# Family -> layout, and tokens where no file names them.
+USES = {
+    "gpt2": (NOTHING, {"bos": END, "eos": END, "unk": END}),
+    "qwen2": (NOTHING, {"pad": END, "eos": END, "unk": END}),
+    "roberta": (ROBERTA, ANGLES),
+    "deberta": (BERT, BRACKETS),
+}
+SAME = {"qwen3": "qwen2", "bart": "roberta", "longformer": "roberta"}
+# How Qwen splits a text, from its tokenizer.json: words, single digits, runs of marks, spaces.
+QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def from_vocab_and_merges(file, settings):
+    """The tokenizer of a vocab.json and the merges.txt beside it.
+
+    Args:
+        file: `pathlib.Path` of vocab.json.
+        settings: `Settings` of its folder.
+
+    Returns:
+        `(tokenizer, names)`: a `tokenizers.Tokenizer`, and a dict role -> token.
+
+    Raises:
+        FileNotFoundError: there is no merges.txt.
+        ValueError: a damaged file, or one of a family that is not known.
+    """
+    vocabulary, merges = read_ids(file), _read_merges(file.with_name("merges.txt"))
+    family = _family(file, vocabulary, settings)
+    layout, names = USES[family]
+    names = names | settings.names
+    tokenizers = import_tokenizers()
+    pre_tokenizers = tokenizers.pre_tokenizers
+    prefix = bool(settings.switch("add_prefix_space"))
+    _add(vocabulary, settings.added, file)
+    with refusals(file):
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
+        splitter = pre_tokenizers.ByteLevel(prefix, use_regex=family != "qwen2")
+        if family == "qwen2":
+            words = pre_tokenizers.Split(tokenizers.Regex(QWEN), "isolated")
+            splitter = pre_tokenizers.Sequence([words, splitter])
+            tokenizer.normalizer = tokenizers.normalizers.NFC()
+        tokenizer.pre_tokenizer = splitter
+        tokenizer.decoder = tokenizers.decoders.ByteLevel()
+        add_tokens(tokenizer, vocabulary, names, settings.added)
+    around = {role: names[role] for role in ("cls", "sep") if role in names}
+    lacking = [token for token in around.values() if layout != NOTHING and token not in vocabulary]
+    if lacking:
+        raise ValueError(f"{file} has no token {quote(lacking[0])}, which its family needs.")
+    tokenizer.post_processor = template(layout, vocabulary, **around)
+    return tokenizer, names
+
+
+def _add(vocabulary, added, file):
+    """Adds the tokens that tokenizer_config.json adds, each at the id that it names."""
+    tokens = {number: token for token, number in vocabulary.items()}
+    for token, (number, _) in added.items():
+        if tokens.setdefault(number, token) != token or vocabulary.get(token, number) != number:
+            raise ValueError(
+                f"{file}: tokenizer_config.json says that {quote(token)} is token {number}, "
+                "and the vocabulary has it otherwise."
+            )
+        vocabulary[token] = number
+
+
+def read_ids(file):
+    """Reads a vocab.json, an object of tokens and their ids.
+
+    Raises:
+        ValueError: it is damaged, or holds something else.
+    """
+    vocabulary = read_object(file)
+    for token, number in vocabulary.items():
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**32:
+            raise ValueError(f"{file}: the token {quote(token)} has the id {quote(number)}.")
+        try:
+            token.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{file}: {quote(token)} has half a surrogate pair.") from None
+    return vocabulary
+
+
+def _read_merges(file):
+    """Reads a merges.txt: two tokens a line, and a line of the version before them."""
+    if not file.is_file():
+        raise FileNotFoundError(f"There is no {file}, which vocab.json needs.")
+    try:
+        lines = read_bytes(file).decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not UTF-8, so no list of merges.") from None
+    merges = []
+    for number, line in enumerate(lines, 1):
+        line = line.removesuffix("\r")
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        pair = tuple(line.split(" "))
+        if len(pair) != 2:
+            raise ValueError(f"{file}, line {number}: {quote(line)} is no pair of tokens.")
+        merges.append(pair)
+    return merges
+
+
+def _family(file, vocabulary, settings):
+    family = SAME.get(settings.family, settings.family)
+    if family in USES:
+        return family
+    if family is not None:
+        raise ValueError(
+            f"{file}: how {quote(settings.family)} uses a vocab.json is not known here, only how "
+            f"{', '.join(USES)} do. With its tokenizer.json, which transformers writes "
+            "(AutoTokenizer.from_pretrained(...).save_pretrained(...)), it is read."
+        )
+    return "roberta" if "</s>" in vocabulary else "gpt2"

@@ -1,0 +1,251 @@
+"""How the families use a SentencePiece model: their own pieces, normalization and layout."""
+
+import dataclasses
+
+from keras_posenc.text.around import BERT, END, ROBERTA, ends, template
+from keras_posenc.text.importing import add_tokens, import_tokenizers, refusals
+from keras_posenc.text.sentence_piece import (
+    BYTE,
+    CONTROL,
+    UNKNOWN,
+    USER_DEFINED,
+    read_sentence_piece,
+)
+from keras_posenc.untrusted import quote
+
+SPACE = "▁"
+APART = (UNKNOWN, CONTROL, USER_DEFINED)  # pieces that are found before all others, or never
+NOTUSED = -100.0  # the score of a piece that no text should become
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """What a family makes of the pieces of a file.
+
+    Attributes:
+        first: list of (token, score) that stand in place of the first `replaced` pieces.
+        replaced: int.
+        last: list of tokens that follow, unless they are pieces already.
+        names: dict role -> token.
+        layout: of `around`; None adds the tokens `bos` and `eos` as tokenizer_config.json says.
+    """
+
+    first: tuple = ()
+    replaced: int = 0
+    last: tuple = ()
+    names: dict = dataclasses.field(default_factory=dict)
+    layout: tuple | None = None
+
+
+BRACKETS = {"cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "bos": "[CLS]", "eos": "[SEP]"}
+ANGLES = {"cls": "<s>", "sep": "</s>", "bos": "<s>", "eos": "</s>", "unk": "<unk>"}
+FAIRSEQ = (("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0))
+CAMEMBERT = (
+    ("<s>NOTUSED", 0.0),
+    ("<pad>", 0.0),
+    ("</s>NOTUSED", 0.0),
+    ("<unk>", 0.0),
+    ("<unk>NOTUSED", NOTUSED),
+)
+MASKED = ANGLES | {"pad": "<pad>", "mask": "<mask>"}
+USES = {
+    "albert": Use(names=BRACKETS | {"pad": "<pad>", "unk": "<unk>"}, layout=BERT),
+    "camembert": Use(CAMEMBERT, 1, ("<mask>",), MASKED, ROBERTA),
+    "debertav2": Use((), 0, ("[MASK]",), BRACKETS | {"pad": "[PAD]", "unk": "[UNK]"}, BERT),
+    "gemma": Use(names={role: f"<{role}>" for role in ("pad", "bos", "eos", "unk", "mask")}),
+    "llama": Use(names={name: ANGLES[name] for name in ("bos", "eos", "unk")}),
+    "t5": Use(names={"pad": "<pad>", "sep": "</s>", "eos": "</s>", "unk": "<unk>"}, layout=END),
+    "xlmroberta": Use(FAIRSEQ, 3, ("<mask>",), MASKED, ROBERTA),
+}
+SAME = {
+    "gemma2": "gemma",
+    "gemma3": "gemma",
+    "gemma3text": "gemma",
+    "mt5": "t5",
+    "umt5": "t5",
+    "xlmrobertaxl": "xlmroberta",
+    "gte": "xlmroberta",
+    "new": "xlmroberta",
+    "jinaembeddingsv3": "xlmroberta",
+}
+
+
+def from_sentence_piece(file, settings):
+    """The tokenizer of a SentencePiece model, as its family uses it.
+
+    Args:
+        file: `pathlib.Path` of the model.
+        settings: `Settings` of its folder.
+
+    Returns:
+        `(tokenizer, names)`: a `tokenizers.Tokenizer`, and a dict role -> token.
+
+    Raises:
+        ValueError: a damaged file, or one of a family that is not known.
+    """
+    model = read_sentence_piece(file)
+    family = _family(file, model, settings)
+    use = USES[family]
+    names = use.names | settings.names
+    pieces = [*use.first, *model.pieces[use.replaced :]]
+    known = {piece for piece, _ in pieces}
+    if family == "albert":
+        pieces = [(piece, score + NOTUSED * _ends_in_a_comma(piece)) for piece, score in pieces]
+    last = _extra(settings) if family == "t5" else use.last
+    pieces += [(token, 0.0) for token in last if token not in known]
+    _append(pieces, settings.added, file)
+    vocabulary = {piece: number for number, (piece, _) in enumerate(pieces)}
+    tokenizers = import_tokenizers()
+    with refusals(file):
+        tokenizer = tokenizers.Tokenizer(_model(model, pieces, vocabulary, names))
+        tokenizer.normalizer = tokenizers.normalizers.Sequence(
+            [*_own_steps(family, settings), *_steps(model)]
+        )
+        tokenizer.pre_tokenizer = _splitter(model, pieces, settings)
+        tokenizer.decoder = _decoder(model)
+        own = zip(model.pieces, model.kinds, strict=True)
+        added = {piece: (None, kind != USER_DEFINED) for (piece, _), kind in own if kind in APART}
+        added |= {token: (None, True) for token in (*last, *(token for token, _ in use.first))}
+        add_tokens(tokenizer, vocabulary, names, added | settings.added)
+    if use.layout is None:
+        wanted = {"bos": settings.switch("add_bos_token") is not False}
+        wanted |= {"eos": bool(settings.switch("add_eos_token"))}
+        around = {role: names[role] for role, add in wanted.items() if add and role in names}
+    else:
+        around = {role: names[role] for role in ("cls", "sep") if f"{{{role}}}" in use.layout[0]}
+    lacking = [token for token in around.values() if token not in vocabulary]
+    if lacking:
+        raise ValueError(f"{file} has no piece {quote(lacking[0])}, which its family needs.")
+    if use.layout is None:
+        tokenizer.post_processor = ends(around.get("bos"), around.get("eos"), vocabulary)
+    else:
+        tokenizer.post_processor = template(use.layout, vocabulary, **around)
+    return tokenizer, names
+
+
+def _extra(settings):
+    """T5's tokens that stand for what was left out; mT5 has none."""
+    count = settings.config.get("extra_ids", 100)
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= 1000:
+        where = settings.folder / "tokenizer_config.json"
+        raise ValueError(f"{where}: extra_ids is {quote(count)}, not a number of 0 to 1000.")
+    return [f"<extra_id_{number}>" for number in reversed(range(count))]
+
+
+def _append(pieces, added, file):
+    """Appends the tokens that tokenizer_config.json adds, each at the id that it names."""
+    ids = {piece: number for number, (piece, _) in enumerate(pieces)}
+    for token, (number, _) in sorted(added.items(), key=lambda item: item[1][0]):
+        if ids.setdefault(token, len(pieces)) != number:
+            raise ValueError(
+                f"{file}: tokenizer_config.json says that {quote(token)} is token {number}, and "
+                f"it is token {ids[token]} of the model."
+            )
+        if number == len(pieces):
+            pieces.append((token, 0.0))
+
+
+def _family(file, model, settings):
+    family = SAME.get(settings.family, settings.family)
+    if family in USES:
+        return family
+    if family is not None:
+        raise ValueError(
+            f"{file}: how {quote(settings.family)} uses a SentencePiece model is not known here, "
+            f"only how {', '.join(USES)} do. With its tokenizer.json, which transformers writes "
+            "(AutoTokenizer.from_pretrained(...).save_pretrained(...)), it is read."
+        )
+    pieces = {piece for piece, _ in model.pieces}
+    if "[CLS]" in pieces:
+        return "debertav2" if "[PAD]" in pieces else "albert"
+    if "<bos>" in pieces:
+        return "gemma"
+    if file.name == "sentencepiece.bpe.model":
+        return "xlmroberta"
+    if "<s>" not in pieces and "<pad>" in pieces:
+        return "t5"
+    raise ValueError(
+        f"{file} is of no family that its pieces tell: put a tokenizer_config.json beside it with "
+        'its "tokenizer_class", such as "XLMRobertaTokenizer".'
+    )
+
+
+def _ends_in_a_comma(piece):
+    """ALBERT takes "9," apart, since its commas are words."""
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+
+
+def _model(model, pieces, vocabulary, names):
+    models = import_tokenizers().models
+    unknown = names.get("unk")
+    if unknown not in vocabulary:
+        unknown = model.pieces[model.kinds.index(UNKNOWN)][0]
+    if model.algorithm == "Unigram":
+        return models.Unigram(pieces, vocabulary[unknown], model.byte_fallback)
+    ordinary = {
+        piece: score
+        for (piece, score), kind in zip(model.pieces, model.kinds, strict=True)
+        if kind not in (UNKNOWN, CONTROL, USER_DEFINED, BYTE) and piece in vocabulary
+    }
+    return models.BPE(
+        vocabulary,
+        _merges(ordinary, vocabulary),
+        unk_token=unknown,
+        fuse_unk=True,
+        byte_fallback=model.byte_fallback,
+    )
+
+
+def _merges(ordinary, vocabulary):
+    """All ways to make a piece of two others, best piece first."""
+    merges = []
+    for piece, score in ordinary.items():
+        for place in range(1, len(piece)):
+            left, right = piece[:place], piece[place:]
+            if left in ordinary and right in ordinary:
+                merges.append((-score, vocabulary[left], vocabulary[right], left, right))
+    return [(left, right) for *_, left, right in sorted(merges)]
+
+
+def _own_steps(family, settings):
+    """What a family does to a text before the model's own normalization."""
+    normalizers = import_tokenizers().normalizers
+    lowercase = settings.switch("do_lower_case")
+    steps = []
+    if family == "albert":
+        steps = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+        if not settings.switch("keep_accents"):
+            steps += [normalizers.NFKD(), normalizers.StripAccents()]
+    if lowercase or (family == "albert" and lowercase is None):
+        steps.append(normalizers.Lowercase())
+    return steps
+
+
+def _steps(model):
+    """The model's own normalization; the splitter puts the space before and marks spaces."""
+    tokenizers = import_tokenizers()
+    replace, regex = tokenizers.normalizers.Replace, tokenizers.Regex
+    steps = [tokenizers.normalizers.Precompiled(model.charsmap)] if model.charsmap else []
+    if model.trims:
+        steps += [replace(regex(" {2,}"), " "), replace(regex(r"\A | \z"), "")]
+    return steps
+
+
+def _splitter(model, pieces, settings):
+    pre_tokenizers = import_tokenizers().pre_tokenizers
+    prefix = model.prefix and settings.switch("add_prefix_space") is not False
+    # Where no piece goes over a space, words are found one by one.
+    apart = not any(SPACE in piece[1:] for piece, _ in pieces)
+    scheme = "always" if prefix else "never"
+    splitter = pre_tokenizers.Metaspace(SPACE, scheme, apart)
+    if not settings.switch("split_by_punct"):
+        return splitter
+    return pre_tokenizers.Sequence([pre_tokenizers.Punctuation("isolated"), splitter])
+
+
+def _decoder(model):
+    decoders = import_tokenizers().decoders
+    if not model.byte_fallback:
+        return decoders.Metaspace(SPACE, "always" if model.prefix else "never")
+    steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    return decoders.Sequence(steps + [decoders.Strip(" ", 1, 0)] * model.prefix)

@@ -1,0 +1,75 @@
+"""Which tokens of a vocabulary are the special ones, and how they are kept out of a text."""
+
+import re
+
+from keras_posenc.text.importing import import_tokenizers
+from keras_posenc.text.settings import ROLES
+
+# Where no file names them.
+USUAL = {
+    "pad": ("[PAD]", "<pad>", "<|pad|>", "<|padding|>", "<|endoftext|>"),
+    "cls": ("[CLS]", "<s>", "<bos>"),
+    "sep": ("[SEP]", "</s>", "<eos>"),
+    "mask": ("[MASK]", "<mask>", "<|mask|>"),
+    "unk": ("[UNK]", "<unk>"),
+    "bos": ("<s>", "<bos>", "<|begin_of_text|>"),
+    "eos": ("</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>"),
+}
+
+
+def find_roles(vocabulary, names):
+    """The ids of the special tokens.
+
+    Args:
+        vocabulary: dict token -> id.
+        names: dict role -> token, as the files name them.
+
+    Returns:
+        dict, each of `ROLES` -> id, or None where there is no such token. What pads is, where
+            nothing is named for it, what ends a text, as users of GPT-2 do it.
+    """
+    ids = {}
+    for role in ROLES:
+        candidates = [names[role]] if role in names else []
+        found = [token for token in (*candidates, *USUAL[role]) if token in vocabulary]
+        ids[role] = vocabulary[found[0]] if found else None
+    if ids["pad"] is None:
+        ids["pad"] = ids["eos"]
+    return ids
+
+
+def keep_apart(tokenizer, vocabulary, unknown):
+    """Has the names of special tokens in a text taken for the characters that they are.
+
+    `encode_special_tokens` alone does not: a Unigram model, or a vocabulary of whole words, finds
+    the piece "</s>" again. So such names are split after their first character.
+
+    Args:
+        tokenizer: `tokenizers.Tokenizer`.
+        vocabulary: dict token -> id.
+        unknown: id of what has no token, which any text may become, or None.
+    """
+    tokenizer.encode_special_tokens = True
+    added = tokenizer.get_added_tokens_decoder()
+    names = [token.content for token in added.values() if token.special]
+    # What stands for a byte, of which a model says nothing but by these names.
+    names += [token for token in vocabulary if re.fullmatch("<0x[0-9A-F]{2}>", token)]
+    names = sorted(name for name in names if len(name) > 1)
+    encodings = tokenizer.encode_batch_fast(names, add_special_tokens=False)
+    found = [
+        name
+        for name, encoding in zip(names, encodings, strict=True)
+        if vocabulary[name] in encoding.ids and vocabulary[name] != unknown
+    ]
+    if not found:
+        return
+    tokenizers = import_tokenizers()
+    names = "|".join(f"{_escaped(name[0])}(?={_escaped(name[1:])})" for name in found)
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(names), "merged_with_previous")
+    before = tokenizer.pre_tokenizer
+    steps = [split] if before is None else [before, split]
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(steps)
+
+
+def _escaped(text):
+    return re.sub(r"([^\w\s])", r"\\\1", text)

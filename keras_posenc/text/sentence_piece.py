@@ -1,0 +1,97 @@
+"""SentencePiece models (`spiece.model`, `spm.model` and the like): what the file says.
+
+It is a protocol buffer, sentencepiece_model.proto of SentencePiece, and is read without a package.
+"""
+
+import dataclasses
+import math
+import struct
+
+from keras_posenc.checkpoints.leveldb import read_fields
+from keras_posenc.text.growth import check_charsmap
+from keras_posenc.untrusted import read_bytes, shorten
+
+MOST_BYTES = 2**26  # of a model; those of 256,000 pieces have 5 MB
+MOST_PIECES = 2**20
+MOST_PIECE = 2**10  # bytes; all ways to split a piece are tried
+UNKNOWN, CONTROL, USER_DEFINED, BYTE = 2, 3, 4, 6  # kinds of pieces; a normal one is 1
+ALGORITHMS = {1: "Unigram", 2: "BPE"}
+
+
+@dataclasses.dataclass(frozen=True)
+class SentencePiece:
+    """A model as its file describes it.
+
+    Attributes:
+        pieces: list of (piece, score), by id.
+        kinds: list of ints, UNKNOWN and so on, by id.
+        algorithm: "Unigram" or "BPE".
+        byte_fallback: whether characters without a piece become bytes.
+        charsmap: bytes, the table of the normalization; empty if there is none.
+        prefix: whether a space is put before a text.
+        trims: whether spaces at the ends, and all but one of several, are dropped.
+    """
+
+    pieces: list
+    kinds: list
+    algorithm: str
+    byte_fallback: bool
+    charsmap: bytes
+    prefix: bool
+    trims: bool
+
+
+def read_sentence_piece(path):
+    """Reads a SentencePiece model.
+
+    Args:
+        path: the file.
+
+    Returns:
+        A `SentencePiece`.
+
+    Raises:
+        ValueError: the file is damaged, too long, or of another algorithm than Unigram or BPE.
+    """
+    data = read_bytes(path, MOST_BYTES)
+    try:
+        return _parsed(data)
+    except (ValueError, IndexError, TypeError, AttributeError, struct.error) as error:
+        raise ValueError(f"{path} is no SentencePiece model: {shorten(error)}.") from None
+
+
+def _parsed(data):
+    model = read_fields(data, MOST_PIECES)
+    trainer, normalizer = (read_fields(model.get(n, [b""])[-1], MOST_PIECES) for n in (2, 3))
+    found = [_piece(message, number) for number, message in enumerate(model.get(1, []))]
+    kinds = [kind for _, _, kind in found]
+    if UNKNOWN not in kinds:
+        raise ValueError(f"among its {len(found)} pieces is none for what is unknown")
+    charsmap = bytes(normalizer.get(2, [b""])[-1])
+    check_charsmap(charsmap)
+    algorithm = trainer.get(3, [1])[-1]
+    if algorithm not in ALGORITHMS:
+        raise ValueError("it splits into words or characters, and only Unigram and BPE are read")
+    if not normalizer.get(5, [1])[-1]:
+        raise ValueError("it leaves spaces as they are, and only models that mark them are read")
+    return SentencePiece(
+        pieces=[(piece, score) for piece, score, _ in found],
+        kinds=kinds,
+        algorithm=ALGORITHMS[algorithm],
+        byte_fallback=bool(trainer.get(35, [0])[-1]),
+        charsmap=charsmap,
+        prefix=bool(normalizer.get(3, [1])[-1]),
+        trims=bool(normalizer.get(4, [1])[-1]),
+    )
+
+
+def _piece(message, number):
+    fields = read_fields(message)
+    piece = fields.get(1, [b""])[-1]
+    if len(piece) > MOST_PIECE:
+        raise ValueError(f"its piece {number} is longer than {MOST_PIECE} bytes")
+    piece = piece.decode("utf-8")
+    (score,) = struct.unpack("<f", fields.get(2, [bytes(4)])[-1])
+    if not piece or not math.isfinite(score):
+        raise ValueError(f"its piece {number} is empty, or its score is no number")
+    return piece, score, fields.get(3, [1])[-1]

@@ -1,0 +1,64 @@
+"""Where tokens stand in their text: checks of texts, spans and lists of characters."""
+
+from keras_posenc.untrusted import quote
+
+
+def check_texts(texts):
+    """Raises TypeError or ValueError unless these are texts in a list, in valid Unicode."""
+    if isinstance(texts, str):
+        raise TypeError("Expected a list of texts, not one str; encode() takes one.")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise TypeError(f"Text {number} is a {kind}, not a str: {quote(text)}.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"Text {number} has half a surrogate pair, {text[error.start]!r}, at character "
+                f"{error.start}: it was decoded wrongly; drop or replace it."
+            ) from None
+
+
+def without_spaces(text, spans):
+    """Spans that leave out the spaces at their ends, which some tokenizers count to a token.
+
+    A token that is nothing but spaces has an empty one.
+    """
+    return [_trimmed(text, *span) for span in spans]
+
+
+def _trimmed(text, start, end):
+    part = text[start:end]
+    end -= len(part) - len(part.rstrip())
+    return min(start + len(part) - len(part.lstrip()), end), end
+
+
+def characters_of(tokens, found, spans, special):
+    """The positions of the characters that each of some tokens stands for.
+
+    Args:
+        tokens: list of str, the first of `found`, among special tokens.
+        found: list of str, all tokens of a text.
+        spans: their (start, end).
+        special: tokens that stand for no character.
+
+    Returns:
+        A list of lists of ints.
+
+    Raises:
+        ValueError: if the tokens are not those.
+    """
+    places, place = [], 0
+    for token in tokens:
+        if place < len(found) and token == found[place]:
+            places.append(list(range(*spans[place])))
+            place += 1
+        elif token in special:
+            places.append([])
+        else:
+            here = repr(found[place]) if place < len(found) else "its end"
+            raise ValueError(
+                f"{token!r} is not the next token of the text, which has {here} there."
+            )
+    return places

@@ -1,0 +1,136 @@
+"""Tokens and their ids, both ways: what a tokenizer knows before it meets a text."""
+
+from keras_posenc.text.around import layout
+from keras_posenc.text.decoding import join_pieces, join_words
+from keras_posenc.text.importing import import_tokenizers, refusals
+from keras_posenc.text.loading import find_tokenizer, load, save
+from keras_posenc.text.roles import find_roles, keep_apart
+
+MOST_TOKENS = 2**24  # rows of a table; the largest vocabularies have 2^18
+
+
+class Tokens:
+    """The vocabulary of a tokenizer: see `Tokenizer`, whose arguments these are."""
+
+    def __init__(self, path, lowercase, strip_accents, vocabulary, special_in_text):
+        self._rust, self._names = load(path, lowercase, strip_accents, vocabulary)
+        self._source = "vocabulary=" if path is None else find_tokenizer(path)
+        self._splitter = self._rust.pre_tokenizer
+        self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
+        self.vocab_size = max(self.vocabulary.values(), default=-1) + 1
+        if self.vocab_size > MOST_TOKENS:
+            raise ValueError(
+                f"{self._source}: a token has the id {self.vocab_size - 1}, and a table of at most "
+                f"{MOST_TOKENS} rows is taken."
+            )
+        for role, number in find_roles(self.vocabulary, self._names).items():
+            setattr(self, f"{role}_id", number)
+        if self.pad_id is None:
+            raise ValueError(
+                f"{self._source}: the tokenizer has no padding token, [PAD] or <pad>, and none at "
+                "the end of texts; name one as pad_token in tokenizer_config.json."
+            )
+        added = self._rust.get_added_tokens_decoder()
+        self._special = {number for number, token in added.items() if token.special}
+        with refusals(self._source):
+            if not special_in_text:
+                keep_apart(self._rust, self.vocabulary, self.unk_id)
+            self._layouts = layout(self._rust), layout(self._rust, pair=True)
+        for runs in self._layouts:
+            for _, ids, segment in runs:
+                if max(ids) >= self.vocab_size or segment > MOST_TOKENS:
+                    raise ValueError(
+                        f"{self._source}: it adds the id {max(ids)} of segment {segment} to a "
+                        f"text, beyond its {self.vocab_size} tokens."
+                    )
+
+    @property
+    def special_ids(self):
+        """Ids of the special tokens but the unknown one: those that no text has by itself."""
+        return sorted(self._special - {self.unk_id})
+
+    def ids_to_tokens(self, ids):
+        """Returns the tokens of ids, as strings.
+
+        Args:
+            ids: list of ints.
+
+        Raises:
+            ValueError: if an id is outside 0 .. `vocab_size` - 1, or no token has it.
+        """
+        ids = self._checked(ids)
+        tokens = [self._rust.id_to_token(i) for i in ids]
+        if None in tokens:
+            raise ValueError(f"{self._source}: no token has the id {ids[tokens.index(None)]}.")
+        return tokens
+
+    def tokens_to_ids(self, tokens):
+        """Returns the ids of tokens.
+
+        Args:
+            tokens: list of str, as `tokenize` returns them.
+
+        Raises:
+            TypeError: if it is one str.
+            ValueError: if a token is not in the vocabulary.
+        """
+        if isinstance(tokens, str):
+            raise TypeError("Expected a list of tokens, not one str: vocabulary[token] is its id.")
+        unknown = [token for token in tokens if token not in self.vocabulary]
+        if unknown:
+            raise ValueError(
+                f"{unknown[0]!r} is no token of the vocabulary. tokenize() makes tokens of a text; "
+                "unk_id is the id of what has none."
+            )
+        return [self.vocabulary[token] for token in tokens]
+
+    def decode(self, ids):
+        """Returns the text of token ids, without special tokens.
+
+        Byte-level and SentencePiece tokens hold the spaces of the text. Those of WordPiece do not,
+        nor the case that the tokenizer dropped: words and marks are set as in print ("don't stop,
+        it's 3.5 dollars!").
+
+        Args:
+            ids: list of ints.
+
+        Returns:
+            str.
+
+        Raises:
+            ValueError: if an id is outside 0 .. `vocab_size` - 1.
+        """
+        ids = self._checked(ids)
+        with refusals(self._source):
+            if not isinstance(self._rust.decoder, import_tokenizers().decoders.WordPiece):
+                return self._rust.decode(ids, skip_special_tokens=True)
+            tokens = [self._rust.id_to_token(i) for i in ids if i not in self._special]
+        return join_words(join_pieces([token for token in tokens if token]))
+
+    def save(self, directory):
+        """Writes files that `Tokenizer(directory)` and `transformers` read.
+
+        Args:
+            directory: where tokenizer.json, tokenizer_config.json and, for a BERT tokenizer,
+                vocab.txt go; created if missing.
+        """
+        # As it was read: how special tokens in a text are met is the reader's choice.
+        apart, self._rust.pre_tokenizer = self._rust.pre_tokenizer, self._splitter
+        try:
+            save(self._rust, self.vocabulary, self._named(), directory)
+        finally:
+            self._rust.pre_tokenizer = apart
+
+    def _named(self):
+        """Dict role -> token, of what the files named, and of what pads."""
+        names = {role: t for role, t in self._names.items() if t in self.vocabulary}
+        return names | {"pad": self._rust.id_to_token(self.pad_id)}
+
+    def _checked(self, ids):
+        ids = [int(i) for i in ids]
+        outside = [i for i in ids if not 0 <= i < self.vocab_size]
+        if outside:
+            raise ValueError(
+                f"{outside[0]} is no token id: they go from 0 to {self.vocab_size - 1}."
+            )
+        return ids

@@ -1,0 +1,72 @@
+"""Truncation, and that it is never silent."""
+
+import functools
+import logging
+
+import numpy as np
+
+# A line of the log and no warning: `max_length` was asked for, or is the default, and a program
+# that takes warnings for errors should not end because one text of many is long. Where nobody sets
+# up logging, Python prints it to stderr.
+LOGGER = logging.getLogger("keras_posenc")
+
+
+def truncate(parts, room, truncate_from="right"):
+    """Drops tokens from the longer part (the first if equal) until `room` are left.
+
+    Args:
+        parts: one or two lists.
+        room: maximum number of elements of both together.
+        truncate_from: "right" drops from the end of a part, "left" from its beginning.
+
+    Returns:
+        The shortened parts.
+
+    Raises:
+        ValueError: on another `truncate_from`.
+    """
+    if truncate_from not in ("right", "left"):
+        raise ValueError(f'truncate_from={truncate_from!r}: give "right" or "left".')
+    lengths = [len(part) for part in parts]
+    if sum(lengths) <= room:
+        return parts
+    if len(parts) == 1:
+        keep = [room]
+    else:
+        half = room // 2
+        first = min(lengths[0], max(half, room - lengths[1]))
+        keep = [first, room - first]
+    if truncate_from == "left":
+        return [part[len(part) - n :] for part, n in zip(parts, keep, strict=True)]
+    return [part[:n] for part, n in zip(parts, keep, strict=True)]
+
+
+def tell_truncation(lengths, max_length):
+    """Logs how many texts are truncated, and what share of all tokens goes; nothing if none is.
+
+    The same line is logged once in a process, so that what is evaluated after every epoch says it
+    once.
+
+    Args:
+        lengths: (N,) numbers of tokens before truncation.
+        max_length: int, or None.
+
+    Returns:
+        bool, whether a text is truncated.
+    """
+    lengths = np.asarray(lengths)
+    cut = 0 if max_length is None else int((lengths > max_length).sum())
+    if cut:
+        share = np.maximum(lengths - max_length, 0).sum() / lengths.sum()
+        share = f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
+        _log(
+            f"{cut:,} of {len(lengths):,} texts are longer than max_length={max_length}: {share} "
+            "of all tokens are cut off. The longest has "
+            f"{lengths.max():,} tokens; windows and chunks= read all of a text."
+        )
+    return cut > 0
+
+
+@functools.lru_cache(maxsize=1024)
+def _log(line):
+    LOGGER.warning(line)
