@@ -114,10 +114,11 @@ def private(array):
     buffer = np.empty(4 * array.size + ALIGNMENT, "uint8")
     start = -buffer.ctypes.data % ALIGNMENT
     copy = buffer[start : start + 4 * array.size].view("float32").reshape(array.shape)
-    if array.ndim == 2 and not array.flags.c_contiguous:
-        # A transposed matrix goes in stripes that stay in the processor's cache.
-        for i in range(0, array.shape[1], STRIPE):
-            copy[:, i : i + STRIPE] = array[:, i : i + STRIPE]
+    if array.ndim in (2, 3) and not array.flags.c_contiguous:
+        # A transposed matrix, or those of some heads (rows, heads, n), go in stripes that stay in
+        # the processor's cache.
+        for i in range(0, array.shape[-1], STRIPE):
+            copy[..., i : i + STRIPE] = array[..., i : i + STRIPE]
     else:
         copy[...] = array
     return copy

@@ -49,7 +49,7 @@ class Cut(typing.NamedTuple):
     by_head: bool = False
 
     def of(self, array, shape):
-        """The part, (..., n), of an array (..., parts n) or its transpose's.
+        """A view of the part (..., heads, n / heads) of an array (..., parts n) or its transpose.
 
         Args:
             array: NumPy array.
@@ -58,7 +58,7 @@ class Cut(typing.NamedTuple):
         *lead, size = array.shape
         heads = shape[-2] if self.by_head else 1
         split = array.reshape(*lead, heads, self.parts, size // heads // self.parts)
-        return split[..., self.part, :].reshape(*lead, size // self.parts)
+        return split[..., self.part, :]
 
     def shape(self, shape):
         """The shape of the part; that of the whole, if it cannot be cut so."""

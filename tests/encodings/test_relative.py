@@ -47,17 +47,15 @@ def weights_of(encoding):
     return {w.name: numpy(w) for w in encoding.weights}
 
 
-def run(
-    encoding, q=Q, k=K, v=V, rows=None, columns=None, mask=None, explicitly=False, training=False
-):
-    """The output of attention with this one encoding."""
+def run(encoding, q=Q, k=K, v=V, rows=None, columns=None, mask=None, **how):
+    """The output of attention with this one encoding, `explicitly` by the map, or in `training`."""
     rows = POSITIONS["consecutive"] if rows is None else rows
     columns = rows if columns is None else columns
     q, k, v, rows, columns = (ops.convert_to_tensor(x) for x in (q, k, v, rows, columns))
     mask = None if mask is None else ops.convert_to_tensor(mask)
-    grid = Grid(rows, columns, mask=mask, training=training)
+    grid = Grid(rows, columns, mask=mask, training=how.get("training", False))
     rules = Rules((encoding,), 1 / math.sqrt(D))
-    return numpy(attend(q, k, v, grid, rules, with_map=explicitly)[0])
+    return numpy(attend(q, k, v, grid, rules, with_map=how.get("explicitly", False))[0])
 
 
 def distances(rows, columns=None):
