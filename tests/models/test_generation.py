@@ -117,7 +117,7 @@ def language_model(application="lm", **changes):
     sizes = {
         "vocab_size": 13,
         "hidden_size": 8,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": 1,
         "num_attention_heads": 2,
         "intermediate_size": 12,
         "hidden_act": "relu",
@@ -131,10 +131,12 @@ def language_model(application="lm", **changes):
     return model
 
 
-@pytest.mark.parametrize("application", ["lm", "unilm"])
-def test_a_text_is_the_likeliest_by_a_full_pass(application):
-    """Layers of unlike encodings, prompts of unlike lengths in one batch, two stop tokens."""
-    encodings = [["rotary", "log_n"], ["t5", {"name": "window", "window": 6}]]
+@pytest.mark.parametrize(
+    "application, encodings",
+    [("lm", ["rotary", "log_n", {"name": "window", "window": 6}]), ("unilm", ["t5"])],
+)
+def test_a_text_is_the_likeliest_by_a_full_pass(application, encodings):
+    """Prompts of unlike lengths in one batch, two stop tokens."""
     model = language_model(application, encodings=encodings)
     texts = Generator(model, end_id=[2, 5], max_length=8).predict(PROMPTS, verbose=0)
     tokens, segments = np.zeros((2, len(PROMPTS), 20), "int32")
