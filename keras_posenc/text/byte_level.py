@@ -1,11 +1,10 @@
 """Byte-level BPE from vocab.json and merges.txt, as GPT-2, RoBERTa and Qwen use it."""
 
-from keras_posenc.text.around import BERT, NOTHING, ROBERTA, template
+from keras_posenc.text.around import NOTHING, ROBERTA, template
 from keras_posenc.text.importing import add_tokens, import_tokenizers, refusals
 from keras_posenc.text.settings import read_object
 from keras_posenc.untrusted import quote, read_bytes
 
-BRACKETS = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
 ANGLES = {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>", "unk": "<unk>"}
 ANGLES |= {"bos": "<s>", "eos": "</s>"}
 END = "<|endoftext|>"
@@ -14,7 +13,6 @@ USES = {
     "gpt2": (NOTHING, {"bos": END, "eos": END, "unk": END}),
     "qwen2": (NOTHING, {"pad": END, "eos": END, "unk": END}),
     "roberta": (ROBERTA, ANGLES),
-    "deberta": (BERT, BRACKETS),
 }
 SAME = {"qwen3": "qwen2", "bart": "roberta", "longformer": "roberta"}
 # How Qwen splits a text, from its tokenizer.json: words, single digits, runs of marks, spaces.

@@ -23,7 +23,8 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
     """Loads a `tokenizers.Tokenizer`, without truncation or padding.
 
     Args:
-        path: one of `FILES`, a directory with one of them, or None with `vocabulary`.
+        path: one of `FILES`, a directory with one of them, or None with `vocabulary`. A file that
+            is neither a .json nor a .model is a vocab.txt.
         lowercase: whether to lower-case; None follows the files.
         strip_accents: whether to remove accents; None follows the files, then `lowercase`.
         vocabulary: a dict token -> id that replaces that of the files.
@@ -44,7 +45,7 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
         return _from_vocabulary(vocabulary, None, lowercase, strip_accents)
     file = find_tokenizer(path)
     settings = Settings(file.parent)
-    if file.suffix == ".txt":
+    if file.suffix not in (".json", ".model"):
         vocabulary = vocabulary or read_vocabulary(file)
         return _from_vocabulary(vocabulary, settings, lowercase, strip_accents)
     if file.name == "vocab.json":
@@ -60,8 +61,6 @@ def find_tokenizer(path):
     """The file that a path of a file or of a directory leads to."""
     path = pathlib.Path(path)
     if path.is_file():
-        if path.suffix not in (".json", ".txt", ".model"):
-            raise ValueError(f"{path} is no tokenizer: give one of {', '.join(FILES)}.")
         return path
     if not path.is_dir():
         raise FileNotFoundError(

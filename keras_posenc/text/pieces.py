@@ -38,7 +38,8 @@ class Use:
 
 
 BRACKETS = {"cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "bos": "[CLS]", "eos": "[SEP]"}
-ANGLES = {"cls": "<s>", "sep": "</s>", "bos": "<s>", "eos": "</s>", "unk": "<unk>"}
+ANGLES = {"cls": "<s>", "sep": "</s>", "bos": "<s>", "eos": "</s>"}
+ANGLES |= {"pad": "<pad>", "mask": "<mask>", "unk": "<unk>"}
 FAIRSEQ = (("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0))
 CAMEMBERT = (
     ("<s>NOTUSED", 0.0),
@@ -47,15 +48,13 @@ CAMEMBERT = (
     ("<unk>", 0.0),
     ("<unk>NOTUSED", NOTUSED),
 )
-MASKED = ANGLES | {"pad": "<pad>", "mask": "<mask>"}
 USES = {
     "albert": Use(names=BRACKETS | {"pad": "<pad>", "unk": "<unk>"}, layout=BERT),
-    "camembert": Use(CAMEMBERT, 1, ("<mask>",), MASKED, ROBERTA),
+    "camembert": Use(CAMEMBERT, 1, ("<mask>",), ANGLES, ROBERTA),
     "debertav2": Use((), 0, ("[MASK]",), BRACKETS | {"pad": "[PAD]", "unk": "[UNK]"}, BERT),
     "gemma": Use(names={role: f"<{role}>" for role in ("pad", "bos", "eos", "unk", "mask")}),
-    "llama": Use(names={name: ANGLES[name] for name in ("bos", "eos", "unk")}),
     "t5": Use(names={"pad": "<pad>", "sep": "</s>", "eos": "</s>", "unk": "<unk>"}, layout=END),
-    "xlmroberta": Use(FAIRSEQ, 3, ("<mask>",), MASKED, ROBERTA),
+    "xlmroberta": Use(FAIRSEQ, 3, ("<mask>",), ANGLES, ROBERTA),
 }
 SAME = {
     "gemma2": "gemma",

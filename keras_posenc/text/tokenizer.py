@@ -43,6 +43,7 @@ class Tokenizer(Tokens):
         FileNotFoundError: no such file, or none of them in the directory.
         ValueError: a damaged file, or an option that a tokenizer.json does not allow to change.
         ImportError: if `tokenizers` is not installed.
+        TypeError: an argument that is none, with its name here if it is another library's.
 
     Example:
 
@@ -94,7 +95,7 @@ class Tokenizer(Tokens):
             around it; (0, 0) for special tokens.
 
         Raises:
-            TypeError: if a text is not a str.
+            TypeError: if a text is not a str, or an argument is none.
             ValueError: if a text is not valid Unicode, or `max_length` leaves no room for text.
         """
         refuse("Tokenizer.encode", others)

@@ -3,6 +3,8 @@
 import contextlib
 import io
 import json
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -117,6 +119,22 @@ def test_predict(capsys, finetuned, form):
         assert all(sum(row["probabilities"].values()) == pytest.approx(1) for row in rows)
         assert all(row["probability"] == row["probabilities"][row["label"]] for row in rows)
     assert labels == ["a", "b"]
+
+
+def test_predict_says_on_stderr_what_it_cuts_off(finetuned, tmp_path):
+    """In a process of its own, since pytest takes what is logged in this one."""
+    texts = tmp_path / "texts.txt"
+    texts.write_text("w1 w4 w7 w10 w13 w1 w4\nw2 w5\n")
+    command = [sys.executable, "-m", "keras_posenc", "predict", finetuned, "--file", texts]
+    done = subprocess.run(
+        [*command, "--max-length", "6"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done.stderr
+    told = [line for line in done.stderr.splitlines() if "longer than" in line]
+    assert told == [
+        "1 of 2 texts are longer than max_length=6: 23.1% of all tokens are cut off. The longest "
+        "has 9 tokens; windows and chunks= read all of a text."
+    ]
 
 
 def test_predict_leaves_its_output_to_the_results(capsys, finetuned, tmp_path):

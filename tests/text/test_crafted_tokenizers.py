@@ -288,7 +288,7 @@ def test_merges_that_nobody_writes(tmp_path, vocabulary, merges, message):
         ("added_tokens.json", {"a": "b"}, "added_tokens.json: 'b' is no token id"),
         ("tokenizer_config.json", {"tokenizer_class": "Gemma"}, "has no piece '<bos>', which its"),
         ("tokenizer_config.json", {"extra_ids": "all"}, "extra_ids is 'all', not a number of 0"),
-        ("tokenizer_config.json", {"add_bos_token": 1, "tokenizer_class": "Llama"}, "is 1, not tr"),
+        ("tokenizer_config.json", {"add_bos_token": 1, "tokenizer_class": "Gemma"}, "is 1, not tr"),
         ("tokenizer_config.json", {"tokenizer_class": "XLNetTokenizer"}, "how 'xlnet' uses a Sent"),
         ("config.json", {"model_type": "bigbird"}, "how 'bigbird' uses a SentencePiece model is"),
     ],
