@@ -1,4 +1,5 @@
 import json
+import sys
 
 import keras
 import numpy as np
@@ -15,7 +16,6 @@ from keras_posenc import (
 )
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import read_texts
-from keras_posenc.training import pretrain as pretrain_function
 from keras_posenc.training import pretrain_summary, steps
 
 SETTINGS = dict(length=16, steps=6, learning_rate=1e-2, token_budget=256)
@@ -57,7 +57,7 @@ def test_a_killed_run_goes_on_to_the_same_end(with_head, texts, tmp_path, monkey
 
         return tell
 
-    module = __import__("sys").modules[pretrain_function.__module__]
+    module = sys.modules[pretrain.__module__]  # the package has the function of its name
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(module, "told", told)
         pretrain(with_head, texts, tmp_path / "cut", **SETTINGS)
