@@ -45,6 +45,7 @@ if not _is_command():
     from keras_posenc.layers.norm import ConditionalLayerNormalization, RMSNormalization
     from keras_posenc.maps.grid import Grid
     from keras_posenc.models.config import Config, read_config
+    from keras_posenc.models.embedding import embedder
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.families import Family, register_family
     from keras_posenc.models.generation import Generator
@@ -66,6 +67,7 @@ if not _is_command():
     from keras_posenc.text.simplified import simplified_vocabulary
     from keras_posenc.training.adamw import FusedAdamW
     from keras_posenc.training.curricula import CurriculumBatches
+    from keras_posenc.training.embed import embed, open_embedder
     from keras_posenc.training.evaluate import evaluate, predict
     from keras_posenc.training.finetune import finetune
     from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
@@ -73,6 +75,7 @@ if not _is_command():
     from keras_posenc.training.saved import load_finetuned
     from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
     from keras_posenc.training.stretching import stretch
+    from keras_posenc.training.text_model import TextModel, load_text_model
 
 __all__ = [
     "ALiBi",
@@ -120,6 +123,7 @@ __all__ = [
     "T5Bias",
     "Temperature",
     "TextBatches",
+    "TextModel",
     "TiledPositionEmbedding",
     "Tokenizer",
     "Transformer",
@@ -131,12 +135,16 @@ __all__ = [
     "build_transformer_model",
     "classifier",
     "cosine_warmup",
+    "embed",
+    "embedder",
     "evaluate",
     "finetune",
     "layout_map",
     "load_checkpoint",
     "load_finetuned",
+    "load_text_model",
     "open_checkpoint",
+    "open_embedder",
     "position_embedding",
     "predict",
     "read_config",
