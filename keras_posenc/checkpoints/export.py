@@ -21,6 +21,9 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 # Hugging Face's class for the heads a model has; the first match counts.
 HEADS = (
+    ({"Sequence-Output"}, "ForSequenceClassification"),
+    ({"Token-Output"}, "ForTokenClassification"),
+    ({"Span-Output"}, "ForQuestionAnswering"),
     ({"MLM-Activation", "NSP-Proba"}, "ForPreTraining"),
     ({"MLM-Activation"}, "ForMaskedLM"),
     ({"Discriminator-Proba"}, "ForPreTraining"),

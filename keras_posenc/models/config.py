@@ -11,6 +11,7 @@ from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
+MOST_LABELS = 2**20
 # Before the model_type of a file whose model has encodings, which other libraries would leave out.
 WITH_ENCODINGS = "keras_posenc-"
 
@@ -185,6 +186,28 @@ class Config:
     def saved_encodings(self):
         """What `build_transformer_model` was given for `encodings` before the model was saved."""
         return (self.source or {}).get("encodings")
+
+    @property
+    def labels(self):
+        """The names of the logits of a task's head, from `id2label`."""
+        source = self.source or {}
+        names, count = source.get("id2label"), source.get("num_labels", 2)
+        if names is None:
+            self._check_labels(isinstance(count, int) and 0 < count <= MOST_LABELS, count)
+            return [f"LABEL_{i}" for i in range(count)]
+        sound = isinstance(names, dict) and 0 < len(names) <= MOST_LABELS
+        self._check_labels(sound, names)
+        names = {str(i): name for i, name in names.items()}
+        wanted = [str(i) for i in range(len(names))]
+        self._check_labels(all(isinstance(names.get(i), str) for i in wanted), names)
+        return [names[i] for i in wanted]
+
+    def _check_labels(self, sound, found):
+        if not sound:
+            raise ValueError(
+                f"`id2label` must name the labels 0, 1, 2, ..., at most {MOST_LABELS}. "
+                f"Received: {quote(found)}"
+            )
 
     @property
     def value_size(self):

@@ -87,7 +87,9 @@ class TextModel:
 
     def of_batches(self, batches, verbose="auto"):
         """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""
-        return batches.restore_order(self.model.predict(_Chosen(batches, self.model), verbose))
+        return batches.restore_order(
+            self.model.predict(_Chosen(batches, self.model), verbose=verbose)
+        )
 
     def save(self, directory):
         """Writes model.keras, the tokenizer's files and the settings, all of them or none.

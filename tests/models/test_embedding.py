@@ -274,7 +274,11 @@ def copied(gemma_like, tmp_path):
         (1, {"path": "/etc"}, "is refused: it names '/etc' as a folder"),
         (1, {"path": "a\\..\\b"}, "is refused: it names"),
         (2, {"path": ".."}, "is refused: it names '..' as a folder"),
-        (1, {"type": "custom.Pooling"}, "names a module 'custom.Pooling', which is not read; those"),
+        (
+            1,
+            {"type": "custom.Pooling"},
+            "names a module 'custom.Pooling', which is not read; those",
+        ),
         (1, {"type": "sentence_transformers.models.CNN"}, "names a module '.*CNN', which is not"),
         (0, {"type": "sentence_transformers.models.Dense"}, "lists Dense, Pooling.*an embedder is"),
         (1, {"type": 3}, "is damaged .it lists something else.: it should list modules, each with"),
@@ -308,7 +312,11 @@ def test_links_out_of_the_directory_are_refused(copied, tmp_path):
     ("file", "change", "message"),
     [
         ("1_Pooling", {"pooling_mode": "median"}, "pooling_mode must be one or several of cls, "),
-        ("2_Dense", {"activation_function": "os.system"}, "activation 'os.system' is not supported"),
+        (
+            "2_Dense",
+            {"activation_function": "os.system"},
+            "activation 'os.system' is not supported",
+        ),
         ("2_Dense", {"use_residual": True}, "a Dense with use_residual=True is not supported"),
         ("4_Normalize", {"module_input_name": "x"}, "Normalize with module_input_name='x' is not"),
     ],

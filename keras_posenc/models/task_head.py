@@ -1,0 +1,81 @@
+"""The heads that come with checkpoints, by the name of their task."""
+
+import dataclasses
+
+import keras
+
+from keras_posenc.layers import activations
+from keras_posenc.layers.dropout import Dropout
+from keras_posenc.models.families import FAMILIES
+from keras_posenc.models.families.task_heads import TASKS
+from keras_posenc.models.heads import MaskedPooling
+from keras_posenc.untrusted import quote
+
+
+def read_head(config, task):
+    """The `TaskHead` of a task.
+
+    Args:
+        config: `Config`.
+        task: a key of `TASKS`.
+
+    Raises:
+        ValueError: on another task, or one that the family has no head for, or if the config names
+            the head of another.
+    """
+    if task not in TASKS:
+        raise ValueError(f"`head` must be one of {tuple(TASKS)}. Received: {task!r}")
+    family = FAMILIES[config.family]
+    known = family.heads_of(config)
+    if task not in known:
+        some = f"those of {', '.join(known)} are" if known else "it has none that is"
+        raise ValueError(f"{family.title} with head={task!r} is not supported; {some}.")
+    named = (config.source or {}).get("architectures")
+    named = named[0] if isinstance(named, list) and named else ""
+    for other, ending in TASKS.items():
+        if other != task and str(named).endswith(ending):
+            raise ValueError(
+                f"The config is of a {quote(named)}, whose head is head={other!r}. Received: "
+                f"head={task!r}; give `labels` for a new head."
+            )
+    return known[task]
+
+
+def with_labels(config, labels):
+    """The config with other labels, as Hugging Face writes them."""
+    if (
+        not isinstance(labels, (list, tuple))
+        or not labels
+        or not all(isinstance(label, str) for label in labels)
+        or len(set(labels)) < len(labels)
+    ):
+        raise ValueError(f"`labels` must list names, each once. Received: {labels!r}")
+    source = dataclasses.asdict(config) if config.source is None else dict(config.source)
+    source.pop("architectures", None)
+    source.pop("num_labels", None)
+    source["id2label"] = {str(i): label for i, label in enumerate(labels)}
+    source["label2id"] = {label: i for i, label in enumerate(labels)}
+    return dataclasses.replace(config, source=source)
+
+
+def add_head(transformer, x):
+    """The logits (B, C), or (B, T, C) where each token has some, of the features x (B, T, D)."""
+    head, config = transformer.options.head, transformer.config
+    if head.pooling is not None:
+        x = transformer.layer(MaskedPooling, "Head-Pooling", pooling=head.pooling)(x)
+    if head.dense is not None:
+        act = activations.get(head.activation)
+        x = transformer.dense(head.dense, config.hidden_size, act, head.dense_bias)(x)
+    if head.norm is not None:
+        x = transformer.normalize(x, head.norm)
+    if config.dropout_rate:
+        x = transformer.layer(Dropout, "Head-Dropout", rate=config.dropout_rate)(x)
+    output = transformer.layer(
+        keras.layers.Dense,
+        head.output,
+        units=2 if head.output == "Span-Output" else len(config.labels),
+        use_bias=head.output_bias,
+        dtype="float32",
+        kernel_initializer=transformer.initializer(f"{head.output}/kernel"),
+    )
+    return output(x)
