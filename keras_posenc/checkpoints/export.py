@@ -68,10 +68,12 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
     transformer = getattr(model, "transformer", model)
     if not all(hasattr(transformer, each) for each in ("layers", "config", "table")):
         raise TypeError(
-            "save_checkpoint needs a model of build_transformer_model, or its Transformer. A model "
-            "read from a .keras file has lost its config: build it again with the file as "
+            "save_checkpoint needs a model of build_transformer_model, or its Transformer. A .keras "
+            "file of an older version has no config: build the model again with the file as "
             f"checkpoint_path. Received: {model!r}"
         )
+    if isinstance(model, keras.Model):
+        _check_head(model, transformer)
     if format not in WRITERS:
         raise ValueError(f"format must be one of {', '.join(WRITERS)}. Received: {format!r}")
     if dtype is not None and dtype not in DTYPES:
@@ -85,6 +87,19 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
     config["architectures"] = [_architecture(table, kind, transformer.layers)]
     named = _named(arrays, table, format, dtype)
     return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
+
+
+def _check_head(model, transformer):
+    """Refuses to leave out the weights of layers that are not the transformer's own."""
+    known = {id(v) for v in variables_of(transformer.layers).values()}
+    others = [v.path for v in model.weights if id(v) not in known]
+    if others:
+        raise ValueError(
+            f"The model has weights beside its transformer's, such as {others[0]}, and no class of "
+            "transformers has their like; none pools by the mean, for one. Build the model with "
+            "head= and labels= for a head that transformers runs, save it as .keras, or write "
+            "save_checkpoint(model.transformer), the encoder alone."
+        )
 
 
 def _arrays(transformer, positions):

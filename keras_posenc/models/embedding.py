@@ -10,6 +10,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
 )
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import MaskedPooling
+from keras_posenc.models.model import model_on
 
 
 def embedder(source, pooling=None, normalize=None, **arguments):
@@ -71,7 +72,7 @@ def embedder(source, pooling=None, normalize=None, **arguments):
             x = _MAKE[module.kind](x, module, f"{module.kind}-{number}", weights)
     if normalize and not (modules and modules[-1].kind == "Normalize"):
         x = _normalized(x, None, "Normalize", weights)
-    model = keras.Model(encoder.inputs, x, name="embedder")
+    model = model_on(encoder, x, "embedder")
     for layer, arrays in weights:
         layer.set_weights(arrays)
     return model

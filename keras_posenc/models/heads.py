@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc.models.model import model_on
+
 POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 
 
@@ -108,4 +110,4 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     x = MaskedPooling(pooling, name="Pooling")(features)
     x = keras.layers.Dropout(dropout_rate, name="Classifier-Dropout")(x)
     x = keras.layers.Dense(num_classes, dtype="float32", name="Classifier")(x)
-    return keras.Model(encoder.inputs, x, name="classifier")
+    return model_on(encoder, x, "classifier")
