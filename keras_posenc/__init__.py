@@ -51,6 +51,8 @@ if not _is_command():
     from keras_posenc.models.generation import Generator
     from keras_posenc.models.heads import MaskedPooling, classifier
     from keras_posenc.models.layouts import layout_map
+    from keras_posenc.models.model import TransformerModel
+    from keras_posenc.models.onnx import export_onnx
     from keras_posenc.models.seq2seq import build_encoder_decoder
     from keras_posenc.models.transformer import Transformer
     from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
@@ -127,6 +129,7 @@ __all__ = [
     "TiledPositionEmbedding",
     "Tokenizer",
     "Transformer",
+    "TransformerModel",
     "TransformerXLRelative",
     "Window",
     "XPos",
@@ -138,6 +141,7 @@ __all__ = [
     "embed",
     "embedder",
     "evaluate",
+    "export_onnx",
     "finetune",
     "layout_map",
     "load_checkpoint",

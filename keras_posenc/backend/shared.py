@@ -13,6 +13,7 @@ NAMES = (
     "choose",
     "close_for_softmax",
     "cumsum",
+    "export_onnx",
     "gelu",
     "has_kernel",
     "interpolate",
@@ -204,3 +205,8 @@ def gelu(x):
 def _phi(x):
     """The normal distribution function."""
     return 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))
+
+
+def export_onnx(model, path):
+    """Writes a model as an ONNX file, by Keras' own export."""
+    model.export(path, format="onnx", verbose=False)

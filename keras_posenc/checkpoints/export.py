@@ -68,8 +68,8 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
     transformer = getattr(model, "transformer", model)
     if not all(hasattr(transformer, each) for each in ("layers", "config", "table")):
         raise TypeError(
-            "save_checkpoint needs a model of build_transformer_model, or its Transformer. A .keras "
-            "file of an older version has no config: build the model again with the file as "
+            "save_checkpoint needs a model of build_transformer_model, or its Transformer. An "
+            "older .keras file has no config: build the model again with the file as "
             f"checkpoint_path. Received: {model!r}"
         )
     if isinstance(model, keras.Model):

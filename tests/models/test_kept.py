@@ -50,7 +50,6 @@ def test_a_loaded_model_writes_the_same_checkpoint(tmp_path, options):
     again = reloaded(model, tmp_path)
     save_checkpoint(again, tmp_path / "two")
     assert_same_files(tmp_path / "one", tmp_path / "two")
-    assert again.transformer.config == model.transformer.config
     twice = reloaded(again, tmp_path)
     save_checkpoint(twice, tmp_path / "three")
     assert_same_files(tmp_path / "one", tmp_path / "three")

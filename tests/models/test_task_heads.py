@@ -37,7 +37,7 @@ FAMILIES = {
     "XLMRoberta": ROBERTA,
     "DistilBert": DISTIL,
     "Electra": {**SMALL, "embedding_size": 12},
-    "MPNet": ROBERTA,
+    "MPNet": {**SMALL, "pad_token_id": 1},
     "Albert": {**SMALL, "embedding_size": 12},
     "DebertaV2": {**SMALL, **DEBERTA},
     "ModernBert": MODERN,
