@@ -202,6 +202,25 @@ class Config:
         self._check_labels(all(isinstance(names.get(i), str) for i in wanted), names)
         return [names[i] for i in wanted]
 
+    def with_labels(self, labels):
+        """The config with other labels, as Hugging Face writes them."""
+        names = labels if isinstance(labels, (list, tuple)) else []
+        if not names or not all(isinstance(x, str) for x in names) or len(set(names)) < len(names):
+            raise ValueError(f"`labels` must list names, each once. Received: {labels!r}")
+        source = self.source
+        if source is None:
+            source = {name: getattr(self, name) for name in FIRST_FIELDS}
+        left_out = ("architectures", "num_labels")
+        source = {key: value for key, value in source.items() if key not in left_out}
+        source["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        source["label2id"] = {label: i for i, label in enumerate(labels)}
+        return dataclasses.replace(self, source=source)
+
+    @property
+    def heads(self):
+        """The `TaskHead` of each task that the family has in checkpoints."""
+        return FAMILIES[self.family].heads_of(self)
+
     def _check_labels(self, sound, found):
         if not sound:
             raise ValueError(

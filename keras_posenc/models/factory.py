@@ -15,7 +15,7 @@ from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.models.families.rope import rescaled
 from keras_posenc.models.options import KEYWORDS, Options
-from keras_posenc.models.task_head import read_head, with_labels
+from keras_posenc.models.task_head import read_head
 from keras_posenc.models.transformer import Transformer
 
 APPLICATIONS = ("encoder", "lm", "unilm")
@@ -214,7 +214,7 @@ def _with_head(config, options):
     if others:
         raise ValueError(f"`head` is a model's only one. Received: head={task!r}, {others[0]}")
     if labels is not None:
-        config = with_labels(config, labels)
+        config = config.with_labels(labels)
     head = options["head"] = read_head(config, task)
     layers = [name for name in (head.output, head.dense, head.norm) if name is not None]
     return config, () if labels is None else layers

@@ -21,7 +21,7 @@ class TransformerModel(keras.Model):
     on a model that was saved, or fine-tuned, or that has further layers on the features.
 
     Args:
-        inputs, outputs, name: as in `keras.Model`.
+        inputs, outputs, name: as in `keras.Model`; inputs (B, T), outputs (B, ...).
         transformer: `Transformer`, or None.
         about: str. What a file says of it.
         **kwargs: of `keras.Model`.

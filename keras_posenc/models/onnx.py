@@ -24,10 +24,12 @@ def export_onnx(model, path):
 
     Example:
 
+    >>> model = keras.Sequential([keras.Input((None, 4), name="x"), keras.layers.Dense(2)])
+    >>> export_onnx(model, "model.onnx")
+
     ```python
-    export_onnx(model, "model.onnx")
     session = onnxruntime.InferenceSession("model.onnx")
-    (vectors,) = session.run(None, {"token_ids": token_ids, "segment_ids": segment_ids})
+    (outputs,) = session.run(None, {"x": x})
     ```
     """
     path = pathlib.Path(path)

@@ -1,7 +1,5 @@
 """The heads that come with checkpoints, by the name of their task."""
 
-import dataclasses
-
 import keras
 
 from keras_posenc.layers import activations
@@ -25,11 +23,11 @@ def read_head(config, task):
     """
     if task not in TASKS:
         raise ValueError(f"`head` must be one of {tuple(TASKS)}. Received: {task!r}")
-    family = FAMILIES[config.family]
-    known = family.heads_of(config)
+    known = config.heads
     if task not in known:
         some = f"those of {', '.join(known)} are" if known else "it has none that is"
-        raise ValueError(f"{family.title} with head={task!r} is not supported; {some}.")
+        title = FAMILIES[config.family].title
+        raise ValueError(f"{title} with head={task!r} is not supported; {some}.")
     named = (config.source or {}).get("architectures")
     named = named[0] if isinstance(named, list) and named else ""
     for other, ending in TASKS.items():
@@ -39,23 +37,6 @@ def read_head(config, task):
                 f"head={task!r}; give `labels` for a new head."
             )
     return known[task]
-
-
-def with_labels(config, labels):
-    """The config with other labels, as Hugging Face writes them."""
-    if (
-        not isinstance(labels, (list, tuple))
-        or not labels
-        or not all(isinstance(label, str) for label in labels)
-        or len(set(labels)) < len(labels)
-    ):
-        raise ValueError(f"`labels` must list names, each once. Received: {labels!r}")
-    source = dataclasses.asdict(config) if config.source is None else dict(config.source)
-    source.pop("architectures", None)
-    source.pop("num_labels", None)
-    source["id2label"] = {str(i): label for i, label in enumerate(labels)}
-    source["label2id"] = {label: i for i, label in enumerate(labels)}
-    return dataclasses.replace(config, source=source)
 
 
 def add_head(transformer, x):

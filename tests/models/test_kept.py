@@ -1,6 +1,8 @@
 """What a `.keras` file keeps of its transformer: enough to write a checkpoint, and train on."""
 
 import json
+import pathlib
+import re
 
 import keras
 import numpy as np
@@ -103,3 +105,18 @@ def test_what_is_damaged_or_of_another_place(tmp_path):
     clone = keras.models.clone_model(model)
     with pytest.raises(TypeError, match="needs a model of build_transformer_model"):
         save_checkpoint(clone, tmp_path)
+
+
+@pytest.mark.once
+def test_a_program_without_the_library_is_told_what_to_import(tmp_path, monkeypatch):
+    """By Keras, in its own words, which the guide quotes."""
+    build_transformer_model(SMALL).save(tmp_path / "model.keras")
+    registered = keras.saving.get_custom_objects()
+    with monkeypatch.context() as patch:
+        for name in [name for name in registered if name.startswith("keras_posenc>")]:
+            patch.delitem(registered, name)
+        with pytest.raises(TypeError) as error:
+            keras.saving.load_model(tmp_path / "model.keras")
+    guide = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "delivery.md"
+    quoted = re.search(r'Keras says "(.*?)":', " ".join(guide.read_text("utf-8").split()))[1]
+    assert quoted in str(error.value)

@@ -10,6 +10,7 @@ from published import SIZES, answer, publish, token_ids
 
 from keras_posenc import build_transformer_model, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
+from keras_posenc.models.model import model_on
 
 SMALL = {**SIZES, "num_hidden_layers": 1, "max_position_embeddings": 16}
 ROBERTA = {**SMALL, "type_vocab_size": 1, "pad_token_id": 1}
@@ -136,6 +137,46 @@ def test_a_head_that_is_trained_here_runs_in_a_pipeline_of_transformers(tmp_path
     assert [found[label] for label in labels] == pytest.approx(expected.tolist(), abs=1e-5)
     again = build_transformer_model(tmp_path, head="sequence_classification")
     np.testing.assert_array_equal(numbers(again, ids), scores[None])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["Tagger", "Span"])
+def test_layers_on_an_encoder_that_are_a_head_of_transformers(tmp_path, name):
+    """A dense layer on the features is what transformers' classes have, and is written as such."""
+    import transformers
+
+    encoder = build_transformer_model({**SMALL, "hidden_act": "gelu"})
+    make = {"Tagger": lambda: keras.layers.Dense(3, name="Tagger"), "Span": Ends}[name]
+    model = model_on(encoder, make()(encoder.output), "head")
+    labels = ["O", "B-PER", "I-PER"] if name == "Tagger" else None
+    save_checkpoint(model, tmp_path, labels=labels)
+    kind = "TokenClassification" if labels else "QuestionAnswering"
+    theirs = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(tmp_path).eval()
+    ids, real = token_ids(9)
+    check(logits(theirs, ids, real), numbers(model, ids), real)
+    if labels:
+        assert list(theirs.config.id2label.values()) == labels
+        save_checkpoint(model, tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        assert config["id2label"] == {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}
+        with pytest.raises(ValueError, match="has 3 outputs: name each. Received: labels=..a"):
+            save_checkpoint(model, tmp_path, labels=["a"])
+        with pytest.raises(ValueError, match="`labels` name the outputs of a head, and there is n"):
+            save_checkpoint(encoder, tmp_path, labels=["a"])
+
+
+class Ends(keras.layers.Layer):
+    """A layer around the dense one."""
+
+    def __init__(self):
+        super().__init__(name="Span")
+        self.ends = keras.layers.Dense(2, name="ends")
+
+    def build(self, shape):
+        self.ends.build(shape)
+
+    def call(self, x):
+        return self.ends(x)
 
 
 @pytest.mark.once
