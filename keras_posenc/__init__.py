@@ -46,13 +46,13 @@ if not _is_command():
     from keras_posenc.maps.grid import Grid
     from keras_posenc.models.config import Config, read_config
     from keras_posenc.models.embedding import embedder
+    from keras_posenc.models.export import export_model
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.families import Family, register_family
     from keras_posenc.models.generation import Generator
     from keras_posenc.models.heads import MaskedPooling, classifier
     from keras_posenc.models.layouts import layout_map
     from keras_posenc.models.model import TransformerModel
-    from keras_posenc.models.onnx import export_onnx
     from keras_posenc.models.seq2seq import build_encoder_decoder
     from keras_posenc.models.transformer import Transformer
     from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
@@ -141,7 +141,7 @@ __all__ = [
     "embed",
     "embedder",
     "evaluate",
-    "export_onnx",
+    "export_model",
     "finetune",
     "layout_map",
     "load_checkpoint",

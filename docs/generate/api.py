@@ -41,7 +41,7 @@ PAGES = {
             "Config",
             "read_config",
             "layout_map",
-            "export_onnx",
+            "export_model",
         ],
     ),
     "checkpoints": (

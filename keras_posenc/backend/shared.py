@@ -13,7 +13,7 @@ NAMES = (
     "choose",
     "close_for_softmax",
     "cumsum",
-    "export_onnx",
+    "export_model",
     "gelu",
     "has_kernel",
     "interpolate",
@@ -51,6 +51,7 @@ class Traits:
         global_random_state: bool. Some random numbers come from a state that is not a variable.
         drops_assertions: bool. A compiled program may leave out the checks of its numbers.
         batches_before_fit: int. Batches that `fit` inspects to find out which axes vary.
+        writes_litert: bool. Keras exports a model of any length to LiteRT.
     """
 
     map_bytes: int = 32 * 2**20
@@ -64,6 +65,7 @@ class Traits:
     global_random_state: bool = True
     drops_assertions: bool = False
     batches_before_fit: int = 0
+    writes_litert: bool = False
 
 
 def softmax(logits):
@@ -207,6 +209,6 @@ def _phi(x):
     return 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))
 
 
-def export_onnx(model, path):
-    """Writes a model as an ONNX file, by Keras' own export."""
-    model.export(path, format="onnx", verbose=False)
+def export_model(model, path, format):
+    """Writes a model as a file of a format of Keras' own export."""
+    model.export(path, format=format, verbose=False)

@@ -14,6 +14,7 @@ __all__ = shared.NAMES
 
 TRAITS = shared.Traits(
     block_bytes=48 * 2**20,
+    writes_litert=True,
     chunked_sums=True,
     diagonals_in_pieces=True,
     global_random_state=False,

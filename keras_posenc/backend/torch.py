@@ -301,7 +301,7 @@ def adamw_step(optimizer, gradient, variable, learning_rate, decay):
     return True
 
 
-def export_onnx(model, path):
+def export_model(model, path, format):
     """Writes a model as an ONNX file; Keras would write one for the length it traces alone."""
     shapes = [x.shape for x in model.inputs]
     # A size of 1 would be taken for a constant.

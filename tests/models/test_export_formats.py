@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 from published import SIZES
 
-from keras_posenc import build_transformer_model, classifier, export_onnx
+from keras_posenc import build_transformer_model, classifier, export_model
 
 BACKEND = keras.backend.backend()
 SHAPES = [(2, 9), (1, 5), (3, 70)]
@@ -46,20 +46,47 @@ def test_onnx(model, tmp_path):
     path = tmp_path / "new" / "model.onnx"
     if BACKEND == "jax":
         with pytest.raises(ImportError, match=r"jax2onnx.*pip install keras_posenc\[onnx\]"):
-            export_onnx(model, path)
+            export_model(model, path)
         return
-    export_onnx(model, path)
+    export_model(model, path)
     assert [each.name for each in path.parent.iterdir()] == ["model.onnx"]
     check(model, run_onnx(path))
 
 
-@pytest.mark.once
-def test_onnx_needs_its_suffix(model, tmp_path):
-    with pytest.raises(ValueError, match="export_onnx writes a .onnx file. Received: 'model.bin'"):
-        export_onnx(model, "model.bin")
+def test_what_is_refused(model):
+    with pytest.raises(
+        ValueError, match=r"writes .onnx or .tflite files; .* Received: 'model.bin'"
+    ):
+        export_model(model, "model.bin")
+    if BACKEND != "tensorflow":
+        with pytest.raises(ValueError, match="is written on TensorFlow: set KERAS_BACKEND=tensorf"):
+            export_model(model, "model.tflite")
+
+
+def run_litert(path):
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(str(path))
+    inputs = sorted(interpreter.get_input_details(), key=lambda x: "segment" in x["name"])
+
+    def run(*arrays):
+        for each, array in zip(inputs, arrays, strict=True):
+            interpreter.resize_tensor_input(each["index"], array.shape)
+        interpreter.allocate_tensors()
+        for each, array in zip(inputs, arrays, strict=True):
+            interpreter.set_tensor(each["index"], array)
+        interpreter.invoke()
+        return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+    return run
 
 
 if BACKEND == "tensorflow":
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_litert(model, tmp_path):
+        export_model(model, tmp_path / "model.tflite")
+        check(model, run_litert(tmp_path / "model.tflite"))
 
     @pytest.mark.filterwarnings("ignore")
     def test_saved_model(model, tmp_path):
