@@ -1,7 +1,5 @@
 """The choice of a path: the cheapest one that can compute what the encodings need."""
 
-import contextlib
-import contextvars
 import dataclasses
 
 from keras import ops
@@ -21,19 +19,6 @@ ON_ACCELERATOR = (1024 * MB, 256 * MB)
 AT_MOST = 4
 # Blocks of fewer rows would read the keys and values too often.
 FEWEST_ROWS = 64
-
-
-_AT_ONCE = contextvars.ContextVar("at_once", default=False)
-
-
-@contextlib.contextmanager
-def maps_at_once():
-    """Within it every map is formed at once: a program traced in it has no loop over blocks."""
-    token = _AT_ONCE.set(True)
-    try:
-        yield
-    finally:
-        _AT_ONCE.reset(token)
 
 
 def attend(q, k, v, grid, rules, seeds=None, flash=None, training=False):
@@ -68,7 +53,7 @@ def attend(q, k, v, grid, rules, seeds=None, flash=None, training=False):
     grid = grid.replace(training=training)
     formed = forms_map(q, rules, flash)
     kernel = None if formed else _kernel(rules, flash)
-    if not _AT_ONCE.get() and (block_rows := local_rows(q, k, grid, rules)):
+    if not backend.is_exporting() and (block_rows := local_rows(q, k, grid, rules)):
         return attend_locally(q, k, v, grid, rules, block_rows, seeds, kernel)
     if formed:
         traits = backend.TRAITS
@@ -115,7 +100,7 @@ def rows_of_block(q, k, encodings, heads, sizes):
     Args:
         sizes: (bytes of a map from which on it is cut, bytes of a block's map), on a CPU.
     """
-    if _AT_ONCE.get():
+    if backend.is_exporting():
         return None
     accelerated = backend.on_accelerator(q)
     map_bytes, block_bytes = ON_ACCELERATOR if accelerated else sizes

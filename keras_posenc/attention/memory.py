@@ -49,7 +49,7 @@ class Memory:
         """The same with zeros for padding, so that a number that is none cannot pass."""
         if self.keep is None or backend.all_true(self.keep):
             return self
-        keep = ops.cast(self.keep, "bool")[..., None, None]
+        keep = ops.expand_dims(ops.cast(self.keep, "bool"), (2, 3))
         keys, values, *features = (
             ops.where(keep, x, ops.zeros((), x.dtype))
             for x in (self.keys, self.values, *self.features)

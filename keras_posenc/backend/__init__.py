@@ -21,6 +21,7 @@ for writers of its own file formats.
 | `weigh_values` | softmax(logits) v, and its gradient in few passes over the map |
 | `map_blocks` | blocks of query rows one after another, computed again in the backward pass |
 | `has_kernel`, `kernel_forms_map` | what the backend's fused attention kernels can do |
+| `exporting`, `is_exporting` | tracing a program for another runtime |
 | `export_model` | a model as an ONNX or LiteRT file of any batch size and length |
 | `gelu`, `adamw_step` | the fastest exact GELU and AdamW step |
 """

@@ -1,5 +1,7 @@
 """What the backends share: the list of traits, and functions that more than one of them uses."""
 
+import contextlib
+import contextvars
 import dataclasses
 import math
 
@@ -14,9 +16,11 @@ NAMES = (
     "close_for_softmax",
     "cumsum",
     "export_model",
+    "exporting",
     "gelu",
     "has_kernel",
     "interpolate",
+    "is_exporting",
     "is_traced",
     "keep_by_hash",
     "kernel_forms_map",
@@ -31,6 +35,7 @@ NAMES = (
 
 
 CLOSED = -1e9
+_EXPORTING = contextvars.ContextVar("exporting", default=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +212,21 @@ def gelu(x):
 def _phi(x):
     """The normal distribution function."""
     return 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))
+
+
+@contextlib.contextmanager
+def exporting():
+    """Within it programs are traced for runtimes that lack loops and know few operations."""
+    token = _EXPORTING.set(True)
+    try:
+        yield
+    finally:
+        _EXPORTING.reset(token)
+
+
+def is_exporting():
+    """Whether a program is traced for another runtime."""
+    return _EXPORTING.get()
 
 
 def export_model(model, path, format):

@@ -334,3 +334,8 @@ def adamw_step(optimizer, gradient, variable, learning_rate, decay):
         grad=tf.cast(tf.convert_to_tensor(gradient), m.dtype),
     )
     return True
+
+
+def gelu(x):
+    """`shared.gelu`; in an export the form that LiteRT knows as one operation."""
+    return tf.nn.gelu(x) if shared.is_exporting() else shared.gelu(x)

@@ -128,7 +128,8 @@ def read_pooling(module):
     if modes is None:
         modes = [mode for flag, mode in FLAGS.items() if config.get(flag)] or ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
-    if not isinstance(modes, list) or not modes or not all(mode in POOLINGS for mode in modes):
+    sound = isinstance(modes, list) and modes and all(isinstance(mode, str) for mode in modes)
+    if not sound or not set(modes) <= POOLINGS.keys():
         raise ValueError(
             f"{module.folder}: pooling_mode must be one or several of {', '.join(POOLINGS)}. "
             f"Found {quote(modes)}."
@@ -139,7 +140,7 @@ def read_pooling(module):
 def read_activation(module):
     """The activation of a dense module, by Keras' name."""
     name = module.config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(
             f"{module.folder}: the activation {quote(name)} is not supported; those are: "
             f"{', '.join(ACTIVATIONS)}."
@@ -172,7 +173,7 @@ def read_longest(module):
     tokenizer = _json(module.folder / "tokenizer_config.json", module.index)
     found.append(tokenizer.get("model_max_length"))
     lengths = [n for n in found if isinstance(n, (int, float)) and not isinstance(n, bool)]
-    return next((int(n) for n in lengths if 0 < n <= LONGEST), None)
+    return next((int(n) for n in lengths if 1 <= n <= LONGEST), None)
 
 
 def read_prompts(directory):
@@ -182,7 +183,7 @@ def read_prompts(directory):
     prompts, default = config.get("prompts") or {}, config.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
         raise ValueError(f"{directory}: `prompts` must be texts by name. Found {quote(prompts)}.")
-    return prompts, default if default in prompts else None
+    return prompts, default if default in list(prompts) else None
 
 
 def _module(index, name, path):

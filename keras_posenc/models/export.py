@@ -5,7 +5,6 @@ import pathlib
 import tempfile
 
 from keras_posenc import backend
-from keras_posenc.attention.choose import maps_at_once
 
 FORMATS = {".onnx": "onnx", ".tflite": "litert"}
 
@@ -50,7 +49,7 @@ def export_model(model, path):
     with tempfile.TemporaryDirectory(prefix=".saving-", dir=path.parent) as folder:
         # More than 2 GB of weights go into a second file, which the first one names.
         try:
-            with maps_at_once():
+            with backend.exporting():
                 backend.export_model(model, os.path.join(folder, path.name), FORMATS[path.suffix])
         except ImportError as error:
             raise ImportError(

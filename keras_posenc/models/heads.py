@@ -60,7 +60,7 @@ class MaskedPooling(keras.layers.Layer):
         # Sums over long texts are in float32: bfloat16 cannot count beyond 256.
         real = ops.ones(ops.shape(inputs)[:2]) if mask is None else ops.cast(mask, "float32")
         weights = ops.cumsum(real, axis=1) * real if self.pooling == "weighted_mean" else real
-        total = ops.sum(ops.cast(inputs, "float32") * weights[..., None], axis=1)
+        total = ops.sum(ops.cast(inputs, "float32") * ops.expand_dims(weights, -1), axis=1)
         count = ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1.0)
         mean = total / (ops.sqrt(count) if self.pooling == "sqrt_mean" else count)
         return ops.cast(mean, self.compute_dtype)
