@@ -214,6 +214,12 @@ def _phi(x):
     return 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))
 
 
+def example_inputs(model):
+    """A list of zeros of the sizes of a model's inputs; 2 for a free one, as 1 may be a constant."""
+    sizes = [[2 if n is None else n for n in x.shape] for x in model.inputs]
+    return [ops.zeros(size, x.dtype) for size, x in zip(sizes, model.inputs, strict=True)]
+
+
 @contextlib.contextmanager
 def exporting():
     """Within it programs are traced for runtimes that lack loops and know few operations."""
@@ -231,4 +237,5 @@ def is_exporting():
 
 def export_model(model, path, format):
     """Writes a model as a file of a format of Keras' own export."""
+    model(example_inputs(model), training=False)  # Keras exports what was called
     model.export(path, format=format, verbose=False)

@@ -303,17 +303,13 @@ def adamw_step(optimizer, gradient, variable, learning_rate, decay):
 
 def export_model(model, path, format):
     """Writes a model as an ONNX file; Keras would write one for the length it traces alone."""
-    shapes = [x.shape for x in model.inputs]
-    # A size of 1 would be taken for a constant.
-    sizes = [[2 if n is None else n for n in shape] for shape in shapes]
-    feeds = [ops.zeros(size, x.dtype) for size, x in zip(sizes, model.inputs, strict=True)]
     free = torch.export.Dim.DYNAMIC
-    axes = [{i: free for i, n in enumerate(shape) if n is None} for shape in shapes]
+    axes = [{i: free for i, n in enumerate(x.shape) if n is None} for x in model.inputs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch about itself
         program = torch.onnx.export(
             _Positional(model).eval(),
-            tuple(feeds),
+            tuple(shared.example_inputs(model)),
             input_names=[x.name for x in model.inputs],
             dynamic_shapes=(tuple(axes),),
             dynamo=True,

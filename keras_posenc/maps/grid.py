@@ -168,7 +168,7 @@ class Grid:
         """Where rows may attend, (B, H or 1, Tq or 1, Tk) bool, or None for everywhere."""
         parts = []
         if self.keep is not None:
-            parts.append(ops.cast(self.keep, "bool")[:, None, None, :])
+            parts.append(ops.expand_dims(ops.cast(self.keep, "bool"), (1, 2)))
         if self.row_order is not None:
             parts.append((self.column_order[:, None, :] <= self.row_order[:, :, None])[:, None])
         if self.mask is not None:

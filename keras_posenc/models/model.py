@@ -46,6 +46,7 @@ class TransformerModel(keras.Model):
 
     @property
     def transformer(self):
+        """The `Transformer`, or what a file keeps of it; None if it is not known."""
         if self._transformer is None and self._about is not None:
             self._transformer = _kept(self, self._about)
         return self._transformer

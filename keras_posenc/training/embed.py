@@ -49,6 +49,7 @@ def open_embedder(
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
+        TypeError: if a length is no int.
         ValueError: if the directory cannot be read, or on a bad argument.
 
     Example:
@@ -126,6 +127,7 @@ def embed(
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
+        TypeError: if a length is no int.
         ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
 
     Example:

@@ -93,5 +93,5 @@ if BACKEND == "tensorflow":
         import tensorflow as tf
 
         model.export(tmp_path / "saved", format="tf_saved_model", verbose=False)
-        serve = tf.saved_model.load(tmp_path / "saved").serve
-        check(model, lambda *arrays: serve(list(arrays)).numpy())
+        loaded = tf.saved_model.load(tmp_path / "saved")
+        check(model, lambda *arrays: loaded.serve(list(arrays)).numpy())
