@@ -215,7 +215,7 @@ def _phi(x):
 
 
 def example_inputs(model):
-    """A list of zeros of the sizes of a model's inputs; 2 for a free one, as 1 may be a constant."""
+    """Zeros of the sizes of a model's inputs; 2 for a free one, as 1 may pass for a constant."""
     sizes = [[2 if n is None else n for n in x.shape] for x in model.inputs]
     return [ops.zeros(size, x.dtype) for size, x in zip(sizes, model.inputs, strict=True)]
 
