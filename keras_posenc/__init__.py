@@ -49,11 +49,14 @@ if not _is_command():
     from keras_posenc.layers.structured.pointer import EfficientGlobalPointer, GlobalPointer
     from keras_posenc.maps.grid import Grid
     from keras_posenc.models.config import Config, read_config
+    from keras_posenc.models.embedding import embedder
+    from keras_posenc.models.export import export_model
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.families import Family, register_family
     from keras_posenc.models.generation import Generator
     from keras_posenc.models.heads import MaskedPooling, classifier
     from keras_posenc.models.layouts import layout_map
+    from keras_posenc.models.model import TransformerModel
     from keras_posenc.models.seq2seq import build_encoder_decoder
     from keras_posenc.models.transformer import Transformer
     from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
@@ -81,6 +84,7 @@ if not _is_command():
         ViterbiAccuracy,
     )
     from keras_posenc.training.curricula import CurriculumBatches
+    from keras_posenc.training.embed import embed, open_embedder
     from keras_posenc.training.evaluate import evaluate, predict
     from keras_posenc.training.finetune import finetune
     from keras_posenc.training.gradients import gradient
@@ -95,6 +99,7 @@ if not _is_command():
     from keras_posenc.training.saved import load_finetuned
     from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
     from keras_posenc.training.stretching import stretch
+    from keras_posenc.training.text_model import TextModel, load_text_model
 
 __all__ = [
     "ALiBi",
@@ -154,9 +159,11 @@ __all__ = [
     "T5Bias",
     "Temperature",
     "TextBatches",
+    "TextModel",
     "TiledPositionEmbedding",
     "Tokenizer",
     "Transformer",
+    "TransformerModel",
     "TransformerXLRelative",
     "ViterbiAccuracy",
     "ViterbiDecoder",
@@ -167,13 +174,18 @@ __all__ = [
     "build_transformer_model",
     "classifier",
     "cosine_warmup",
+    "embed",
+    "embedder",
     "evaluate",
+    "export_model",
     "finetune",
     "gradient",
     "layout_map",
     "load_checkpoint",
     "load_finetuned",
+    "load_text_model",
     "open_checkpoint",
+    "open_embedder",
     "position_embedding",
     "predict",
     "pretrain",

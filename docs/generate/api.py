@@ -28,7 +28,9 @@ PAGES = {
         [
             "build_transformer_model",
             "Transformer",
+            "TransformerModel",
             "classifier",
+            "embedder",
             "MaskedPooling",
             "register_family",
             "Family",
@@ -39,6 +41,7 @@ PAGES = {
             "Config",
             "read_config",
             "layout_map",
+            "export_model",
         ],
     ),
     "structured": (

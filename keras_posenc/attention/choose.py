@@ -59,7 +59,7 @@ def attend(q, k, v, grid, rules, with_map=False):
 
 def _attend_cheaply(q, k, v, grid, rules, fused, biased):
     """The output, by a fused kernel or by the map, in one or in blocks."""
-    if block_rows := local_rows(q, k, grid, rules):
+    if not backend.is_exporting() and (block_rows := local_rows(q, k, grid, rules)):
         return attend_locally(q, k, v, grid, rules, block_rows, fused)
     if fused:
         heads, sizes = heads_of_map(q, grid, biased), IN_KERNEL
@@ -81,6 +81,8 @@ def rows_of_block(q, k, encodings, heads, sizes):
     Args:
         sizes: (bytes of a map from which on it is cut, bytes of a block's map), on a CPU.
     """
+    if backend.is_exporting():
+        return None
     accelerated = backend.on_accelerator(q)
     map_bytes, block_bytes = ON_ACCELERATOR if accelerated else sizes
     batch, num_rows, num_columns = *ops.shape(q)[:2], ops.shape(k)[1]

@@ -57,7 +57,7 @@ class Memory:
             return self
         if backend.all_true(self.keep):
             return dataclasses.replace(self, keep=None)
-        keep = ops.cast(self.keep, "bool")[..., None, None]
+        keep = ops.expand_dims(ops.cast(self.keep, "bool"), (2, 3))
 
         def clean(x):
             return ops.where(keep, x, ops.zeros((), x.dtype))

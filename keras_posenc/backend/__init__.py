@@ -23,6 +23,8 @@ for writers of its own file formats.
 | `map_blocks` | blocks of query rows one after another, computed again in the backward pass |
 | `has_kernel`, `kernel_forms_map` | what the backend's fused attention kernels can do |
 | `gradient` | the gradient of a function, inside a loss |
+| `exporting`, `is_exporting` | tracing a program for another runtime |
+| `export_model` | a model as an ONNX or LiteRT file of any batch size and length |
 | `gelu`, `adamw_step` | the fastest exact GELU and AdamW step |
 """
 

@@ -1,5 +1,7 @@
 """What the backends share: the list of traits, and functions that more than one of them uses."""
 
+import contextlib
+import contextvars
 import dataclasses
 import math
 
@@ -15,10 +17,13 @@ NAMES = (
     "choose",
     "close_for_softmax",
     "cumsum",
+    "export_model",
+    "exporting",
     "gelu",
     "gradient",
     "has_kernel",
     "interpolate",
+    "is_exporting",
     "is_traced",
     "keep_by_hash",
     "kernel_forms_map",
@@ -33,6 +38,7 @@ NAMES = (
 
 
 CLOSED = -1e9
+_EXPORTING = contextvars.ContextVar("exporting", default=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Traits:
         drops_assertions: bool. A compiled program may leave out the checks of its numbers.
         batches_before_fit: int. Batches that `fit` inspects to find out which axes vary.
         calls_back_compiled: bool. A compiled program can call a Python function.
+        writes_litert: bool. Keras exports a model of any length to LiteRT.
     """
 
     map_bytes: int = 32 * 2**20
@@ -68,6 +75,7 @@ class Traits:
     drops_assertions: bool = False
     batches_before_fit: int = 0
     calls_back_compiled: bool = True
+    writes_litert: bool = False
 
 
 def softmax(logits):
@@ -218,3 +226,30 @@ def gelu(x):
 def _phi(x):
     """The normal distribution function."""
     return 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))
+
+
+def example_inputs(model):
+    """Zeros of the sizes of a model's inputs; 2 for a free one, as 1 may pass for a constant."""
+    sizes = [[2 if n is None else n for n in x.shape] for x in model.inputs]
+    return [ops.zeros(size, x.dtype) for size, x in zip(sizes, model.inputs, strict=True)]
+
+
+@contextlib.contextmanager
+def exporting():
+    """Within it programs are traced for runtimes that lack loops and know few operations."""
+    token = _EXPORTING.set(True)
+    try:
+        yield
+    finally:
+        _EXPORTING.reset(token)
+
+
+def is_exporting():
+    """Whether a program is traced for another runtime."""
+    return _EXPORTING.get()
+
+
+def export_model(model, path, format):
+    """Writes a model as a file of a format of Keras' own export."""
+    model(example_inputs(model), training=False)  # Keras exports what was called
+    model.export(path, format=format, verbose=False)

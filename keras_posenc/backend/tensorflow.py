@@ -14,6 +14,7 @@ __all__ = shared.NAMES
 
 TRAITS = shared.Traits(
     block_bytes=48 * 2**20,
+    writes_litert=True,
     chunked_sums=True,
     diagonals_in_pieces=True,
     global_random_state=False,
@@ -348,3 +349,8 @@ def adamw_step(optimizer, gradient, variable, learning_rate, decay):
         grad=tf.cast(tf.convert_to_tensor(gradient), m.dtype),
     )
     return True
+
+
+def gelu(x):
+    """`shared.gelu`; in an export the form that LiteRT knows as one operation."""
+    return tf.nn.gelu(x) if shared.is_exporting() else shared.gelu(x)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable
 
 import keras
@@ -26,16 +27,20 @@ def on_accelerator(x):
 
 
 def is_traced(x):
-    return str(getattr(x, "device", "")) == "meta"
+    return str(getattr(x, "device", "")) == "meta" or _tracing()
+
+
+def _tracing():
+    """Whether torch.compile or an export reads the program: it is for other values too."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 def all_true(mask):
     """Whether a mask (B, Tk) is True everywhere: one that is costs a pass over the map, and bars
     the kernels for the causal order. To ask an accelerator would be to wait for it, and a program
     that is being traced is for other masks too."""
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
     mask = ops.convert_to_tensor(mask)
-    return not traced and mask.device.type == "cpu" and bool(torch.all(mask))
+    return not _tracing() and mask.device.type == "cpu" and bool(torch.all(mask))
 
 
 def check_range(ids, bound, check, message):
@@ -323,3 +328,31 @@ def adamw_step(optimizer, gradient, variable, learning_rate, decay):
             maximize=False,
         )
     return True
+
+
+def export_model(model, path, format):
+    """Writes a model as an ONNX file; Keras would write one for the length it traces alone."""
+    free = torch.export.Dim.DYNAMIC
+    axes = [{i: free for i, n in enumerate(x.shape) if n is None} for x in model.inputs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch about itself
+        program = torch.onnx.export(
+            _Positional(model).eval(),
+            tuple(shared.example_inputs(model)),
+            input_names=[x.name for x in model.inputs],
+            dynamic_shapes=(tuple(axes),),
+            dynamo=True,
+            verbose=False,
+        )
+        program.save(path)
+
+
+class _Positional(torch.nn.Module):
+    """A model whose inputs are arguments."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs):
+        return self.model(list(inputs), training=False)

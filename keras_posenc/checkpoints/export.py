@@ -21,6 +21,9 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 # Hugging Face's class for the heads a model has; the first match counts.
 HEADS = (
+    ({"Sequence-Output"}, "ForSequenceClassification"),
+    ({"Token-Output"}, "ForTokenClassification"),
+    ({"Span-Output"}, "ForQuestionAnswering"),
     ({"MLM-Activation", "NSP-Proba"}, "ForPreTraining"),
     ({"MLM-Activation"}, "ForMaskedLM"),
     ({"Discriminator-Proba"}, "ForPreTraining"),
@@ -29,7 +32,17 @@ HEADS = (
 )
 
 
-def save_checkpoint(model, directory, format="huggingface", positions=None, dtype=None):
+# A head of ours -> the same one of transformers: a dense layer on the features of every token.
+SAME_HEADS = {
+    "Tagger": ("Token-Output", "token_classification"),
+    "Span/ends": ("Span-Output", "question_answering"),
+}
+LABELLED = ("Sequence-Output", "Token-Output")
+
+
+def save_checkpoint(
+    model, directory, format="huggingface", positions=None, dtype=None, labels=None
+):
     """Writes the weights and the config of a model in a format that other libraries read.
 
     Each file is written completely before it is renamed, so an interrupted save keeps the old ones.
@@ -45,6 +58,7 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
         positions: int. Number of positions to write, as plain rows that a library without
             stretching can read. None writes the table itself; stretch it again on loading.
         dtype: `"float32"`, `"float16"`, `"bfloat16"` or `"float64"`; None keeps the model's.
+        labels: list of the names of a head's outputs; None keeps those of the config.
 
     Returns:
         list of the paths written.
@@ -65,23 +79,62 @@ def save_checkpoint(model, directory, format="huggingface", positions=None, dtyp
     transformer = getattr(model, "transformer", model)
     if not all(hasattr(transformer, each) for each in ("layers", "config", "table")):
         raise TypeError(
-            "save_checkpoint needs a model of build_transformer_model, or its Transformer. A model "
-            "read from a .keras file has lost its config: build it again with the file as "
+            "save_checkpoint needs a model of build_transformer_model, or its Transformer. An "
+            "older .keras file has no config: build the model again with the file as "
             f"checkpoint_path. Received: {model!r}"
         )
+    head = _head(model, transformer) if isinstance(model, keras.Model) else {}
     if format not in WRITERS:
         raise ValueError(f"format must be one of {', '.join(WRITERS)}. Received: {format!r}")
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype must be None or one of {', '.join(DTYPES)}. Received: {dtype!r}")
     arrays = _arrays(transformer, positions)
-    config = transformer.config
+    arrays |= {name: keras.ops.convert_to_numpy(variable) for name, variable in head.items()}
+    config = _with_labels(transformer.config, labels, arrays)
     if positions is not None:
         config = dataclasses.replace(config, max_position=positions)
     table, kind = transformer.table, config.model_type
     config = config.to_huggingface(_encodings(transformer))
-    config["architectures"] = [_architecture(table, kind, transformer.layers)]
+    layers = {*transformer.layers, *(name.rpartition("/")[0] for name in head)}
+    config["architectures"] = [_architecture(table, kind, layers)]
     named = _named(arrays, table, format, dtype)
     return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
+
+
+def _head(model, transformer):
+    """The variables of a model beside its transformer's, under the names of a head that
+    transformers has too."""
+    known = {id(variable) for variable in variables_of(transformer.layers).values()}
+    every = variables_of({layer.name: layer for layer in model.layers})
+    rest = {name: variable for name, variable in every.items() if id(variable) not in known}
+    if not rest:
+        return {}
+    for ours, (theirs, task) in SAME_HEADS.items():
+        head = transformer.config.heads.get(task)
+        if head and head.dense is None and all(n.rpartition("/")[0] == ours for n in rest):
+            return {theirs + name.removeprefix(ours): variable for name, variable in rest.items()}
+    raise ValueError(
+        f"The model has weights beside its transformer's, such as {min(rest)}, and no class of "
+        "transformers for its family has their like; none pools by the mean, for one. Build the "
+        "model with head= and labels= for a head that transformers runs, save it as .keras, or "
+        "write save_checkpoint(model.transformer), the encoder alone."
+    )
+
+
+def _with_labels(config, labels, arrays):
+    """The config with the names of a head's outputs."""
+    kernels = [arrays[f"{name}/kernel"] for name in LABELLED if f"{name}/kernel" in arrays]
+    if not kernels:
+        if labels is not None:
+            raise ValueError(f"`labels` name the outputs of a head, and there is none: {labels!r}")
+        return config
+    count = kernels[0].shape[-1]
+    if labels is None:
+        known = len(config.labels) == count
+        return config if known else config.with_labels([f"LABEL_{i}" for i in range(count)])
+    if len(labels) != count:
+        raise ValueError(f"The head has {count} outputs: name each. Received: labels={labels!r}")
+    return config.with_labels(labels)
 
 
 def _arrays(transformer, positions):
@@ -166,7 +219,7 @@ def _named(arrays, table, format, dtype):
 
 def _architecture(table, model_type, layers):
     name = table.classes[model_type or next(iter(table.classes))]
-    ending = next(ending for heads, ending in HEADS if heads <= layers.keys())
+    ending = next(ending for heads, ending in HEADS if heads <= layers)
     return name + table.endings.get(ending, ending)
 
 

@@ -99,10 +99,19 @@ class Loader:
         compound_tokens: list of rows to append, each the mean of rows that were kept: a list of row
             numbers, or a tuple of row numbers and weights.
         position_offset: int. Number of rows to drop from the start of the file's position table.
+        new: list of layers of a head that is to be trained: the first is not read, and the others
+            only if the checkpoint has them.
     """
 
     def __init__(
-        self, checkpoint, table, *, keep_tokens=None, compound_tokens=None, position_offset=0
+        self,
+        checkpoint,
+        table,
+        *,
+        keep_tokens=None,
+        compound_tokens=None,
+        position_offset=0,
+        new=(),
     ):
         self.checkpoint = open_checkpoint(checkpoint)
         tokens, positions = Rows(keep=keep_tokens, compound=compound_tokens), Rows(position_offset)
@@ -111,7 +120,7 @@ class Loader:
             "MLM-Bias/bias": tokens,
             "Embedding-Position/embeddings": positions,
         }
-        self.table = table
+        self.table, self.new = table, tuple(new)
         if self.checkpoint.format == "keras":  # saved after all that
             self.table, self.edits = OwnNames(table), {}
         self.given = set()
@@ -159,6 +168,7 @@ class Loader:
             found = self._found(name)
             if not found:
                 fresh = is_fresh(name) and not table.has(name)
+                fresh = fresh or name.rpartition("/")[0] in self.new
                 (account.initialised if fresh else account.missing).append(name)
                 continue
             seen.update(place.name for place in found)
@@ -181,6 +191,8 @@ class Loader:
         return account, steps
 
     def _found(self, name):
+        if name.rpartition("/")[0] in self.new[:1]:
+            return []
         return [place for place in self.table.names(name) if place.name in self.checkpoint]
 
     def _step(self, name, place, target):

@@ -112,7 +112,13 @@ BERT_ROWS = {
     "MLM-Dense": ("cls/predictions/transform/dense", "dense"),
     "MLM-Norm": ("cls/predictions/transform/LayerNorm", "norm"),
     "MLM-Bias": ("cls/predictions", "bias"),
+    "Sequence-Output": ("classifier", "dense"),
+    "Token-Output": ("classifier", "dense"),
+    "Span-Output": ("cls/squad", "output"),
 }
+
+# Layers of the heads of tasks, which a checkpoint may have and a model may lack.
+TASK_LAYERS = ("Sequence-Dense", "Sequence-Output", "Token-Output", "Span-Output")
 
 # Variables of ours that no checkpoint of any family has: they keep their first values.
 FRESH = (
@@ -143,6 +149,7 @@ OTHER_HEADS = {
     "loss/*": "a task's head",
     "classifier.*": "a task's head",
     "qa_outputs.*": "a task's head",
+    "score.*": "a task's head",
 }
 
 
@@ -312,7 +319,7 @@ BERT = Table(
     root="bert",
     prefixes=("bert.", ""),
     rows=BERT_ROWS,
-    huggingface={},
+    huggingface={"Span-Output": "qa_outputs"},
     copies={
         "Embedding-Token/embeddings": ["cls.predictions.decoder.weight"],
         "MLM-Bias/bias": ["cls.predictions.decoder.bias"],
@@ -325,6 +332,7 @@ BERT = Table(
         "MLM-Bias",
         "Embedding-Segment",
         "Embedding-Position",
+        *TASK_LAYERS,
     ),
     unused=NOT_WEIGHTS | OTHER_HEADS,
     classes={"bert": "Bert"},
@@ -335,7 +343,13 @@ ROBERTA = dataclasses.replace(
     BERT,
     family="roberta",
     prefixes=("roberta.", "bert.", ""),
+    rows=BERT_ROWS
+    | {
+        "Sequence-Dense": ("classifier/dense", "dense"),
+        "Sequence-Output": ("classifier/out_proj", "dense"),
+    },
     huggingface={
+        "Span-Output": "qa_outputs",
         "MLM-Dense": "lm_head.dense",
         "MLM-Norm": "lm_head.layer_norm",
         "MLM-Bias": "lm_head",

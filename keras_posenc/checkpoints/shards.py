@@ -29,7 +29,7 @@ def read_index(path):
             f'{path} is damaged: it should be JSON with a "weight_map" from tensors to files.'
         ) from None
     for shard in files:
-        if not _is_plain(shard) or shard.endswith(".index.json"):
+        if not is_plain(shard) or shard.endswith(".index.json"):
             raise ValueError(f"{path} is refused: it names {quote(shard)} as a file beside it.")
     lost = [shard for shard, file in files.items() if not file.exists()]
     if lost:
@@ -41,7 +41,7 @@ def read_index(path):
     return places, files
 
 
-def _is_plain(name):
+def is_plain(name):
     """Whether a name can only mean a file of the folder, on every system."""
     kinds = (pathlib.PurePosixPath, pathlib.PureWindowsPath)
     sound = name not in ("", "..") and len(name) <= LONGEST and name.isprintable()

@@ -8,7 +8,7 @@ from keras_posenc.cli.plots import PLOTS
 
 STARTS = ("hierarchical", "tile", "interpolate")
 OBJECTIVES = ("mlm", "causal", "unilm")
-POOLINGS = ("mean", "cls", "max", "last")
+POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -272,6 +272,38 @@ COMMANDS = [
                 {"choices": ("tsv", "jsonl")},
             ),
             *CUTTING,
+        ],
+    ),
+    (
+        "embed",
+        "write the vectors of texts, by a directory of sentence-transformers or an encoder",
+        [
+            ("directory", "directory with weights, config, tokenizer and modules.json", {}),
+            ("texts", "texts: .txt (one a line), .tsv, .csv, .jsonl or .tab", {}),
+        ],
+        [
+            ("--output", "file of the vectors, .npy", {"required": True}),
+            (
+                "--max-length",
+                "tokens after which to cut (default: what DIRECTORY says); more than the model "
+                "has positions for stretches it",
+                {"type": int},
+            ),
+            ("--chunks", "read all of a text, in chunks of so many tokens", {"type": int}),
+            ("--prompt", "a name of DIRECTORY's prompts, or a text, before every text", {}),
+            (
+                "--stretch",
+                "how to serve more positions (default: hierarchical)",
+                {"choices": STARTS},
+            ),
+            ("--alpha", "weight of the coarse digit (default: 0.4)", {"type": float}),
+            (
+                "--rope-scaling",
+                "of rotary positions, such as yarn:4",
+                {"metavar": "TYPE:FACTOR"},
+            ),
+            ("--token-budget", "maximum tokens in a batch (default: 8192)", {"type": int}),
+            COLUMNS[0],
         ],
     ),
     (

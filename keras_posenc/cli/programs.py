@@ -71,6 +71,18 @@ def _predict(arguments):
     )
 
 
+def _embed(arguments):
+    positional = [arguments.pop(name) for name in ("directory", "texts", "output")]
+    if not sys.stdout.isatty():
+        arguments["verbose"] = 0
+    return _program(
+        "from keras_posenc.training import embed",
+        "",
+        f"vectors = {_call('embed', *positional, **arguments)}",
+        f'print({_literal(positional[2])}, "%d vectors of %d numbers" % vectors.shape)',
+    )
+
+
 def _inspect(arguments):
     return _program(
         "from keras_posenc.analysis import inspect_checkpoint",
@@ -264,6 +276,7 @@ PROGRAMS = {
     "stretch": _stretch,
     "evaluate": _evaluate,
     "predict": _predict,
+    "embed": _embed,
     "inspect": _inspect,
     "convert": _convert,
     "bench": _bench,

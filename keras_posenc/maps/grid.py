@@ -180,7 +180,7 @@ class Grid:
         """Where rows may attend, (B, H or 1, Tq or 1, Tk) bool, or None for everywhere."""
         conditions = []
         if self.keep is not None:
-            conditions.append(ops.cast(self.keep, "bool")[:, None, None, :])
+            conditions.append(ops.expand_dims(ops.cast(self.keep, "bool"), (1, 2)))
         if self.row_order is not None:
             ordered = self.column_order[:, None, :] <= self.row_order[:, :, None]
             conditions.append(ordered[:, None])

@@ -11,6 +11,7 @@ from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
+MOST_LABELS = 2**20
 # Before the model_type of a file whose model has encodings, which other libraries would leave out.
 WITH_ENCODINGS = "keras_posenc-"
 
@@ -185,6 +186,47 @@ class Config:
     def saved_encodings(self):
         """What `build_transformer_model` was given for `encodings` before the model was saved."""
         return (self.source or {}).get("encodings")
+
+    @property
+    def labels(self):
+        """The names of the logits of a task's head, from `id2label`."""
+        source = self.source or {}
+        names, count = source.get("id2label"), source.get("num_labels", 2)
+        if names is None:
+            self._check_labels(isinstance(count, int) and 0 < count <= MOST_LABELS, count)
+            return [f"LABEL_{i}" for i in range(count)]
+        sound = isinstance(names, dict) and 0 < len(names) <= MOST_LABELS
+        self._check_labels(sound, names)
+        names = {str(i): name for i, name in names.items()}
+        wanted = [str(i) for i in range(len(names))]
+        self._check_labels(all(isinstance(names.get(i), str) for i in wanted), names)
+        return [names[i] for i in wanted]
+
+    def with_labels(self, labels):
+        """The config with other labels, as Hugging Face writes them."""
+        names = labels if isinstance(labels, (list, tuple)) else []
+        if not names or not all(isinstance(x, str) for x in names) or len(set(names)) < len(names):
+            raise ValueError(f"`labels` must list names, each once. Received: {labels!r}")
+        source = self.source
+        if source is None:
+            source = {name: getattr(self, name) for name in FIRST_FIELDS}
+        left_out = ("architectures", "num_labels")
+        source = {key: value for key, value in source.items() if key not in left_out}
+        source["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        source["label2id"] = {label: i for i, label in enumerate(labels)}
+        return dataclasses.replace(self, source=source)
+
+    @property
+    def heads(self):
+        """The `TaskHead` of each task that the family has in checkpoints."""
+        return FAMILIES[self.family].heads_of(self)
+
+    def _check_labels(self, sound, found):
+        if not sound:
+            raise ValueError(
+                f"`id2label` must name the labels 0, 1, 2, ..., at most {MOST_LABELS}. "
+                f"Received: {quote(found)}"
+            )
 
     @property
     def value_size(self):

@@ -15,6 +15,7 @@ from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.models.families.rope import rescaled
 from keras_posenc.models.options import KEYWORDS, Options
+from keras_posenc.models.task_head import read_head
 from keras_posenc.models.transformer import Transformer
 
 APPLICATIONS = ("encoder", "lm", "unilm")
@@ -84,6 +85,10 @@ def build_transformer_model(
         with_mlm: True, or the activation of the MLM head (softmax; "linear" gives logits).
         with_discriminator: True, or the activation of ELECTRA's discriminator (sigmoid): whether
             each token was replaced, (B, T, 1).
+        head: the task whose head the checkpoint has: "sequence_classification",
+            "token_classification" or "question_answering". The model gives its logits, (B, C) or
+            (B, T, C); the labels' names are `model.transformer.config.labels`.
+        labels: list of names, for a new head, in the family's own form, that training is to fill.
         custom_position_ids: bool. Adds the input `position_ids`.
         sequence_length: int. Fixed length of the inputs.
         segment_vocab_size: int. 0 removes the segments.
@@ -137,6 +142,7 @@ def build_transformer_model(
         options["with_mlm"] = options.get("with_mlm") or True
     if application == "unilm" and not config.segment_vocab_size:
         raise ValueError('application="unilm" tells prompt from answer by segments: it needs them.')
+    config, new = _with_head(config, options)
     if kept_rows is not None and stretch is None:
         raise ValueError(
             f"`kept_rows` is for a stretched table. Received: kept_rows={kept_rows!r}, stretch=None"
@@ -175,6 +181,7 @@ def build_transformer_model(
             keep_tokens=keep_tokens,
             compound_tokens=compound_tokens,
             position_offset=config.position_offset,
+            new=new,
         )
     options = Options(
         application=application,
@@ -194,6 +201,24 @@ def build_transformer_model(
     if loader is not None:
         transformer.account = loader.load(transformer.layers, ignore_invalid_weights)
     return transformer.model if return_keras_model else transformer
+
+
+def _with_head(config, options):
+    """The config with the labels of a task's head, and the layers of a head that is new; the name
+    of the task in `options` becomes its head."""
+    task, labels = options.get("head"), options.get("labels")
+    if task is None:
+        if labels is not None:
+            raise ValueError(f"`labels` are those of a `head`: name it. Received: {labels!r}")
+        return config, ()
+    others = [name for name in options if name.startswith("with_") and options[name]]
+    if others:
+        raise ValueError(f"`head` is a model's only one. Received: head={task!r}, {others[0]}")
+    if labels is not None:
+        config = config.with_labels(labels)
+    head = options["head"] = read_head(config, task)
+    layers = [name for name in (head.output, head.dense, head.norm) if name is not None]
+    return config, () if labels is None else layers
 
 
 def _check_caches(caches, application, config):

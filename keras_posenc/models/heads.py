@@ -3,7 +3,9 @@
 import keras
 from keras import ops
 
-POOLINGS = ("mean", "cls", "max", "last")
+from keras_posenc.models.model import model_on
+
+POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -11,8 +13,9 @@ class MaskedPooling(keras.layers.Layer):
     """Pools the features of a sequence to one vector, ignoring padding.
 
     Args:
-        pooling: "mean" of the tokens, "cls" (the first token), "max", or "last" (the last real
-            token, for causal models).
+        pooling: "mean" of the tokens, "cls" (the first token), "max", "last" (the last real token,
+            for causal models), "weighted_mean" (the n-th token counts n times) or "sqrt_mean" (the
+            sum over the root of the number of tokens).
 
     Call arguments:
         inputs: (B, T, D).
@@ -52,12 +55,14 @@ class MaskedPooling(keras.layers.Layer):
             if mask is not None:
                 inputs = ops.where(mask[..., None], inputs, -3e4)
             return ops.max(inputs, axis=1)
-        if mask is None:
+        if mask is None and self.pooling == "mean":
             return ops.mean(inputs, axis=1)
         # Sums over long texts are in float32: bfloat16 cannot count beyond 256.
-        real = ops.cast(mask, "float32")[..., None]
-        total = ops.sum(ops.cast(inputs, "float32") * real, axis=1)
-        mean = total / ops.maximum(ops.sum(real, axis=1), 1.0)
+        real = ops.ones(ops.shape(inputs)[:2]) if mask is None else ops.cast(mask, "float32")
+        weights = ops.cumsum(real, axis=1) * real if self.pooling == "weighted_mean" else real
+        total = ops.sum(ops.cast(inputs, "float32") * ops.expand_dims(weights, -1), axis=1)
+        count = ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1.0)
+        mean = total / (ops.sqrt(count) if self.pooling == "sqrt_mean" else count)
         return ops.cast(mean, self.compute_dtype)
 
     def compute_mask(self, inputs, mask=None):
@@ -76,7 +81,7 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     Args:
         encoder: a model from `build_transformer_model` with features (B, T, D) as output.
         num_classes: int.
-        pooling: "mean", "cls", "max" or "last". The mean uses the whole of a long text; [CLS] alone
+        pooling: as in `MaskedPooling`. The mean uses the whole of a long text; [CLS] alone
             was trained on at most 512 tokens.
         dropout_rate: float. Before the last layer.
 
@@ -105,4 +110,4 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     x = MaskedPooling(pooling, name="Pooling")(features)
     x = keras.layers.Dropout(dropout_rate, name="Classifier-Dropout")(x)
     x = keras.layers.Dense(num_classes, dtype="float32", name="Classifier")(x)
-    return keras.Model(encoder.inputs, x, name="classifier")
+    return model_on(encoder, x, "classifier")

@@ -9,6 +9,7 @@ class Options:
 
     Attributes:
         encodings: list of specs for every layer, the family's own included.
+        head: `TaskHead`, or None; the keyword names its task.
         swapped: bool. Whether the user gave some of them.
         stored: function (name, shape) -> array or None, the checkpoint's numbers.
     """
@@ -26,6 +27,8 @@ class Options:
     with_nsp: bool | str = False
     with_mlm: bool | str = False
     with_discriminator: bool | str = False
+    head: object = None
+    labels: list | None = None
     custom_position_ids: bool = False
     sequence_length: int | None = None
     shared_segment_embeddings: bool = False

@@ -14,6 +14,8 @@ from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import ConditionalLayerNormalization, normalization
+from keras_posenc.models.model import TransformerModel
+from keras_posenc.models.task_head import add_head
 from keras_posenc.positions import PaddedPositionIds
 from keras_posenc.positions.stretched import STRETCHES, position_embedding
 from keras_posenc.sublayers import Stored
@@ -78,8 +80,9 @@ class Transformer:
         extra = self.options.additional_input_layers
         extra = [] if extra is None else extra if isinstance(extra, (list, tuple)) else [extra]
         extra = [getattr(layer, "output", layer) for layer in extra]
-        self.model = keras.Model([*self.inputs, *extra], self.outputs, name=self.options.name)
-        self.model.transformer = self
+        self.model = TransformerModel(
+            [*self.inputs, *extra], self.outputs, name=self.options.name, transformer=self
+        )
 
     def _make_inputs(self):
         def ids(name):
@@ -318,6 +321,8 @@ class Transformer:
             activation = _activation(options.with_mlm, "softmax")
             x = self.layer(keras.layers.Activation, "MLM-Activation", activation=activation)(x)
             outputs.append(x)
+        if options.head is not None:
+            outputs.append(add_head(self, x))
         if not outputs:
             return x
         return outputs[0] if len(outputs) == 1 else outputs

@@ -8,6 +8,7 @@ from keras_posenc.training.chains import (
     ViterbiAccuracy,
 )
 from keras_posenc.training.curricula import CurriculumBatches
+from keras_posenc.training.embed import embed, open_embedder
 from keras_posenc.training.evaluate import Prediction, evaluate, predict
 from keras_posenc.training.finetune import finetune
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
@@ -22,6 +23,7 @@ from keras_posenc.training.saved import FineTuned, load_finetuned
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
 from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
+from keras_posenc.training.text_model import TextModel, load_text_model
 
 __all__ = [
     "ConditionalRandomFieldLoss",
@@ -39,12 +41,16 @@ __all__ = [
     "SparseMultilabelCategoricalCrossentropy",
     "Stretched",
     "ViterbiAccuracy",
+    "TextModel",
     "adamw",
     "average_checkpoints",
     "cosine_warmup",
+    "embed",
     "evaluate",
     "finetune",
     "load_finetuned",
+    "load_text_model",
+    "open_embedder",
     "predict",
     "pretrain",
     "pretrain_summary",

@@ -12,6 +12,7 @@ from keras_posenc.checkpoints.folder import newest, replacing_together
 # Importing these modules registers our layers, which loading a saved model needs.
 from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.models import heads, transformer  # noqa: F401
+from keras_posenc.models.model import model_on
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.training.metrics import softmax
 from keras_posenc.training.recipe import in_range, one_of
@@ -129,7 +130,7 @@ class FineTuned:
 
 def _without_optimizer(model):
     """The same layers in an uncompiled model."""
-    return keras.Model(model.inputs, model.outputs, name=model.name)
+    return model_on(model, model.outputs, model.name)
 
 
 def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, pool="mean"):

@@ -25,6 +25,7 @@ FUNCTIONS = {
     "stretch": training.stretch,
     "evaluate": training.evaluate,
     "predict": training.predict,
+    "embed": training.embed,
     "inspect": analysis.inspect_checkpoint,
 }
 

@@ -144,6 +144,23 @@ def test_predict_leaves_its_output_to_the_results(capsys, finetuned, tmp_path):
     assert [len(line.split("\t")) for line in lines] == [2, 2, 2]
 
 
+def test_embed(capsys, pretrained, tmp_path):
+    (tmp_path / "texts.txt").write_text("w1 w4 w7\nw2 w5\n" + "w0 " * 40 + "\n")
+    target = tmp_path / "vectors.npy"
+    arguments = ("embed", pretrained, tmp_path / "texts.txt", "--output", target)
+    program, output = run(capsys, *arguments, "--max-length", 48)
+    assert output == f"{target} 3 vectors of 16 numbers\n"
+    first = np.load(target)
+    target.unlink()
+    assert execute(program) == output
+    np.testing.assert_array_equal(np.load(target), first)
+    assert [path.name for path in tmp_path.iterdir() if ".partial" in path.name] == []
+    with pytest.warns(UserWarning, match="1 of 3 texts are longer than max_length=16 tokens"):
+        assert main([str(argument) for argument in arguments]) == 0
+    assert main(["embed", str(pretrained), "texts.txt", "--output", "vectors.txt"]) == 2
+    assert "output is a .npy file" in capsys.readouterr().err
+
+
 def test_inspect(capsys, pretrained):
     program, output = run(capsys, "inspect", pretrained)
     assert execute(program) == output

@@ -4,6 +4,7 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.table import ATTENTION, FEED_FORWARD, like_bert
+from keras_posenc.models.families.task_heads import heads
 
 GOOGLE = "bert/encoder/transformer/group_{i}/inner_group_0"
 HUGGINGFACE = "albert.encoder.albert_layer_groups.{i}.albert_layers.0"
@@ -29,6 +30,7 @@ WEIGHTS = like_bert(
     huggingface={
         **{layer: f"{HUGGINGFACE}.{name}" for layer, (_, name, _) in BLOCK.items()},
         "Pooler-Dense": "albert.pooler",
+        "Span-Output": "qa_outputs",
         "NSP-Proba": "sop_classifier.classifier",
         "MLM-Dense": "predictions.dense",
         "MLM-Norm": "predictions.LayerNorm",
@@ -56,6 +58,7 @@ FAMILY = Family(
     required={"inner_group_num": (1, None)},
     keys=("down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks"),
     without_type=True,
+    heads=heads("Pooler-Dense"),
     paper="https://arxiv.org/abs/1909.11942",
 )
 

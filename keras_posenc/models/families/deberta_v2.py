@@ -3,7 +3,15 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.table import attention, bert_embeddings, feed_forward, mlm, table
+from keras_posenc.models.families.table import (
+    TASK_ROWS,
+    attention,
+    bert_embeddings,
+    feed_forward,
+    mlm,
+    table,
+)
+from keras_posenc.models.families.task_heads import heads
 
 BLOCK = "@encoder.layer.{i}"
 
@@ -45,6 +53,12 @@ def weights(config=None):
     return NEW if new else LEGACY
 
 
+def task_heads(config=None):
+    """The activation of the first token's dense layer is the config's."""
+    source = {} if config is None else config.source or {}
+    return heads(activation=source.get("pooler_hidden_act", "gelu"))
+
+
 HEADS = (
     mlm(
         "lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm", "lm_predictions.lm_head"
@@ -71,6 +85,8 @@ LEGACY, NEW = (
                 "output.LayerNorm",
             ),
             **feed_forward(BLOCK, "intermediate.dense", "output.dense", "output.LayerNorm"),
+            **TASK_ROWS,
+            "Sequence-Dense": ("pooler.dense", "dense"),
             **{layer: [row, other[layer]] for layer, row in head.items()},
         },
         prefixes=("deberta.", ""),
@@ -108,6 +124,7 @@ FAMILY = Family(
         "pooler_dropout",
     ),
     required={"conv_kernel_size": (0, None)},
+    heads=task_heads,
     positions="DeBERTa's buckets",
     paper="https://arxiv.org/abs/2111.09543",
 )

@@ -1,7 +1,15 @@
 """DistilBERT: BERT of half the layers, without segments and pooler."""
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.table import attention, bert_embeddings, feed_forward, mlm, table
+from keras_posenc.models.families.table import (
+    TASK_ROWS,
+    attention,
+    bert_embeddings,
+    feed_forward,
+    mlm,
+    table,
+)
+from keras_posenc.models.families.task_heads import heads
 
 EMBEDDINGS = bert_embeddings()
 del EMBEDDINGS["Embedding-Segment"]
@@ -24,6 +32,8 @@ FAMILY = Family(
                 "sa_layer_norm",
             ),
             **feed_forward(BLOCK, "ffn.lin1", "ffn.lin2", "output_layer_norm"),
+            **TASK_ROWS,
+            "Sequence-Dense": ("pre_classifier", "dense"),
             **mlm("vocab_transform", "vocab_layer_norm", "vocab_projector"),
         },
         prefixes=("distilbert.", ""),
@@ -43,5 +53,6 @@ FAMILY = Family(
     defaults={"hidden_act": "gelu", "segment_vocab_size": 0},
     # Its sines are stored in the table all the same.
     required={"sinusoidal_pos_embds": None},
+    heads=heads(activation="relu"),
     paper="https://arxiv.org/abs/1910.01108",
 )

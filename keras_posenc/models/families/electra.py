@@ -1,7 +1,9 @@
 """ELECTRA: BERT's encoder behind small embeddings, with a generator's or a discriminator's head."""
 
+from keras_posenc.checkpoints.names import TASK_LAYERS
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.table import like_bert
+from keras_posenc.models.families.task_heads import heads
 
 FAMILY = Family(
     name="electra",
@@ -16,6 +18,8 @@ FAMILY = Family(
             "Embedding-Mapping": ("electra/embeddings_project", "dense"),
             "Pooler-Dense": None,
             "NSP-Proba": None,
+            "Sequence-Dense": ("classifier/dense", "dense"),
+            "Sequence-Output": ("classifier/out_proj", "dense"),
             "MLM-Dense": ("generator_predictions/dense", "dense"),
             "MLM-Norm": ("generator_predictions/LayerNorm", "norm"),
             "MLM-Bias": ("generator_lm_head", "bias"),
@@ -23,6 +27,7 @@ FAMILY = Family(
             "Discriminator-Proba": ("discriminator_predictions/dense_1", "dense"),
         },
         huggingface={
+            "Span-Output": "qa_outputs",
             "Discriminator-Proba": "discriminator_predictions.dense_prediction",
         },
         heads=(
@@ -33,6 +38,7 @@ FAMILY = Family(
             "Discriminator-Proba",
             "Embedding-Segment",
             "Embedding-Position",
+            *TASK_LAYERS,
         ),
         copies={
             "Embedding-Token/embeddings": ["generator_lm_head.weight"],
@@ -47,5 +53,6 @@ FAMILY = Family(
         "layer_norm_eps": 1e-12,
     },
     keys=("summary_type", "summary_use_proj", "summary_activation", "summary_last_dropout"),
+    heads=heads(activation="gelu"),
     paper="https://arxiv.org/abs/2003.10555",
 )

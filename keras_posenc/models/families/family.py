@@ -38,6 +38,7 @@ class Family:
         without_type: bool. Whether `model=` may name it for a config without `model_type`, or with
             BERT's.
         transformer: subclass of `Transformer` to build, or None for `Transformer`.
+        heads: dict, task -> `TaskHead`, or a function Config -> that dict.
         positions: str, for the table of families: how it knows where a token stands.
         compared: str: what its numbers are compared to in the tests.
         paper: str, URL.
@@ -62,6 +63,7 @@ class Family:
     recognises: Callable | None = None
     without_type: bool = False
     transformer: type | None = None
+    heads: object = dataclasses.field(default_factory=dict)
     positions: str = "table"
     compared: str = "transformers"
     paper: str | None = None
@@ -80,6 +82,10 @@ class Family:
         if self.recognises is not None:
             return self.recognises(values)
         return values.get("model_type") in self.model_types
+
+    def heads_of(self, config):
+        """The `TaskHead` of each task that this family's checkpoints may come with."""
+        return self.heads(config) if callable(self.heads) else self.heads
 
     def table(self, config=None):
         """The names of the weights of a model of this config, or of most models."""

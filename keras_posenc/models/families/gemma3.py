@@ -7,6 +7,7 @@ from keras_posenc.models.families.eurobert import LLAMA_ALIASES, LLAMA_DEFAULTS
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.table import ATTENTION, FEED_FORWARD, llama_block, table
+from keras_posenc.models.families.task_heads import last_token
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
@@ -60,11 +61,16 @@ FAMILY = Family(
             f"{ATTENTION}/query_norm": ("@layers.{i}.self_attn.q_norm", "norm"),
             f"{ATTENTION}/key_norm": ("@layers.{i}.self_attn.k_norm", "norm"),
             "Final-Norm": ("@norm", "norm"),
+            "Sequence-Output": ("score", "dense"),
         },
         prefixes=("model.", ""),
         copies={"Embedding-Token/embeddings": ["lm_head.weight"]},
         classes={"gemma3_text": "Gemma3"},
-        endings={"ForMaskedLM": "ForCausalLM", "Model": "TextModel"},
+        endings={
+            "ForMaskedLM": "ForCausalLM",
+            "Model": "TextModel",
+            "ForSequenceClassification": "TextForSequenceClassification",
+        },
     ),
     configure=configure,
     aliases={**LLAMA_ALIASES, "hidden_activation": "hidden_act"},
@@ -89,6 +95,7 @@ FAMILY = Family(
         *ROPE_KEYS,
     ),
     required={"attn_logit_softcapping": (None,), "final_logit_softcapping": (None,)},
+    heads=last_token(),
     positions="rotary, local and global base; windows",
     paper="https://arxiv.org/abs/2509.20354",
 )

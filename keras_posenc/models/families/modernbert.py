@@ -4,7 +4,14 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
-from keras_posenc.models.families.table import feed_forward, mlm, packed_attention, table
+from keras_posenc.models.families.table import (
+    TASK_ROWS,
+    feed_forward,
+    mlm,
+    packed_attention,
+    table,
+)
+from keras_posenc.models.families.task_heads import TaskHead
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
@@ -34,6 +41,24 @@ def configure(config):
     )
 
 
+def heads(config=None):
+    """Every task's head goes through what the MLM head does: a dense layer and a norm."""
+    source = {} if config is None else config.source or {}
+    head = TaskHead(
+        "Sequence-Output",
+        pooling=source.get("classifier_pooling", "cls"),
+        dense="MLM-Dense",
+        activation=source.get("classifier_activation", "gelu"),
+        dense_bias=bool(source.get("classifier_bias")),
+        norm="MLM-Norm",
+    )
+    return {
+        "sequence_classification": head,
+        "token_classification": dataclasses.replace(head, output="Token-Output", pooling=None),
+        "question_answering": dataclasses.replace(head, output="Span-Output", pooling=None),
+    }
+
+
 FAMILY = Family(
     name="modernbert",
     title="ModernBERT",
@@ -49,6 +74,8 @@ FAMILY = Family(
             ),
             "Final-Norm": ("@final_norm", "norm"),
             **mlm("head.dense", "head.norm", "decoder"),
+            **TASK_ROWS,
+            "Span-Output": ("classifier", "dense"),
         },
         prefixes=("model.", ""),
         copies={"Embedding-Token/embeddings": ["decoder.weight"]},
@@ -84,8 +111,10 @@ FAMILY = Family(
         "local_attention",
         "norm_bias",
         "classifier_bias",
+        "classifier_pooling",
         *ROPE_KEYS,
     ),
+    heads=heads,
     positions="rotary, local and global base; windows",
     paper="https://arxiv.org/abs/2412.13663",
 )

@@ -4,7 +4,15 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.roberta import behind_padding
-from keras_posenc.models.families.table import attention, bert_embeddings, feed_forward, mlm, table
+from keras_posenc.models.families.table import (
+    TASK_ROWS,
+    attention,
+    bert_embeddings,
+    feed_forward,
+    mlm,
+    table,
+)
+from keras_posenc.models.families.task_heads import heads
 
 EMBEDDINGS = bert_embeddings()
 del EMBEDDINGS["Embedding-Segment"]
@@ -30,6 +38,9 @@ FAMILY = Family(
             **attention(f"{BLOCK}.attention", "attn.q", "attn.k", "attn.v", "attn.o", "LayerNorm"),
             **feed_forward(BLOCK, "intermediate.dense", "output.dense", "output.LayerNorm"),
             "Pooler-Dense": ("@pooler.dense", "dense"),
+            **TASK_ROWS,
+            "Sequence-Dense": ("classifier.dense", "dense"),
+            "Sequence-Output": ("classifier.out_proj", "dense"),
             **mlm("lm_head.dense", "lm_head.layer_norm", "lm_head"),
         },
         prefixes=("mpnet.", ""),
@@ -47,6 +58,7 @@ FAMILY = Family(
         "mlm_act": "gelu",
     },
     keys=("relative_attention_num_buckets",),
+    heads=heads(),
     positions="table, padding not counted; T5's buckets",
     paper="https://arxiv.org/abs/2004.09297",
 )

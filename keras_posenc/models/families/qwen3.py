@@ -6,6 +6,7 @@ from keras_posenc.models.families.eurobert import LLAMA_ALIASES, LLAMA_DEFAULTS
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.table import ATTENTION, llama_block, table
+from keras_posenc.models.families.task_heads import last_token
 
 
 def configure(config):
@@ -33,6 +34,7 @@ FAMILY = Family(
             f"{ATTENTION}/key_norm": ("@layers.{i}.self_attn.k_norm", "norm"),
             "Final-Norm": ("@norm", "norm"),
             "MLM-Output": ("lm_head", "dense"),
+            "Sequence-Output": ("score", "dense"),
         },
         prefixes=("model.", ""),
         copies={"Embedding-Token/embeddings": []},
@@ -51,6 +53,7 @@ FAMILY = Family(
     },
     keys=("use_sliding_window", "sliding_window", "layer_types", *ROPE_KEYS),
     required={"tie_word_embeddings": (True, False, None)},
+    heads=last_token(),
     positions="rotary, causal",
     paper="https://arxiv.org/abs/2505.09388",
 )

@@ -4,6 +4,7 @@ import dataclasses
 
 from keras_posenc.checkpoints.names import BERT, ROBERTA
 from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.task_heads import heads
 
 FAIRSEQ_TYPES = ("roberta", "xlm-roberta", "camembert")
 
@@ -38,6 +39,7 @@ FAMILY = Family(
     weights=weights,
     configure=configure,
     without_type=True,
+    heads=heads(),
     positions="table, padding not counted",
     paper="https://arxiv.org/abs/1907.11692",
 )

@@ -5,7 +5,14 @@ Scopes are Hugging Face's, with "@" for a table's prefix and "{i}" for the numbe
 
 import dataclasses
 
-from keras_posenc.checkpoints.names import BERT, NOT_WEIGHTS, OTHER_HEADS, Cut, Table
+from keras_posenc.checkpoints.names import (
+    BERT,
+    NOT_WEIGHTS,
+    OTHER_HEADS,
+    TASK_LAYERS,
+    Cut,
+    Table,
+)
 
 ATTENTION = "Transformer-{i}-MultiHeadSelfAttention"
 FEED_FORWARD = "Transformer-{i}-FeedForward"
@@ -18,7 +25,14 @@ HEADS = (
     "MLM-Output",
     "Embedding-Segment",
     "Embedding-Position",
+    *TASK_LAYERS,
 )
+# Heads that most families call so; a family's own rows come behind these.
+TASK_ROWS = {
+    "Sequence-Output": ("classifier", "dense"),
+    "Token-Output": ("classifier", "dense"),
+    "Span-Output": ("qa_outputs", "dense"),
+}
 BUFFERS = {"*rotary_emb.inv_freq": "buffer", "*.position_ids": "buffer"}
 
 

@@ -1,0 +1,236 @@
+"""Directories of sentence-transformers: `modules.json`, and what stands beside it."""
+
+import os
+import pathlib
+import typing
+
+from keras_posenc.checkpoints.reader import open_checkpoint
+from keras_posenc.checkpoints.shards import is_plain
+from keras_posenc.untrusted import is_beside, parse_json, quote, read_bytes, shorten
+
+MODULES = "modules.json"
+MOST_MODULES = 32
+# Where the settings of a transformer lie; the first is written today.
+TRANSFORMER_CONFIGS = tuple(
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+LONGEST = 10**6  # tokens; tokenizers without a limit say 10^30
+
+# The modes of a pooling, in the order in which several are concatenated -> our poolings.
+POOLINGS = {
+    "cls": "cls",
+    "max": "max",
+    "mean": "mean",
+    "mean_sqrt_len_tokens": "sqrt_mean",
+    "weightedmean": "weighted_mean",
+    "lasttoken": "last",
+}
+# The keys of the older dialect: a boolean for each mode.
+FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+ACTIVATIONS = {
+    "torch.nn.modules.linear.Identity": "linear",
+    "torch.nn.modules.activation.Tanh": "tanh",
+    "torch.nn.modules.activation.ReLU": "relu",
+    "torch.nn.modules.activation.GELU": "gelu",
+    "torch.nn.modules.activation.SiLU": "silu",
+    "torch.nn.modules.activation.Sigmoid": "sigmoid",
+}
+# Kinds of modules -> the keys that decide what they compute, each with the values that are read.
+KINDS = {
+    "Transformer": {"transformer_task": ("feature-extraction", None)},
+    "Pooling": {},
+    "Dense": {
+        "use_residual": (False, None),
+        "module_input_name": ("sentence_embedding", None),
+        "module_output_name": ("sentence_embedding", None),
+    },
+    "LayerNorm": {},
+    "Normalize": {
+        "module_input_name": ("sentence_embedding", None),
+        "module_output_name": ("sentence_embedding", None),
+    },
+    "Dropout": {},
+}
+
+
+class Module(typing.NamedTuple):
+    """One step of a sentence encoder.
+
+    Attributes:
+        kind: a key of `KINDS`.
+        folder: `pathlib.Path` of its files.
+        config: dict, what its config file says.
+        index: `pathlib.Path` of the file that lists it.
+    """
+
+    kind: str
+    folder: pathlib.Path
+    config: dict
+    index: pathlib.Path
+
+
+def read_modules(directory):
+    """Reads what a directory of sentence-transformers consists of.
+
+    Args:
+        directory: str or path. Without `modules.json` it is a transformer, and the mean of its
+            features, as in sentence-transformers.
+
+    Returns:
+        list of `Module`: a transformer, a pooling, and others.
+
+    Raises:
+        FileNotFoundError: if there is no such directory, or a part of it is missing.
+        ValueError: if a file is damaged, or a module is not one that can be read.
+    """
+    directory = pathlib.Path(directory)
+    if not directory.is_dir():
+        raise FileNotFoundError(f"There is no directory {directory} to read an embedder from.")
+    index = directory / MODULES
+    if not index.exists():
+        settings = _settings(directory, index)
+        return [
+            Module("Transformer", directory, settings, index),
+            Module("Pooling", directory, {}, index),
+        ]
+    try:
+        rows = parse_json(read_bytes(index))
+        pairs = [(row["type"], row["path"]) for row in rows]
+        if len(pairs) > MOST_MODULES or not all(isinstance(x, str) for row in pairs for x in row):
+            raise ValueError("it lists something else")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{index} is damaged ({shorten(error)}): it should list modules, each with a type and "
+            "a path."
+        ) from None
+    modules = [_module(index, kind, path) for kind, path in pairs]
+    kinds = [module.kind for module in modules]
+    if kinds[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(kinds[2:]):
+        raise ValueError(
+            f"{index} lists {', '.join(kinds) or 'nothing'}: an embedder is a Transformer, a "
+            f"Pooling, and then any of {', '.join(list(KINDS)[2:])}."
+        )
+    return modules
+
+
+def read_pooling(module):
+    """The poolings that a module concatenates, by our names, and whether prompts take part."""
+    config = module.config
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [mode for flag, mode in FLAGS.items() if config.get(flag)] or ["mean"]
+    modes = [modes] if isinstance(modes, str) else modes
+    sound = isinstance(modes, list) and modes and all(isinstance(mode, str) for mode in modes)
+    if not sound or not set(modes) <= POOLINGS.keys():
+        raise ValueError(
+            f"{module.folder}: pooling_mode must be one or several of {', '.join(POOLINGS)}. "
+            f"Found {quote(modes)}."
+        )
+    return [POOLINGS[mode] for mode in modes], bool(config.get("include_prompt", True))
+
+
+def read_activation(module):
+    """The activation of a dense module, by Keras' name."""
+    name = module.config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise ValueError(
+            f"{module.folder}: the activation {quote(name)} is not supported; those are: "
+            f"{', '.join(ACTIVATIONS)}."
+        )
+    return ACTIVATIONS[name]
+
+
+def read_weights(module, names):
+    """The arrays of a module, by these names.
+
+    Args:
+        module: `Module`.
+        names: set of str, all that it may have; a dense layer's bias may be missing.
+    """
+    for path in module.folder.iterdir():
+        _check_beside(path, module.index)
+    checkpoint = open_checkpoint(module.folder)
+    needed = names - {"linear.bias"}
+    if not needed <= set(checkpoint) <= names:
+        raise ValueError(
+            f"{checkpoint} holds {shorten(', '.join(sorted(checkpoint)))}, and a {module.kind} has "
+            f"{', '.join(sorted(names))}."
+        )
+    return {name: checkpoint[name] for name in checkpoint}
+
+
+def read_longest(module):
+    """The tokens after which a transformer's texts are cut; None if nothing is said."""
+    found = [module.config.get("max_seq_length")]
+    tokenizer = _json(module.folder / "tokenizer_config.json", module.index)
+    found.append(tokenizer.get("model_max_length"))
+    lengths = [n for n in found if isinstance(n, (int, float)) and not isinstance(n, bool)]
+    return next((int(n) for n in lengths if 1 <= n <= LONGEST), None)
+
+
+def read_prompts(directory):
+    """The prompts of a model, by their names, and the name of the one that is put before all."""
+    directory = pathlib.Path(directory)
+    config = _json(directory / "config_sentence_transformers.json", directory / MODULES)
+    prompts, default = config.get("prompts") or {}, config.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
+        raise ValueError(f"{directory}: `prompts` must be texts by name. Found {quote(prompts)}.")
+    return prompts, default if default in list(prompts) else None
+
+
+def _module(index, name, path):
+    package, _, kind = name.rpartition(".")
+    if package.partition(".")[0] != "sentence_transformers" or kind not in KINDS:
+        raise ValueError(
+            f"{index} names a module {quote(name)}, which is not read; those of "
+            f"sentence-transformers that are: {', '.join(KINDS)}."
+        )
+    if path and not is_plain(path):
+        raise ValueError(f"{index} is refused: it names {quote(path)} as a folder beside it.")
+    folder = index.parent / path if path else index.parent
+    # Without a setting a module has no file, and so no folder in some copies.
+    if not folder.is_dir() and kind not in ("Normalize", "Dropout"):
+        raise FileNotFoundError(f"{index} names a folder that is not beside it: {path}.")
+    if path and os.path.lexists(folder) and folder.resolve().parent != index.parent.resolve():
+        raise ValueError(f"{index} is refused: {path} is a link to a folder elsewhere.")
+    settings = kind == "Transformer"
+    config = _settings(folder, index) if settings else _json(folder / "config.json", index)
+    for key, values in KINDS[kind].items():
+        if config.get(key) not in values:
+            raise ValueError(
+                f"{folder}: a {kind} with {key}={quote(config[key])} is not supported."
+            )
+    return Module(kind, folder, config, index)
+
+
+def _settings(folder, index):
+    names = [name for name in TRANSFORMER_CONFIGS if (folder / name).exists()]
+    return _json(folder / names[0], index) if names else {}
+
+
+def _json(path, index):
+    """What an optional file says: nothing, if there is none."""
+    if not path.exists():
+        return {}
+    _check_beside(path, index)
+    try:
+        config = parse_json(read_bytes(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({shorten(error)}). Download it again.") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} should hold a JSON object, not a {type(config).__name__}.")
+    return config
+
+
+def _check_beside(path, index):
+    """Raises ValueError if a file is a link to somewhere else than beside itself, or the index."""
+    if path.resolve().parent != path.parent.resolve() and not is_beside(path, index):
+        raise ValueError(f"{path} is refused: it is a link to a file elsewhere.")

@@ -1,0 +1,145 @@
+"""Sentence embeddings: an encoder, pooled, and what sentence-transformers puts behind it."""
+
+import keras
+
+from keras_posenc.checkpoints.sentence_transformers import (
+    read_activation,
+    read_modules,
+    read_pooling,
+    read_weights,
+)
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads import MaskedPooling
+from keras_posenc.models.model import model_on
+
+
+def embedder(source, pooling=None, normalize=None, **arguments):
+    """Builds a model that turns a text into a vector.
+
+    Of a directory of sentence-transformers its `modules.json` is read: how the features are
+    pooled, dense layers with their weights, normalisation, and in which order.
+
+    Args:
+        source: a directory of sentence-transformers, or of an encoder, which the mean pools; or a
+            model from `build_transformer_model` with features (B, T, D) as output.
+        pooling: a pooling of `MaskedPooling`, or a list of them to concatenate. Default: that of
+            the directory, else "mean".
+        normalize: bool. Whether the vectors have length 1. Default: as the directory says; True
+            for a model.
+        **arguments: further arguments of `build_transformer_model`, for a directory, such as
+            hierarchical_position=True or rope_scaling=...
+
+    Returns:
+        A `keras.Model` with the encoder's inputs, and float32 vectors (B, D) as output.
+
+    Raises:
+        FileNotFoundError: if the directory or a part of it is missing.
+        TypeError: if `source` is a model and `arguments` are given.
+        ValueError: if the directory cannot be read, the encoder has heads, or on an unknown
+            `pooling`.
+
+    Example:
+
+    >>> model = embedder("all-MiniLM-L6-v2", hierarchical_position=True)
+    >>> token_ids = np.full((2, 1536), 2146)
+    >>> vectors = model.predict([token_ids, 0 * token_ids], verbose=0)
+    >>> vectors.shape, np.linalg.norm(vectors, axis=1).round(4).tolist()
+    ((2, 384), [1.0, 1.0])
+
+    Reference: [Sentence-BERT](https://arxiv.org/abs/1908.10084).
+    """
+    if isinstance(source, keras.Model):
+        if arguments:
+            raise TypeError(
+                f"{', '.join(arguments)} are for building an encoder, and `source` is one: give "
+                "them to build_transformer_model."
+            )
+        encoder, modules = source, []
+        normalize = True if normalize is None else normalize
+    else:
+        first, *modules = read_modules(source)
+        encoder = build_transformer_model(first.folder, **arguments)
+    if isinstance(encoder.output, (list, tuple)) or len(encoder.output.shape) != 3:
+        raise ValueError(
+            "An embedder needs the features (B, T, D) of an encoder without heads: build it "
+            "without with_pool, with_nsp and with_mlm."
+        )
+    poolings = pooling or (read_pooling(modules[0])[0] if modules else "mean")
+    x = _pooled(encoder.output, [poolings] if isinstance(poolings, str) else poolings)
+    weights = []
+    for number, module in enumerate(modules[1:]):
+        if module.kind != "Normalize" or normalize is not False:
+            x = _MAKE[module.kind](x, module, f"{module.kind}-{number}", weights)
+    if normalize and not (modules and modules[-1].kind == "Normalize"):
+        x = _normalized(x, None, "Normalize", weights)
+    model = model_on(encoder, x, "embedder")
+    for layer, arrays in weights:
+        layer.set_weights(arrays)
+    return model
+
+
+def normalizes(model):
+    """Whether the last layer of a model gives vectors of length 1."""
+    return isinstance(model.layers[-1], keras.layers.UnitNormalization)
+
+
+# Poolings, dense layers and norms are small, and in float32 whatever the encoder's policy is.
+def _pooled(x, poolings):
+    names = ["Pooling"] if len(poolings) == 1 else [f"Pooling-{name}" for name in poolings]
+    pooled = [
+        MaskedPooling(pooling, dtype="float32", name=name)(x)
+        for pooling, name in zip(poolings, names, strict=True)
+    ]
+    if len(pooled) == 1:
+        return pooled[0]
+    return keras.layers.Concatenate(dtype="float32", name="Pooling")(pooled)
+
+
+def _dense(x, module, name, weights):
+    arrays = read_weights(module, {"linear.weight", "linear.bias"})
+    kernel, bias = arrays["linear.weight"].T, arrays.get("linear.bias")
+    units = kernel.shape[-1]
+    _check_shapes(module, arrays, {"linear.weight": (units, x.shape[-1]), "linear.bias": (units,)})
+    layer = keras.layers.Dense(
+        units,
+        read_activation(module),
+        use_bias=bias is not None,
+        dtype="float32",
+        name=name,
+    )
+    weights.append((layer, [kernel] if bias is None else [kernel, bias]))
+    return layer(x)
+
+
+def _layer_norm(x, module, name, weights):
+    arrays = read_weights(module, {"norm.weight", "norm.bias"})
+    _check_shapes(module, arrays, dict.fromkeys(arrays, (x.shape[-1],)))
+    layer = keras.layers.LayerNormalization(epsilon=1e-5, dtype="float32", name=name)
+    weights.append((layer, [arrays["norm.weight"], arrays["norm.bias"]]))
+    return layer(x)
+
+
+def _normalized(x, module, name, weights):
+    return keras.layers.UnitNormalization(dtype="float32", name=name)(x)
+
+
+def _dropout(x, module, name, weights):
+    rate = module.config.get("dropout", 0.2)
+    return keras.layers.Dropout(rate, dtype="float32", name=name)(x)
+
+
+_MAKE = {
+    "Dense": _dense,
+    "LayerNorm": _layer_norm,
+    "Normalize": _normalized,
+    "Dropout": _dropout,
+}
+
+
+def _check_shapes(module, arrays, wanted):
+    for name, array in arrays.items():
+        if array.shape != wanted[name]:
+            raise ValueError(
+                f"{module.folder}: {name} has the shape {array.shape}, and {wanted[name]} fits "
+                "what comes before."
+            )

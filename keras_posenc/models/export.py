@@ -1,0 +1,60 @@
+"""Export to files that run without Keras."""
+
+import os
+import pathlib
+import tempfile
+
+from keras_posenc import backend
+
+FORMATS = {".onnx": "onnx", ".tflite": "litert"}
+
+
+def export_model(model, path):
+    """Writes a model as an ONNX or LiteRT file that runs at any batch size and length.
+
+    It is Keras' own `model.export`, but that attention forms its maps at once, without the loops
+    over blocks of rows that other runtimes do not all have; and that torch's ONNX file is not for
+    the one length that Keras would trace.
+
+    Args:
+        model: functional `keras.Model`, in float32.
+        path: str or path, of a .onnx file or, on TensorFlow, of a .tflite file.
+
+    Raises:
+        ImportError: if a package is missing that the backend needs for it: onnxscript on torch,
+            tf2onnx on TensorFlow, jax2onnx on JAX.
+        ValueError: on another suffix, or a .tflite file on another backend.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((None, 4), name="x"), keras.layers.Dense(2)])
+    >>> export_model(model, "model.onnx")
+
+    ```python
+    session = onnxruntime.InferenceSession("model.onnx")
+    (outputs,) = session.run(None, {"x": x})
+    ```
+    """
+    path = pathlib.Path(path)
+    if path.suffix not in FORMATS:
+        raise ValueError(
+            f"export_model writes {' or '.join(FORMATS)} files; model.export writes a SavedModel. "
+            f"Received: {os.fspath(path)!r}"
+        )
+    if path.suffix == ".tflite" and not backend.TRAITS.writes_litert:
+        raise ValueError(
+            "A .tflite file of any length is written on TensorFlow: set KERAS_BACKEND=tensorflow."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".saving-", dir=path.parent) as folder:
+        # More than 2 GB of weights go into a second file, which the first one names.
+        try:
+            with backend.exporting():
+                backend.export_model(model, os.path.join(folder, path.name), FORMATS[path.suffix])
+        except ImportError as error:
+            raise ImportError(
+                f"Writing ONNX needs a package that is not installed ({error}): "
+                "pip install keras_posenc[onnx]"
+            ) from None
+        for name in sorted(os.listdir(folder), reverse=True):
+            os.replace(os.path.join(folder, name), path.parent / name)

@@ -1,0 +1,63 @@
+"""What stands between the features and a task's logits, as data: a record a family and task."""
+
+import dataclasses
+
+# Task, as in `head=` -> the ending of Hugging Face's class.
+TASKS = {
+    "sequence_classification": "ForSequenceClassification",
+    "token_classification": "ForTokenClassification",
+    "question_answering": "ForQuestionAnswering",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskHead:
+    """The head of a task: pooling, a dense layer and a norm where a family has them, and logits.
+
+    Attributes:
+        output: name of the last layer.
+        pooling: of `MaskedPooling`; None for logits of each token.
+        dense: name of the layer before, or None.
+        activation: of `dense`.
+        dense_bias, output_bias: bool.
+        norm: name of the norm behind `dense`, or None.
+
+    Example:
+
+    >>> from keras_posenc.models.families import FAMILIES
+    >>> FAMILIES["bert"].heads_of(None)["sequence_classification"].dense
+    'Pooler-Dense'
+    """
+
+    output: str
+    pooling: str | None = None
+    dense: str | None = None
+    activation: str = "tanh"
+    dense_bias: bool = True
+    norm: str | None = None
+    output_bias: bool = True
+
+
+TOKENS = TaskHead("Token-Output")
+SPANS = TaskHead("Span-Output")
+
+
+def heads(dense="Sequence-Dense", activation="tanh"):
+    """The heads of BERT and its kin: a dense layer on the first token; none on every token.
+
+    Args:
+        dense: name of the dense layer.
+        activation: of the dense layer.
+    """
+    first = TaskHead("Sequence-Output", pooling="cls", dense=dense, activation=activation)
+    return {
+        "sequence_classification": first,
+        "token_classification": TOKENS,
+        "question_answering": SPANS,
+    }
+
+
+def last_token():
+    """The head of causal models: the last token's logits."""
+    head = TaskHead("Sequence-Output", pooling="last", output_bias=False)
+    return {"sequence_classification": head}

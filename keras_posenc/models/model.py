@@ -1,0 +1,139 @@
+"""A functional model that remembers, also in a `.keras` file, what the transformer in it is."""
+
+import dataclasses
+import json
+
+import keras
+
+from keras_posenc.checkpoints.account import Account
+from keras_posenc.encodings import get as get_encoding
+from keras_posenc.encodings import spec_of
+from keras_posenc.models.config import read_config
+from keras_posenc.models.families import FAMILIES
+from keras_posenc.untrusted import parse_json, quote, shorten
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class TransformerModel(keras.Model):
+    """A functional `keras.Model` with a transformer in it, whose config its file keeps.
+
+    `keras.saving.load_model` gives it back with its `transformer`, so that `save_checkpoint` works
+    on a model that was saved, or fine-tuned, or that has further layers on the features.
+
+    Args:
+        inputs, outputs, name: as in `keras.Model`; inputs (B, T), outputs (B, ...).
+        transformer: `Transformer`, or None.
+        about: str. What a file says of it.
+        **kwargs: of `keras.Model`.
+
+    Attributes:
+        transformer: `Transformer`; of a model that was loaded, a `Kept`, with the same `config`,
+            `layers`, `table` and `account`.
+
+    Example:
+
+    >>> encoder = build_transformer_model("bert")
+    >>> model = classifier(encoder, num_classes=2)
+    >>> model.save("model.keras")
+    >>> again = keras.saving.load_model("model.keras")
+    >>> again.transformer.config == encoder.transformer.config
+    True
+    """
+
+    def __init__(self, inputs, outputs, name=None, *, transformer=None, about=None, **kwargs):
+        super().__init__(inputs, outputs, name=name, **kwargs)
+        self._transformer, self._about = transformer, about
+
+    @property
+    def transformer(self):
+        """The `Transformer`, or what a file keeps of it; None if it is not known."""
+        if self._transformer is None and self._about is not None:
+            self._transformer = _kept(self, self._about)
+        return self._transformer
+
+    def get_config(self):
+        about = self._about
+        if self._transformer is not None:
+            about = _about(self._transformer)
+        return {**super().get_config(), **({} if about is None else {"about": about})}
+
+
+@dataclasses.dataclass
+class Kept:
+    """What a loaded model knows of the `Transformer` that it was made by.
+
+    Attributes:
+        config: `Config`. family: str. table: `Table`. account: `Account` or None.
+        layers: dict, name -> layer of the loaded model.
+        encodings: tuple of lists of encodings, one a layer, if the user gave some.
+        swapped: bool. Whether the user did.
+    """
+
+    config: object
+    family: str
+    table: object
+    account: Account | None
+    layers: dict
+    encodings: tuple
+    swapped: bool
+
+    @property
+    def options(self):
+        """The options that `save_checkpoint` asks for."""
+        return self
+
+
+def model_on(encoder, outputs, name):
+    """A model of an encoder's inputs and of other outputs, which knows the encoder's transformer.
+
+    Args:
+        encoder: a `keras.Model`, of `build_transformer_model` or any other.
+        outputs: tensors of the functional graph that begins with the encoder's inputs.
+        name: str.
+
+    Returns:
+        `keras.Model`.
+    """
+    transformer = getattr(encoder, "transformer", None)
+    if transformer is None:
+        return keras.Model(encoder.inputs, outputs, name=name)
+    return TransformerModel(encoder.inputs, outputs, name=name, transformer=transformer)
+
+
+def _about(transformer):
+    """What a file says of a transformer, as JSON: None of what only classes could say."""
+    options, config = transformer.options, transformer.config
+    given = options.encodings if options.swapped else ()
+    try:
+        specs = [[spec_of(encoding) for encoding in layer] for layer in given]
+    except ValueError:
+        return None
+    account = transformer.account
+    about = {
+        "family": transformer.family,
+        "config": config.to_huggingface(specs),
+        "layers": {name: layer.name for name, layer in transformer.layers.items()},
+        "account": None if account is None else dataclasses.asdict(account),
+    }
+    return json.dumps(about)
+
+
+def _kept(model, about):
+    try:
+        about = parse_json(about.encode(), nan=True)
+        found = {layer.name: layer for layer in model.layers}
+        names = about["layers"].items()
+        layers = {name: found[theirs] for name, theirs in names if theirs in found}
+        account = about["account"] and Account(**about["account"])
+        family, config = about["family"], about["config"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"What the file says of its transformer is damaged ({shorten(error)}): build the model "
+            "again with the file as checkpoint_path."
+        ) from None
+    if family not in FAMILIES:
+        raise ValueError(f"The file names a family {quote(family)}, which is not registered.")
+    config = read_config(config, family)
+    table, specs = FAMILIES[family].table(config), config.saved_encodings or ()
+    encodings = tuple([get_encoding(spec) for spec in layer] for layer in specs)
+    return Kept(config, family, table, account, layers, encodings, swapped=bool(specs))

@@ -1,0 +1,227 @@
+"""Vectors of texts of any length, by a directory of sentence-transformers."""
+
+import os
+import pathlib
+
+import numpy as np
+
+from keras_posenc.checkpoints.sentence_transformers import (
+    read_longest,
+    read_modules,
+    read_pooling,
+    read_prompts,
+)
+from keras_posenc.models.config import read_config
+from keras_posenc.models.embedding import embedder, normalizes
+from keras_posenc.text import TextBatches, Tokenizer, read_texts
+from keras_posenc.training.recipe import in_range
+from keras_posenc.training.state import replacing
+from keras_posenc.training.text_model import TextModel
+
+
+def open_embedder(
+    directory,
+    *,
+    max_length=None,
+    prompt=None,
+    stretch=None,
+    alpha=None,
+    rope_scaling=None,
+    token_budget=8192,
+):
+    """Opens a directory of sentence-transformers: its model, tokenizer, length and prompt.
+
+    Args:
+        directory: str or path; one of an encoder alone is pooled by its mean.
+        max_length: int. Tokens after which texts are cut; default what the directory says. Beyond
+            the positions of the model, its table is stretched.
+        prompt: str, put before every text: a name of the directory's prompts, or a text. Default:
+            the one that the directory puts before all, if it has one.
+        stretch: how to serve more positions than the table has: "hierarchical", "tile" or
+            "interpolate". Default: the first, where `max_length` needs one.
+        alpha: float. Weight of the coarse digit in the hierarchical stretch.
+        rope_scaling: dict, or str such as "yarn:4" for {"rope_type": "yarn", "factor": 4.0}: of
+            rotary positions.
+        token_budget: int. Maximum tokens in a batch, padding included.
+
+    Returns:
+        `TextModel`.
+
+    Raises:
+        FileNotFoundError: if the directory or a part of it is missing.
+        TypeError: if a length is no int.
+        ValueError: if the directory cannot be read, or on a bad argument.
+
+    Example:
+
+    >>> open_embedder("all-MiniLM-L6-v2").max_length
+    256
+    >>> texts = open_embedder("all-MiniLM-L6-v2", max_length=2048)  # stretched
+    >>> texts.model.get_layer("Embedding-Position").bound >= 2048
+    True
+    """
+    transformer, pooling, *_ = read_modules(directory)
+    tokenizer = _tokenizer(transformer)
+    config = read_config(transformer.folder)
+    positions = config.max_position if config.position_table else None
+    given = max_length is not None
+    if given:
+        in_range("max_length", max_length, above=tokenizer.special_tokens())
+    else:
+        max_length = read_longest(transformer)
+    if positions is not None and (max_length is None or max_length > positions):
+        if given or stretch is not None:
+            stretch = stretch or "hierarchical"
+        else:
+            max_length = positions
+    arguments = {
+        "stretch": stretch,
+        "hierarchical_position": alpha,
+        "rope_scaling": _scaling(rope_scaling),
+    }
+    if stretch in ("interpolate", "fresh"):
+        arguments["max_position"] = max_length
+    tokenizer.pad_id = _padding(tokenizer, config.pad_token_id)
+    arguments["pad_token_id"] = tokenizer.pad_id
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    return TextModel(
+        embedder(directory, **arguments),
+        tokenizer,
+        max_length,
+        token_budget,
+        prompt=_prompt(directory, prompt, pooling),
+    )
+
+
+def embed(
+    directory,
+    texts,
+    output=None,
+    *,
+    text=None,
+    max_length=None,
+    chunks=None,
+    prompt=None,
+    stretch=None,
+    alpha=None,
+    rope_scaling=None,
+    token_budget=8192,
+    verbose="auto",
+):
+    """Computes the vectors of texts of any length.
+
+    Args:
+        directory: str or path of a directory of sentence-transformers, or of an encoder.
+        texts: list of str, or a path for `read_texts`.
+        output: path of a .npy file to write the vectors to, or None.
+        text: name of the text column; default one with a usual name, see `read_texts`.
+        max_length: int. Tokens after which texts are cut, which is told; default what the directory
+            says. More than the model's own positions stretch its table.
+        chunks: int. Read all of a text, in chunks of so many tokens: the vector is the mean of
+            those of the chunks, which count by their tokens.
+        prompt, stretch, alpha, rope_scaling, token_budget: as in `open_embedder`.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        float32 array (N, D), in the order of the texts.
+
+    Raises:
+        FileNotFoundError: if the directory or the file is missing.
+        TypeError: if a length is no int.
+        ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
+
+    Example:
+
+    >>> embed("all-MiniLM-L6-v2", ["Train short, test long."], verbose=0).shape
+    (1, 384)
+
+    Reference: [Sentence-BERT](https://arxiv.org/abs/1908.10084).
+    """
+    if output is not None and pathlib.Path(output).suffix != ".npy":
+        raise ValueError(f"output is a .npy file, which NumPy reads. Received: {output!r}")
+    if chunks is not None and max_length is not None:
+        raise ValueError(
+            "chunks reads all of a text and max_length cuts it off: give one of them. "
+            f"Received: chunks={chunks!r}, max_length={max_length!r}"
+        )
+    model = open_embedder(
+        directory,
+        max_length=max_length if chunks is None else chunks,
+        prompt=prompt,
+        stretch=stretch,
+        alpha=alpha,
+        rope_scaling=rope_scaling,
+        token_budget=token_budget,
+    )
+    if isinstance(texts, (str, os.PathLike)):
+        texts = read_texts(texts, text=text, label=False).texts
+    vectors = model.predict(texts, verbose) if chunks is None else _by_chunks(model, texts, verbose)
+    if output is not None:
+        with replacing(output) as partial:
+            np.save(partial, vectors)
+    return vectors
+
+
+def _by_chunks(model, texts, verbose):
+    """The means of the vectors of each text's windows, which count by the tokens in them."""
+    tokenizer, length = model.tokenizer, model.max_length
+    by_text = [tokenizer.windows(model.prompt + text, length) for text in texts]
+    pieces = [piece for windows in by_text for piece in windows]
+    batches = TextBatches(
+        pieces,
+        tokenizer=tokenizer,
+        max_length=length,
+        token_budget=model.token_budget,
+        shuffle=False,
+    )
+    rows = model.of_batches(batches, verbose)
+    counts = np.array([len(ids) for ids, _ in pieces])
+    ends = np.cumsum([len(windows) for windows in by_text])[:-1]
+    means = [
+        np.average(part, axis=0, weights=weights)
+        for part, weights in zip(np.split(rows, ends), np.split(counts, ends), strict=True)
+    ]
+    vectors = np.array(means, "float32")
+    if normalizes(model.model):
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return vectors
+
+
+def _tokenizer(transformer):
+    tokenizer = Tokenizer(transformer.folder)
+    if transformer.config.get("do_lower_case") and tokenizer.tokenize("A") != tokenizer.tokenize(
+        "a"
+    ):
+        return Tokenizer(transformer.folder, lowercase=True, strip_accents=False)
+    return tokenizer
+
+
+def _scaling(scaling):
+    if not isinstance(scaling, str):
+        return scaling
+    kind, _, factor = scaling.partition(":")
+    try:
+        return {"rope_type": kind, "factor": float(factor)}
+    except ValueError:
+        raise ValueError(
+            f"rope_scaling is TYPE:FACTOR, such as yarn:4. Received: {scaling!r}"
+        ) from None
+
+
+def _padding(tokenizer, own):
+    """The id to pad with: the config's, unless texts end in it, as in Qwen3's embedders; then that
+    of a special token which no text has."""
+    added = set(tokenizer.encode("a")[0])
+    candidates = [own, tokenizer.pad_id, *tokenizer.special_ids]
+    return next(token for token in candidates if token is not None and token not in added)
+
+
+def _prompt(directory, prompt, pooling):
+    prompts, default = read_prompts(directory)
+    found = prompts.get(default, "") if prompt is None else prompts.get(prompt, prompt)
+    if found and not read_pooling(pooling)[1]:
+        raise ValueError(
+            f"{directory} leaves its prompt out of the pooling, which is not supported: give "
+            f'prompt="". Received: {found!r}'
+        )
+    return found

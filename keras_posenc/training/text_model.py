@@ -1,0 +1,181 @@
+"""A model and its tokenizer in one: raw texts in, one row of numbers a text out."""
+
+import dataclasses
+import json
+import pathlib
+import warnings
+
+import keras
+
+from keras_posenc.checkpoints.folder import newest, replacing_together
+from keras_posenc.checkpoints.keras_file import load_keras
+from keras_posenc.text import TextBatches, Tokenizer
+from keras_posenc.training.state import replacing, write_text
+from keras_posenc.untrusted import read_json, shorten
+
+SETTINGS = "text_model.json"
+FIELDS = ("max_length", "token_budget", "labels", "prompt")
+
+
+@dataclasses.dataclass
+class TextModel:
+    """A model with the tokenizer that its texts go through.
+
+    Attributes:
+        model: `keras.Model` from token ids (and segment ids) (B, T) to (B, ...), a row for each
+            text.
+        tokenizer: `Tokenizer`.
+        max_length: int or None. Tokens after which texts are cut, which is told; None cuts none.
+        token_budget: int. Maximum tokens in a batch, padding included.
+        labels: list of str, the names of the model's outputs, or None.
+        prompt: str, put before every text.
+
+    Raises:
+        ValueError: if the model does not give a row for each text.
+
+    Example:
+
+    >>> texts = TextModel(embedder("all-MiniLM-L6-v2"), Tokenizer("all-MiniLM-L6-v2"))
+    >>> texts.predict(["Train short, test long.", "Short."], verbose=0).shape
+    (2, 384)
+    >>> texts.save("mine")
+    >>> load_text_model("mine").predict(["Short."], verbose=0).shape
+    (1, 384)
+    """
+
+    model: keras.Model
+    tokenizer: Tokenizer
+    max_length: int | None = None
+    token_budget: int = 8192
+    labels: list | None = None
+    prompt: str = ""
+
+    def __post_init__(self):
+        shape = self.model.output_shape
+        if isinstance(shape, list) or len(shape) != 2:
+            raise ValueError(
+                "A TextModel gives one row (B, D) for each text: give an embedder or a "
+                f"classifier. The model's outputs are {shape}."
+            )
+
+    def predict(self, texts, verbose="auto"):
+        """What the model says of raw texts.
+
+        Args:
+            texts: list of str, or of pairs of str.
+            verbose: as in `keras.Model.predict`.
+
+        Returns:
+            NumPy array (N, ...), a row for each text, in their order.
+
+        Raises:
+            TypeError: if a text is no str.
+            ValueError: if a text is empty, or there is none.
+        """
+        if self.prompt:
+            texts = [self.prompt + t if isinstance(t, str) else t for t in texts]
+        batches = TextBatches(
+            texts,
+            tokenizer=self.tokenizer,
+            max_length=self.max_length,
+            token_budget=self.token_budget,
+            shuffle=False,
+        )
+        if note := truncation(batches.lengths, self.max_length):
+            warnings.warn(note, stacklevel=2)
+        return self.of_batches(batches, verbose)
+
+    def of_batches(self, batches, verbose="auto"):
+        """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""
+        return batches.restore_order(
+            self.model.predict(_Chosen(batches, self.model), verbose=verbose)
+        )
+
+    def save(self, directory):
+        """Writes model.keras, the tokenizer's files and the settings, all of them or none.
+
+        Args:
+            directory: str or path; created if missing.
+        """
+        settings = {name: getattr(self, name) for name in FIELDS}
+        with replacing_together(pathlib.Path(directory)) as folder:
+            with replacing(folder / "model.keras") as partial:
+                self.model.save(partial)
+            self.tokenizer.save(folder)
+            settings["pad_id"] = self.tokenizer.pad_id
+            write_text(folder / SETTINGS, json.dumps(settings, indent=1, ensure_ascii=False))
+
+
+def load_text_model(directory):
+    """Loads what `TextModel.save` wrote.
+
+    Args:
+        directory: str or path.
+
+    Returns:
+        `TextModel`.
+
+    Raises:
+        FileNotFoundError: if the directory or a file in it is missing.
+        ValueError: if a file in it is damaged.
+
+    Example:
+
+    >>> TextModel(embedder("all-MiniLM-L6-v2"), Tokenizer("all-MiniLM-L6-v2"), 32).save("mine")
+    >>> load_text_model("mine").max_length
+    32
+    """
+    directory = pathlib.Path(directory)
+    names = ("model.keras", SETTINGS, "tokenizer.json")
+    lacking = [name for name in names if not newest(directory, name).is_file()]
+    if lacking:
+        raise FileNotFoundError(
+            f"{directory} is not what TextModel.save wrote: it lacks {' and '.join(lacking)}."
+        )
+    settings = read_json(newest(directory, SETTINGS), (*FIELDS, "pad_id"))
+    length, budget, labels, pad = (
+        settings[name] for name in ("max_length", "token_budget", "labels", "pad_id")
+    )
+    sound = [length is None or type(length) is int and length > 0, type(budget) is int]
+    sound += [labels is None or isinstance(labels, list), isinstance(settings["prompt"], str)]
+    if not all(sound) or type(pad) is not int:
+        raise ValueError(f"{directory / SETTINGS} is damaged ({shorten(settings)}).")
+    tokenizer = Tokenizer(newest(directory, "tokenizer.json"))
+    tokenizer.pad_id = pad
+    model = load_keras(newest(directory, "model.keras"))
+    return TextModel(model, tokenizer, **{name: settings[name] for name in FIELDS})
+
+
+def truncation(lengths, max_length):
+    """Says how many texts are cut, and how much of them; None if none is.
+
+    Args:
+        lengths: int array, the tokens of each text.
+        max_length: int or None.
+
+    Returns:
+        str or None.
+    """
+    if max_length is None or not (lengths > max_length).any():
+        return None
+    cut = lengths[lengths > max_length]
+    share = (cut - max_length).sum() / lengths.sum()
+    return (
+        f"{len(cut)} of {len(lengths)} texts are longer than max_length={max_length} tokens, and "
+        f"were cut: {share:.1%} of all tokens are not read."
+    )
+
+
+class _Chosen(keras.utils.PyDataset):
+    """The inputs that a model has, out of those of other batches."""
+
+    def __init__(self, batches, model):
+        super().__init__()
+        self._batches, self._names = batches, [x.name for x in model.inputs]
+
+    def __len__(self):
+        return len(self._batches)
+
+    def __getitem__(self, index):
+        inputs = self._batches[index]
+        return {name: inputs[name] for name in self._names}

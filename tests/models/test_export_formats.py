@@ -1,0 +1,97 @@
+"""What is exported runs without Keras, at lengths that the export did not see."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from published import SIZES
+
+from keras_posenc import build_transformer_model, classifier, export_model
+
+BACKEND = keras.backend.backend()
+SHAPES = [(2, 9), (1, 5), (3, 70)]
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A stretched classifier: 12 positions serve 144."""
+    config = {**SIZES, "max_position_embeddings": 12, "hidden_act": "gelu"}
+    return classifier(build_transformer_model(config, hierarchical_position=True), 3)
+
+
+def feeds(batch, length):
+    ids = np.random.default_rng(length).integers(1, 40, (batch, length)).astype("int32")
+    ids[0, length // 2 :] = 0
+    return ids, 0 * ids
+
+
+def check(model, run):
+    for batch, length in SHAPES:
+        ids, segments = feeds(batch, length)
+        expected = ops.convert_to_numpy(model([ids, segments], training=False))
+        np.testing.assert_allclose(run(ids, segments), expected, rtol=0, atol=1e-5)
+
+
+def run_onnx(path):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path)
+    names = [x.name for x in session.get_inputs()]
+    return lambda *arrays: session.run(None, dict(zip(names, arrays, strict=True)))[0]
+
+
+# What the exporters say of themselves is not ours.
+@pytest.mark.filterwarnings("ignore")
+def test_onnx(model, tmp_path):
+    path = tmp_path / "new" / "model.onnx"
+    if BACKEND == "jax":
+        with pytest.raises(ImportError, match=r"jax2onnx.*pip install keras_posenc\[onnx\]"):
+            export_model(model, path)
+        return
+    export_model(model, path)
+    assert [each.name for each in path.parent.iterdir()] == ["model.onnx"]
+    check(model, run_onnx(path))
+
+
+def test_what_is_refused(model):
+    with pytest.raises(
+        ValueError, match=r"writes .onnx or .tflite files; .* Received: 'model.bin'"
+    ):
+        export_model(model, "model.bin")
+    if BACKEND != "tensorflow":
+        with pytest.raises(ValueError, match="is written on TensorFlow: set KERAS_BACKEND=tensorf"):
+            export_model(model, "model.tflite")
+
+
+def run_litert(path):
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(str(path))
+    inputs = sorted(interpreter.get_input_details(), key=lambda x: "segment" in x["name"])
+
+    def run(*arrays):
+        for each, array in zip(inputs, arrays, strict=True):
+            interpreter.resize_tensor_input(each["index"], array.shape)
+        interpreter.allocate_tensors()
+        for each, array in zip(inputs, arrays, strict=True):
+            interpreter.set_tensor(each["index"], array)
+        interpreter.invoke()
+        return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+    return run
+
+
+if BACKEND == "tensorflow":
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_litert(model, tmp_path):
+        export_model(model, tmp_path / "model.tflite")
+        check(model, run_litert(tmp_path / "model.tflite"))
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_saved_model(model, tmp_path):
+        import tensorflow as tf
+
+        model.export(tmp_path / "saved", format="tf_saved_model", verbose=False)
+        loaded = tf.saved_model.load(tmp_path / "saved")
+        check(model, lambda *arrays: loaded.serve(list(arrays)).numpy())

@@ -1,0 +1,225 @@
+"""The heads that come with checkpoints: transformers' logits, there and back."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from published import SIZES, answer, publish, token_ids
+
+from keras_posenc import build_transformer_model, save_checkpoint
+from keras_posenc.models.heads_in import heads_in
+from keras_posenc.models.model import model_on
+
+SMALL = {**SIZES, "num_hidden_layers": 1, "max_position_embeddings": 16}
+ROBERTA = {**SMALL, "type_vocab_size": 1, "pad_token_id": 1}
+LLAMA = {**SMALL, "num_key_value_heads": 1, "head_dim": 8}
+DISTIL = {
+    "vocab_size": 40,
+    "dim": 16,
+    "n_layers": 1,
+    "n_heads": 2,
+    "hidden_dim": 24,
+    "max_position_embeddings": 16,
+}
+DEBERTA = {
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "position_biased_input": False,
+    "share_att_key": True,
+    "type_vocab_size": 0,
+    "pooler_hidden_size": 16,
+}
+MODERN = {**SMALL, "local_attention": 6, "pad_token_id": 0, "classifier_bias": True}
+FAMILIES = {
+    "Bert": SMALL,
+    "Roberta": ROBERTA,
+    "XLMRoberta": ROBERTA,
+    "DistilBert": DISTIL,
+    "Electra": {**SMALL, "embedding_size": 12},
+    "MPNet": {**SMALL, "pad_token_id": 1},
+    "Albert": {**SMALL, "embedding_size": 12},
+    "DebertaV2": {**SMALL, **DEBERTA},
+    "ModernBert": MODERN,
+}
+LABELS = {0: "low", 1: "middle", 2: "high"}
+CASES = [(family, "ForSequenceClassification", config) for family, config in FAMILIES.items()]
+# Of what most families have in common one of each is enough on the other backends.
+CASES += [
+    pytest.param(
+        family,
+        f"For{task}",
+        config,
+        marks=[] if family in ("Bert", "ModernBert") else pytest.mark.once,
+    )
+    for family, config in FAMILIES.items()
+    for task in ("TokenClassification", "QuestionAnswering")
+]
+CASES += [
+    ("ModernBert", "ForSequenceClassification", {**MODERN, "classifier_pooling": "mean"}),
+    ("DebertaV2", "ForSequenceClassification", {**SMALL, **DEBERTA, "pooler_hidden_act": "tanh"}),
+    ("Qwen3", "ForSequenceClassification", LLAMA),
+    ("Gemma3Text", "ForSequenceClassification", LLAMA),
+]
+TASKS = {
+    "ForSequenceClassification": "sequence_classification",
+    "ForTokenClassification": "token_classification",
+    "ForQuestionAnswering": "question_answering",
+}
+
+
+def logits(model, ids, real):
+    """Of transformers' model: of a span both, (B, T, 2)."""
+    import torch
+
+    if "QuestionAnswering" not in type(model).__name__:
+        return answer(model, ids, real)
+    feeds = {"input_ids": ids, "attention_mask": real}
+    with torch.no_grad():
+        found = model(**{name: torch.tensor(x, dtype=torch.int64) for name, x in feeds.items()})
+    return np.stack([found.start_logits.numpy(), found.end_logits.numpy()], -1)
+
+
+def check(found, expected, real):
+    if expected.ndim == 3:
+        found, expected = found[real], expected[real]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def numbers(model, ids):
+    feeds = [ids, 0 * ids][: len(model.inputs)]
+    return ops.convert_to_numpy(model(feeds, training=False))
+
+
+@pytest.mark.parametrize(("family", "ending", "config"), CASES, ids=lambda x: str(x)[:30])
+def test_the_logits_of_transformers_and_back(tmp_path, family, ending, config):
+    import transformers
+
+    spans = ending == "ForQuestionAnswering"
+    labels = {} if spans else {"id2label": LABELS, "label2id": {b: a for a, b in LABELS.items()}}
+    theirs = publish(tmp_path / "theirs", family + ending, **config, **labels)
+    ids, real = token_ids(9, config.get("pad_token_id", 0))
+    ours = build_transformer_model(tmp_path / "theirs", head=TASKS[ending])
+    expected = logits(theirs, ids, real)
+    check(numbers(ours, ids), expected, real)
+    assert spans or ours.transformer.config.labels == list(LABELS.values())
+    save_checkpoint(ours, tmp_path / "ours")
+    auto = getattr(transformers, f"AutoModel{ending}")
+    again = auto.from_pretrained(tmp_path / "ours").eval()
+    assert type(again) is type(theirs) and (spans or again.config.id2label == LABELS)
+    check(logits(again, ids, real), expected, real)
+    assert heads_in(tmp_path / "ours", config=tmp_path / "ours") == {"head": TASKS[ending]}
+
+
+@pytest.mark.once
+def test_a_head_that_is_trained_here_runs_in_a_pipeline_of_transformers(tmp_path, pretrained):
+    """From an encoder without a head; Keras trains it, transformers' pipeline names its labels."""
+    import transformers
+
+    labels = ["bad", "good"]
+    model = build_transformer_model(pretrained, head="sequence_classification", labels=labels)
+    # The checkpoint has no pooler either, and says so.
+    fresh = {"Sequence-Output/kernel", "Sequence-Output/bias"}
+    fresh |= {"Pooler-Dense/kernel", "Pooler-Dense/bias"}
+    assert fresh <= set(model.transformer.account.initialised)
+    random = np.random.default_rng(0)
+    ids = np.concatenate([np.full((64, 1), 2), random.integers(5, 40, (64, 8))], 1)
+    good = (ids == 7).any(1).astype("int32")
+    model.compile(
+        keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+    model.fit([ids, 0 * ids], good, epochs=3, verbose=0)
+    save_checkpoint(model, tmp_path)
+    (tmp_path / "vocab.txt").write_text((pretrained / "vocab.txt").read_text())
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    pipeline = transformers.pipeline("text-classification", model=str(tmp_path), device="cpu")
+    text = "w2 w3 w20"
+    (found,) = pipeline([text], top_k=None)
+    ids = np.array([pipeline.tokenizer(text)["input_ids"]])
+    scores = numbers(model, ids)[0]
+    expected = np.exp(scores) / np.exp(scores).sum()
+    found = {row["label"]: row["score"] for row in found}
+    assert [found[label] for label in labels] == pytest.approx(expected.tolist(), abs=1e-5)
+    again = build_transformer_model(tmp_path, head="sequence_classification")
+    np.testing.assert_array_equal(numbers(again, ids), scores[None])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["Tagger", "Span"])
+def test_layers_on_an_encoder_that_are_a_head_of_transformers(tmp_path, name):
+    """A dense layer on the features is what transformers' classes have, and is written as such."""
+    import transformers
+
+    encoder = build_transformer_model({**SMALL, "hidden_act": "gelu"})
+    make = {"Tagger": lambda: keras.layers.Dense(3, name="Tagger"), "Span": Ends}[name]
+    model = model_on(encoder, make()(encoder.output), "head")
+    labels = ["O", "B-PER", "I-PER"] if name == "Tagger" else None
+    save_checkpoint(model, tmp_path, labels=labels)
+    kind = "TokenClassification" if labels else "QuestionAnswering"
+    theirs = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(tmp_path).eval()
+    ids, real = token_ids(9)
+    check(logits(theirs, ids, real), numbers(model, ids), real)
+    if labels:
+        assert list(theirs.config.id2label.values()) == labels
+        save_checkpoint(model, tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        assert config["id2label"] == {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}
+        with pytest.raises(ValueError, match="has 3 outputs: name each. Received: labels=..a"):
+            save_checkpoint(model, tmp_path, labels=["a"])
+        with pytest.raises(ValueError, match="`labels` name the outputs of a head, and there is n"):
+            save_checkpoint(encoder, tmp_path, labels=["a"])
+
+
+class Ends(keras.layers.Layer):
+    """A layer around the dense one."""
+
+    def __init__(self):
+        super().__init__(name="Span")
+        self.supports_masking = True
+        self.ends = keras.layers.Dense(2, name="ends")
+
+    def build(self, shape):
+        self.ends.build(shape)
+
+    def call(self, x):
+        return self.ends(x)
+
+
+@pytest.mark.once
+def test_heads_that_are_refused(tmp_path, pretrained):
+    publish(tmp_path, "BertForTokenClassification", **SMALL)
+    with pytest.raises(ValueError, match="a 'BertForTokenClassification', whose head is head='tok"):
+        build_transformer_model(tmp_path, head="sequence_classification")
+    with pytest.raises(ValueError, match="`head` must be one of .* Received: 'tagging'"):
+        build_transformer_model(tmp_path, head="tagging")
+    with pytest.raises(ValueError, match="`labels` are those of a `head`: name it"):
+        build_transformer_model(pretrained, labels=["a", "b"])
+    with pytest.raises(ValueError, match="`labels` must list names, each once. Received: "):
+        build_transformer_model(pretrained, head="sequence_classification", labels=["a", "a"])
+    with pytest.raises(ValueError, match="`head` is a model's only one. .*with_mlm"):
+        build_transformer_model(tmp_path, head="token_classification", with_mlm=True)
+    with pytest.raises(ValueError, match="missing .Pooler-Dense/kernel.*Nothing was loaded"):
+        build_transformer_model(pretrained, head="sequence_classification")
+    sizes = {**SMALL, "hidden_act": "gelu", "model_type": "nomic_bert"}
+    with pytest.raises(ValueError, match="nomic.* with head='token_classification' is not support"):
+        build_transformer_model(sizes, head="token_classification")
+    for names in ({"0": "a", "2": "b"}, ["a"], {"0": 1}):
+        wrong = {**SMALL, "hidden_act": "gelu", "id2label": names}
+        with pytest.raises(
+            ValueError, match="`id2label` must name the labels 0, 1, 2, .* Received"
+        ):
+            build_transformer_model(wrong, head="token_classification")
+
+
+@pytest.mark.once
+def test_a_squad_head_of_google(tmp_path):
+    model = build_transformer_model(
+        {**SMALL, "hidden_act": "gelu"}, head="question_answering", labels=["start", "end"]
+    )
+    written = save_checkpoint(model, tmp_path, format="google")
+    assert any(path.endswith(".index") for path in written)
+    again = build_transformer_model(tmp_path, head="question_answering")
+    ids, _ = token_ids(9)
+    np.testing.assert_array_equal(numbers(again, ids), numbers(model, ids))
