@@ -16,8 +16,14 @@ class Row(typing.NamedTuple):
         token_ids, segment_ids: lists of ints.
         text: number of the text.
         window: number of the window in the text, from 0.
-        offsets: (T, 3) ints, or None: for each token which text of a pair it is of (-1 for a special
-            token), and the characters of it from where to where. An id is a character.
+        offsets: (T, 3) ints, or None: for each token which text of a pair it is of (-1 for a
+            special token), and of which characters, from where to where. An id is a character.
+
+    Example:
+
+    >>> row = Row(token_ids=[101, 7592, 102], segment_ids=[0, 0, 0], text=0)
+    >>> row.window, row.offsets
+    (0, None)
     """
 
     token_ids: list

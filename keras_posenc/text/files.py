@@ -2,13 +2,20 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 
 from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
 from keras_posenc.untrusted import parse_json, quote, shorten
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
-LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
+LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment", "score")
+SCORE_NAMES = ("score", "similarity", "label")
+GROUP_NAMES = (
+    ("anchor", "sentence1", "question", "query", "text1", "first"),
+    ("positive", "sentence2", "answer", "text2", "second"),
+    ("negative", "sentence3", "text3", "third"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,28 +94,91 @@ def read_texts(path, text=None, label=None):
     >>> read_texts(path)
     Texts(texts=['Well done.'], labels=['good'], lines=[2])
     """
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"No file {path}.")
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ValueError(f"{path}: {path.suffix!r} is not one of {', '.join(READERS)}.")
-    content = _decode(path)
-    if not content.strip():
-        raise ValueError(f"{path} is empty.")
-    columns, rows, flagged = reader(path, content)
-    if not rows:
-        raise ValueError(f"{path} has column names but no rows.")
+    return read_table(path, text, label, _one_label)
+
+
+def read_table(path, text, label, parse):
+    """Reads texts and labels of any kind from a file; arguments as of `read_texts`.
+
+    Args:
+        path, text, label: as in `read_texts`.
+        parse: a function from where a cell stands, in words, and the cell, to a label.
+
+    Returns:
+        A `Texts`.
+    """
+    columns, rows, flagged = read_rows(path, READERS)
     label = _label_column(path, label, columns, text, flagged)
     names = _text_columns(path, text, [name for name in columns if name != label], flagged)
-    texts = [tuple(_text(path, n, row, name) for name in names) for n, row in rows]
+    texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
     if not isinstance(text, tuple):
         texts = [only for (only,) in texts]
-    labels = label and [_label(path, n, row, label) for n, row in rows]
+    labels = label and [
+        parse(f"{path}, line {n}: {quote(label)}", value_in(path, n, row, label)) for n, row in rows
+    ]
     return Texts(texts, labels, [n for n, _ in rows])
 
 
-def _decode(path):
+def read_groups(path, text, label):
+    """Reads pairs or triples of texts, and the scores of pairs if there are any.
+
+    Args:
+        path: the file.
+        text: the names of the two or three columns; None picks those with usual names.
+        label: name of the column of scores; None picks one with a usual name, if there is one;
+            False reads none.
+
+    Returns:
+        A `Texts` of tuples, with labels that are numbers, or None.
+    """
+    columns, rows, flagged = read_rows(path, READERS)
+    if text is None:
+        found = [_usual(columns, names) for names in GROUP_NAMES]
+        text = tuple(name for name in found if name)
+        if len(text) < 2 or found[0] is None or found[1] is None:
+            raise ValueError(
+                f"{path}: which columns have the texts? Give text=, two or three of "
+                f"{shorten(columns)}."
+            )
+    names = [_present(path, name, columns) for name in text]
+    if label is None:
+        others = [name for name in columns if name not in names]
+        label = _usual(others, SCORE_NAMES)
+    elif label:
+        label = _present(path, label, columns)
+    texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
+    labels = None
+    if label:
+        labels = [
+            numbers_in(f"{path}, line {n}: {quote(label)}", value_in(path, n, row, label))[0]
+            for n, row in rows
+        ]
+    return Texts(texts, labels, [n for n, _ in rows])
+
+
+def read_rows(path, readers):
+    """(columns, rows, flagged) of a file, by its reader."""
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"No file {path}.")
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: {path.suffix!r} is not one of {', '.join(readers)}.")
+    columns, rows, flagged = reader(path, decode(path))
+    if not rows:
+        raise ValueError(f"{path} has column names but no rows.")
+    return columns, rows, flagged
+
+
+def decode(path):
+    """The text of a file, in UTF-8 and not empty; errors name the byte."""
+    content = _decoded(path)
+    if not content.strip():
+        raise ValueError(f"{path} is empty.")
+    return content
+
+
+def _decoded(path):
     data = path.read_bytes()
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError(f"{path}, line 1: this is UTF-16; convert the file to UTF-8.")
@@ -128,7 +198,7 @@ def _read_txt(path, content):
     return ["text"], [(number, {"text": line}) for number, line in lines], {}
 
 
-def _read_jsonl(path, content):
+def read_jsonl(path, content):
     rows = []
     for number, line in lines_of(content):
         if not line.strip():
@@ -179,14 +249,14 @@ def _present(path, name, columns):
     return name
 
 
-def _value(path, number, row, name):
+def value_in(path, number, row, name):
     if name not in row:
         raise ValueError(f"{path}, line {number}: no {quote(name)}, only {shorten(list(row))}.")
     return row[name]
 
 
-def _text(path, number, row, name):
-    text = _value(path, number, row, name)
+def text_in(path, number, row, name):
+    text = value_in(path, number, row, name)
     if not isinstance(text, str):
         kind = type(text).__name__
         raise ValueError(f"{path}, line {number}: {quote(name)} should be a text, not a {kind}.")
@@ -207,21 +277,41 @@ def _is_unicode(text):
     return True
 
 
-def _label(path, number, row, name):
-    label = _value(path, number, row, name)
+def _one_label(where, label):
     if isinstance(label, (list, dict)):
-        kind = type(label).__name__
-        raise ValueError(f"{path}, line {number}: {quote(name)} should be one label, not a {kind}.")
+        raise ValueError(f"{where} should be one label, not a {type(label).__name__}.")
     label = label if isinstance(label, str) or label is None else json.dumps(label)
     if label is None or not label.strip():
-        raise ValueError(f"{path}, line {number}: the label is missing; label=False reads none.")
+        place = where.rpartition(": ")[0]
+        raise ValueError(f"{place}: the label is missing; label=False reads none.")
     return label.strip()
+
+
+def names_in(where, cell):
+    """The labels of a cell: a JSON list of names, or names with | between."""
+    if isinstance(cell, str):
+        cell = [name for name in cell.split("|") if name.strip()]
+    if not isinstance(cell, list) or not all(isinstance(name, str) for name in cell):
+        raise ValueError(f"{where} should be a list of names, or names with | between.")
+    return [name.strip() for name in cell]
+
+
+def numbers_in(where, cell):
+    """The numbers of a cell: a number, a JSON list of them, or numbers with | between."""
+    cells = cell.split("|") if isinstance(cell, str) else cell if isinstance(cell, list) else [cell]
+    try:
+        numbers = [float(value) for value in cells]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise ValueError(f"{where} should be a number, not {quote(cell)}.")
+    return numbers
 
 
 READERS = {
     ".tsv": read_tsv,
     ".csv": read_csv,
-    ".jsonl": _read_jsonl,
+    ".jsonl": read_jsonl,
     ".tab": read_tab,
     ".txt": _read_txt,
 }
