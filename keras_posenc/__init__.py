@@ -48,9 +48,11 @@ if not _is_command():
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.families import Family, register_family
     from keras_posenc.models.generation import Generator
-    from keras_posenc.models.heads import MaskedPooling, classifier
+    from keras_posenc.models.heads import MaskedPooling, classifier, regressor
     from keras_posenc.models.layouts import layout_map
     from keras_posenc.models.seq2seq import build_encoder_decoder
+    from keras_posenc.models.similarity import similarity
+    from keras_posenc.models.token_heads import SpanLogits, span_head, token_classifier
     from keras_posenc.models.transformer import Transformer
     from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
     from keras_posenc.positions.learned import LearnedPositionEmbedding
@@ -62,7 +64,17 @@ if not _is_command():
         TiledPositionEmbedding,
         position_embedding,
     )
-    from keras_posenc.text import TextBatches, Tokenizer, read_texts
+    from keras_posenc.text import (
+        ClassLabels,
+        FloatLabels,
+        MultiLabels,
+        NextTokenLabels,
+        SpanLabels,
+        TagLabels,
+        TextBatches,
+        Tokenizer,
+        read_texts,
+    )
     from keras_posenc.text.simplified import simplified_vocabulary
     from keras_posenc.training.adamw import FusedAdamW
     from keras_posenc.training.curricula import CurriculumBatches
@@ -72,18 +84,27 @@ if not _is_command():
     from keras_posenc.training.optimizer import LayerwiseAdamW
     from keras_posenc.training.saved import load_finetuned
     from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
+    from keras_posenc.training.similarity import (
+        CosineRegression,
+        InBatchAccuracy,
+        MultipleNegativesRanking,
+    )
+    from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
     from keras_posenc.training.stretching import stretch
 
 __all__ = [
     "ALiBi",
+    "ClassLabels",
     "ConditionalLayerNormalization",
     "Config",
     "ContextualPositionEmbedding",
+    "CosineRegression",
     "CurriculumBatches",
     "DeBERTaRelative",
     "Encoding",
     "FIRE",
     "Family",
+    "FloatLabels",
     "ForgetGate",
     "FreshPositionEmbedding",
     "FusedAdamW",
@@ -91,6 +112,7 @@ __all__ = [
     "Generator",
     "Grid",
     "HierarchicalPositionEmbedding",
+    "InBatchAccuracy",
     "InterpolatedPositionEmbedding",
     "KERPLE",
     "LayerwiseAdamW",
@@ -99,7 +121,10 @@ __all__ = [
     "LogN",
     "LogNAttention",
     "MaskedPooling",
+    "MultiLabels",
+    "MultipleNegativesRanking",
     "NEZHA",
+    "NextTokenLabels",
     "Noam",
     "PaddedPositionIds",
     "PositionalAttention",
@@ -115,9 +140,14 @@ __all__ = [
     "ShawRelative",
     "SinusoidalPositionEmbedding",
     "SmoothedSparseCategoricalCrossentropy",
+    "SpanAccuracy",
+    "SpanCrossentropy",
+    "SpanLabels",
+    "SpanLogits",
     "SquaredReLU",
     "StickBreaking",
     "T5Bias",
+    "TagLabels",
     "Temperature",
     "TextBatches",
     "TiledPositionEmbedding",
@@ -142,8 +172,12 @@ __all__ = [
     "read_config",
     "read_texts",
     "register_family",
+    "regressor",
     "save_checkpoint",
+    "similarity",
     "simplified_vocabulary",
+    "span_head",
     "stretch",
     "tasks",
+    "token_classifier",
 ]

@@ -9,8 +9,8 @@ from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
 from keras_posenc.untrusted import parse_json, quote, shorten
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
-LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment", "score")
-SCORE_NAMES = ("score", "similarity", "label")
+LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
+SCORE_NAMES = ("score", "similarity", "value", "rating", *LABEL_NAMES)
 GROUP_NAMES = (
     ("anchor", "sentence1", "question", "query", "text1", "first"),
     ("positive", "sentence2", "answer", "text2", "second"),
@@ -97,18 +97,19 @@ def read_texts(path, text=None, label=None):
     return read_table(path, text, label, _one_label)
 
 
-def read_table(path, text, label, parse):
+def read_table(path, text, label, parse, usual=LABEL_NAMES):
     """Reads texts and labels of any kind from a file; arguments as of `read_texts`.
 
     Args:
         path, text, label: as in `read_texts`.
         parse: a function from where a cell stands, in words, and the cell, to a label.
+        usual: usual names of the label column, the likeliest first.
 
     Returns:
         A `Texts`.
     """
     columns, rows, flagged = read_rows(path, READERS)
-    label = _label_column(path, label, columns, text, flagged)
+    label = _label_column(path, label, columns, text, flagged, usual)
     names = _text_columns(path, text, [name for name in columns if name != label], flagged)
     texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
     if not isinstance(text, tuple):
@@ -213,13 +214,13 @@ def read_jsonl(path, content):
     return list(rows[0][1]), rows, {}
 
 
-def _label_column(path, label, columns, text, flagged):
+def _label_column(path, label, columns, text, flagged, usual):
     if label is False:
         return None
     if label is None:
         taken = text if isinstance(text, tuple) else (text,)
         others = [name for name in columns if name not in taken]
-        return _usual(others, [flagged.get("label"), *LABEL_NAMES])
+        return _usual(others, [flagged.get("label"), *usual])
     return _present(path, label, columns)
 
 

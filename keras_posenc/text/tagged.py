@@ -58,7 +58,9 @@ def _read_columns(path, content, with_tags):
         elif fields[0] == "-DOCSTART-":
             words = None
         elif with_tags and len(fields) < 2:
-            raise ValueError(f"{path}, line {number}: one column, {quote(line)}: give word and tag.")
+            raise ValueError(
+                f"{path}, line {number}: one column, {quote(line)}: give word and tag."
+            )
         elif not fields[0] or any(map(str.isspace, fields[0])) or not fields[-1]:
             raise ValueError(f"{path}, line {number}: {quote(line)} is not a word and its tag.")
         else:
@@ -88,7 +90,7 @@ def _read_objects(path, text, label):
         texts.append(found)
         if label is not False:
             key = _key(where, row, label, ("tags", "ner_tags", "spans", "entities", "label"))
-            labels.append(_label(where, found, key, row[key]))
+            labels.append(_label(where, f"on line {number} of {path}", found, key, row[key]))
     return Texts(texts, None if label is False else labels, [n for n, _ in rows])
 
 
@@ -104,14 +106,14 @@ def _is_word(word):
     return isinstance(word, str) and word and not any(map(str.isspace, word))
 
 
-def _label(where, text, key, value):
+def _label(where, place, text, key, value):
     if not isinstance(value, list):
         raise ValueError(f"{where}: {quote(key)} should be a list.")
     if isinstance(text, list):
         if not all(isinstance(tag, str) for tag in value):
             raise ValueError(f"{where}: {quote(key)} should be a list of tags, such as B-PER.")
-        return check_tags(f"on line {where.rpartition(' ')[2]}", value, len(text))
-    return check_spans(f"on line {where.rpartition(' ')[2]}", text, [_span(where, s) for s in value])
+        return check_tags(place, value, len(text))
+    return check_spans(place, text, [_span(where, span) for span in value])
 
 
 def _span(where, span):

@@ -3,25 +3,38 @@
 from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.averaging import average_checkpoints
 from keras_posenc.training.curricula import CurriculumBatches
-from keras_posenc.training.evaluate import Prediction, evaluate, predict
+from keras_posenc.training.evaluate import evaluate, predict
 from keras_posenc.training.finetune import finetune
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
 from keras_posenc.training.saved import FineTuned, load_finetuned
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
 from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
+from keras_posenc.training.similarity import (
+    CosineRegression,
+    InBatchAccuracy,
+    MultipleNegativesRanking,
+)
+from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
+from keras_posenc.training.tasks import TASKS, Prediction
 
 __all__ = [
+    "CosineRegression",
     "CurriculumBatches",
     "FineTuned",
     "FusedAdamW",
+    "InBatchAccuracy",
     "LayerwiseAdamW",
     "LinearWarmup",
+    "MultipleNegativesRanking",
     "Noam",
     "Prediction",
     "SmoothedSparseCategoricalCrossentropy",
+    "SpanAccuracy",
+    "SpanCrossentropy",
     "Stretched",
+    "TASKS",
     "adamw",
     "average_checkpoints",
     "cosine_warmup",

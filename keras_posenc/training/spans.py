@@ -47,9 +47,7 @@ class SpanCrossentropy(keras.losses.Loss):
     1.3863
     """
 
-    def __init__(
-        self, reduction="sum_over_batch_size", name="span_crossentropy", dtype=None
-    ):
+    def __init__(self, reduction="sum_over_batch_size", name="span_crossentropy", dtype=None):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self._closed = _Closed()
 

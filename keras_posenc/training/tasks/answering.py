@@ -41,7 +41,7 @@ class Answering(Task):
     """
 
     name = "qa"
-    scores = ("f1", "exact_match")
+    scores = {"f1": "F1", "exact_match": "exact match"}
     watched = ("accuracy",)
     per_token = True
     has_windows = True
@@ -49,6 +49,14 @@ class Answering(Task):
 
     def read_file(self, path, text, label):
         return read_questions(path, text, label)
+
+    def check_texts(self, texts):
+        for number, text in enumerate(texts):
+            if not is_pair(text):
+                raise ValueError(
+                    f"Text {number} is {quote(text)}: questions need a passage, so give pairs "
+                    "(question, passage)."
+                )
 
     def checked(self, where, text, value):
         if not is_pair(text) or isinstance(value, str):

@@ -15,7 +15,7 @@ class Task:
     """
 
     name = None  # as `finetune(task=)` takes it
-    scores = ()  # keys of the metrics, the one that matters most first
+    scores = {}  # keys of the metrics and their titles, the one that matters most first
     watched = ()  # names of the metrics in training
     needs_labels = True
     per_token = False  # whether outputs are (T, ...) a row
@@ -30,6 +30,13 @@ class Task:
     def read_file(self, path, text, label):
         """`Texts` of a file, with labels unless `label` is False."""
         raise NotImplementedError
+
+    def read_unlabelled(self, path, text):
+        """`Texts` of a file to predict."""
+        return self.read_file(path, text, False)
+
+    def check_texts(self, texts):
+        """Checks texts to predict, beyond what `TextBatches` does."""
 
     def checked(self, where, text, value):
         """A label as it is kept, or an error that names the text by `where`."""

@@ -39,7 +39,7 @@ class Classification(Task):
     """Texts, or pairs of texts, with one class each."""
 
     name = "classify"
-    scores = ("accuracy", "macro_f1", "loss")
+    scores = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
     watched = ("accuracy",)
 
     def read(self, source, role, text=None, label=None):

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_posenc.models.heads import MaskedPooling, features_of
 from keras_posenc.models.similarity import similarity
-from keras_posenc.text import ClassLabels, FloatLabels, Texts
+from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
 from keras_posenc.text.files import read_groups
 from keras_posenc.training.metrics import by_lengths, pearson, spearman, wilson
 from keras_posenc.training.similarity import (
@@ -44,7 +44,13 @@ class Embedding(Task):
     """
 
     name = "embed"
-    scores = ("accuracy", "mean_reciprocal_rank", "spearman", "pearson", "loss")
+    scores = {
+        "accuracy": "accuracy",
+        "mean_reciprocal_rank": "mean rec. rank",
+        "spearman": "Spearman",
+        "pearson": "Pearson",
+        "loss": "loss",
+    }
     watched = ("accuracy",)
     needs_labels = False
 
@@ -55,6 +61,9 @@ class Embedding(Task):
 
     def read_file(self, path, text, label):
         return read_groups(path, text, label)
+
+    def read_unlabelled(self, path, text):
+        return read_texts(path, text=text, label=False)
 
     def checked(self, where, text, value):
         is_group = isinstance(text, tuple) and len(text) in (2, 3)

@@ -33,7 +33,12 @@ class MultiLabel(Task):
     """Texts, or pairs of texts, with any number of classes each."""
 
     name = "multilabel"
-    scores = ("micro_f1", "macro_f1", "exact_match", "loss")
+    scores = {
+        "micro_f1": "micro F1",
+        "macro_f1": "macro F1",
+        "exact_match": "exact match",
+        "loss": "loss",
+    }
     watched = ("accuracy",)
 
     def read_file(self, path, text, label):

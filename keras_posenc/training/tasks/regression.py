@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_posenc.models.heads import regressor
 from keras_posenc.text import FloatLabels
-from keras_posenc.text.files import numbers_in, read_table
+from keras_posenc.text.files import SCORE_NAMES, numbers_in, read_table
 from keras_posenc.training.metrics import by_lengths, pearson, spearman
 from keras_posenc.training.tasks.base import POOLS, Task, by_text, check_finite
 from keras_posenc.untrusted import quote
@@ -31,11 +31,16 @@ class Regression(Task):
     """Texts, or pairs of texts, with one number or several each."""
 
     name = "regress"
-    scores = ("spearman", "pearson", "mean_absolute_error", "loss")
+    scores = {
+        "spearman": "Spearman",
+        "pearson": "Pearson",
+        "mean_absolute_error": "mean error",
+        "loss": "loss",
+    }
     watched = ("mean_absolute_error",)
 
     def read_file(self, path, text, label):
-        return read_table(path, text, label, numbers_in)
+        return read_table(path, text, label, numbers_in, SCORE_NAMES)
 
     def checked(self, where, text, value):
         try:

@@ -54,7 +54,13 @@ class Tagging(Task):
     """Words with a tag each, or texts with spans of characters."""
 
     name = "tag"
-    scores = ("f1", "precision", "recall", "accuracy", "loss")
+    scores = {
+        "f1": "F1",
+        "precision": "precision",
+        "recall": "recall",
+        "accuracy": "accuracy",
+        "loss": "loss",
+    }
     watched = ("accuracy",)
     per_token = True
 
