@@ -87,7 +87,7 @@ class SpanLogits(keras.layers.Layer):
     Call arguments:
         inputs: (B, T, D).
         segment_ids: (B, T) ints, or None.
-        inputs_mask: (B, T) bool, False on padding. Set by Keras; `mask` in a call of `inputs` alone.
+        inputs_mask: (B, T) bool, False on padding. Set by Keras, as `mask` without segment ids.
 
     Returns:
         (B, T, 2).

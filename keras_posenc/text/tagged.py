@@ -2,7 +2,7 @@
 
 import pathlib
 
-from keras_posenc.text.files import Texts, decode, read_rows, read_jsonl, text_in
+from keras_posenc.text.files import Texts, decode, read_jsonl, read_rows, text_in
 from keras_posenc.text.labels.tags import check_spans, check_tags
 from keras_posenc.text.tables import lines_of
 from keras_posenc.untrusted import quote, shorten

@@ -9,13 +9,13 @@ from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
 from keras_posenc.training.saved import FineTuned, load_finetuned
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
-from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.similarity import (
     CosineRegression,
     InBatchAccuracy,
     MultipleNegativesRanking,
 )
 from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
+from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
 from keras_posenc.training.tasks import TASKS, Prediction
 

@@ -118,8 +118,8 @@ def finetune(
 
     Returns:
         dict, the content of metrics.json: `task`, `labels`, `scores` (the keys of its metrics with
-            their titles, the one that matters most first), `train`, `validation`, `test` (None if not given),
-            `versions`, and `stretched`, the report of a stretching before.
+            their titles, the one that matters most first), `train`, `validation`, `test` (None if
+            not given), `versions`, and `stretched`, the report of a stretching before.
 
     Raises:
         FileNotFoundError: if a file is missing.
