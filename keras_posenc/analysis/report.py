@@ -160,12 +160,11 @@ def _by_length(runs):
     """A section on the first score that groups of lengths have."""
     judged = {run.name: run.judged[1]["by_length"] for run in runs if run.judged}
     titles = {key: title for run in runs for key, title in run.scores.items()}
-    for key, title in titles.items():
-        series = {name: groups for name, groups in judged.items() if key in groups[0]}
-        if series:
-            break
-    else:
+    found = (key for key in titles if any(key in groups[0] for groups in judged.values()))
+    if (key := next(found, None)) is None:
         return ""
+    title = titles[key]
+    series = {name: groups for name, groups in judged.items() if key in groups[0]}
     figure = plot.score_by_length(series, key, title, size=(8.6, 3.8))
     names = " and ".join(sorted({run.judged[0] for run in runs if run.judged}))
     has_interval = any("interval" in group for groups in series.values() for group in groups)
