@@ -7,15 +7,6 @@ def words(rng, length):
     return [f"w{n}" for n in rng.integers(0, 30, length)]
 
 
-def classified(rng, count):
-    texts, labels = [], []
-    for _ in range(count):
-        label = int(rng.integers(2))
-        texts.append(" ".join(f"w{2 * n + label}" for n in rng.integers(0, 15, 10)))
-        labels.append("ab"[label])
-    return texts, labels
-
-
 def several(rng, count):
     """w30 says "x", w31 "y", w32 "z"; often none."""
     texts, labels = [], []
