@@ -17,7 +17,7 @@ from keras_posenc.training.similarity import (
 from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
 from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
-from keras_posenc.training.tasks import TASKS, Prediction
+from keras_posenc.training.tasks import Prediction
 
 __all__ = [
     "CosineRegression",
@@ -34,7 +34,6 @@ __all__ = [
     "SpanAccuracy",
     "SpanCrossentropy",
     "Stretched",
-    "TASKS",
     "adamw",
     "average_checkpoints",
     "cosine_warmup",

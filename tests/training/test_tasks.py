@@ -11,7 +11,6 @@ from keras_posenc.cli import main
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text import Texts
 from keras_posenc.training import (
-    TASKS,
     evaluate,
     finetune,
     load_finetuned,
@@ -19,6 +18,7 @@ from keras_posenc.training import (
     summary,
     to_tsv,
 )
+from keras_posenc.training.tasks import TASKS
 
 # What each is trained with, how long, and what the score that matters most must reach.
 RUNS = {
