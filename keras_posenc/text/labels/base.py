@@ -15,6 +15,7 @@ class Labels:
 
     Attributes:
         classes: the names of the classes in the order of their ids, or None.
+        of_tokens: whether labels are of places in a row, and not of a text as a whole.
         needs_offsets: whether `encode` reads where in its text each token stands.
 
     Example:
@@ -27,7 +28,7 @@ class Labels:
     [1, 3]
     """
 
-    needs_offsets = False
+    of_tokens = needs_offsets = False
     classes = None
 
     def __init__(self, values=None):
@@ -71,7 +72,7 @@ class Labels:
             `(targets, weights)`, arrays whose first axis is the rows; the weights are None where
             everything counts.
         """
-        return np.stack(entries), None
+        return np.array(entries), None
 
 
 def class_ids(names):

@@ -22,6 +22,8 @@ class NextTokenLabels(Labels):
     ([[7, 102, 8, 9, 102, 0]], [[0.0, 0.0, 1.0, 1.0, 1.0, 0.0]])
     """
 
+    of_tokens = True
+
     def __init__(self, segment=None):
         super().__init__()
         self.segment = segment

@@ -31,7 +31,7 @@ class SpanLabels(Labels):
     ([[5, 5]], [1.0])
     """
 
-    needs_offsets = True
+    of_tokens = needs_offsets = True
 
     def encode(self, texts, rows):
         if self.values is None:

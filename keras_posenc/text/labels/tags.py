@@ -40,7 +40,7 @@ class TagLabels(Labels):
     (['O', 'B-PER', 'I-PER'], [[0, 1, 2, 2, 0, 0]], [[0.0, 1.0, 1.0, 0.0, 1.0, 0.0]])
     """
 
-    needs_offsets = True
+    of_tokens = needs_offsets = True
 
     def __init__(self, values=None, classes=None):
         super().__init__(values)
