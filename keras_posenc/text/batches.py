@@ -103,7 +103,8 @@ class TextBatches(keras.utils.PyDataset):
         self.classes, self._pad_id = labels.classes, 0 if tokenizer is None else tokenizer.pad_id
         if apart and labels.of_tokens:
             raise ValueError(
-                f"apart=True takes labels of a whole row, not {type(labels).__name__} of its tokens."
+                f"apart=True takes labels of a whole row, not {type(labels).__name__} of its "
+                "tokens."
             )
         if apart:
             rows, self.lengths, self._sides = encode_apart(texts, tokenizer, max_length, stride)

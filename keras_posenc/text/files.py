@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import pathlib
 
 from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
@@ -10,12 +9,6 @@ from keras_posenc.untrusted import parse_json, quote, shorten
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
-SCORE_NAMES = ("score", "similarity", "value", "rating", *LABEL_NAMES)
-GROUP_NAMES = (
-    ("anchor", "sentence1", "question", "query", "text1", "first"),
-    ("positive", "sentence2", "answer", "text2", "second"),
-    ("negative", "sentence3", "text3", "third"),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,19 +90,19 @@ def read_texts(path, text=None, label=None):
     return read_table(path, text, label, _one_label)
 
 
-def read_table(path, text, label, parse, usual=LABEL_NAMES):
+def read_table(path, text, label, parse, usual_names=LABEL_NAMES):
     """Reads texts and labels of any kind from a file; arguments as of `read_texts`.
 
     Args:
         path, text, label: as in `read_texts`.
         parse: a function from where a cell stands, in words, and the cell, to a label.
-        usual: usual names of the label column, the likeliest first.
+        usual_names: usual names of the label column, the likeliest first.
 
     Returns:
         A `Texts`.
     """
     columns, rows, flagged = read_rows(path, READERS)
-    label = _label_column(path, label, columns, text, flagged, usual)
+    label = _label_column(path, label, columns, text, flagged, usual_names)
     names = _text_columns(path, text, [name for name in columns if name != label], flagged)
     texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
     if not isinstance(text, tuple):
@@ -117,43 +110,6 @@ def read_table(path, text, label, parse, usual=LABEL_NAMES):
     labels = label and [
         parse(f"{path}, line {n}: {quote(label)}", value_in(path, n, row, label)) for n, row in rows
     ]
-    return Texts(texts, labels, [n for n, _ in rows])
-
-
-def read_groups(path, text, label):
-    """Reads pairs or triples of texts, and the scores of pairs if there are any.
-
-    Args:
-        path: the file.
-        text: the names of the two or three columns; None picks those with usual names.
-        label: name of the column of scores; None picks one with a usual name, if there is one;
-            False reads none.
-
-    Returns:
-        A `Texts` of tuples, with labels that are numbers, or None.
-    """
-    columns, rows, flagged = read_rows(path, READERS)
-    if text is None:
-        found = [_usual(columns, names) for names in GROUP_NAMES]
-        text = tuple(name for name in found if name)
-        if len(text) < 2 or found[0] is None or found[1] is None:
-            raise ValueError(
-                f"{path}: which columns have the texts? Give text=, two or three of "
-                f"{shorten(columns)}."
-            )
-    names = [_present(path, name, columns) for name in text]
-    if label is None:
-        others = [name for name in columns if name not in names]
-        label = _usual(others, SCORE_NAMES)
-    elif label:
-        label = _present(path, label, columns)
-    texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
-    labels = None
-    if label:
-        labels = [
-            numbers_in(f"{path}, line {n}: {quote(label)}", value_in(path, n, row, label))[0]
-            for n, row in rows
-        ]
     return Texts(texts, labels, [n for n, _ in rows])
 
 
@@ -214,37 +170,37 @@ def read_jsonl(path, content):
     return list(rows[0][1]), rows, {}
 
 
-def _label_column(path, label, columns, text, flagged, usual):
+def _label_column(path, label, columns, text, flagged, usual_names):
     if label is False:
         return None
     if label is None:
         taken = text if isinstance(text, tuple) else (text,)
         others = [name for name in columns if name not in taken]
-        return _usual(others, [flagged.get("label"), *usual])
-    return _present(path, label, columns)
+        return usual(others, [flagged.get("label"), *usual_names])
+    return present(path, label, columns)
 
 
 def _text_columns(path, text, columns, flagged):
     if isinstance(text, tuple):
-        return [_present(path, name, columns) for name in text]
+        return [present(path, name, columns) for name in text]
     if text is not None:
-        return [_present(path, text, columns)]
-    usual = _usual(columns, [flagged.get("text"), *TEXT_NAMES])
-    if usual is None and len(columns) != 1:
+        return [present(path, text, columns)]
+    found = usual(columns, [flagged.get("text"), *TEXT_NAMES])
+    if found is None and len(columns) != 1:
         raise ValueError(
             f"{path}: which column has the texts? Give text=, one of {shorten(columns)}."
         )
-    return [usual or columns[0]]
+    return [found or columns[0]]
 
 
-def _usual(columns, names):
+def usual(columns, names):
     """The first of the names that is a column, ignoring case, or None."""
     by_lower = {column.lower(): column for column in reversed(columns)}
     there = [by_lower[name.lower()] for name in names if name and name.lower() in by_lower]
     return there[0] if there else None
 
 
-def _present(path, name, columns):
+def present(path, name, columns):
     if name not in columns:
         raise ValueError(f"{path} has no column {quote(name)}; there are {shorten(columns)}.")
     return name
@@ -286,27 +242,6 @@ def _one_label(where, label):
         place = where.rpartition(": ")[0]
         raise ValueError(f"{place}: the label is missing; label=False reads none.")
     return label.strip()
-
-
-def names_in(where, cell):
-    """The labels of a cell: a JSON list of names, or names with | between."""
-    if isinstance(cell, str):
-        cell = [name for name in cell.split("|") if name.strip()]
-    if not isinstance(cell, list) or not all(isinstance(name, str) for name in cell):
-        raise ValueError(f"{where} should be a list of names, or names with | between.")
-    return [name.strip() for name in cell]
-
-
-def numbers_in(where, cell):
-    """The numbers of a cell: a number, a JSON list of them, or numbers with | between."""
-    cells = cell.split("|") if isinstance(cell, str) else cell if isinstance(cell, list) else [cell]
-    try:
-        numbers = [float(value) for value in cells]
-    except (TypeError, ValueError):
-        numbers = []
-    if not numbers or not all(map(math.isfinite, numbers)):
-        raise ValueError(f"{where} should be a number, not {quote(cell)}.")
-    return numbers
 
 
 READERS = {

@@ -192,7 +192,7 @@ def test_texts_apart(tokenizer):
         TextBatches([("a", "b"), "c"], tokenizer=tokenizer, apart=True)
     with pytest.raises(ValueError, match="Text 1 is .* give tuples of as many texts each"):
         TextBatches([("a", "b"), ("c",)], tokenizer=tokenizer, apart=True)
-    with pytest.raises(ValueError, match="labels of a whole row, not NextTokenLabels of its toke"):
+    with pytest.raises(ValueError, match="labels of a whole row, not NextTokenLabels of its"):
         TextBatches([("a", "b")], NextTokenLabels(), tokenizer, apart=True)
     with pytest.raises(ValueError, match="apart=True takes no stride="):
         TextBatches([("a", "b")], tokenizer=tokenizer, apart=True, stride=1)

@@ -8,7 +8,7 @@ import numpy as np
 from keras_posenc.models.heads import MaskedPooling, features_of
 from keras_posenc.models.similarity import similarity
 from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
-from keras_posenc.text.files import read_groups
+from keras_posenc.text.groups import read_groups
 from keras_posenc.training.metrics import by_lengths, pearson, spearman, wilson
 from keras_posenc.training.similarity import (
     CosineRegression,

@@ -7,7 +7,8 @@ import numpy as np
 
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import MultiLabels
-from keras_posenc.text.files import names_in, read_table
+from keras_posenc.text.cells import names_in
+from keras_posenc.text.files import read_table
 from keras_posenc.training.metrics import by_lengths, f1_of_counts
 from keras_posenc.training.tasks.base import POOLS, Task, by_text, check_finite
 from keras_posenc.untrusted import quote

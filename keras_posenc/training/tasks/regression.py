@@ -7,7 +7,9 @@ import numpy as np
 
 from keras_posenc.models.heads import regressor
 from keras_posenc.text import FloatLabels
-from keras_posenc.text.files import SCORE_NAMES, numbers_in, read_table
+from keras_posenc.text.cells import numbers_in
+from keras_posenc.text.files import read_table
+from keras_posenc.text.groups import SCORE_NAMES
 from keras_posenc.training.metrics import by_lengths, pearson, spearman
 from keras_posenc.training.tasks.base import POOLS, Task, by_text, check_finite
 from keras_posenc.untrusted import quote
