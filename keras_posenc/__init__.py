@@ -54,10 +54,12 @@ if not _is_command():
     from keras_posenc.models.factory import build_transformer_model
     from keras_posenc.models.families import Family, register_family
     from keras_posenc.models.generation import Generator
-    from keras_posenc.models.heads import MaskedPooling, classifier
+    from keras_posenc.models.heads import MaskedPooling, classifier, regressor
     from keras_posenc.models.layouts import layout_map
     from keras_posenc.models.model import TransformerModel
     from keras_posenc.models.seq2seq import build_encoder_decoder
+    from keras_posenc.models.similarity import similarity
+    from keras_posenc.models.token_heads import SpanLogits, span_head, token_classifier
     from keras_posenc.models.transformer import Transformer
     from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
     from keras_posenc.positions.learned import LearnedPositionEmbedding
@@ -71,7 +73,13 @@ if not _is_command():
     )
     from keras_posenc.text import (
         CausalBatches,
+        ClassLabels,
+        FloatLabels,
         MaskedLanguageModelBatches,
+        MultiLabels,
+        NextTokenLabels,
+        SpanLabels,
+        TagLabels,
         TextBatches,
         Tokenizer,
         read_texts,
@@ -98,6 +106,12 @@ if not _is_command():
     from keras_posenc.training.pretrain import pretrain
     from keras_posenc.training.saved import load_finetuned
     from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
+    from keras_posenc.training.similarity import (
+        CosineRegression,
+        InBatchAccuracy,
+        MultipleNegativesRanking,
+    )
+    from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
     from keras_posenc.training.stretching import stretch
     from keras_posenc.training.text_model import TextModel, load_text_model
 
@@ -105,17 +119,20 @@ __all__ = [
     "ALiBi",
     "CausalBatches",
     "ChainMarginals",
+    "ClassLabels",
     "ConditionalLayerNormalization",
     "ConditionalRandomField",
     "ConditionalRandomFieldLoss",
     "Config",
     "ContextualPositionEmbedding",
+    "CosineRegression",
     "CurriculumBatches",
     "DeBERTaRelative",
     "EfficientGlobalPointer",
     "Encoding",
     "FIRE",
     "Family",
+    "FloatLabels",
     "ForgetGate",
     "FreshPositionEmbedding",
     "FusedAdamW",
@@ -124,6 +141,7 @@ __all__ = [
     "GlobalPointer",
     "Grid",
     "HierarchicalPositionEmbedding",
+    "InBatchAccuracy",
     "InterpolatedPositionEmbedding",
     "KERPLE",
     "LayerwiseAdamW",
@@ -136,7 +154,10 @@ __all__ = [
     "MaximumEntropyMarkovLoss",
     "MaximumEntropyMarkovModel",
     "MultilabelCategoricalCrossentropy",
+    "MultiLabels",
+    "MultipleNegativesRanking",
     "NEZHA",
+    "NextTokenLabels",
     "Noam",
     "PaddedPositionIds",
     "PositionalAttention",
@@ -154,9 +175,14 @@ __all__ = [
     "SmoothedSparseCategoricalCrossentropy",
     "SpanF1",
     "SparseMultilabelCategoricalCrossentropy",
+    "SpanAccuracy",
+    "SpanCrossentropy",
+    "SpanLabels",
+    "SpanLogits",
     "SquaredReLU",
     "StickBreaking",
     "T5Bias",
+    "TagLabels",
     "Temperature",
     "TextBatches",
     "TextModel",
@@ -192,8 +218,12 @@ __all__ = [
     "read_config",
     "read_texts",
     "register_family",
+    "regressor",
     "save_checkpoint",
+    "similarity",
     "simplified_vocabulary",
+    "span_head",
     "stretch",
     "tasks",
+    "token_classifier",
 ]

@@ -78,18 +78,21 @@ def to_svg(figure):
 
 
 @styled
-def learning_curves(figure, history, steps=()):
-    """Draws loss and accuracy over the epochs.
+def learning_curves(figure, history, steps=(), score="accuracy", title="accuracy"):
+    """Draws loss and a score over the epochs.
 
     Args:
-        history: list of dict, one per epoch: `epoch`, `loss`, `accuracy`, with a validation set
-            `val_loss` and `val_accuracy`; `max_length` marks the stages of growing length.
+        history: list of dict, one per epoch: `epoch`, `loss`, and where there are such `accuracy`,
+            or another score, `val_loss` and `val_accuracy`; `max_length` marks the stages of
+            growing length.
         steps: list of dict with `epoch` (a fraction, such as 1.25) and `loss`: the running mean of
             the loss since the epoch began.
+        score, title: key of the score, and its name.
 
     Returns:
         A `matplotlib.figure.Figure`.
     """
+    is_share = score == "accuracy"
     loss, accuracy = figure.subplots(1, 2)
     epochs = [row["epoch"] for row in history]
     for start in sorted({int(row["epoch"] - 1e-9) for row in steps}):
@@ -102,7 +105,7 @@ def learning_curves(figure, history, steps=()):
             linewidth=1,
             label="training, within the epoch (running mean)" if start == 0 else None,
         )
-    for axes, name in ((loss, "loss"), (accuracy, "accuracy")):
+    for axes, name in ((loss, "loss"), (accuracy, score)):
         for index, (key, label) in enumerate(((name, "training"), (f"val_{name}", "validation"))):
             if all(key in row for row in history):
                 values = [row[key] * (100 if name == "accuracy" else 1) for row in history]
@@ -111,8 +114,8 @@ def learning_curves(figure, history, steps=()):
         axes.set_xticks(_ticks(epochs[-1]))
         axes.set_xlim(0, epochs[-1] * 1.04)
         _mark_stages(axes, history)
-    loss.set(title="Loss", ylabel="cross-entropy (nats)", ylim=(0, None))
-    accuracy.set(title="Accuracy", ylabel="documents classified right (%)")
+    loss.set(title="Loss", ylabel="cross-entropy (nats)" if is_share else "loss", ylim=(0, None))
+    accuracy.set(title=title[0].upper() + title[1:], ylabel=f"{title} (%)" if is_share else title)
     handles, labels = loss.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=3)
 
@@ -183,11 +186,12 @@ def confusion_matrix(figure, matrix, names):
 
 
 @styled
-def accuracy_by_length(figure, series):
-    """Draws accuracy by document length, with 95% intervals and the number of documents.
+def score_by_length(figure, series, score="accuracy", title="accuracy"):
+    """Draws a score by document length, with the number of documents, and intervals of shares.
 
     Args:
-        series: dict, name -> list of dict, as `training.metrics.accuracy_by_length` returns.
+        series: dict, name -> list of dict with the score, as `training.metrics.by_lengths` returns.
+        score, title: key of the score, and its name.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -200,7 +204,8 @@ def accuracy_by_length(figure, series):
         for group in groups:
             place = bins.index((group["more_than"], group["up_to"]))
             x = place + (index - (len(series) - 1) / 2) * width
-            value, (low, high) = 100 * group["accuracy"], group["interval"]
+            is_share = "interval" in group
+            value = (100 if is_share else 1) * group[score]
             axes.bar(
                 x,
                 value,
@@ -210,16 +215,19 @@ def accuracy_by_length(figure, series):
                 edgecolor="white",
                 label=name if group is groups[0] else None,
             )
-            axes.errorbar(
-                x,
-                value,
-                [[max(value - 100 * low, 0)], [max(100 * high - value, 0)]],
-                color="#333333",
-                linewidth=1,
-                capsize=2,
-            )
+            if is_share:
+                low, high = (100 * bound for bound in group["interval"])
+                axes.errorbar(
+                    x,
+                    value,
+                    [[max(value - low, 0)], [max(high - value, 0)]],
+                    color="#333333",
+                    linewidth=1,
+                    capsize=2,
+                )
             axes.text(
-                x, 2, f"{group['documents']:,}", ha="center", fontsize=8, color="white",
+                x, 0.02, f"{group['documents']:,}", ha="center", fontsize=8, color="white",
+                transform=axes.get_xaxis_transform(),
                 bbox={"facecolor": "#333333", "edgecolor": "none", "pad": 1.5},
             )  # fmt: skip
     axes.set_xticks(range(len(bins)), [_range(*pair) for pair in bins], size=8)
@@ -227,8 +235,8 @@ def accuracy_by_length(figure, series):
     axes.grid(axis="x", visible=False)
     axes.set(
         xlabel="document length (tokens, before any truncation)",
-        ylabel="documents classified right (%)",
-        ylim=(0, 104),
+        ylabel=f"{title} (%)" if is_share else title,
+        ylim=(0, 104 if is_share else None),
     )
     if len(series) > 1:
         figure.legend(loc="outside upper left", ncols=3)

@@ -14,6 +14,8 @@ from keras_posenc.untrusted import read_bytes, read_json, shorten
 
 SETS = ("test", "validation")
 METRICS = ("labels", "train", *SETS, "versions")
+# Keys of the metrics and their titles; of files from before there were tasks.
+SCORES = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +32,18 @@ class Run:
     def judged(self):
         """Name and metrics of the set that judges the run, test before validation; or None."""
         return next(((name, self.metrics[name]) for name in SETS if self.metrics[name]), None)
+
+    @property
+    def scores(self):
+        """Keys and titles of the scores that it has, the one that matters most first."""
+        scores = self.metrics.get("scores", SCORES)
+        sets = [self.metrics[name] for name in SETS if self.metrics[name]]
+        return {k: title for k, title in scores.items() if any(k in each for each in sets)}
+
+    @property
+    def headline(self):
+        """Key and title of the score that matters most."""
+        return next(iter((self.scores or self.metrics.get("scores", SCORES)).items()))
 
 
 def read_run(directory, name=None):
@@ -54,7 +68,7 @@ def read_run(directory, name=None):
 
 
 def write_report(directories, path=None, title="Fine-tuning report"):
-    """Writes a page: results, learning curves, confusion matrices, accuracy by document length.
+    """Writes a page: results, learning curves, each class, scores by document length.
 
     The page needs no other file and no network.
 
@@ -87,8 +101,9 @@ def write_report(directories, path=None, title="Fine-tuning report"):
     sections = [
         section("Results", _results(runs)),
         *(section(_of("Learning curves", run, runs), _learning(run)) for run in runs),
-        section("Accuracy by document length", _by_length(runs)),
+        _by_length(runs),
         *(section(_of("Confusion matrix", run, runs), _confusion(run)) for run in runs),
+        *(section(_of("Each class", run, runs), _classes(run)) for run in runs),
         section("Document lengths", _lengths(runs)),
         section("Recipe", _recipes(runs)),
     ]
@@ -102,55 +117,79 @@ def _of(heading, run, runs):
     return heading if len(runs) == 1 else f"{heading}: {run.name}"
 
 
-def _share(group):
-    """Accuracy with its interval: 84.2% (83.4–85.0)."""
-    if not group:
+def _share(group, key):
+    """A score, with its interval if it has one: 84.2% (83.4–85.0)."""
+    if not group or key not in group:
         return "–"
+    if "interval" not in group:
+        return f"{group[key]:.3f}"
     low, high = group["interval"]
-    return f"{group['accuracy']:.1%} ({100 * low:.1f}–{100 * high:.1f})"
+    return f"{group[key]:.1%} ({100 * low:.1f}–{100 * high:.1f})"
 
 
 def _results(runs):
-    columns = ["run", "set", "documents", "accuracy (95% interval)", "macro F1", "loss",
-               "over 512 tokens", "their accuracy", "cut at", "training"]  # fmt: skip
+    sets = [(run, name) for run in runs for name in SETS if run.metrics[name]]
+    if not sets:
+        return "<p>No validation and no test documents were given, so there is no score.</p>"
+    scores = {key: title for run in runs for key, title in run.scores.items()}
+    first, *others = scores
+    with_interval = any("interval" in run.metrics[name] for run, name in sets)
+    columns = ["run", "set", "documents", scores[first] + " (95% interval)" * with_interval,
+               *(scores[key] for key in others),
+               "over 512 tokens", f"their {scores[first]}", "cut at", "training"]  # fmt: skip
     rows = []
-    for run in runs:
-        train = run.metrics["train"]
-        for name in SETS:
-            metrics = run.metrics[name]
-            if metrics:
-                long = metrics["long"]
-                rows.append([
-                    run.name, name, f"{metrics['documents']:,}", _share(metrics),
-                    f"{metrics['macro_f1']:.3f}", f"{metrics['loss']:.3f}",
-                    f"{long['documents']:,}" if long else "0", _share(long),
-                    f"{train['max_length']:,} tokens", f"{train['seconds'] / 60:.1f} min",
-                ])  # fmt: skip
-    if not rows:
-        return "<p>No validation and no test documents were given, so there is no accuracy.</p>"
+    for run, name in sets:
+        train, metrics = run.metrics["train"], run.metrics[name]
+        long = metrics["long"]
+        rows.append([
+            run.name, name, f"{metrics['documents']:,}", _share(metrics, first),
+            *(f"{metrics[key]:.3f}" if key in metrics else "–" for key in others),
+            f"{long['documents']:,}" if long else "0", _share(long, first),
+            f"{train['max_length']:,} tokens", f"{train['seconds'] / 60:.1f} min",
+        ])  # fmt: skip
     return table(columns, rows)
 
 
 def _learning(run):
-    figure = plot.learning_curves(run.history, run.steps, size=(8.6, 3.6))
-    return picture(figure, "Loss and accuracy over the epochs.")
+    key, title = run.headline
+    figure = plot.learning_curves(run.history, run.steps, key, title, size=(8.6, 3.6))
+    return picture(figure, f"Loss and {title} over the epochs.")
 
 
 def _by_length(runs):
-    series = {run.name: run.judged[1]["by_length"] for run in runs if run.judged}
-    if not series:
+    """A section on the first score that groups of lengths have."""
+    judged = {run.name: run.judged[1]["by_length"] for run in runs if run.judged}
+    titles = {key: title for run in runs for key, title in run.scores.items()}
+    found = (key for key in titles if any(key in groups[0] for groups in judged.values()))
+    if (key := next(found, None)) is None:
         return ""
-    figure = plot.accuracy_by_length(series, size=(8.6, 3.8))
+    title = titles[key]
+    series = {name: groups for name, groups in judged.items() if key in groups[0]}
+    figure = plot.score_by_length(series, key, title, size=(8.6, 3.8))
     names = " and ".join(sorted({run.judged[0] for run in runs if run.judged}))
-    return (
-        picture(figure, "Accuracy of the documents of each group of lengths.")
-        + f"<p class=note>{names.capitalize()} documents. Lines: 95% intervals (Wilson). Numbers "
-        "at the foot: documents in the group.</p>"
+    has_interval = any("interval" in group for groups in series.values() for group in groups)
+    body = (
+        picture(figure, f"The {title} of the documents of each group of lengths.")
+        + f"<p class=note>{names.capitalize()} documents. "
+        + "Lines: 95% intervals (Wilson). " * has_interval
+        + "Numbers at the foot: documents in the group.</p>"
     )
+    return section(f"{title[0].upper()}{title[1:]} by document length", body)
+
+
+def _classes(run):
+    """Precision, recall and F1 of the classes of a task that has no confusion matrix."""
+    if not run.judged or not run.judged[1].get("classes"):
+        return ""
+    rows = [
+        (name, each["support"], *(f"{each[key]:.3f}" for key in ("precision", "recall", "f1")))
+        for name, each in run.judged[1]["classes"].items()
+    ]
+    return table(["class", "support", "precision", "recall", "F1"], rows)
 
 
 def _confusion(run):
-    if not run.judged:
+    if not run.judged or "confusion" not in run.judged[1]:
         return ""
     name, metrics = run.judged
     labels, matrix = run.metrics["labels"], metrics["confusion"]

@@ -6,6 +6,7 @@ import keras_posenc
 from keras_posenc.cli.options import MODEL, STRETCHES, numbers
 from keras_posenc.cli.plots import PLOTS
 
+TASKS = ("classify", "multilabel", "regress", "tag", "qa", "embed")
 STARTS = ("hierarchical", "tile", "interpolate")
 OBJECTIVES = ("mlm", "causal", "unilm")
 POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
@@ -39,6 +40,12 @@ def _share_or_path(text):
         return text
 
 
+def _columns(text):
+    """a,b -> ("a", "b")."""
+    names = tuple(text.split(","))
+    return names if len(names) > 1 else text
+
+
 def _lengths(text):
     """1-40 -> [1, ..., 40]; 50,100 -> [50, 100]; 4-64:2 -> [4, 6, ..., 64]."""
     try:
@@ -58,8 +65,8 @@ def _lengths(text):
 COLUMNS = [
     (
         "--text-column",
-        "column of the texts (default: one with a usual name)",
-        {"dest": "text", "metavar": "NAME"},
+        "column of the texts, or columns such as question,passage (default: usual names)",
+        {"dest": "text", "type": _columns, "metavar": "NAME"},
     ),
     (
         "--label-column",
@@ -80,13 +87,19 @@ CUTTING = [
 COMMANDS = [
     (
         "finetune",
-        "fine-tune a checkpoint to classify texts; the same command resumes an interrupted run",
+        "fine-tune a checkpoint for a task; the same command resumes an interrupted run",
         [
             ("checkpoint", "weights, or a directory with weights, config and tokenizer", {}),
-            ("train", "documents: .tsv, .csv, .jsonl or .tab with texts and labels", {}),
+            (
+                "train",
+                "documents: .tsv, .csv, .jsonl or .tab with texts and labels; for tag .conll, for "
+                "qa SQuAD's .json",
+                {},
+            ),
             ("output", "directory for the model, metrics.json and report.html", {}),
         ],
         [
+            ("--task", "what for (default: classify)", {"choices": TASKS}),
             (
                 "--validation",
                 "documents to evaluate after each epoch: a file, or the share of TRAIN to hold out",
@@ -110,6 +123,11 @@ COMMANDS = [
                 "--stretch-first",
                 "long texts without labels, to teach the checkpoint longer texts before",
                 {"metavar": "FILE"},
+            ),
+            (
+                "--stride",
+                "for qa: tokens that windows of a passage share (default: MAX_LENGTH / 4)",
+                {"type": int},
             ),
             (
                 "--pooling",
@@ -257,18 +275,19 @@ COMMANDS = [
     ),
     (
         "evaluate",
-        "evaluate a fine-tuned model on labelled texts, also by document length",
+        "evaluate a fine-tuned model by its task's metrics, also by document length",
         [("directory", "the OUTPUT of finetune", {}), ("data", "documents with labels", {})],
         [("--output", "also write the metrics here, as JSON", {}), *CUTTING, *COLUMNS],
     ),
     (
         "predict",
-        "print the label and probability of each text",
+        "print what a fine-tuned model says of each text",
         [("directory", "the OUTPUT of finetune", {})],
         [
             (
                 "--format",
-                "tsv: the label and its probability; jsonl: those of all labels (default: tsv)",
+                "tsv: the label and its probability, or what the task says; jsonl: all (default: "
+                "tsv)",
                 {"choices": ("tsv", "jsonl")},
             ),
             *CUTTING,
@@ -420,7 +439,9 @@ def parser():
             source.add_argument(
                 "--file", help="a file of texts: .txt (one a line), .tsv, .jsonl, ..."
             )
-            command.add_argument("--text-column", dest="text", metavar="NAME", help="of --file")
+            command.add_argument("--question", help="for qa: about each --text")
+            column = {"dest": "text", "type": _columns, "metavar": "NAME"}
+            command.add_argument("--text-column", **column, help="of --file; or columns, as a,b")
     what = "draw what position encodings do (needs Matplotlib)"
     plot = commands.add_parser("plot", help=what, description=f"{what[0].upper()}{what[1:]}.")
     plots = plot.add_subparsers(dest="what", metavar="WHAT", required=True)

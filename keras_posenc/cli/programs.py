@@ -62,6 +62,12 @@ def _evaluate(arguments):
 def _predict(arguments):
     directory = arguments.pop("directory")
     texts = arguments.pop("texts", None) or arguments.pop("file")
+    if (question := arguments.pop("question", None)) is not None:
+        if not isinstance(texts, list):
+            raise ValueError(
+                "--question belongs to --text, the passage; a --file has its questions."
+            )
+        texts = [(question, text) for text in texts]
     show = {"tsv": "to_tsv", "jsonl": "to_jsonl"}[arguments.pop("format", "tsv")]
     return _program(
         f"from keras_posenc.training import predict, {show}",
@@ -257,6 +263,8 @@ def _literal(value):
         return str(value)
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, tuple) and len(value) > 1:
+        return f"({', '.join(map(_literal, value))})"
     if isinstance(value, str) and repr(value)[1:-1] == value and '"' not in value:
         return f'"{value}"'
     return repr(value)

@@ -78,6 +78,10 @@ class MaskedPooling(keras.layers.Layer):
 def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     """Builds a classifier on an encoder: pooling, dropout and a dense layer.
 
+    The loss says what the logits are of: one class a text
+    (`keras.losses.SparseCategoricalCrossentropy`), or any number of classes
+    (`keras.losses.BinaryCrossentropy`), both with `from_logits=True`.
+
     Args:
         encoder: a model from `build_transformer_model` with features (B, T, D) as output.
         num_classes: int.
@@ -99,15 +103,59 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     >>> model.output_shape
     (None, 2)
     """
+    features = features_of(encoder, "A classifier")
+    if num_classes < 2:
+        raise ValueError(f"`num_classes` must be at least 2. Received: {num_classes}")
+    x = _pooled(features, pooling, dropout_rate, "Classifier")
+    x = keras.layers.Dense(num_classes, dtype="float32", name="Classifier")(x)
+    return model_on(encoder, x, "classifier")
+
+
+def regressor(encoder, num_values=1, pooling="mean", dropout_rate=0.1):
+    """Builds a model of numbers on an encoder: pooling, dropout and a dense layer.
+
+    Args:
+        encoder: a model from `build_transformer_model` with features (B, T, D) as output.
+        num_values: int. Numbers per text.
+        pooling: "mean", "cls", "max" or "last".
+        dropout_rate: float. Before the last layer. It makes numbers noisy in training: 0 is usual.
+
+    Returns:
+        A `keras.Model` with the encoder's inputs, and float32 numbers (B, num_values) as output.
+
+    Raises:
+        ValueError: if the encoder has heads, on no value, or on an unknown `pooling`.
+
+    Example:
+
+    >>> model = regressor(build_transformer_model("bert", hierarchical_position=True))
+    >>> model.compile("adamw", "mse")
+    >>> model.output_shape
+    (None, 1)
+    """
+    features = features_of(encoder, "A regressor")
+    if num_values < 1:
+        raise ValueError(f"`num_values` must be at least 1. Received: {num_values}")
+    x = _pooled(features, pooling, dropout_rate, "Regressor")
+    x = keras.layers.Dense(num_values, dtype="float32", name="Regressor")(x)
+    return model_on(encoder, x, "regressor")
+
+
+def _pooled(features, pooling, dropout_rate, name):
+    x = MaskedPooling(pooling, name="Pooling")(features)
+    return keras.layers.Dropout(dropout_rate, name=f"{name}-Dropout")(x)
+
+
+def features_of(encoder, head):
+    """The features (B, T, D) of an encoder.
+
+    Raises:
+        ValueError: if the encoder has heads, in the words of a new `head`.
+    """
     features = encoder.output
     if isinstance(features, (list, tuple)) or len(features.shape) != 3:
         raise ValueError(
-            "A classifier needs the features (B, T, D) of an encoder without heads: build it "
+            f"{head} needs the features (B, T, D) of an encoder without heads: build it "
             "without with_pool, with_nsp and with_mlm."
         )
-    if num_classes < 2:
-        raise ValueError(f"`num_classes` must be at least 2. Received: {num_classes}")
-    x = MaskedPooling(pooling, name="Pooling")(features)
-    x = keras.layers.Dropout(dropout_rate, name="Classifier-Dropout")(x)
-    x = keras.layers.Dense(num_classes, dtype="float32", name="Classifier")(x)
-    return model_on(encoder, x, "classifier")
+    return features

@@ -1,7 +1,18 @@
-"""From text to inputs of `model.fit`: tokenizer, files, batches of similar length."""
+"""From text to inputs of `model.fit`: tokenizer, files, labels, batches of similar length."""
 
 from keras_posenc.text.batches import TextBatches
+from keras_posenc.text.documents import Row
 from keras_posenc.text.files import Texts, labels_of, read_texts
+from keras_posenc.text.labels import (
+    ClassLabels,
+    FloatLabels,
+    Labels,
+    MultiLabels,
+    NextTokenLabels,
+    SpanLabels,
+    TagLabels,
+    tag_names,
+)
 from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
 from keras_posenc.text.simplified import simplified_vocabulary
 from keras_posenc.text.tokenizer import Tokenizer
@@ -9,10 +20,19 @@ from keras_posenc.text.tokenizer import Tokenizer
 __all__ = [
     "CausalBatches",
     "MaskedLanguageModelBatches",
+    "ClassLabels",
+    "FloatLabels",
+    "Labels",
+    "MultiLabels",
+    "NextTokenLabels",
+    "Row",
+    "SpanLabels",
+    "TagLabels",
     "TextBatches",
     "Texts",
     "Tokenizer",
     "labels_of",
     "read_texts",
     "simplified_vocabulary",
+    "tag_names",
 ]

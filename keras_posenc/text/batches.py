@@ -4,25 +4,35 @@ import keras
 import numpy as np
 
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
-from keras_posenc.text.documents import encode_documents, encode_labels
+from keras_posenc.text.documents import encode_apart, encode_rows
+from keras_posenc.text.labels import ClassLabels, Labels
 from keras_posenc.text.truncation import tell_truncation
 
 
 class TextBatches(keras.utils.PyDataset):
-    """Batches of documents of similar length, `{"token_ids", "segment_ids"}` and label ids.
+    """Batches of documents of similar length, `{"token_ids", "segment_ids"}` and their labels.
 
-    Both inputs are (B, T) with B * T <= `token_budget`, the labels are (B,). Documents are encoded
+    Both inputs are (B, T) with B * T <= `token_budget`. Targets, and weights where something does
+    not count, are what `labels` makes of them: ids (B,) of a list of names. Documents are encoded
     once, at construction, on all cores. The batches shuffle themselves, as a function of `(seed,
     epoch)` alone, so that a resumed training sees what an uninterrupted one would have: whether
     `fit` is to shuffle too changes nothing.
 
     Args:
-        texts: a list of str, of (first, second) pairs of str, of lists of ids, or of `(token_ids,
-            segment_ids)` as `Tokenizer.encode_batch` and `windows` return them.
-        labels: None, or a list of the same length: names, or ids (ints) if `classes` is None.
+        texts: a list of str, of (first, second) pairs of str, of lists of words, of lists of ids,
+            or of `(token_ids, segment_ids)` as `Tokenizer.encode_batch` and `windows` return them.
+        labels: None; a list of the same length of names, or of ids (ints) if `classes` is None; or
+            `Labels` of another kind: `MultiLabels`, `FloatLabels`, `TagLabels`, `SpanLabels`,
+            `NextTokenLabels`.
         tokenizer: a `Tokenizer`; may be None if the texts are ids (which are padded with 0).
         max_length: maximum number of tokens of a document, special tokens included; longer ones are
             truncated, and how many these are is logged once. None truncates none.
+        stride: int or None. In place of truncation a longer text becomes windows of `max_length`
+            that share so many tokens, each a row; of a pair the second text is split, and the first
+            stands before each window.
+        apart: whether the texts are tuples of S texts that are encoded apart, for `similarity`: the
+            inputs are (B, S, T), with B * S * T <= `token_budget`.
+        sample_weights: None, or a number for each text, by which its weights are multiplied.
         token_budget: maximum number of tokens in a batch, padding included. A longer document gets
             a batch of its own.
         classes: the label names in the order of their ids; None sorts those in `labels`.
@@ -36,15 +46,17 @@ class TextBatches(keras.utils.PyDataset):
 
     Attributes:
         classes: the label names in the order of their ids, or None.
+        text_of: the number of the text of each row, an int array: 0, 1, ... without windows.
+        rows: the `Row` of each, with its offsets, where the labels need them; else None.
         lengths: token counts of the texts before truncation, an int array.
         shapes: the distinct (B, T); each is compiled once.
         padding_share: share of all tokens that is padding, 0 to 1.
         epoch: the current epoch, from 0.
 
     Raises:
-        ValueError: no texts, an empty text, an unknown label, or different numbers of texts and
-            labels.
-        TypeError: a text of another type.
+        ValueError: no texts, an empty text, an unknown label, different numbers of texts and
+            labels, or a size that is none.
+        TypeError: a text or a label of another type.
 
     Example:
 
@@ -67,6 +79,9 @@ class TextBatches(keras.utils.PyDataset):
         seed=0,
         max_shapes=10,
         pad_to=8,
+        stride=None,
+        apart=False,
+        sample_weights=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -79,14 +94,36 @@ class TextBatches(keras.utils.PyDataset):
             # NaN is less than nothing, and no int.
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name}={value!r}: give an int, at least 1.")
-        self.classes, self._labels = encode_labels(labels, classes, len(texts))
-        self._pad_id = 0 if tokenizer is None else tokenizer.pad_id
-        documents, self.lengths = encode_documents(texts, tokenizer, max_length)
-        tell_truncation(self.lengths, max_length)
-        kept = np.array([len(ids) for ids, _ in documents])
-        self._starts = np.concatenate([[0], np.cumsum(kept)])
-        self._tokens = np.concatenate([np.asarray(ids, "int32") for ids, _ in documents])
-        self._segments = np.concatenate([np.asarray(ids, "int32") for _, ids in documents])
+        if stride is not None and not (type(stride) is int and stride >= 0):
+            raise ValueError(f"stride={stride!r}: give an int, at least 0, or None.")
+        if not isinstance(labels, Labels):
+            labels = ClassLabels(labels, classes)
+        elif classes is not None:
+            raise ValueError("classes= belongs to a list of labels; give it to the labels instead.")
+        labels.check_count(len(texts))
+        self.classes, self._pad_id = labels.classes, 0 if tokenizer is None else tokenizer.pad_id
+        if apart and labels.of_tokens:
+            raise ValueError(
+                f"apart=True takes labels of a whole row, not {type(labels).__name__} of its "
+                "tokens."
+            )
+        if apart:
+            rows, self.lengths, self._sides = encode_apart(texts, tokenizer, max_length, stride)
+        else:
+            found = encode_rows(texts, tokenizer, max_length, stride, labels.needs_offsets)
+            (rows, self.lengths), self._sides = found, None
+        sides = self._sides or 1
+        if stride is None:
+            tell_truncation(self.lengths, max_length)
+        self.text_of = np.array([row.text for row in rows[::sides]])
+        self.rows = rows if labels.needs_offsets else None
+        self._labels, self._entries = labels, labels.encode(texts, rows[::sides])
+        self._weights = _checked_weights(sample_weights, len(texts))
+        tokens = np.array([len(row.token_ids) for row in rows])
+        self._starts = np.concatenate([[0], np.cumsum(tokens)])
+        self._tokens = np.concatenate([np.asarray(row.token_ids, "int32") for row in rows])
+        self._segments = np.concatenate([np.asarray(row.segment_ids, "int32") for row in rows])
+        kept = tokens.reshape(-1, sides).max(axis=1)
         widths = choose_lengths(kept, max_shapes, pad_to, price=token_budget)
         # Never past max_length: a model may have no position there.
         self._widths = widths if max_length is None else np.minimum(widths, max_length)
@@ -94,7 +131,7 @@ class TextBatches(keras.utils.PyDataset):
         by_length = np.argsort(kept, kind="stable")
         self._buckets = [by_length[bucket[by_length] == k] for k in range(len(self._widths))]
         counts = [len(documents) for documents in self._buckets]
-        self._sizes = batch_sizes(counts, self._widths, token_budget)
+        self._sizes = batch_sizes(counts, self._widths * sides, token_budget)
         self.shuffle, self.seed = shuffle, seed
         self.set_epoch(0)
 
@@ -114,14 +151,27 @@ class TextBatches(keras.utils.PyDataset):
         position = len(self._positions) if self._reading else index
         width, documents = self._batches[self._positions.setdefault(index, position)]
         self._counted = False
-        token_ids = np.full((len(documents), self._widths[width]), self._pad_id, "int32")
+        sides = self._sides or 1
+        rows = (documents[:, None] * sides + np.arange(sides)).ravel()
+        token_ids = np.full((len(rows), self._widths[width]), self._pad_id, "int32")
         segment_ids = np.zeros_like(token_ids)
-        for row, document in enumerate(documents):
+        for row, document in enumerate(rows):
             part = slice(*self._starts[document : document + 2])
             token_ids[row, : part.stop - part.start] = self._tokens[part]
             segment_ids[row, : part.stop - part.start] = self._segments[part]
         inputs = {"token_ids": token_ids, "segment_ids": segment_ids}
-        return inputs if self._labels is None else (inputs, self._labels[documents])
+        if self._sides:
+            inputs = {name: ids.reshape(-1, sides, ids.shape[1]) for name, ids in inputs.items()}
+        return self._with_labels(inputs, documents, self._widths[width])
+
+    def _with_labels(self, inputs, documents, width):
+        if self._entries is None:
+            return inputs
+        targets, weights = self._labels.pad([self._entries[n] for n in documents], width)
+        if self._weights is not None:
+            own = self._weights[self.text_of[documents]]
+            weights = own if weights is None else (weights.T * own).T
+        return (inputs, targets) if weights is None else (inputs, targets, weights)
 
     def set_epoch(self, epoch):
         """Moves to an epoch, for example to resume: its batches follow from (seed, epoch) alone.
@@ -155,10 +205,10 @@ class TextBatches(keras.utils.PyDataset):
         """Reorders the rows of `model.predict(batches)` to the order of the texts.
 
         Args:
-            predictions: an array with one row per text, (N, ...).
+            predictions: an array with one row per text, or per window, (N, ...).
 
         Returns:
-            The array (N, ...), row i for text i.
+            The array (N, ...), row i for text i; with windows, for text `text_of[i]`.
 
         Raises:
             ValueError: if the batches shuffle, or the number of rows differs from that of the
@@ -166,20 +216,38 @@ class TextBatches(keras.utils.PyDataset):
         """
         if self.shuffle:
             raise ValueError("shuffle=True moves on to another order; predict with shuffle=False.")
-        predictions, count = np.asarray(predictions), len(self.lengths)
+        predictions, count = np.asarray(predictions), len(self.text_of)
         if len(predictions) != count:
-            raise ValueError(f"{len(predictions)} rows of predictions for {count} texts.")
+            what = "texts" if count == len(self.lengths) else "windows"
+            raise ValueError(f"{len(predictions)} rows of predictions for {count} {what}.")
         restored = np.empty_like(predictions)
         restored[np.concatenate([documents for _, documents in self._batches])] = predictions
         return restored
 
     @property
     def shapes(self):
-        """The distinct (B, T), smallest batch first."""
-        return sorted({(len(documents), int(self._widths[k])) for k, documents in self._batches})
+        """The distinct (B, T), or (B, S, T), smallest batch first."""
+        sides = (self._sides,) if self._sides else ()
+        sizes = {(len(documents), *sides, int(self._widths[k])) for k, documents in self._batches}
+        return sorted(sizes)
 
     @property
     def padding_share(self):
         """Share of all tokens that is padding, 0 to 1."""
         padded = sum(len(documents) * self._widths[k] for k, documents in self._batches)
-        return float(1 - len(self._tokens) / padded)
+        return float(1 - len(self._tokens) / padded / (self._sides or 1))
+
+
+def _checked_weights(weights, count):
+    """`sample_weights` as an array (N,) float32, or None."""
+    if weights is None:
+        return None
+    array = np.asarray(weights)
+    if array.shape != (count,) or array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"sample_weights has the shape {array.shape} and the dtype {array.dtype}: give one "
+            f"number to each of {count} texts."
+        )
+    if not np.isfinite(array).all() or array.min() < 0:
+        raise ValueError("sample_weights has a number that is negative or not finite.")
+    return array.astype("float32")

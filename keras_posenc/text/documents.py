@@ -1,6 +1,6 @@
-"""Validation and encoding of the inputs of `TextBatches`: documents to ids, labels to ids."""
+"""From texts of any kind to the rows of batches: encoding, truncation, windows."""
 
-import collections
+import typing
 
 import numpy as np
 
@@ -9,22 +9,168 @@ from keras_posenc.untrusted import quote, shorten
 MOST_IDS = 2**31  # of int32
 
 
-def encode_documents(texts, tokenizer, max_length):
-    """Encodes documents of any accepted kind.
+class Row(typing.NamedTuple):
+    """What becomes a row of a batch: a text, or a window of one.
+
+    Attributes:
+        token_ids, segment_ids: lists of ints.
+        text: number of the text.
+        window: number of the window in the text, from 0.
+        offsets: (T, 3) ints, or None: for each token which text of a pair it is of (-1 for a
+            special token), and of which characters, from where to where. An id is a character.
+
+    Example:
+
+    >>> row = Row(token_ids=[101, 7592, 102], segment_ids=[0, 0, 0], text=0)
+    >>> row.window, row.offsets
+    (0, None)
+    """
+
+    token_ids: list
+    segment_ids: list
+    text: int
+    window: int = 0
+    offsets: np.ndarray | None = None
+
+
+def encode_rows(texts, tokenizer, max_length, stride=None, offsets=False):
+    """Encodes texts of any accepted kind.
 
     Args:
-        texts: a list of str, of pairs of str, of lists of ids or of `(token_ids, segment_ids)`.
+        texts: a list of str, of pairs of str, of lists of words, of lists of ids or of `(token_ids,
+            segment_ids)`.
         tokenizer: a `Tokenizer`; may be None for ids.
         max_length: maximum number of tokens, special tokens included, or None.
+        stride: None truncates a longer text; else it becomes windows that share so many tokens.
+        offsets: whether rows tell where in its text each token stands.
 
     Returns:
-        `(documents, lengths)`: a list of `(token_ids, segment_ids)`, and an int array of the token
-        counts before truncation.
+        `(rows, lengths)`: a list of `Row`, and an int array of the token counts of the texts before
+        truncation.
 
     Raises:
-        ValueError: if there are no texts, one is empty, or a tokenizer is missing.
+        ValueError: if there are no texts, one is empty, a tokenizer is missing, or `stride` leaves
+            no room.
         TypeError: if a text is none of these, or the texts are of several kinds.
     """
+    kind = _kind_of_all(texts)
+    if kind == "ids":
+        return _encode_ids(texts, tokenizer, max_length, stride, offsets)
+    if tokenizer is None:
+        raise ValueError("Texts need a tokenizer=; only lists of ids do without.")
+    if kind == "words":
+        texts = [" ".join(words) for words in texts]
+    sides = [texts] if kind != "pair of str" else list(zip(*texts, strict=True))
+    if offsets:
+        contents = [tokens_with_offsets(tokenizer, list(side), n) for n, side in enumerate(sides)]
+    else:
+        contents = [tokenizer.contents(side) for side in sides]
+    special = tokenizer.special_tokens(pair=len(sides) == 2)
+    both = list(zip(*contents, strict=True))
+    lengths = np.array([sum(map(len, parts)) + special for parts in both])
+    rows = []
+    for number, parts in enumerate(both):
+        pieces = [parts]
+        if stride is not None and lengths[number] > _limit(max_length):
+            pieces = _windows(number, parts, max_length - special, stride)
+        for window, piece in enumerate(pieces):
+            items, segments = tokenizer.assemble(*piece, max_length=max_length)
+            rows.append(_row(items, segments, number, window, offsets))
+    return rows, lengths
+
+
+def encode_apart(texts, tokenizer, max_length, stride=None):
+    """Encodes each text of the tuples apart.
+
+    Args:
+        texts: a list of tuples of S str each.
+        tokenizer, max_length: as in `encode_rows`.
+        stride: None; windows of texts that belong together there are not.
+
+    Returns:
+        `(rows, lengths, S)`: S rows a tuple, one after the other, and an int array of the token
+        counts of the tuples' longest texts before truncation.
+
+    Raises:
+        TypeError: if an entry is no tuple of str.
+        ValueError: as `encode_rows`, if the tuples are of several sizes, or on a stride.
+    """
+    if stride is not None:
+        raise ValueError("apart=True takes no stride=: the texts of a tuple belong together.")
+    for number, group in enumerate(texts):
+        if not isinstance(group, tuple) or not all(isinstance(text, str) for text in group):
+            raise TypeError(
+                f"Text {number} is no tuple of str, as apart=True needs: {quote(group)}."
+            )
+        if len(group) != len(texts[0]) or not group or not all(map(str.strip, group)):
+            raise ValueError(
+                f"Text {number} is {quote(group)}: give tuples of as many texts each, none empty."
+            )
+    flat = [text for group in texts for text in group]
+    rows, lengths = encode_rows(flat, tokenizer, max_length)
+    sides = len(flat) // len(texts)
+    rows = [row._replace(text=row.text // sides) for row in rows]
+    return rows, lengths.reshape(-1, sides).max(axis=1), sides
+
+
+def _row(items, segments, text, window, offsets):
+    if not offsets:
+        return Row(items, segments, text, window)
+    # `assemble` puts special tokens, which are ints, between our tuples.
+    tokens = [(item, -1, 0, 0) if isinstance(item, int) else item for item in items]
+    table = np.array(tokens, int).reshape(-1, 4)
+    return Row(table[:, 0].tolist(), segments, text, window, table[:, 1:])
+
+
+def _limit(max_length):
+    if max_length is None:
+        raise ValueError("stride= makes windows of max_length tokens, which is None: give both.")
+    return max_length
+
+
+def _windows(number, parts, room, stride):
+    """The pieces of the last part, each after all of the first."""
+    *first, last = parts
+    room -= sum(map(len, first))
+    if room <= stride:
+        raise ValueError(
+            f"Text {number}: windows of max_length tokens have room for {max(room, 0)} of it, and "
+            f"are to share {stride}: raise max_length or lower stride."
+        )
+    starts = range(0, max(len(last) - stride, 1), room - stride)
+    return [(*first, last[start : start + room]) for start in starts]
+
+
+def tokens_with_offsets(tokenizer, texts, side):
+    """The tokens of texts, without special ones: lists of (id, side, start, end) in characters."""
+    tokenizer.contents(texts)  # says what is wrong with a text
+    found = tokenizer._rust.encode_batch(texts, add_special_tokens=False)
+    return [
+        [(i, side, *place) for i, place in zip(each.ids, each.offsets, strict=True)]
+        for each in found
+    ]
+
+
+def _encode_ids(texts, tokenizer, max_length, stride, offsets):
+    most = MOST_IDS if tokenizer is None else tokenizer.vocab_size
+    if stride is not None:
+        raise ValueError("stride= splits texts; make windows of ids with Tokenizer.windows.")
+    rows = []
+    for number, text in enumerate(texts):
+        ids, segments = _with_segments(text)
+        _check_ids(number, ids, segments, most)
+        places = np.arange(len(ids))
+        if max_length is not None and len(ids) > max_length:
+            # The last one, [SEP], stays last.
+            ids, segments, places = (
+                [*part[: max_length - 1], part[-1]] for part in (ids, segments, places)
+            )
+        table = np.stack([np.zeros_like(places), places, np.add(places, 1)], 1) if offsets else None
+        rows.append(Row(ids, segments, number, 0, table))
+    return rows, np.array([len(ids) for ids, _ in map(_with_segments, texts)])
+
+
+def _kind_of_all(texts):
     if isinstance(texts, str):
         raise TypeError("Expected a list of texts, not one str.")
     if len(texts) == 0:
@@ -32,67 +178,7 @@ def encode_documents(texts, tokenizer, max_length):
     kinds = {_kind(number, text) for number, text in enumerate(texts)}
     if len(kinds) > 1:
         raise TypeError(f"Texts of several kinds, {' and '.join(sorted(kinds))}: give one kind.")
-    if kinds == {"ids"}:
-        most = MOST_IDS if tokenizer is None else tokenizer.vocab_size
-        for number, text in enumerate(texts):
-            _check_ids(number, *_with_segments(text), most)
-        documents = [_cut(text, max_length) for text in texts]
-        return documents, np.array([len(ids) for ids, _ in map(_with_segments, texts)])
-    if tokenizer is None:
-        raise ValueError("Texts need a tokenizer=; only lists of ids do without.")
-    if kinds == {"str"}:
-        first, second = tokenizer.contents(texts), [None] * len(texts)
-    else:
-        first, second = (tokenizer.contents(side) for side in zip(*texts, strict=True))
-    special = tokenizer.special_tokens(pair=kinds == {"pair of str"})
-    both = list(zip(first, second, strict=True))
-    lengths = np.array([len(a) + len(b or ()) + special for a, b in both])
-    return [tokenizer.assemble(a, b, max_length) for a, b in both], lengths
-
-
-def encode_labels(labels, classes, count):
-    """Encodes labels as ids.
-
-    Args:
-        labels: None, or a list of `count` names, or of ids (ints) if `classes` is None.
-        classes: the names in the order of their ids; None sorts those in `labels`.
-        count: required number of labels.
-
-    Returns:
-        `(classes, ids)`: a list, or None if the labels are ids, and an int32 array or None.
-
-    Raises:
-        ValueError: if a label is unknown or negative, or the numbers differ.
-        TypeError: if a label is neither a str nor an int.
-    """
-    repeated = [name for name, times in collections.Counter(classes or ()).items() if times > 1]
-    if repeated:
-        raise ValueError(f"classes has {quote(repeated[0])} twice: each name is one class.")
-    if labels is None:
-        return classes, None
-    if len(labels) != count:
-        raise ValueError(f"{count} texts but {len(labels)} labels: give one label to each text.")
-    if classes is None:
-        if all(isinstance(label, (int, np.integer)) for label in labels):
-            if min(labels, default=0) < 0:
-                raise ValueError(f"A label id is {min(labels)}; ids go from 0 up.")
-            if max(labels, default=0) >= MOST_IDS:
-                raise ValueError(f"A label id is {max(labels)}; ids go to {MOST_IDS - 1}.")
-            return None, np.asarray(labels, "int32")
-        for number, label in enumerate(labels):
-            if not isinstance(label, str):
-                label = quote(label)
-                raise TypeError(f"Text {number} has the label {label}: give names, or only ints.")
-        classes = sorted(set(labels))
-    ids = {name: number for number, name in enumerate(classes)}
-    for number, label in enumerate(labels):
-        if label not in ids:
-            known = ", ".join(map(repr, list(classes)[:10])) + (", ..." if len(ids) > 10 else "")
-            raise ValueError(
-                f"Text {number} has the label {quote(label)}, which is not one of the {len(ids)} "
-                f"classes: {known}."
-            )
-    return list(classes), np.array([ids[label] for label in labels], "int32")
+    return kinds.pop()
 
 
 def _kind(number, text):
@@ -100,6 +186,14 @@ def _kind(number, text):
         kind, filled = "str", bool(text.strip())
     elif isinstance(text, tuple) and len(text) == 2 and all(isinstance(t, str) for t in text):
         kind, filled = "pair of str", all(t.strip() for t in text)
+    elif isinstance(text, list) and text and all(isinstance(word, str) for word in text):
+        kind, filled = "words", True
+        for word in text:
+            if not word or any(map(str.isspace, word)):
+                raise ValueError(
+                    f"Text {number} has the word {quote(word)}: words are not empty and have no "
+                    "spaces in them."
+                )
     elif isinstance(text, (list, tuple, np.ndarray)):
         kind, filled = "ids", len(text) and len(_with_segments(text)[0])
     else:
@@ -134,11 +228,3 @@ def _check_ids(number, ids, segments, most):
             raise ValueError(f"Text {number} has the {wrong}: they go from 0 to {bound - 1}.")
     if len(ids) != len(segments):
         raise ValueError(f"Text {number} has {len(ids)} token ids but {len(segments)} segment ids.")
-
-
-def _cut(text, max_length):
-    """Truncates ids; the last one, [SEP], stays last."""
-    ids, segments = _with_segments(text)
-    if max_length is None or len(ids) <= max_length:
-        return ids, segments
-    return tuple([*part[: max_length - 1], part[-1]] for part in (ids, segments))

@@ -87,28 +87,55 @@ def read_texts(path, text=None, label=None):
     >>> read_texts(path)
     Texts(texts=['Well done.'], labels=['good'], lines=[2])
     """
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"No file {path}.")
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ValueError(f"{path}: {path.suffix!r} is not one of {', '.join(READERS)}.")
-    content = _decode(path)
-    if not content.strip():
-        raise ValueError(f"{path} is empty.")
-    columns, rows, flagged = reader(path, content)
-    if not rows:
-        raise ValueError(f"{path} has column names but no rows.")
-    label = _label_column(path, label, columns, text, flagged)
+    return read_table(path, text, label, _one_label)
+
+
+def read_table(path, text, label, parse, usual_names=LABEL_NAMES):
+    """Reads texts and labels of any kind from a file; arguments as of `read_texts`.
+
+    Args:
+        path, text, label: as in `read_texts`.
+        parse: a function from where a cell stands, in words, and the cell, to a label.
+        usual_names: usual names of the label column, the likeliest first.
+
+    Returns:
+        A `Texts`.
+    """
+    columns, rows, flagged = read_rows(path, READERS)
+    label = _label_column(path, label, columns, text, flagged, usual_names)
     names = _text_columns(path, text, [name for name in columns if name != label], flagged)
-    texts = [tuple(_text(path, n, row, name) for name in names) for n, row in rows]
+    texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
     if not isinstance(text, tuple):
         texts = [only for (only,) in texts]
-    labels = label and [_label(path, n, row, label) for n, row in rows]
+    labels = label and [
+        parse(f"{path}, line {n}: {quote(label)}", value_in(path, n, row, label)) for n, row in rows
+    ]
     return Texts(texts, labels, [n for n, _ in rows])
 
 
-def _decode(path):
+def read_rows(path, readers):
+    """(columns, rows, flagged) of a file, by its reader."""
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"No file {path}.")
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: {path.suffix!r} is not one of {', '.join(readers)}.")
+    columns, rows, flagged = reader(path, decode(path))
+    if not rows:
+        raise ValueError(f"{path} has column names but no rows.")
+    return columns, rows, flagged
+
+
+def decode(path):
+    """The text of a file, in UTF-8 and not empty; errors name the byte."""
+    content = _decoded(path)
+    if not content.strip():
+        raise ValueError(f"{path} is empty.")
+    return content
+
+
+def _decoded(path):
     data = path.read_bytes()
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError(f"{path}, line 1: this is UTF-16; convert the file to UTF-8.")
@@ -128,7 +155,7 @@ def _read_txt(path, content):
     return ["text"], [(number, {"text": line}) for number, line in lines], {}
 
 
-def _read_jsonl(path, content):
+def read_jsonl(path, content):
     rows = []
     for number, line in lines_of(content):
         if not line.strip():
@@ -143,50 +170,50 @@ def _read_jsonl(path, content):
     return list(rows[0][1]), rows, {}
 
 
-def _label_column(path, label, columns, text, flagged):
+def _label_column(path, label, columns, text, flagged, usual_names):
     if label is False:
         return None
     if label is None:
         taken = text if isinstance(text, tuple) else (text,)
         others = [name for name in columns if name not in taken]
-        return _usual(others, [flagged.get("label"), *LABEL_NAMES])
-    return _present(path, label, columns)
+        return usual(others, [flagged.get("label"), *usual_names])
+    return present(path, label, columns)
 
 
 def _text_columns(path, text, columns, flagged):
     if isinstance(text, tuple):
-        return [_present(path, name, columns) for name in text]
+        return [present(path, name, columns) for name in text]
     if text is not None:
-        return [_present(path, text, columns)]
-    usual = _usual(columns, [flagged.get("text"), *TEXT_NAMES])
-    if usual is None and len(columns) != 1:
+        return [present(path, text, columns)]
+    found = usual(columns, [flagged.get("text"), *TEXT_NAMES])
+    if found is None and len(columns) != 1:
         raise ValueError(
             f"{path}: which column has the texts? Give text=, one of {shorten(columns)}."
         )
-    return [usual or columns[0]]
+    return [found or columns[0]]
 
 
-def _usual(columns, names):
+def usual(columns, names):
     """The first of the names that is a column, ignoring case, or None."""
     by_lower = {column.lower(): column for column in reversed(columns)}
     there = [by_lower[name.lower()] for name in names if name and name.lower() in by_lower]
     return there[0] if there else None
 
 
-def _present(path, name, columns):
+def present(path, name, columns):
     if name not in columns:
         raise ValueError(f"{path} has no column {quote(name)}; there are {shorten(columns)}.")
     return name
 
 
-def _value(path, number, row, name):
+def value_in(path, number, row, name):
     if name not in row:
         raise ValueError(f"{path}, line {number}: no {quote(name)}, only {shorten(list(row))}.")
     return row[name]
 
 
-def _text(path, number, row, name):
-    text = _value(path, number, row, name)
+def text_in(path, number, row, name):
+    text = value_in(path, number, row, name)
     if not isinstance(text, str):
         kind = type(text).__name__
         raise ValueError(f"{path}, line {number}: {quote(name)} should be a text, not a {kind}.")
@@ -207,21 +234,20 @@ def _is_unicode(text):
     return True
 
 
-def _label(path, number, row, name):
-    label = _value(path, number, row, name)
+def _one_label(where, label):
     if isinstance(label, (list, dict)):
-        kind = type(label).__name__
-        raise ValueError(f"{path}, line {number}: {quote(name)} should be one label, not a {kind}.")
+        raise ValueError(f"{where} should be one label, not a {type(label).__name__}.")
     label = label if isinstance(label, str) or label is None else json.dumps(label)
     if label is None or not label.strip():
-        raise ValueError(f"{path}, line {number}: the label is missing; label=False reads none.")
+        place = where.rpartition(": ")[0]
+        raise ValueError(f"{place}: the label is missing; label=False reads none.")
     return label.strip()
 
 
 READERS = {
     ".tsv": read_tsv,
     ".csv": read_csv,
-    ".jsonl": _read_jsonl,
+    ".jsonl": read_jsonl,
     ".tab": read_tab,
     ".txt": _read_txt,
 }

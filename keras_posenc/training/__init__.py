@@ -9,7 +9,7 @@ from keras_posenc.training.chains import (
 )
 from keras_posenc.training.curricula import CurriculumBatches
 from keras_posenc.training.embed import embed, open_embedder
-from keras_posenc.training.evaluate import Prediction, evaluate, predict
+from keras_posenc.training.evaluate import evaluate, predict
 from keras_posenc.training.finetune import finetune
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.multilabel import (
@@ -21,27 +21,39 @@ from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_dept
 from keras_posenc.training.pretrain import pretrain, pretrain_summary
 from keras_posenc.training.saved import FineTuned, load_finetuned
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
+from keras_posenc.training.similarity import (
+    CosineRegression,
+    InBatchAccuracy,
+    MultipleNegativesRanking,
+)
+from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
 from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
+from keras_posenc.training.tasks import Prediction
 from keras_posenc.training.text_model import TextModel, load_text_model
 
 __all__ = [
     "ConditionalRandomFieldLoss",
+    "CosineRegression",
     "CurriculumBatches",
     "FineTuned",
     "FusedAdamW",
+    "InBatchAccuracy",
     "LayerwiseAdamW",
     "LinearWarmup",
     "MaximumEntropyMarkovLoss",
     "MultilabelCategoricalCrossentropy",
+    "MultipleNegativesRanking",
     "Noam",
     "Prediction",
     "SmoothedSparseCategoricalCrossentropy",
+    "SpanAccuracy",
+    "SpanCrossentropy",
     "SpanF1",
     "SparseMultilabelCategoricalCrossentropy",
     "Stretched",
-    "ViterbiAccuracy",
     "TextModel",
+    "ViterbiAccuracy",
     "adamw",
     "average_checkpoints",
     "cosine_warmup",

@@ -11,6 +11,56 @@ from keras_posenc.text import Texts, read_texts
 from keras_posenc.untrusted import quote
 
 
+def open_documents(source, role, read_file, task):
+    """Documents of any task from a file or from Python lists, with the labels it checks.
+
+    Args:
+        source: a path, a `Texts`, or a pair (texts, labels) of lists.
+        role: what the documents are for, such as "train"; used in errors.
+        read_file: a function from a path to `Texts`.
+        task: the `Task`.
+
+    Returns:
+        A `Texts`.
+
+    Raises:
+        TypeError: if `source` is none of these.
+        ValueError: if there are no documents, no labels, or different numbers of both.
+    """
+    documents = _opened(source, role, read_file)
+    if task.needs_labels:
+        _check_labelled(documents, source, role)
+    labels = documents.labels or [None] * len(documents.texts)
+    checked = [
+        task.checked(f"on line {line} of {role}", text, label)
+        for line, text, label in zip(documents.lines, documents.texts, labels, strict=True)
+    ]
+    return Texts(documents.texts, checked, documents.lines)
+
+
+def _opened(source, role, read_file):
+    if isinstance(source, (str, os.PathLike)):
+        documents = read_file(source)
+    elif isinstance(source, Texts):
+        documents = source
+    else:
+        documents = _from_lists(source, role)
+    if not documents.texts:
+        raise ValueError(f"{role} holds no document.")
+    return documents
+
+
+def _check_labelled(documents, source, role):
+    if documents.labels is None:
+        raise ValueError(
+            f"{role}={str(source)!r} holds texts without labels. Name the column of the "
+            "labels with `label`, or give a file that has one."
+        )
+    for line, label in zip(documents.lines, documents.labels, strict=True):
+        if label is None:
+            raise ValueError(f"{role}, line {line}: the text has no label, but None.")
+
+
 def read_labelled(source, role, text=None, label=None):
     """Reads labelled documents from a file or from Python lists.
 
@@ -32,19 +82,8 @@ def read_labelled(source, role, text=None, label=None):
     >>> read_labelled((["good", "bad"], [1, 0]), "train").labels
     ['1', '0']
     """
-    if isinstance(source, (str, os.PathLike)):
-        documents = read_texts(source, text=text, label=label)
-    elif isinstance(source, Texts):
-        documents = source
-    else:
-        documents = _from_lists(source, role)
-    if not documents.texts:
-        raise ValueError(f"{role} holds no document.")
-    if documents.labels is None:
-        raise ValueError(
-            f"{role}={str(source)!r} holds texts without labels. Name the column of the "
-            "labels with `label`, or give a file that has one."
-        )
+    documents = _opened(source, role, lambda path: read_texts(path, text=text, label=label))
+    _check_labelled(documents, source, role)
     labels = [str(name) for name in documents.labels]
     _check_names(labels, documents.lines, role)
     return Texts(documents.texts, labels, documents.lines)
@@ -87,7 +126,7 @@ def _from_lists(source, role):
 
 
 def split(documents, share, seed):
-    """Splits off the same share of every class.
+    """Splits off the same share of every class, or of all where labels are no classes.
 
     Args:
         documents: a labelled `Texts`.
@@ -109,15 +148,16 @@ def split(documents, share, seed):
     """
     if not 0 < share < 1:
         raise ValueError(f"The share of documents to hold out must be in (0, 1). Received: {share}")
-    labels = np.array(documents.labels)
+    names = [label if isinstance(label, str) else "" for label in documents.labels]
+    labels = np.array(names)
     rng = np.random.default_rng(seed)
     is_held_out = np.zeros(len(labels), bool)
-    for name in sorted(set(documents.labels)):
+    for name in sorted(set(names)):
         members = rng.permutation(np.flatnonzero(labels == name))
         is_held_out[members[: min(round(share * len(members)), len(members) - 1)]] = True
     if not is_held_out.any():
         raise ValueError(
-            f"A share of {share} holds out none of {len(labels)} documents in {len(set(labels))} "
+            f"A share of {share} holds out none of {len(labels)} documents in {len(set(names))} "
             "classes. Raise the share or give a validation file."
         )
     return _take(documents, ~is_held_out), _take(documents, is_held_out)

@@ -1,31 +1,8 @@
-"""Evaluation and predictions of a saved classifier."""
+"""Evaluation and predictions of a saved model."""
 
 import os
-import typing
 
-from keras_posenc.text import read_texts
-from keras_posenc.training.data import check_labels, read_labelled
-from keras_posenc.training.metrics import classification, softmax
 from keras_posenc.training.saved import load_finetuned
-
-
-class Prediction(typing.NamedTuple):
-    """The predicted label of a document, with probabilities.
-
-    Attributes:
-        label: str. The most probable label.
-        probability: float. Its probability.
-        probabilities: dict, label -> probability, for all labels.
-
-    Example:
-
-    >>> Prediction("b", 0.75, {"a": 0.25, "b": 0.75}).label
-    'b'
-    """
-
-    label: str
-    probability: float
-    probabilities: dict
 
 
 def evaluate(
@@ -40,11 +17,11 @@ def evaluate(
     pool="mean",
     verbose="auto",
 ):
-    """Evaluates a fine-tuned model: accuracy, macro F1, confusion matrix, accuracy by length.
+    """Evaluates a fine-tuned model by the metrics of its task, also by document length.
 
     Args:
         directory: str or path, the `output` of `finetune`.
-        data: a path for `read_texts`, a `Texts`, or a pair (texts, labels).
+        data: documents of the model's task, as in `finetune`.
         text: name of the text column; default one with a usual name, see `read_texts`.
         label: name of the label column; likewise.
         max_length: int or None. Tokens after which documents are truncated; default as in training.
@@ -54,7 +31,8 @@ def evaluate(
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        dict `{"labels": [...], "test": metrics}`, with the metrics of `classification`.
+        dict with `task`, `labels`, `scores` (the keys of the task's metrics with their titles, the
+            one that matters most first) and `test`, the metrics.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
@@ -68,17 +46,14 @@ def evaluate(
     (['a', 'b', 'c'], 24)
     """
     finetuned = load_finetuned(directory, max_length, token_budget, chunks, pool)
-    documents = read_labelled(data, "data", text, label)
-    check_labels(documents, finetuned.labels, "data")
-    return {"labels": finetuned.labels, "test": measure(finetuned, documents, verbose)}
-
-
-def measure(finetuned, documents, verbose="auto"):
-    """Computes the metrics of a `FineTuned` on labelled `Texts`: see `classification`."""
-    order = {name: index for index, name in enumerate(finetuned.labels)}
-    labels = [order[name] for name in documents.labels]
-    logits, lengths = finetuned.judged(documents.texts, verbose)
-    return classification(logits, labels, lengths, len(order))
+    documents = finetuned.kind.read(data, "data", text, label)
+    finetuned.kind.check_names(documents, finetuned.labels, "data")
+    return {
+        "task": finetuned.task,
+        "labels": finetuned.labels,
+        "scores": finetuned.kind.scores,
+        "test": finetuned.kind.measure(finetuned, documents, verbose),
+    }
 
 
 def predict(
@@ -92,11 +67,12 @@ def predict(
     pool="mean",
     verbose="auto",
 ):
-    """Predicts the labels of raw texts.
+    """Says of raw texts what the model's task is: labels, numbers, entities, answers or vectors.
 
     Args:
         directory: str or path, the `output` of `finetune`.
-        texts: list of str, or a path for `read_texts` (labels in the file are ignored).
+        texts: list of str, or a path for `read_texts` (labels in the file are ignored). With task
+            "tag" lists of words too; with "qa" pairs (question, passage), or a path of such.
         text: name of the text column; default one with a usual name, see `read_texts`.
         max_length: int or None. Tokens after which documents are truncated; default as in training.
         token_budget: int or None. Maximum tokens in a batch; default as in training.
@@ -105,11 +81,12 @@ def predict(
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        list of `Prediction`, in the order of the texts.
+        list of named tuples, in the order of the texts: `Prediction` of a classifier; see the
+            guide for those of other tasks.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
-        ValueError: if a text is empty.
+        ValueError: if a text is empty, or not what the task takes.
 
     Example:
 
@@ -119,7 +96,7 @@ def predict(
     """
     finetuned = load_finetuned(directory, max_length, token_budget, chunks, pool)
     if isinstance(texts, (str, os.PathLike)):
-        texts = read_texts(texts, text=text, label=False).texts
-    logits, _ = finetuned.judged(texts, verbose)
-    rows = [dict(zip(finetuned.labels, row, strict=True)) for row in softmax(logits).tolist()]
-    return [Prediction(best := max(row, key=row.get), row[best], row) for row in rows]
+        texts = finetuned.kind.read_unlabelled(texts, text).texts
+    finetuned.kind.check_texts(texts)
+    found, _ = finetuned.judged(texts, verbose)
+    return finetuned.kind.predictions(texts, found, finetuned.labels)

@@ -1,4 +1,4 @@
-"""Fine-tuning of a pretrained encoder, stretched if needed, as a classifier of long texts."""
+"""Fine-tuning of a pretrained encoder, stretched if needed, for a task on long texts."""
 
 import dataclasses
 import hashlib
@@ -9,12 +9,13 @@ import pathlib
 import keras
 
 from keras_posenc.checkpoints.folder import owned, replacing_together
-from keras_posenc.text import Texts, labels_of
-from keras_posenc.training.data import check_labels, digest, read_labelled, split
-from keras_posenc.training.recipe import Recipe, open_output, stages
+from keras_posenc.text import Texts
+from keras_posenc.training.data import digest, split
+from keras_posenc.training.recipe import Recipe, one_of, open_output, stages
 from keras_posenc.training.saved import FILES
 from keras_posenc.training.state import check_space, write_text
 from keras_posenc.training.stretching.run import stretch as stretch_before
+from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.trainer import Trainer
 from keras_posenc.untrusted import read_json
 
@@ -27,6 +28,7 @@ def finetune(
     train,
     output,
     *,
+    task="classify",
     validation=None,
     test=None,
     text=None,
@@ -40,6 +42,7 @@ def finetune(
     stretch="hierarchical",
     alpha=0.4,
     stretch_first=None,
+    stride=None,
     pooling="mean",
     learning_rate=1e-4,
     schedule="cosine",
@@ -54,7 +57,16 @@ def finetune(
     overwrite=False,
     verbose="auto",
 ):
-    """Fine-tunes a pretrained encoder to classify long texts; an interrupted run can be resumed.
+    """Fine-tunes a pretrained encoder for long texts; an interrupted run can be resumed.
+
+    | task | documents | metrics |
+    |---|---|---|
+    | "classify" | texts or pairs with a label each | accuracy, macro F1 |
+    | "multilabel" | with any number of labels each | micro and macro F1 |
+    | "regress" | with a number each, or several | Spearman, Pearson |
+    | "tag" | words with a tag each, or texts with spans | F1 as seqeval's |
+    | "qa" | questions, passages and answers | F1 and exact match as SQuAD's |
+    | "embed" | pairs, triples, or pairs with a score | accuracy of the nearest, or Spearman |
 
     After each epoch the whole state (weights, optimizer, dropout seeds, history) is saved to a
     single file. A second call with the same arguments resumes from there and ends with the same
@@ -64,13 +76,16 @@ def finetune(
     Args:
         checkpoint: path of the pretrained weights, or of a directory with weights, config and
             tokenizer.
-        train: the documents: a path for `read_texts`, a `Texts`, or a pair (texts, labels).
+        train: the documents: a path, a `Texts`, or a pair (texts, labels); what texts and labels
+            are, and the files, differ by task, see the guide of tasks.
         output: directory for model.keras, tokenizer.json, labels.json, config.json, recipe.json,
             metrics.json, history.csv and steps.csv; `load_finetuned` reads it.
+        task: "classify", "multilabel", "regress", "tag", "qa" or "embed".
         validation: documents evaluated after every epoch; a float in (0, 1) holds out that share of
             `train`.
         test: documents evaluated once, at the end.
-        text: name of the text column; default one with a usual name, see `read_texts`.
+        text: name of the text column; default one with a usual name, see `read_texts`. A tuple of
+            names reads pairs.
         label: name of the label column; likewise.
         config: path of the config; default the directory of `checkpoint`.
         tokenizer: path of the tokenizer; default the directory of `checkpoint`.
@@ -85,7 +100,9 @@ def finetune(
         stretch_first: long texts without labels, as `keras_posenc.stretch` takes them: the
             checkpoint is stretched by it first, under its defaults, into `output`/stretched, in
             place of `stretch` and `alpha`.
-        pooling: "mean", "cls", "max" or "last" over the tokens of a text.
+        stride: int. With task "qa", the tokens that windows of a passage share; default a quarter
+            of `max_length`.
+        pooling: "mean", "cls", "max" or "last" over the tokens of a text, where a task pools.
         learning_rate: float. The peak.
         schedule: "cosine" or "linear" decay to 0.
         warmup: float in [0, 1). Share of the steps that warm up the learning rate.
@@ -100,15 +117,16 @@ def finetune(
         verbose: as in `keras.Model.fit`.
 
     Returns:
-        dict, the content of metrics.json: `labels`, `train`, `validation`, `test` (None if not
-            given), `versions`, and `stretched`, the report of a stretching before.
+        dict, the content of metrics.json: `task`, `labels`, `scores` (the keys of its metrics with
+            their titles, the one that matters most first), `train`, `validation`, `test` (None if
+            not given), `versions`, and `stretched`, the report of a stretching before.
 
     Raises:
         FileNotFoundError: if a file is missing.
         NotADirectoryError: if `output` is a file.
         OSError: if `output` cannot be written, or has no room for the state.
         BlockingIOError: if another run is at work in `output`.
-        TypeError: if a document is not a str, or a label is not.
+        TypeError: if a document or a label is not what the task takes.
         ValueError: if a setting, a document or the checkpoint is invalid, or `output` holds a run
             with other settings.
 
@@ -138,8 +156,14 @@ def finetune(
         attention_dropout_rate=attention_dropout_rate,
         head_dropout=head_dropout,
         seed=seed,
+        task=one_of("task", task, tuple(TASKS)),
+        stride=stride,
     )
-    documents = _documents(train, validation, test, text, label, seed)
+    if stride is not None and not TASKS[task].has_windows:
+        raise ValueError(
+            f"stride={stride}: task={task!r} reads texts without windows; leave it out."
+        )
+    documents, names = _documents(TASKS[task], train, validation, test, text, label, seed)
     settings = {
         **dataclasses.asdict(recipe),
         "stretch_first": _named(stretch_first),
@@ -162,10 +186,10 @@ def finetune(
     output = pathlib.Path(output)
     with owned(output):
         open_output(output, settings, overwrite)
-        return _run(recipe, documents, settings, stretching, output, overwrite, verbose)
+        return _run(recipe, documents, names, settings, stretching, output, overwrite, verbose)
 
 
-def _run(recipe, documents, settings, stretching, output, overwrite, verbose):
+def _run(recipe, documents, names, settings, stretching, output, overwrite, verbose):
     files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
     if overwrite:
         for path in files.values():
@@ -179,9 +203,9 @@ def _run(recipe, documents, settings, stretching, output, overwrite, verbose):
         recipe = dataclasses.replace(
             recipe, checkpoint=str(output / "stretched"), config=None, tokenizer=None
         )
-    trainer = Trainer(recipe, documents)
+    trainer = Trainer(recipe, documents, TASKS[recipe.task], names)
     write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
-    check_space(output, trainer.finetuned.model)
+    check_space(output, trainer.model)
     trainer.run(files["state.zip"], verbose)
     with replacing_together(output) as folder:
         metrics = trainer.finish(folder, verbose)
@@ -199,13 +223,15 @@ def _named(texts):
     return hashlib.sha256(repr(list(texts)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _documents(train, validation, test, text, label, seed):
-    """Dict role -> labelled `Texts` or None; every label occurs in the training documents."""
-    documents = {"train": read_labelled(train, "train", text, label)}
+def _documents(task, train, validation, test, text, label, seed):
+    """Dict role -> labelled `Texts` or None, and the names of the outputs: none occurs in the
+    documents that the training ones do not show."""
+    documents = {"train": task.read(train, "train", text, label)}
     if isinstance(validation, float):
         documents["train"], validation = split(documents["train"], validation, seed)
+    names = task.names(documents["train"])
     for role, source in (("validation", validation), ("test", test)):
-        documents[role] = None if source is None else read_labelled(source, role, text, label)
+        documents[role] = None if source is None else task.read(source, role, text, label)
         if documents[role]:
-            check_labels(documents[role], labels_of(documents["train"]), role)
-    return documents
+            task.check_names(documents[role], names, role)
+    return documents, names

@@ -1,4 +1,4 @@
-"""Metrics of a classifier's logits, in NumPy."""
+"""Metrics of what a model says of texts, in NumPy."""
 
 import numpy as np
 
@@ -95,25 +95,99 @@ def accuracy_by_length(correct, lengths, borders=LENGTH_BORDERS):
     >>> accuracy_by_length([True, False], [100, 700])[1]["accuracy"]
     0.0
     """
+    return _groups(lambda chosen: _accuracy(np.asarray(correct, bool)[chosen]), lengths, borders)
+
+
+def _accuracy(correct):
+    hits, count = int(correct.sum()), len(correct)
+    return {"accuracy": hits / count, "interval": wilson(hits, count)}
+
+
+def _groups(scores, lengths, borders=LENGTH_BORDERS):
     pairs = zip(borders, (*borders[1:], None), strict=True)
-    groups = [_group(correct, lengths, low, high) for low, high in pairs]
+    groups = [_group(scores, lengths, low, high) for low, high in pairs]
     return [group for group in groups if group]
 
 
-def _group(correct, lengths, low, high=None):
-    """The accuracy of the documents of low < length <= high, or None if there are none."""
-    correct, lengths = np.asarray(correct, bool), np.asarray(lengths)
+def _group(scores, lengths, low, high=None):
+    """The scores of the documents of low < length <= high, or None if there are none."""
+    lengths = np.asarray(lengths)
     inside = (lengths > low) & (lengths <= (np.inf if high is None else high))
-    count, hits = int(inside.sum()), int(correct[inside].sum())
-    if count == 0:
+    if not inside.any():
         return None
+    return {"more_than": low, "up_to": high, "documents": int(inside.sum()), **scores(inside)}
+
+
+def by_lengths(scores, lengths):
+    """Computes the scores of all documents, and of those in each group of lengths.
+
+    Args:
+        scores: a function from (N,) booleans, the documents chosen, to a dict of their scores.
+        lengths: (N,) tokens of each document, before truncation.
+
+    Returns:
+        dict with `documents`, the scores, `by_length`, `long` (documents over 512 tokens; None if
+        there are none) and `lengths`, as in `classification`.
+
+    Example:
+
+    >>> found = by_lengths(lambda chosen: {"right": int(chosen.sum())}, [100, 700])
+    >>> found["right"], found["long"]["right"]
+    (2, 1)
+    """
     return {
-        "more_than": low,
-        "up_to": high,
-        "documents": count,
-        "accuracy": hits / count,
-        "interval": wilson(hits, count),
+        "documents": len(lengths),
+        **scores(np.ones(len(lengths), bool)),
+        "by_length": _groups(scores, lengths),
+        "long": _group(scores, lengths, 512),
+        "lengths": length_histogram(lengths),
     }
+
+
+def f1_of_counts(hits, true, said):
+    """Precision, recall, F1 and support, a dict, from three counts; a ratio of zeros is 0.
+
+    Example:
+
+    >>> f1_of_counts(hits=1, true=2, said=1)["recall"]
+    0.5
+    """
+    return {
+        "precision": float(hits / said) if said else 0.0,
+        "recall": float(hits / true) if true else 0.0,
+        "f1": float(2 * hits / (true + said)) if true + said else 0.0,
+        "support": int(true),
+    }
+
+
+def pearson(true, said):
+    """Pearson's correlation of two series; 0.0 where one of them is constant.
+
+    Example:
+
+    >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
+    0.9934
+    """
+    one, other = (np.asarray(each, "float64") for each in (true, said))
+    one, other = one - one.mean(), other - other.mean()
+    scale = np.sqrt((one @ one) * (other @ other))
+    return float(one @ other / scale) if scale > 0 else 0.0
+
+
+def spearman(true, said):
+    """Spearman's rank correlation of two series, ties having their mean rank.
+
+    Example:
+
+    >>> spearman([1, 2, 3], [2, 40, 700])
+    1.0
+    """
+    return pearson(_ranks(true), _ranks(said))
+
+
+def _ranks(values):
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[places]
 
 
 def length_histogram(lengths):
@@ -171,6 +245,6 @@ def classification(logits, labels, lengths, num_classes):
         "f1": f1.tolist(),
         "confusion": matrix.tolist(),
         "by_length": accuracy_by_length(correct, lengths),
-        "long": _group(correct, lengths, 512),
+        "long": _group(lambda chosen: _accuracy(correct[chosen]), lengths, 512),
         "lengths": length_histogram(lengths),
     }

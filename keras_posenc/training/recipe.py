@@ -35,10 +35,14 @@ class Recipe:
     attention_dropout_rate: float | None
     head_dropout: float
     seed: int
+    task: str = "classify"
+    stride: int | None = None
 
     def __post_init__(self):
         one_of("stretch", self.stretch, STRETCHES)
         one_of("schedule", self.schedule, SCHEDULES)
+        if self.stride is not None:
+            in_range("stride", self.stride, least=0)
         in_range("learning_rate", self.learning_rate, above=0)
         in_range("warmup", self.warmup, least=0, below=1)
         in_range("weight_decay", self.weight_decay, least=0)
@@ -54,6 +58,10 @@ class Recipe:
     def epoch_lengths(self):
         """The document length of each epoch: [(512, 2), (1536, 1)] -> [512, 512, 1536]."""
         return [length for length, epochs in self.lengths for _ in range(epochs)]
+
+    def stride_of(self, length):
+        """How many tokens neighbouring windows of `length` share."""
+        return length // 4 if self.stride is None else self.stride
 
     @property
     def longest(self):
@@ -91,9 +99,10 @@ def stages(max_length, epochs, lengths):
 
 
 def one_of(name, value, values):
-    """Raises ValueError for a setting that is not one of the values."""
+    """Returns a setting, or raises ValueError if it is not one of the values."""
     if value not in values:
         raise ValueError(f"{name} must be one of {', '.join(values)}. Received: {value!r}")
+    return value
 
 
 def in_range(name, value, *, least=None, above=None, below=None):
@@ -144,6 +153,8 @@ def open_output(output, settings, overwrite):
 
 def _refuse_other(output, before, settings):
     settings = json.loads(json.dumps(settings))
+    # Runs from before there were tasks say nothing of them.
+    before = {"task": "classify", "stride": None, **before}
     other = [
         f"{shorten(key)} was {quote(before.get(key))} and is now {quote(settings.get(key))}"
         for key in {**before, **settings}

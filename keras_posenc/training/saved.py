@@ -1,4 +1,4 @@
-"""A fine-tuned classifier in one directory: model, tokenizer, labels and input length."""
+"""A fine-tuned model in one directory: model, tokenizer, labels and input length."""
 
 import dataclasses
 import json
@@ -11,34 +11,38 @@ from keras_posenc.checkpoints.folder import newest, replacing_together
 
 # Importing these modules registers our layers, which loading a saved model needs.
 from keras_posenc.checkpoints.keras_file import load_keras
-from keras_posenc.models import heads, transformer  # noqa: F401
+from keras_posenc.models import heads, token_heads, transformer  # noqa: F401
 from keras_posenc.models.model import model_on
 from keras_posenc.text import TextBatches, Tokenizer
-from keras_posenc.training.metrics import softmax
 from keras_posenc.training.recipe import in_range, one_of
 from keras_posenc.training.state import replacing, write_text
-from keras_posenc.untrusted import read_json, shorten
+from keras_posenc.training.tasks import TASKS
+from keras_posenc.training.tasks.base import POOLS
+from keras_posenc.untrusted import quote, read_json, shorten
 
 FILES = ("model.keras", "labels.json")
-POOLS = {"mean": np.mean, "max": np.max}
 
 
 @dataclasses.dataclass
 class FineTuned:
-    """A fine-tuned classifier with its tokenizer and labels.
+    """A fine-tuned model with its tokenizer and labels.
 
     Attributes:
-        model: `keras.Model` from token ids and segment ids (B, T) to logits (B, C).
+        model: `keras.Model` from token ids and segment ids (B, T) to logits (B, C), or to what else
+            its task has.
         tokenizer: `keras_posenc.text.Tokenizer`.
-        labels: list of C strings, in the order of the logits.
+        labels: list of strings: the classes or tags in the order of the logits, or the names of
+            other outputs.
         max_length: int. Tokens after which documents are truncated.
         token_budget: int. Maximum tokens in a batch, padding included.
         chunks: int or None. Read all of a document in chunks of so many tokens, in place of its
             first `max_length` tokens.
         pool: "mean" or "max". Of the chunks' probabilities, class by class.
+        task: str, as in `finetune`.
+        stride: int or None. With task "qa", tokens that windows of a passage share.
 
     Raises:
-        ValueError: on a bad `chunks` or `pool`.
+        ValueError: on a bad `chunks` or `pool`, or a task that reads no chunks.
 
     Example:
 
@@ -55,63 +59,76 @@ class FineTuned:
     token_budget: int
     chunks: int | None = None
     pool: str = "mean"
+    task: str = "classify"
+    stride: int | None = None
 
     def __post_init__(self):
         one_of("pool", self.pool, tuple(POOLS))
         if self.chunks is not None:
             in_range("chunks", self.chunks, above=self.tokenizer.special_tokens())
+            if not self.kind.reads_chunks:
+                raise ValueError(
+                    f"chunks={self.chunks}: {self.task} reads all of a text already, in windows of "
+                    "max_length tokens. Give max_length."
+                )
+
+    @property
+    def kind(self):
+        """The task's own part, a `keras_posenc.training.tasks.Task`."""
+        return TASKS[self.task]
 
     def batches(self, texts, labels=None, **options):
         """Makes `TextBatches` of raw texts, encoded as in training.
 
         Args:
-            texts: list of str.
-            labels: list of str, or None.
+            texts: list of str, or of what else the task takes.
+            labels: list of str, or of what else the task takes, or None.
             **options: further arguments of `TextBatches`.
 
         Returns:
             `TextBatches`, in a fixed order unless `shuffle=True` is given.
         """
-        options = {"shuffle": False, **options}
+        read = {"max_length": self.max_length, "stride": self.stride}
+        if self.chunks is not None:
+            read = {"max_length": self.chunks, "stride": 0}
         return TextBatches(
             texts,
-            labels,
+            self.kind.labels(self.labels, labels),
             tokenizer=self.tokenizer,
-            max_length=self.max_length,
             token_budget=self.token_budget,
-            classes=self.labels,
-            **options,
+            **{"shuffle": False, **read, **options},
         )
 
     def judged(self, texts, verbose="auto"):
         """What the model says of texts.
 
         Args:
-            texts: list of str.
+            texts: list of str, or of what else the task takes.
             verbose: as in `keras.Model.predict`.
 
         Returns:
-            The logits (N, C), of pooled probabilities where documents are read in chunks, and the
-            number of tokens (N,) of each text.
+            The logits (N, C), of pooled probabilities where documents are read in chunks, or what
+            else the task has for each text, and the number of tokens (N,) of each text.
         """
-        if self.chunks is None:
-            batches = self.batches(texts)
-            return self._logits(batches, verbose), batches.lengths
-        by_text = [self.tokenizer.windows(text, self.chunks) for text in texts]
-        pieces = [piece for windows in by_text for piece in windows]
-        at_chunks = dataclasses.replace(self, max_length=self.chunks, chunks=None)
-        found = softmax(at_chunks._logits(at_chunks.batches(pieces), verbose))
-        counts = [len(windows) for windows in by_text]
-        pooled = [
-            POOLS[self.pool](part, axis=0) for part in np.split(found, np.cumsum(counts)[:-1])
-        ]
-        special = self.tokenizer.special_tokens()
-        lengths = [special + sum(len(ids) - special for ids, _ in windows) for windows in by_text]
-        return np.log(np.maximum(pooled, 1e-30)), np.array(lengths)
+        batches = self.batches(texts)
+        outputs = self._by_token if self.kind.per_token else self._by_row
+        found = outputs(batches, verbose)
+        return self.kind.merged(texts, batches, found, self.labels, self.pool), batches.lengths
 
-    def _logits(self, batches, verbose):
-        """The logits (N, C) of unshuffled `batches`, in the order of their texts."""
+    def _by_row(self, batches, verbose):
+        """The outputs (N, ...) of unshuffled `batches`, in the order of their rows."""
         return batches.restore_order(self.model.predict(batches, verbose=verbose))
+
+    def _by_token(self, batches, verbose):
+        """A list of the outputs (T, ...) of each row, without those of its padding."""
+        # `predict` would join the batches, which are of several lengths.
+        rows = np.empty(len(batches.rows), object)
+        found = [row for inputs in batches for row in self.model.predict_on_batch(inputs)]
+        rows[:] = found
+        ordered = batches.restore_order(rows)
+        return [
+            output[: len(row.token_ids)] for output, row in zip(ordered, batches.rows, strict=True)
+        ]
 
     def save(self, directory):
         """Writes model.keras, labels.json and the tokenizer's files, all of them atomically."""
@@ -119,7 +136,9 @@ class FineTuned:
             "labels": self.labels,
             "max_length": self.max_length,
             "token_budget": self.token_budget,
+            "task": self.task,
         }
+        settings |= {} if self.stride is None else {"stride": self.stride}
         with replacing_together(pathlib.Path(directory)) as folder:
             # A finished model does not need the optimizer's two copies of its weights.
             with replacing(folder / "model.keras") as partial:
@@ -174,6 +193,10 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
         settings = read_json(newest(directory, "labels.json"), keys)
         labels = [str(name) for name in settings["labels"]]
         saved_length, saved_budget = int(settings["max_length"]), int(settings["token_budget"])
+        # Before there were tasks, all was classification.
+        task, stride = settings.get("task", "classify"), settings.get("stride")
+        if task not in TASKS or not (stride is None or type(stride) is int):
+            raise TypeError(f"task {quote(task)}, stride {quote(stride)}")
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{directory / 'labels.json'} is damaged ({shorten(error)}).") from None
     file = newest(directory, "tokenizer.json")
@@ -185,4 +208,6 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
         saved_budget if token_budget is None else token_budget,
         chunks,
         pool,
+        task,
+        stride,
     )

@@ -2,12 +2,14 @@
 
 import json
 
+SCORES = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}  # of older files
+
 
 def summary(metrics):
     """Formats the main numbers of `finetune` or `evaluate` as a table.
 
     Args:
-        metrics: dict with metrics (see `classification`) under "validation" or "test".
+        metrics: dict with metrics under "validation" or "test", and the titles of its `scores`.
 
     Returns:
         str, one row per set of documents and one per length group.
@@ -19,25 +21,42 @@ def summary(metrics):
     test                             24 ...
       1–128 tokens                   24 ...
     """
-    lines = [
-        f"{'':26}{'documents':>9}{'accuracy':>10}  {'(95% interval)':16}{'macro F1':>9}{'loss':>8}"
-    ]
-    for role in ("validation", "test"):
-        if part := metrics.get(role):
-            lines.append(f"{_row(role, part)}{part['macro_f1']:>9.3f}{part['loss']:>8.3f}")
-            lines += [_row(f"  {_tokens(group)}", group).rstrip() for group in part["by_length"]]
+    scores = metrics.get("scores", SCORES)
+    parts = {role: metrics[role] for role in ("validation", "test") if metrics.get(role)}
+    shown = {key: title for key, title in scores.items() if any(key in p for p in parts.values())}
+    first, *others = shown or ["accuracy"]
+    has_intervals = any("interval" in part for part in parts.values())
+    interval = f"  {'(95% interval)':16}" if has_intervals else ""
+    widths = {key: max(len(shown[key]) + 1, 8) for key in others}
+    head = f"{'':26}{'documents':>9}{shown.get(first, first):>{_wide(first, shown)}}{interval}"
+    lines = [head + "".join(f"{shown[key]:>{width}}" for key, width in widths.items())]
+    for role, part in parts.items():
+        more = "".join(f"{part[key]:>{width}.3f}" for key, width in widths.items())
+        lines.append(_row(role, part, first, shown) + more)
+        key = next((key for key in shown if key in part["by_length"][0]), first)
+        groups = part["by_length"] if key == first else []
+        lines += [_row(f"  {_tokens(each)}", each, first, shown).rstrip() for each in groups]
     if train := metrics.get("train"):
         lines.append(
             f"Trained on {train['documents']:,} documents for {train['epochs']} epochs, "
             f"{train['steps']:,} steps, in {train['seconds']:,.0f} s."
         )
-    return "\n".join(lines if len(lines) > 2 or not train else lines[1:])
+    return "\n".join(lines if parts or not train else lines[1:])
 
 
-def _row(name, group):
+def _wide(first, shown):
+    return max(len(shown.get(first, first)) + 2, 10)
+
+
+def _row(name, group, first, shown):
+    """The name, the documents and the first score, as a share with its interval if it has one."""
+    width = _wide(first, shown)
+    start = f"{name:26}{group['documents']:>9,}"
+    if "interval" not in group:
+        return f"{start}{group[first]:>{width}.3f}"
     low, high = group["interval"]
     interval = f"({low:.1%} – {high:.1%})"
-    return f"{name:26}{group['documents']:>9,}{group['accuracy']:>10.1%}  {interval:16}"
+    return f"{start}{group[first]:>{width}.1%}  {interval:16}"
 
 
 def _tokens(group):
@@ -47,10 +66,10 @@ def _tokens(group):
 
 
 def to_tsv(predictions):
-    """Formats predictions one per line: the label, a tab, its probability.
+    """Formats predictions one per line, with tabs between: of a classifier label and probability.
 
     Args:
-        predictions: list of `Prediction`.
+        predictions: what `predict` returns.
 
     Returns:
         str.
@@ -60,14 +79,15 @@ def to_tsv(predictions):
     >>> to_tsv([Prediction("b", 0.75, {"a": 0.25, "b": 0.75})])
     'b\\t0.7500'
     """
-    return "\n".join(f"{each.label}\t{each.probability:.4f}" for each in predictions)
+    rows = [each.cells() for each in predictions]
+    return "\n".join("\t".join(" ".join(cell.split()) for cell in row) for row in rows)
 
 
 def to_jsonl(predictions):
-    """Formats predictions as JSON lines: label, probability, and the probabilities of all labels.
+    """Formats predictions as JSON lines: all that they say.
 
     Args:
-        predictions: list of `Prediction`.
+        predictions: what `predict` returns.
 
     Returns:
         str.

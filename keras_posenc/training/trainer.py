@@ -14,9 +14,7 @@ from keras_posenc import backend
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.heads import classifier
-from keras_posenc.text import Tokenizer, labels_of
-from keras_posenc.training.evaluate import measure
+from keras_posenc.text import Tokenizer
 from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.saved import FineTuned
@@ -30,57 +28,70 @@ class Trainer:
     Args:
         recipe: `Recipe`.
         documents: dict of labelled `Texts` or None under "train", "validation" and "test".
+        task: the `Task` that the recipe names.
+        names: what the outputs are, by the task.
 
-    Raises:
-        ValueError: if the training documents have a single label.
+    Attributes:
+        finetuned: `FineTuned`.
+        model: what is fitted: its model, or one around it.
     """
 
-    def __init__(self, recipe, documents):
-        self.recipe, self.documents = recipe, documents
+    def __init__(self, recipe, documents, task, names):
+        self.recipe, self.documents, self.task = recipe, documents, task
         self.history, self.steps = [], []
         keras.utils.set_random_seed(recipe.seed)
-        labels = labels_of(documents["train"])
-        if len(labels) < 2:
-            raise ValueError(f"train has one label only, {labels[0]!r}: there is nothing to learn.")
         beside = pathlib.Path(recipe.checkpoint)
         beside = beside if beside.is_dir() else beside.parent
         weights = open_checkpoint(recipe.checkpoint)
         tokenizer = Tokenizer(recipe.tokenizer or beside)
         encoder = _encoder(recipe, recipe.config or beside, weights)
         self.transformer = encoder.transformer
-        model = classifier(encoder, len(labels), recipe.pooling, recipe.head_dropout)
         self.finetuned = FineTuned(
-            model, tokenizer, labels, recipe.final_length, recipe.token_budget
+            task.model(encoder, names, recipe),
+            tokenizer,
+            names,
+            recipe.final_length,
+            recipe.token_budget,
+            task=recipe.task,
+            stride=recipe.stride_of(recipe.final_length) if task.has_windows else None,
         )
+        self.model = task.trained(self.finetuned.model, names)
         self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
         self._compile()
 
     def _batches(self, length):
+        options = {"shuffle": True, "seed": self.recipe.seed, **self.task.training_options()}
+        if self.task.has_windows:
+            options["stride"] = self.recipe.stride_of(length)
         at_length = dataclasses.replace(self.finetuned, max_length=length)
         train = self.documents["train"]
-        return at_length.batches(train.texts, train.labels, shuffle=True, seed=self.recipe.seed)
+        return at_length.batches(train.texts, self.task.targets(train), **options)
 
     def _compile(self):
-        model, recipe = self.finetuned.model, self.recipe
+        model, recipe, names = self.model, self.recipe, self.finetuned.labels
         total = sum(len(self.batches[length]) for length in recipe.epoch_lengths)
         decay = {"cosine": cosine_warmup, "linear": LinearWarmup}[recipe.schedule]
         rate = decay(recipe.learning_rate, total, int(recipe.warmup * total))
         model.compile(
             adamw(model, rate, recipe.weight_decay, recipe.clip),
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            metrics=["accuracy"],
+            self.task.loss(names),
+            weighted_metrics=self.task.metrics(names),
         )
         model.optimizer.build(model.trainable_variables)
         # Variables created inside the first step would make TensorFlow trace it twice.
-        scores = np.zeros((1, model.output_shape[-1]), "float32")
-        model.compute_loss(y=np.zeros(1), y_pred=scores)
-        model.compute_metrics(None, np.zeros(1), scores)
+        inputs, *targets = self.batches[recipe.final_length][0]
+        targets = [array[:1] for array in targets]
+        width = inputs["token_ids"].shape[-1]
+        sizes = [width if size is None else size for size in model.output_shape[1:]]
+        scores = np.zeros((1, *sizes), "float32")
+        model.compute_loss(None, targets[0], scores, *targets[1:])
+        model.compute_metrics(None, targets[0], scores, *targets[1:])
         model.reset_metrics()
 
     def run(self, state, verbose="auto"):
         """Trains the epochs that `state`, a path, does not hold yet; writes it after every
         epoch."""
-        model = self.finetuned.model
+        model = self.model
         if state.exists():
             record = load_state(state, model)
             self.history, self.steps = record["history"], record["steps"]
@@ -93,7 +104,7 @@ class Trainer:
         batches = self.batches[lengths[epoch]]
         started, one_epoch = time.perf_counter(), OneEpoch(batches, self.recipe.seed)
         # One call per epoch, so that each starts the same way in a resumed run.
-        logs = self.finetuned.model.fit(
+        logs = self.model.fit(
             batches,
             initial_epoch=epoch,
             epochs=len(lengths),
@@ -105,14 +116,18 @@ class Trainer:
             "max_length": lengths[epoch],
             "steps": len(batches),
             "loss": logs["loss"][0],
-            "accuracy": logs["accuracy"][0],
+            **{name: logs[name][0] for name in self.task.watched if name in logs},
             "seconds": time.perf_counter() - started,
         }
         if self.documents["validation"]:
-            judged = measure(self.finetuned, self.documents["validation"], verbose)
-            row |= {"val_loss": judged["loss"], "val_accuracy": judged["accuracy"]}
+            judged = self._measure("validation", verbose)
+            scores = [name for name in ("loss", *self.task.scores) if name in judged]
+            row |= {f"val_{name}": judged[name] for name in scores}
         self.history.append(row)
         self.steps += one_epoch.steps
+
+    def _measure(self, role, verbose):
+        return self.task.measure(self.finetuned, self.documents[role], verbose)
 
     def finish(self, output, verbose="auto"):
         """Evaluates the model, saves it with all files but metrics.json, and returns the
@@ -123,7 +138,7 @@ class Trainer:
         write_text(output / "history.csv", _csv(self.history))
         write_text(output / "steps.csv", _csv(self.steps))
         judged = {
-            role: part and measure(self.finetuned, part, verbose)
+            role: part and self._measure(role, verbose)
             for role, part in self.documents.items()
             if role != "train"
         }
@@ -139,7 +154,9 @@ class Trainer:
         }
         versions = {"keras": keras.__version__, "backend": keras.backend.backend()}
         return {
+            "task": self.recipe.task,
             "labels": self.finetuned.labels,
+            "scores": self.task.scores,
             "train": train,
             **judged,
             "versions": versions,

@@ -90,7 +90,7 @@ def test_runs_side_by_side(tmp_path):
 
 def test_a_run_that_nothing_judged(tmp_path):
     page = write_report(write_run(tmp_path / "run", validation=None)).read_text("utf-8")
-    assert "No validation and no test documents were given" in page
+    assert "No validation and no test documents were given, so there is no score" in page
     assert len(pictures(page)) == 2
 
 
@@ -121,7 +121,7 @@ def test_no_picture_leaves_a_window_or_a_changed_style():
     import matplotlib
 
     before = dict(matplotlib.rcParams)
-    plot.accuracy_by_length({"test": JUDGED["by_length"]})
+    plot.score_by_length({"test": JUDGED["by_length"]})
     assert dict(matplotlib.rcParams) == before
 
 

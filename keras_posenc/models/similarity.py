@@ -1,0 +1,86 @@
+"""Several texts at a time through one embedder: what a model of similarity is trained with."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class EachText(keras.layers.Wrapper):
+    """Applies a model of texts to each of S texts apart: (B, S, T) -> (B, S, D).
+
+    Args:
+        layer: a model from a dict of ids (B, T) to vectors (B, D).
+
+    Call arguments:
+        inputs: dict, name -> (B, S, T) ids.
+
+    Returns:
+        (B, S, D).
+
+    Example:
+
+    >>> encoder = build_transformer_model("bert", hierarchical_position=True)
+    >>> embedder = keras.Model(encoder.inputs, MaskedPooling()(encoder.output))
+    >>> ids = np.ones((4, 2, 9), "int32")
+    >>> EachText(embedder)({"token_ids": ids, "segment_ids": 0 * ids}).shape
+    (4, 2, 16)
+    """
+
+    def build(self, inputs_shape=None):
+        self.built = True
+
+    def call(self, inputs, training=None):
+        shape = ops.shape(next(iter(inputs.values())))
+        flat = {name: ops.reshape(ids, (-1, shape[2])) for name, ids in inputs.items()}
+        vectors = self.layer(flat, training=training)
+        return ops.reshape(vectors, (-1, shape[1], vectors.shape[-1]))
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_spec(self, inputs, training=None):
+        shape = next(iter(inputs.values())).shape
+        vectors = self.layer.output
+        return keras.KerasTensor((*shape[:2], vectors.shape[-1]), vectors.dtype)
+
+
+def similarity(embedder, num_texts=2):
+    """Builds a model that embeds pairs, or triples, of texts, to be trained on their cosines.
+
+    `MultipleNegativesRanking` and `CosineRegression` are its losses, `TextBatches(apart=True)` its
+    inputs. The embedder's weights are those that are trained: use it alone afterwards.
+
+    Args:
+        embedder: a model from token ids, and segment ids where it has them, (B, T), to vectors
+            (B, D).
+        num_texts: int, S. 2 for pairs, 3 for triples (anchor, positive, negative).
+
+    Returns:
+        A `keras.Model` with inputs of the embedder's names, (B, S, T), and vectors (B, S, D) as
+        output.
+
+    Raises:
+        ValueError: if the output of `embedder` is not (B, D), or on fewer than two texts.
+
+    Example:
+
+    >>> encoder = build_transformer_model("bert", hierarchical_position=True)
+    >>> embedder = keras.Model(encoder.inputs, MaskedPooling()(encoder.output))
+    >>> model = similarity(embedder)
+    >>> model.compile("adamw", MultipleNegativesRanking(), metrics=[InBatchAccuracy()])
+    >>> model.output_shape
+    (None, 2, 16)
+    """
+    vectors = embedder.output
+    if isinstance(vectors, (list, tuple)) or len(vectors.shape) != 2:
+        raise ValueError(
+            "A model of similarity needs an embedder, from a text to a vector (B, D): pool the "
+            "features of an encoder."
+        )
+    if num_texts < 2:
+        raise ValueError(f"`num_texts` must be at least 2. Received: {num_texts}")
+    inputs = {
+        each.name: keras.Input((num_texts, None), dtype=each.dtype, name=each.name)
+        for each in embedder.inputs
+    }
+    return keras.Model(inputs, EachText(embedder, name="Texts")(inputs), name="similarity")

@@ -1,0 +1,26 @@
+"""Labels of other kinds than one name, in a cell of a table: several names, numbers."""
+
+import math
+
+from keras_posenc.untrusted import quote
+
+
+def names_in(where, cell):
+    """The labels of a cell: a JSON list of names, or names with | between."""
+    if isinstance(cell, str):
+        cell = [name for name in cell.split("|") if name.strip()]
+    if not isinstance(cell, list) or not all(isinstance(name, str) for name in cell):
+        raise ValueError(f"{where} should be a list of names, or names with | between.")
+    return [name.strip() for name in cell]
+
+
+def numbers_in(where, cell):
+    """The numbers of a cell: a number, a JSON list of them, or numbers with | between."""
+    cells = cell.split("|") if isinstance(cell, str) else cell if isinstance(cell, list) else [cell]
+    try:
+        numbers = [float(value) for value in cells]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise ValueError(f"{where} should be a number, not {quote(cell)}.")
+    return numbers

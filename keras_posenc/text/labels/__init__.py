@@ -1,0 +1,18 @@
+"""What texts may be labelled with, a class for each kind: see `Labels`."""
+
+from keras_posenc.text.labels.base import Labels
+from keras_posenc.text.labels.sequences import NextTokenLabels
+from keras_posenc.text.labels.spans import SpanLabels
+from keras_posenc.text.labels.tags import TagLabels, tag_names
+from keras_posenc.text.labels.whole import ClassLabels, FloatLabels, MultiLabels
+
+__all__ = [
+    "ClassLabels",
+    "FloatLabels",
+    "Labels",
+    "MultiLabels",
+    "NextTokenLabels",
+    "SpanLabels",
+    "TagLabels",
+    "tag_names",
+]

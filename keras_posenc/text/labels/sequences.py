@@ -1,0 +1,50 @@
+"""Labels of a language model: at each token the next one."""
+
+import numpy as np
+
+from keras_posenc.text.labels.base import Labels
+
+
+class NextTokenLabels(Labels):
+    """At each token the next one: the shifted text itself, for a language model or UniLM.
+
+    Targets are (B, T) int32; the weights (B, T) float32 are 0 where no token follows.
+
+    Args:
+        segment: int or None. Only tokens of this segment are to be predicted: 1 is the second text
+            of a pair, as in UniLM's "text, then its title".
+
+    Example:
+
+    >>> pair = ([101, 7, 102, 8, 9, 102], [0, 0, 0, 1, 1, 1])
+    >>> _, targets, weights = TextBatches([pair], NextTokenLabels(segment=1), pad_to=1)[0]
+    >>> targets.tolist(), weights.tolist()
+    ([[7, 102, 8, 9, 102, 0]], [[0.0, 0.0, 1.0, 1.0, 1.0, 0.0]])
+    """
+
+    of_tokens = True
+
+    def __init__(self, segment=None):
+        super().__init__()
+        self.segment = segment
+
+    def encode(self, texts, rows):
+        return [self._entry(row) for row in rows]
+
+    def _entry(self, row):
+        following = np.asarray(row.segment_ids[1:])
+        counts = np.ones(len(following)) if self.segment is None else following == self.segment
+        return np.asarray(row.token_ids[1:], "int32"), counts.astype("float32")
+
+    def pad(self, entries, width):
+        return pad_places(entries, width)
+
+
+def pad_places(entries, width):
+    """Pads `(targets, weights)` of rows, (n,) each, with 0 to (B, `width`) int32 and float32."""
+    targets = np.zeros((len(entries), width), "int32")
+    weights = np.zeros((len(entries), width), "float32")
+    for row, (target, weight) in enumerate(entries):
+        targets[row, : len(target)] = target
+        weights[row, : len(weight)] = weight
+    return targets, weights

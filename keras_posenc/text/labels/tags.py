@@ -1,0 +1,203 @@
+"""Tags of tokens: of words, of stretches of characters, or of ids."""
+
+import numpy as np
+
+from keras_posenc.text.labels.base import Labels, class_id, class_ids
+from keras_posenc.text.labels.sequences import pad_places
+from keras_posenc.untrusted import quote
+
+OUTSIDE = "O"
+
+
+class TagLabels(Labels):
+    """A tag for each word, or stretches of characters with their kinds, for `token_classifier`.
+
+    Targets are (B, T) int32, weights (B, T) float32. The first token of a word has the tag of the
+    word and weight 1. Everything else has weight 0: further tokens of a word (which repeat its tag,
+    B- turned into I-), special tokens and padding (0). So compile with `weighted_metrics`, and for
+    a mean over the tags alone with a loss of `reduction="mean_with_sample_weight"`.
+
+    Args:
+        values: a list with one entry a text, or None if not known:
+            for a list of words, or of ids, a list with the tag of each;
+            for a str, a list of `(start, end, kind)` in characters, which become B-kind, I-kind and
+            O, all of weight 1.
+        classes: the tags in the order of their ids; None takes `tag_names(values)`.
+
+    Raises:
+        TypeError: if an entry is neither tags nor spans.
+        ValueError: if there are not as many tags as words, a span is outside the text or meets
+            another, or a tag is unknown.
+
+    Example:
+
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "Ada", "Love", "##lace", "wrote"]
+    >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
+    >>> labels = TagLabels([["B-PER", "I-PER", "O"]])
+    >>> text = ["Ada", "Lovelace", "wrote"]
+    >>> _, tags, weights = TextBatches([text], labels, tokenizer, pad_to=1)[0]
+    >>> labels.classes, tags.tolist(), weights.tolist()
+    (['O', 'B-PER', 'I-PER'], [[0, 1, 2, 2, 0, 0]], [[0.0, 1.0, 1.0, 0.0, 1.0, 0.0]])
+    """
+
+    of_tokens = needs_offsets = True
+
+    def __init__(self, values=None, classes=None):
+        super().__init__(values)
+        for number, entry in enumerate(values or ()):
+            if isinstance(entry, str) or not all(map(_is_tag_or_span, entry)):
+                raise TypeError(
+                    f"Text {number} has the tags {quote(entry)}: give a list of tags, or of "
+                    "(start, end, kind)."
+                )
+        self.classes = tag_names(values or ()) if classes is None else list(classes)
+        self._ids = class_ids(self.classes)
+
+    def encode(self, texts, rows):
+        if self.values is None:
+            return None
+        places = [self._of_places(number, text) for number, text in enumerate(texts)]
+        return [self._entry(row, *places[row.text]) for row in rows]
+
+    def _of_places(self, number, text):
+        """Where the words or spans of a text are, the ids of their first and further tokens, and
+        whether all tokens count."""
+        entry, spans = self.values[number], isinstance(text, str)
+        if spans:
+            entry = check_spans(number, text, entry)
+            starts, ends = [start for start, _, _ in entry], [end for _, end, _ in entry]
+            tags = [f"B-{kind}" for _, _, kind in entry]
+        else:
+            starts, ends = word_places(number, text)
+            tags = check_tags(number, entry, len(starts))
+        first = [class_id(self._ids, number, tag, "tag") for tag in tags]
+        further = [
+            self._ids.get(f"I-{tag[2:]}", own) if tag.startswith("B-") else own
+            for tag, own in zip(tags, first, strict=True)
+        ]
+        return np.array(starts), np.array(ends), first, further, spans
+
+    def _entry(self, row, starts, ends, first, further, all_count):
+        words, is_first = words_of(row, starts, ends)
+        outside = self._ids.get(OUTSIDE, 0)
+        targets = [
+            outside if word < 0 else (first if new else further)[word]
+            for word, new in zip(words, is_first, strict=True)
+        ]
+        counts = row.offsets[:, 0] >= 0 if all_count else is_first
+        return np.array(targets, "int32"), counts.astype("float32")
+
+    def pad(self, entries, width):
+        return pad_places(entries, width)
+
+
+def words_of(row, starts, ends):
+    """The words, or spans, to which the tokens of a row belong.
+
+    Args:
+        row: `Row` with offsets.
+        starts, ends: (W,) ints, increasing: where the words begin and end in the text.
+
+    Returns:
+        (T,) ints, -1 for a token of no word, and (T,) bools: whether a token is the first of its
+        word. What a window shows of a word begun in the window before has no first token.
+    """
+    sides, begins, stops = row.offsets.T
+    words = np.searchsorted(ends, begins, side="right")
+    inside = (sides >= 0) & (words < len(ends))
+    inside[inside] = (starts[words[inside]] < stops[inside]) & (begins < stops)[inside]
+    words = np.where(inside, words, -1)
+    is_first = inside & (np.diff(words, prepend=-1) != 0)
+    if row.window:
+        head = int(np.argmax(sides >= 0))
+        is_first[head] &= begins[head] <= starts[words[head]]
+    return words, is_first
+
+
+def word_places(number, text):
+    """Starts and ends of the words of a text that is a list of words, or of ids.
+
+    Words are joined by a space; an id is one character.
+
+    Raises:
+        TypeError: if the text is a pair.
+    """
+    if isinstance(text, tuple) and len(text) == 2 and isinstance(text[0], str):
+        raise TypeError(f"Text {number} is a pair; tags are of one text: a str or a list of words.")
+    text = text[0] if isinstance(text, tuple) else text
+    lengths = [len(word) + 1 if isinstance(word, str) else 1 for word in text]
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    return starts, ends - [isinstance(word, str) for word in text]
+
+
+def check_tags(number, tags, count):
+    """The tags of `count` words, or ValueError."""
+    if any(not isinstance(tag, str) for tag in tags):
+        raise ValueError(
+            f"Text {number} has spans of characters, but is a list of words: give one str."
+        )
+    if len(tags) != count:
+        raise ValueError(f"Text {number} has {count} words but {len(tags)} tags: give one to each.")
+    return tags
+
+
+def check_spans(number, text, spans):
+    """The spans of a text in their order.
+
+    Raises:
+        ValueError: if an entry is a tag, or a span is outside, empty or meets another.
+    """
+    if any(isinstance(span, str) for span in spans):
+        raise ValueError(
+            f"Text {number} has tags, but is one str: give its words as a list, or spans "
+            "(start, end, kind) in characters."
+        )
+    spans, before = sorted(spans), (0, 0, None)
+    for span in spans:
+        start, end, _ = span
+        if not 0 <= start < end <= len(text) or not text[start:end].strip():
+            raise ValueError(
+                f"Text {number} has the span {quote(tuple(span))}, of no character: it has "
+                f"{len(text)}, from 0 to {len(text) - 1}, and `end` is after the last."
+            )
+        if start < before[1]:
+            raise ValueError(
+                f"Text {number} has spans that meet, {quote(tuple(before))} and "
+                f"{quote(tuple(span))}: a token has one tag."
+            )
+        before = span
+    return spans
+
+
+def tag_names(values):
+    """All tags of examples: O first, then by kind.
+
+    Args:
+        values: as `TagLabels` takes them.
+
+    Returns:
+        list of str.
+
+    Example:
+
+    >>> tag_names([["O", "B-PER"], [(0, 3, "LOC")]])
+    ['O', 'B-LOC', 'I-LOC', 'B-PER']
+    """
+    names = set()
+    for entry in values:
+        for each in entry:
+            kinds = [each] if isinstance(each, str) else [OUTSIDE, f"B-{each[2]}", f"I-{each[2]}"]
+            names.update(kinds)
+    return sorted(names, key=lambda name: (name != OUTSIDE, name.partition("-")[::-1]))
+
+
+def _is_tag_or_span(each):
+    if isinstance(each, str):
+        return True
+    try:
+        start, end, kind = each
+    except (TypeError, ValueError):
+        return False
+    whole = isinstance(start, (int, np.integer)) and isinstance(end, (int, np.integer))
+    return whole and isinstance(kind, str)

@@ -1,0 +1,145 @@
+"""Labels of a whole text: one class, several classes, numbers."""
+
+import numpy as np
+
+from keras_posenc.text.labels.base import Labels, class_id, class_ids
+from keras_posenc.untrusted import quote
+
+MOST_IDS = 2**31  # of int32
+
+
+class ClassLabels(Labels):
+    """One class a text; what `TextBatches` makes of a plain list of labels.
+
+    Targets are ids, (B,) int32. Every window of a text has the class of the text.
+
+    Args:
+        values: list of names, or of ids (ints) if `classes` is None; None if not known.
+        classes: the names in the order of their ids; None sorts those in `values`.
+
+    Raises:
+        ValueError: if a label is unknown or negative.
+        TypeError: if a label is neither a str nor an int.
+
+    Example:
+
+    >>> ClassLabels(["spam", "ham", "spam"]).classes
+    ['ham', 'spam']
+    """
+
+    def __init__(self, values=None, classes=None):
+        super().__init__(values)
+        ids = class_ids(classes or ())
+        self.classes, self._ids = None if classes is None else list(classes), None
+        if values is None:
+            return
+        if classes is None:
+            if all(isinstance(label, (int, np.integer)) for label in values):
+                self._ids = _checked(values)
+                return
+            for number, label in enumerate(values):
+                if not isinstance(label, str):
+                    label = quote(label)
+                    raise TypeError(
+                        f"Text {number} has the label {label}: give names, or only ints."
+                    )
+            self.classes = sorted(set(values))
+            ids = class_ids(self.classes)
+        self._ids = np.array([class_id(ids, n, label) for n, label in enumerate(values)], "int32")
+
+    def encode(self, texts, rows):
+        return None if self._ids is None else self._ids[[row.text for row in rows]]
+
+
+def _checked(values):
+    if min(values, default=0) < 0:
+        raise ValueError(f"A label id is {min(values)}; ids go from 0 up.")
+    if max(values, default=0) >= MOST_IDS:
+        raise ValueError(f"A label id is {max(values)}; ids go to {MOST_IDS - 1}.")
+    return np.asarray(values, "int32")
+
+
+class MultiLabels(Labels):
+    """Any number of classes a text, for `keras.losses.BinaryCrossentropy`.
+
+    Targets are 1.0 for each class that a text has, else 0.0: (B, C) float32.
+
+    Args:
+        values: list of lists of names, which may be empty; None if not known.
+        classes: the names in the order of the columns; None sorts those in `values`.
+
+    Raises:
+        TypeError: if an entry is no list of str.
+        ValueError: if a name is unknown.
+
+    Example:
+
+    >>> labels = MultiLabels([["politics"], [], ["sport", "politics"]])
+    >>> _, targets = TextBatches([[7], [8], [9]], labels, shuffle=False)[0]
+    >>> labels.classes, targets.tolist()
+    (['politics', 'sport'], [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    """
+
+    def __init__(self, values=None, classes=None):
+        super().__init__(values)
+        for number, names in enumerate(values or ()):
+            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+                raise TypeError(
+                    f"Text {number} has the labels {quote(names)}: give a list of names, which "
+                    "may be empty."
+                )
+        if classes is None:
+            classes = sorted({name for names in values or () for name in names})
+        self.classes, ids = list(classes), class_ids(classes)
+        self._hot = np.zeros((len(values or ()), len(ids)), "float32")
+        for number, names in enumerate(values or ()):
+            for name in names:
+                self._hot[number, class_id(ids, number, name)] = 1
+
+    def encode(self, texts, rows):
+        return None if self.values is None else self._hot[[row.text for row in rows]]
+
+
+class FloatLabels(Labels):
+    """One number a text, or several, for `keras.losses.MeanSquaredError`.
+
+    Targets are (B, n) float32.
+
+    Args:
+        values: list of numbers, or of lists of n numbers; None if not known.
+
+    Raises:
+        ValueError: if an entry is no finite number, or the lists are of several lengths.
+
+    Example:
+
+    >>> _, targets = TextBatches([[7], [8]], FloatLabels([0.5, 3]), shuffle=False)[0]
+    >>> targets.tolist()
+    [[0.5], [3.0]]
+    """
+
+    def __init__(self, values=None):
+        super().__init__(values)
+        if values is None:
+            return
+        rows = [np.atleast_1d(_number(n, value)) for n, value in enumerate(values)]
+        for number, row in enumerate(rows):
+            if row.shape != rows[0].shape:
+                raise ValueError(
+                    f"Text {number} has {len(row)} numbers where text 0 has {len(rows[0])}: give "
+                    "as many to each text."
+                )
+        self._numbers = np.stack(rows).astype("float32") if rows else np.zeros((0, 1), "float32")
+
+    def encode(self, texts, rows):
+        return None if self.values is None else self._numbers[[row.text for row in rows]]
+
+
+def _number(number, value):
+    try:
+        found = np.asarray(value, "float64")
+    except (TypeError, ValueError):
+        found = np.asarray(np.nan)
+    if found.ndim > 1 or found.size == 0 or not np.isfinite(found).all():
+        raise ValueError(f"Text {number} has the label {quote(value)}: give a finite number.")
+    return found

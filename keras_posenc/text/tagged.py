@@ -1,0 +1,129 @@
+"""Reading of tagged texts: two columns as in CoNLL, or JSON lines."""
+
+import pathlib
+
+from keras_posenc.text.files import Texts, decode, read_jsonl, read_rows, text_in
+from keras_posenc.text.labels.tags import check_spans, check_tags
+from keras_posenc.text.tables import lines_of
+from keras_posenc.untrusted import quote, shorten
+
+COLUMNS = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
+
+
+def read_tagged(path, text=None, label=None):
+    """Reads texts with tags, or with spans of characters.
+
+    In .conll, .bio, .iob, .tsv and .txt a line is a word and, in the last column, its tag, apart by
+    tabs or spaces; a blank line ends a text, and a line of -DOCSTART- is skipped. In .jsonl an
+    object is a text: {"tokens": ["Ada", ...], "tags": ["B-PER", ...]}, or {"text": "Ada ...",
+    "spans": [{"start": 0, "end": 3, "label": "PER"}, ...]}.
+
+    Args:
+        path: the file, in UTF-8.
+        text: name of the key with the words or the text; default tokens, words or text.
+        label: name of the key with the tags or spans; default tags, ner_tags, spans or entities.
+            False reads none: then a .txt has a text a line, a .conll may have one column.
+
+    Returns:
+        A `Texts`: of lists of words with lists of tags, or of str with lists of (start, end, kind).
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: names the file, the line and the problem.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"No file {path}.")
+    suffix = path.suffix.lower()
+    if suffix == ".jsonl":
+        return _read_objects(path, text, label)
+    if suffix not in COLUMNS:
+        raise ValueError(f"{path}: {suffix!r} is not one of .jsonl, {', '.join(COLUMNS)}.")
+    content = decode(path)
+    if suffix == ".txt" and label is False:
+        rows = [(n, line) for n, line in lines_of(content.rstrip("\r\n"))]
+        texts = [text_in(path, n, {"text": line}, "text") for n, line in rows]
+        return Texts(texts, None, [n for n, _ in rows])
+    return _read_columns(path, content, label is not False)
+
+
+def _read_columns(path, content, with_tags):
+    texts, labels, lines = [], [], []
+    words = None
+    for number, line in lines_of(content):
+        fields = line.split("\t") if "\t" in line else line.split()
+        fields = [field.strip() for field in fields]
+        if not any(fields):
+            words = None
+        elif fields[0] == "-DOCSTART-":
+            words = None
+        elif with_tags and len(fields) < 2:
+            raise ValueError(
+                f"{path}, line {number}: one column, {quote(line)}: give word and tag."
+            )
+        elif not fields[0] or any(map(str.isspace, fields[0])) or not fields[-1]:
+            raise ValueError(f"{path}, line {number}: {quote(line)} is not a word and its tag.")
+        else:
+            if words is None:
+                words, tags = [], []
+                texts.append(words)
+                labels.append(tags)
+                lines.append(number)
+            words.append(fields[0])
+            tags.append(fields[-1])
+    if not texts:
+        raise ValueError(f"{path} has no word.")
+    return Texts(texts, labels if with_tags else None, lines)
+
+
+def _read_objects(path, text, label):
+    _, rows, _ = read_rows(path, {".jsonl": read_jsonl})
+    texts, labels = [], []
+    for number, row in rows:
+        where = f"{path}, line {number}"
+        key = _key(where, row, text, ("tokens", "words", "text"))
+        found = row[key]
+        if not isinstance(found, list):
+            found = text_in(path, number, row, key)
+        elif not found or not all(_is_word(word) for word in found):
+            raise ValueError(f"{where}: {quote(key)} should be a list of words without spaces.")
+        texts.append(found)
+        if label is not False:
+            key = _key(where, row, label, ("tags", "ner_tags", "spans", "entities", "label"))
+            labels.append(_label(where, f"on line {number} of {path}", found, key, row[key]))
+    return Texts(texts, None if label is False else labels, [n for n, _ in rows])
+
+
+def _key(where, row, given, usual):
+    names = usual if given is None else (given,)
+    for name in names:
+        if name in row:
+            return name
+    raise ValueError(f"{where}: none of {', '.join(names)}, only {shorten(list(row))}.")
+
+
+def _is_word(word):
+    return isinstance(word, str) and word and not any(map(str.isspace, word))
+
+
+def _label(where, place, text, key, value):
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: {quote(key)} should be a list.")
+    if isinstance(text, list):
+        if not all(isinstance(tag, str) for tag in value):
+            raise ValueError(f"{where}: {quote(key)} should be a list of tags, such as B-PER.")
+        return check_tags(place, value, len(text))
+    return check_spans(place, text, [_span(where, span) for span in value])
+
+
+def _span(where, span):
+    if isinstance(span, dict):
+        kind = next((span[key] for key in ("label", "kind", "type", "tag") if key in span), None)
+        span = [span.get("start"), span.get("end"), kind]
+    if isinstance(span, list) and len(span) == 3:
+        start, end, kind = span
+        if type(start) is int and type(end) is int and isinstance(kind, str) and kind:
+            return start, end, kind
+    raise ValueError(
+        f"{where}: {quote(span)} is no span: give start, end (ints, in characters) and label."
+    )

@@ -1,0 +1,150 @@
+"""Losses and accuracy of the cosines of texts that belong together."""
+
+import keras
+from keras import ops
+
+
+def _unit(vectors):
+    return ops.normalize(ops.cast(vectors, "float32"), axis=-1)
+
+
+def _candidates(y_pred):
+    """Unit anchors (B, D) and candidates (S - 1) B x D: all second texts, all third texts, ..."""
+    vectors = _unit(y_pred)
+    others = ops.transpose(vectors[:, 1:], (1, 0, 2))
+    return vectors[:, 0], ops.reshape(others, (-1, vectors.shape[-1]))
+
+
+def _cosines(y_true, y_pred):
+    """Cosines of anchors and candidates, -1e9 for those that are no negatives."""
+    anchors, candidates = _candidates(y_pred)
+    rows, sides = ops.shape(y_pred)[0], y_pred.shape[1] - 1
+    ids = ops.reshape(ops.cast(y_true, "int32"), (-1,))
+    same = ops.tile(ops.equal(ids[:, None], ids[None]), (1, sides))
+    places = ops.arange(rows * sides)
+    own = ops.equal(places[None] % rows, ops.arange(rows)[:, None])
+    cosines = ops.matmul(anchors, ops.transpose(candidates))
+    return ops.where(ops.logical_and(same, ops.logical_not(own)), -1e9, cosines)
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class MultipleNegativesRanking(keras.losses.Loss):
+    """Every other text of the batch is a negative: cross-entropy of scaled cosines.
+
+    loss_i = -log(exp(s cos(a_i, p_i)) / sum_j exp(s cos(a_i, c_j))), where a_i and p_i are the
+    first and the second text of row i, and the c_j are all second texts and all further ones, hard
+    negatives. Also known as InfoNCE. SimCSE is this loss on pairs (text, the same text), which
+    dropout tells apart.
+
+    Args:
+        scale: float, s, one over the temperature.
+        reduction: as in `keras.losses.Loss`, over the rows.
+        name: str.
+        dtype: dtype of the result.
+
+    Call arguments:
+        y_true: (B,) or (B, 1) integers: rows of the same number belong together, and are no
+            negatives of each other. `range` where all rows are apart.
+        y_pred: (B, S, D) vectors, as of `similarity`; they are normalized here.
+
+    Returns:
+        The reduced loss, a scalar by default.
+
+    Raises:
+        ValueError: if `scale` is not positive.
+
+    Example:
+
+    >>> vectors = np.eye(3)[:, None].repeat(2, axis=1)  # three pairs, each of two equal vectors
+    >>> round(float(MultipleNegativesRanking(scale=2.0)(np.arange(3), vectors)), 4)
+    0.2395
+
+    Reference: [Efficient Natural Language Response Suggestion for Smart
+    Reply](https://arxiv.org/abs/1705.00652), section 4.4; [SimCSE](https://arxiv.org/abs/2104.08821).
+    """
+
+    def __init__(
+        self,
+        scale=20.0,
+        reduction="sum_over_batch_size",
+        name="multiple_negatives_ranking",
+        dtype=None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        if not scale > 0:
+            raise ValueError(f"`scale` must be positive. Received: {scale}")
+        self.scale = scale
+
+    def call(self, y_true, y_pred):
+        logits = self.scale * _cosines(y_true, y_pred)
+        targets = ops.arange(ops.shape(y_pred)[0])
+        return ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class CosineRegression(keras.losses.Loss):
+    """The squared error of the cosine of two texts, for pairs with a score.
+
+    loss = (cos(a, b) - y)^2, so that scores are from -1 to 1.
+
+    Args:
+        reduction: as in `keras.losses.Loss`, over the rows.
+        name: str.
+        dtype: dtype of the result.
+
+    Call arguments:
+        y_true: (B,) or (B, 1), the scores.
+        y_pred: (B, 2, D) vectors, as of `similarity`; they are normalized here.
+
+    Returns:
+        The reduced loss, a scalar by default.
+
+    Example:
+
+    >>> float(CosineRegression()(np.array([0.5]), np.eye(2)[None]))
+    0.25
+
+    Reference: [Sentence-BERT](https://arxiv.org/abs/1908.10084).
+    """
+
+    def __init__(self, reduction="sum_over_batch_size", name="cosine_regression", dtype=None):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def call(self, y_true, y_pred):
+        vectors = _unit(y_pred)
+        cosines = ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
+        return ops.square(cosines - ops.reshape(ops.cast(y_true, "float32"), (-1,)))
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class InBatchAccuracy(keras.metrics.Mean):
+    """The share of rows whose second text is nearer to the first than all others of the batch.
+
+    It falls as batches grow.
+
+    Args:
+        name: str.
+        dtype: dtype of the result.
+
+    Call arguments:
+        y_true: (B,) or (B, 1) integers, as in `MultipleNegativesRanking`.
+        y_pred: (B, S, D) vectors.
+
+    Example:
+
+    >>> metric = InBatchAccuracy()
+    >>> metric.update_state(np.arange(3), np.eye(3)[:, None].repeat(2, axis=1))
+    >>> float(metric.result())
+    1.0
+    """
+
+    def __init__(self, name="accuracy", dtype=None):
+        super().__init__(name=name, dtype=dtype)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        nearest = ops.argmax(_cosines(y_true, y_pred), axis=-1)
+        right = ops.equal(nearest, ops.arange(ops.shape(y_pred)[0], dtype=nearest.dtype))
+        super().update_state(ops.cast(right, "float32"), sample_weight)

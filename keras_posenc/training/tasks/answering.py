@@ -1,0 +1,123 @@
+"""Answers to questions: spans of a passage of any length."""
+
+import typing
+
+import numpy as np
+
+from keras_posenc.models.token_heads import span_head
+from keras_posenc.text import SpanLabels
+from keras_posenc.text.labels.spans import check_span, is_pair, passage_of
+from keras_posenc.text.questions import read_questions
+from keras_posenc.training.answers import answer_f1, best_spans, exact_match
+from keras_posenc.training.metrics import by_lengths, softmax
+from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
+from keras_posenc.training.tasks.base import Task, check_finite
+from keras_posenc.untrusted import quote
+
+
+class Answer(typing.NamedTuple):
+    """The answer to a question.
+
+    Attributes:
+        answer: str, "" if the passage has none.
+        start, end: ints, its characters in the passage.
+        probability: float, among the 20 likeliest answers.
+    """
+
+    answer: str
+    start: int
+    end: int
+    probability: float
+
+    def cells(self):
+        """The answer, its characters and its probability."""
+        return self.answer, f"{self.start}-{self.end}", f"{self.probability:.4f}"
+
+
+class Answering(Task):
+    """Pairs (question, passage) with the spans that answer, any of them; with none, unanswerable.
+
+    The names are what may be said: an answer and, if a training question has none, that.
+    """
+
+    name = "qa"
+    scores = {"f1": "F1", "exact_match": "exact match"}
+    watched = ("accuracy",)
+    per_token = True
+    has_windows = True
+    reads_chunks = False
+
+    def read_file(self, path, text, label):
+        return read_questions(path, text, label)
+
+    def check_texts(self, texts):
+        for number, text in enumerate(texts):
+            if not is_pair(text):
+                raise ValueError(
+                    f"Text {number} is {quote(text)}: questions need a passage, so give pairs "
+                    "(question, passage)."
+                )
+
+    def checked(self, where, text, value):
+        if not is_pair(text) or isinstance(value, str):
+            raise ValueError(
+                f"The text {where} is {quote(text)}, answered by {quote(value)}: give a pair "
+                "(question, passage), and a list of (start, end) in characters of the passage."
+            )
+        for span in value:
+            check_span(where, passage_of(text), span)
+        return [tuple(span) for span in value]
+
+    def names(self, train):
+        return ["answer"] if all(train.labels) else ["answer", "no answer"]
+
+    def labels(self, names, values=None):
+        return SpanLabels(values and [spans[0] if spans else None for spans in values])
+
+    def model(self, encoder, names, recipe):
+        return span_head(encoder, recipe.head_dropout)
+
+    def loss(self, names):
+        return SpanCrossentropy(reduction="mean_with_sample_weight")
+
+    def metrics(self, names):
+        return [SpanAccuracy()]
+
+    def merged(self, texts, batches, outputs, names, pool):
+        """The likeliest `Span`s of each text."""
+        found, end = [], np.cumsum(np.bincount(batches.text_of))
+        for number, text in enumerate(texts):
+            part = slice(end[number - 1] if number else 0, end[number])
+            for logits in outputs[part]:
+                check_finite(logits)
+            side, may_be_none = int(is_pair(text)), len(names) > 1
+            found.append(best_spans(batches.rows[part], outputs[part], side, may_be_none))
+        return found
+
+    def measure(self, finetuned, documents, verbose):
+        found, lengths = finetuned.judged(documents.texts, verbose)
+        said = [each.answer for each in self.predictions(documents.texts, found, None)]
+        true = [
+            [passage[start:end] for start, end in spans]
+            for (_, passage), spans in zip(documents.texts, documents.labels, strict=True)
+        ]
+        f1 = np.array([answer_f1(*each) for each in zip(said, true, strict=True)])
+        exact = np.array([exact_match(*each) for each in zip(said, true, strict=True)])
+
+        def scores(chosen):
+            return {"f1": float(f1[chosen].mean()), "exact_match": float(exact[chosen].mean())}
+
+        return by_lengths(scores, lengths)
+
+    def predictions(self, texts, found, names):
+        return [_answer(passage_of(text), spans) for text, spans in zip(texts, found, strict=True)]
+
+
+def _answer(passage, spans):
+    if not spans:
+        return Answer("", 0, 0, 1.0)
+    start, end, _ = spans[0]
+    shares = softmax(np.array([span.logit for span in spans]))
+    answer = passage[start:end]
+    start += len(answer) - len(answer.lstrip())
+    return Answer(answer.strip(), start, start + len(answer.strip()), float(shares[0]))

@@ -1,0 +1,105 @@
+"""The protocol of a task of `finetune`."""
+
+import numpy as np
+
+from keras_posenc.training.data import open_documents
+
+POOLS = {"mean": np.mean, "max": np.max}
+
+
+class Task:
+    """What one kind of fine-tuning has of its own; stateless, so one object serves all runs.
+
+    `names` is what the outputs of a model are: its classes, tags or numbers. It is made from the
+    training documents and saved as `labels`.
+    """
+
+    name = None  # as `finetune(task=)` takes it
+    scores = {}  # keys of the metrics and their titles, the one that matters most first
+    watched = ()  # names of the metrics in training
+    needs_labels = True
+    per_token = False  # whether outputs are (T, ...) a row
+    has_windows = False  # whether long texts are always read whole, in windows with a stride
+    reads_chunks = True  # whether `chunks=` makes sense
+
+    # Data: from files and lists to `Texts` with checked labels.
+    def read(self, source, role, text=None, label=None):
+        """Reads labelled documents: a path, a `Texts`, or a pair (texts, labels)."""
+        return open_documents(source, role, lambda path: self.read_file(path, text, label), self)
+
+    def read_file(self, path, text, label):
+        """`Texts` of a file, with labels unless `label` is False."""
+        raise NotImplementedError
+
+    def read_unlabelled(self, path, text):
+        """`Texts` of a file to predict."""
+        return self.read_file(path, text, False)
+
+    def check_texts(self, texts):
+        """Checks texts to predict, beyond what `TextBatches` does."""
+
+    def checked(self, where, text, value):
+        """A label as it is kept, or an error that names the text by `where`."""
+        raise NotImplementedError
+
+    def names(self, train):
+        """The names of the outputs, from the training documents."""
+        raise NotImplementedError
+
+    def check_names(self, documents, names, role):
+        """Checks that documents ask for nothing that training did not show."""
+
+    # Batches and model.
+    def targets(self, documents):
+        """What `labels` takes as values in training."""
+        return documents.labels
+
+    def labels(self, names, values=None):
+        """The `Labels` of a `TextBatches`."""
+        raise NotImplementedError
+
+    def training_options(self):
+        """Further arguments of `TextBatches` in training."""
+        return {}
+
+    def model(self, encoder, names, recipe):
+        """The model that is saved: the encoder with a head."""
+        raise NotImplementedError
+
+    def trained(self, model, names):
+        """The model that is fitted: the same, or one around it."""
+        return model
+
+    def loss(self, names):
+        raise NotImplementedError
+
+    def metrics(self, names):
+        """Keras' metrics in training, whose names are in `watched`."""
+        return []
+
+    # Results. `merged` gives one result a text, of the outputs of its windows.
+    def merged(self, texts, batches, outputs, names, pool):
+        raise NotImplementedError
+
+    def measure(self, finetuned, documents, verbose):
+        """The metrics of a `FineTuned` on labelled documents, a dict that JSON can hold."""
+        raise NotImplementedError
+
+    def predictions(self, texts, found, names):
+        """What `predict` returns: a list of named tuples with `cells()`, for tables."""
+        raise NotImplementedError
+
+
+def by_text(batches, rows):
+    """A list of arrays: the rows of each text, in the order of its windows."""
+    counts = np.bincount(batches.text_of, minlength=len(batches.lengths))
+    return np.split(np.asarray(rows), np.cumsum(counts)[:-1])
+
+
+def check_finite(outputs):
+    """Raises ValueError if a number is not finite, as after a diverged training."""
+    if not np.isfinite(outputs).all():
+        raise ValueError(
+            "The model's logits are not finite numbers: the training has diverged. "
+            "Lower learning_rate or train with a longer warm-up."
+        )

@@ -1,0 +1,86 @@
+"""One class a text."""
+
+import typing
+
+import keras
+import numpy as np
+
+from keras_posenc.models.heads import classifier
+from keras_posenc.text import ClassLabels, labels_of, read_texts
+from keras_posenc.training.data import check_labels, read_labelled
+from keras_posenc.training.metrics import classification, softmax
+from keras_posenc.training.tasks.base import POOLS, Task, by_text
+
+
+class Prediction(typing.NamedTuple):
+    """The predicted label of a document, with probabilities.
+
+    Attributes:
+        label: str. The most probable label.
+        probability: float. Its probability.
+        probabilities: dict, label -> probability, for all labels.
+
+    Example:
+
+    >>> Prediction("b", 0.75, {"a": 0.25, "b": 0.75}).label
+    'b'
+    """
+
+    label: str
+    probability: float
+    probabilities: dict
+
+    def cells(self):
+        """The label and its probability, as text."""
+        return self.label, f"{self.probability:.4f}"
+
+
+class Classification(Task):
+    """Texts, or pairs of texts, with one class each."""
+
+    name = "classify"
+    scores = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
+    watched = ("accuracy",)
+
+    def read(self, source, role, text=None, label=None):
+        return read_labelled(source, role, text, label)
+
+    def read_file(self, path, text, label):
+        return read_texts(path, text=text, label=label)
+
+    def names(self, train):
+        labels = labels_of(train)
+        if len(labels) < 2:
+            raise ValueError(f"train has one label only, {labels[0]!r}: there is nothing to learn.")
+        return labels
+
+    def check_names(self, documents, names, role):
+        check_labels(documents, names, role)
+
+    def labels(self, names, values=None):
+        return ClassLabels(values, names)
+
+    def model(self, encoder, names, recipe):
+        return classifier(encoder, len(names), recipe.pooling, recipe.head_dropout)
+
+    def loss(self, names):
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def metrics(self, names):
+        return ["accuracy"]
+
+    def merged(self, texts, batches, outputs, names, pool):
+        if len(outputs) == len(texts):
+            return outputs
+        pooled = [POOLS[pool](part, axis=0) for part in by_text(batches, softmax(outputs))]
+        return np.log(np.maximum(pooled, 1e-30))
+
+    def measure(self, finetuned, documents, verbose):
+        order = {name: index for index, name in enumerate(finetuned.labels)}
+        labels = [order[name] for name in documents.labels]
+        logits, lengths = finetuned.judged(documents.texts, verbose)
+        return classification(logits, labels, lengths, len(order))
+
+    def predictions(self, texts, found, names):
+        rows = [dict(zip(names, row, strict=True)) for row in softmax(found).tolist()]
+        return [Prediction(best := max(row, key=row.get), row[best], row) for row in rows]

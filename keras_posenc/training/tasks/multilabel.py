@@ -1,0 +1,123 @@
+"""Any number of classes a text."""
+
+import typing
+
+import keras
+import numpy as np
+
+from keras_posenc.models.heads import classifier
+from keras_posenc.text import MultiLabels
+from keras_posenc.text.cells import names_in
+from keras_posenc.text.files import read_table
+from keras_posenc.training.metrics import by_lengths, f1_of_counts
+from keras_posenc.training.tasks.base import POOLS, Task, by_text, check_finite
+from keras_posenc.untrusted import quote
+
+
+class MultiPrediction(typing.NamedTuple):
+    """The predicted labels of a document: those of a probability of one half or more.
+
+    Attributes:
+        labels: list of str.
+        probabilities: dict, label -> probability, for all labels.
+    """
+
+    labels: list
+    probabilities: dict
+
+    def cells(self):
+        """The labels, with | between, as the input has them."""
+        return ("|".join(self.labels),)
+
+
+class MultiLabel(Task):
+    """Texts, or pairs of texts, with any number of classes each."""
+
+    name = "multilabel"
+    scores = {
+        "micro_f1": "micro F1",
+        "macro_f1": "macro F1",
+        "exact_match": "exact match",
+        "loss": "loss",
+    }
+    watched = ("accuracy",)
+
+    def read_file(self, path, text, label):
+        return read_table(path, text, label, names_in)
+
+    def checked(self, where, text, value):
+        if isinstance(value, str) or not all(isinstance(name, str) and name for name in value):
+            raise ValueError(
+                f"The text {where} has the labels {quote(value)}: give a list of names, which may "
+                "be empty."
+            )
+        return sorted(set(value))
+
+    def names(self, train):
+        names = sorted({name for labels in train.labels for name in labels})
+        if len(names) < 2:
+            raise ValueError(f"train has the labels {names} only: give two or more.")
+        return names
+
+    def check_names(self, documents, names, role):
+        for line, labels in zip(documents.lines, documents.labels, strict=True):
+            if unknown := sorted(set(labels) - set(names)):
+                raise ValueError(
+                    f"{role}, line {line}: the label {quote(unknown[0])} is none of the training's "
+                    f"{len(names)} labels."
+                )
+
+    def labels(self, names, values=None):
+        return MultiLabels(values, names)
+
+    def model(self, encoder, names, recipe):
+        return classifier(encoder, len(names), recipe.pooling, recipe.head_dropout)
+
+    def loss(self, names):
+        return keras.losses.BinaryCrossentropy(from_logits=True)
+
+    def metrics(self, names):
+        return [keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)]  # of logits
+
+    def merged(self, texts, batches, outputs, names, pool):
+        """Probabilities (N, C)."""
+        check_finite(outputs)
+        probabilities = 0.5 * (1 + np.tanh(np.asarray(outputs, "float64") / 2))
+        if len(outputs) == len(texts):
+            return probabilities
+        return np.array([POOLS[pool](part, axis=0) for part in by_text(batches, probabilities)])
+
+    def measure(self, finetuned, documents, verbose):
+        found, lengths = finetuned.judged(documents.texts, verbose)
+        true = np.array([[name in own for name in finetuned.labels] for own in documents.labels])
+        said = found >= 0.5
+        p = np.clip(np.where(true, found, 1 - found), 1e-7, None)
+
+        def scores(chosen):
+            hits, trues, saids = _counts(true[chosen], said[chosen])
+            micro = f1_of_counts(hits.sum(), trues.sum(), saids.sum())
+            return {"micro_f1": micro["f1"], "exact_match": _share(true[chosen], said[chosen])}
+
+        hits, trues, saids = _counts(true, said)
+        classes = {
+            name: f1_of_counts(*counts)
+            for name, *counts in zip(finetuned.labels, hits, trues, saids, strict=True)
+        }
+        return {
+            **by_lengths(scores, lengths),
+            "macro_f1": float(np.mean([each["f1"] for each in classes.values()])),
+            "loss": float(-np.log(p).mean()),
+            "classes": classes,
+        }
+
+    def predictions(self, texts, found, names):
+        rows = [dict(zip(names, row, strict=True)) for row in found.tolist()]
+        return [MultiPrediction([name for name in row if row[name] >= 0.5], row) for row in rows]
+
+
+def _counts(true, said):
+    return (true & said).sum(0), true.sum(0), said.sum(0)
+
+
+def _share(true, said):
+    return float((true == said).all(axis=1).mean())

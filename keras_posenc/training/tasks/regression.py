@@ -1,0 +1,106 @@
+"""Numbers of a text, or of a pair of texts."""
+
+import typing
+
+import keras
+import numpy as np
+
+from keras_posenc.models.heads import regressor
+from keras_posenc.text import FloatLabels
+from keras_posenc.text.cells import numbers_in
+from keras_posenc.text.files import read_table
+from keras_posenc.text.groups import SCORE_NAMES
+from keras_posenc.training.metrics import by_lengths, pearson, spearman
+from keras_posenc.training.tasks.base import POOLS, Task, by_text, check_finite
+from keras_posenc.untrusted import quote
+
+
+class NumberPrediction(typing.NamedTuple):
+    """The predicted numbers of a document.
+
+    Attributes:
+        values: list of float.
+    """
+
+    values: list
+
+    def cells(self):
+        """The numbers, as text."""
+        return [f"{value:.6g}" for value in self.values]
+
+
+class Regression(Task):
+    """Texts, or pairs of texts, with one number or several each."""
+
+    name = "regress"
+    scores = {
+        "spearman": "Spearman",
+        "pearson": "Pearson",
+        "mean_absolute_error": "mean error",
+        "loss": "loss",
+    }
+    watched = ("mean_absolute_error",)
+
+    def read_file(self, path, text, label):
+        return read_table(path, text, label, numbers_in, SCORE_NAMES)
+
+    def checked(self, where, text, value):
+        try:
+            numbers = [float(number) for number in np.atleast_1d(np.asarray(value, "float64"))]
+        except (TypeError, ValueError):
+            numbers = []
+        if not numbers or not np.isfinite(numbers).all():
+            raise ValueError(
+                f"The text {where} has the label {quote(value)}: give a finite number, or a list "
+                "of them."
+            )
+        return numbers
+
+    def names(self, train):
+        count = len(train.labels[0])
+        self.check_names(train, ["value"] * count, "train")
+        return ["value"] if count == 1 else [f"value_{n + 1}" for n in range(count)]
+
+    def check_names(self, documents, names, role):
+        for line, numbers in zip(documents.lines, documents.labels, strict=True):
+            if len(numbers) != len(names):
+                raise ValueError(
+                    f"{role}, line {line}: {len(numbers)} numbers where the training's first text "
+                    f"has {len(names)}."
+                )
+
+    def labels(self, names, values=None):
+        return FloatLabels(values)
+
+    def model(self, encoder, names, recipe):
+        return regressor(encoder, len(names), recipe.pooling, recipe.head_dropout)
+
+    def loss(self, names):
+        return keras.losses.MeanSquaredError()
+
+    def metrics(self, names):
+        return [keras.metrics.MeanAbsoluteError()]
+
+    def merged(self, texts, batches, outputs, names, pool):
+        check_finite(outputs)
+        if len(outputs) == len(texts):
+            return outputs
+        return np.array([POOLS[pool](part, axis=0) for part in by_text(batches, outputs)])
+
+    def measure(self, finetuned, documents, verbose):
+        found, lengths = finetuned.judged(documents.texts, verbose)
+        true, said = np.array(documents.labels), np.asarray(found, "float64")
+
+        def scores(chosen):
+            return {"mean_absolute_error": float(np.abs(true - said)[chosen].mean())}
+
+        columns = list(zip(true.T, said.T, strict=True))
+        return {
+            **by_lengths(scores, lengths),
+            "pearson": float(np.mean([pearson(*each) for each in columns])),
+            "spearman": float(np.mean([spearman(*each) for each in columns])),
+            "loss": float(np.square(true - said).mean()),
+        }
+
+    def predictions(self, texts, found, names):
+        return [NumberPrediction([float(value) for value in row]) for row in found]

@@ -1,0 +1,192 @@
+"""A tag for each word, or stretches of characters with their kinds."""
+
+import typing
+
+import keras
+import numpy as np
+
+from keras_posenc.models.token_heads import token_classifier
+from keras_posenc.text import TagLabels, tag_names
+from keras_posenc.text.labels.tags import check_spans, check_tags, word_places, words_of
+from keras_posenc.text.tagged import read_tagged
+from keras_posenc.training.entities import entities, entity_scores
+from keras_posenc.training.metrics import by_lengths, log_softmax
+from keras_posenc.training.tasks.base import Task, check_finite
+
+OUTSIDE = "O"
+
+
+class TagPrediction(typing.NamedTuple):
+    """What was found in a text.
+
+    Attributes:
+        entities: list of dict with `kind`, `start`, `end` (characters) and `text`; of a list of
+            words the characters are those of the words joined by spaces.
+        tags: list of str, one a word; None if the text was a str.
+    """
+
+    entities: list
+    tags: list | None
+
+    def cells(self):
+        """The entities, as `kind start-end text`."""
+        return [f"{e['kind']} {e['start']}-{e['end']} {e['text']}" for e in self.entities] or ["-"]
+
+
+class Words(typing.NamedTuple):
+    """The words of a text, or the tokens of a str, and the logits (W, C) of each.
+
+    What truncation cut off, and a word of no token, has NaN, and is tagged O.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    logits: np.ndarray
+
+    def tags(self, names):
+        outside = names.index(OUTSIDE) if OUTSIDE in names else 0
+        seen = ~np.isnan(self.logits[:, 0])
+        best = np.where(seen, np.nan_to_num(self.logits).argmax(axis=1), outside)
+        return [names[n] for n in best]
+
+
+class Tagging(Task):
+    """Words with a tag each, or texts with spans of characters."""
+
+    name = "tag"
+    scores = {
+        "f1": "F1",
+        "precision": "precision",
+        "recall": "recall",
+        "accuracy": "accuracy",
+        "loss": "loss",
+    }
+    watched = ("accuracy",)
+    per_token = True
+
+    def read_file(self, path, text, label):
+        return read_tagged(path, text, label)
+
+    def checked(self, where, text, value):
+        if isinstance(text, str):
+            return [tuple(span) for span in check_spans(where, text, value)]
+        return check_tags(where, list(value), len(text))
+
+    def names(self, train):
+        names = tag_names(train.labels)
+        if len(names) < 2:
+            raise ValueError(f"train has the tags {names} only: there is nothing to learn.")
+        return names
+
+    def check_names(self, documents, names, role):
+        for line, entry in zip(documents.lines, documents.labels, strict=True):
+            if unknown := [name for name in tag_names([entry]) if name not in names]:
+                raise ValueError(
+                    f"{role}, line {line}: the tag {unknown[0]!r} is none of the training's "
+                    f"{len(names)} tags: {', '.join(names[:10])}{', ...' * (len(names) > 10)}."
+                )
+
+    def labels(self, names, values=None):
+        return TagLabels(values, names)
+
+    def model(self, encoder, names, recipe):
+        return token_classifier(encoder, len(names), recipe.head_dropout)
+
+    def loss(self, names):
+        return keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
+
+    def metrics(self, names):
+        return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
+
+    def merged(self, texts, batches, outputs, names, pool):
+        """`Words` of each text."""
+        found, rows = [], iter(zip(batches.rows, outputs, strict=True))
+        for text, count in zip(texts, np.bincount(batches.text_of), strict=True):
+            windows = [next(rows) for _ in range(count)]
+            starts, ends = _places(text, [row for row, _ in windows])
+            table = np.full((len(starts), len(names)), np.nan)
+            for row, logits in windows:
+                check_finite(logits)
+                words, is_first = words_of(row, starts, ends)
+                table[words[is_first]] = logits[is_first]
+            found.append(Words(starts, ends, table))
+        return found
+
+    def measure(self, finetuned, documents, verbose):
+        names = finetuned.labels
+        found, lengths = finetuned.judged(documents.texts, verbose)
+        true, said, losses, rights = [], [], [], []
+        for text, entry, words in zip(documents.texts, documents.labels, found, strict=True):
+            tags, own = words.tags(names), true_tags(text, entry, words)
+            if isinstance(text, str):
+                true.append({(kind, start, end) for start, end, kind in entry})
+                said.append({(e["kind"], e["start"], e["end"]) for e in _found(text, words, tags)})
+            else:
+                true.append(entities(own))
+                said.append(entities(tags))
+            seen = ~np.isnan(words.logits[:, 0])
+            ids = np.array([names.index(tag) for tag in own], int)[seen]
+            losses.append(-log_softmax(words.logits[seen])[np.arange(len(ids)), ids])
+            rights.append(np.array(own) == np.array(tags))
+
+        def scores(chosen):
+            which = np.flatnonzero(chosen)
+            scored = entity_scores([true[n] for n in which], [said[n] for n in which])
+            right = np.concatenate([rights[n] for n in which])
+            return {
+                **{key: scored[key] for key in ("precision", "recall", "f1")},
+                "accuracy": float(right.mean()) if len(right) else 0.0,
+            }
+
+        losses = np.concatenate(losses)
+        return {
+            **by_lengths(scores, lengths),
+            "loss": float(losses.mean()) if len(losses) else 0.0,
+            "classes": entity_scores(true, said)["classes"],
+        }
+
+    def predictions(self, texts, found, names):
+        predictions = []
+        for text, words in zip(texts, found, strict=True):
+            tags = words.tags(names)
+            whole = text if isinstance(text, str) else " ".join(map(str, text))
+            own = None if isinstance(text, str) else tags
+            predictions.append(TagPrediction(_found(whole, words, tags), own))
+        return predictions
+
+
+def _places(text, rows):
+    """Starts and ends of the words of a text; of a str, of its tokens."""
+    if not isinstance(text, str):
+        return word_places(0, text)
+    tokens = np.concatenate([row.offsets for row in rows])
+    tokens = np.unique(tokens[(tokens[:, 0] >= 0) & (tokens[:, 1] < tokens[:, 2]), 1:], axis=0)
+    # Tokens of one character, as of its bytes, are one word.
+    kept = np.r_[True, tokens[1:, 0] >= tokens[:-1, 1]][: len(tokens)]
+    return tokens[kept].T
+
+
+def true_tags(text, entry, words):
+    """The tags of words; of a str, from spans, those of the tokens."""
+    if not isinstance(text, str):
+        return entry
+    tags = [OUTSIDE] * len(words.starts)
+    for start, end, kind in entry:
+        inside = np.flatnonzero((words.starts < end) & (words.ends > start))
+        for place, token in enumerate(inside):
+            tags[token] = f"{'I' if place else 'B'}-{kind}"
+    return tags
+
+
+def _found(text, words, tags):
+    """The entities of a text as dicts."""
+    spans = [
+        (int(words.starts[first]), int(words.ends[last - 1]), kind)
+        for kind, first, last in sorted(entities(tags), key=lambda each: each[1:])
+    ]
+    return [
+        {"kind": kind, "start": start, "end": end, "text": text[start:end]}
+        for start, end, kind in spans
+    ]

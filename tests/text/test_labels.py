@@ -1,0 +1,274 @@
+"""Labels of every kind in TextBatches, aligned to tokens as transformers aligns them."""
+
+import numpy as np
+import pytest
+
+from keras_posenc.text import (
+    FloatLabels,
+    Labels,
+    MultiLabels,
+    NextTokenLabels,
+    SpanLabels,
+    TagLabels,
+    TextBatches,
+    Tokenizer,
+    read_texts,
+    tag_names,
+)
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(scope="module")
+def tokenizer(minilm):
+    return Tokenizer(minilm)
+
+
+@pytest.fixture(scope="module")
+def peer(minilm):
+    import transformers
+
+    return transformers.AutoTokenizer.from_pretrained(minilm)
+
+
+@pytest.fixture(scope="module")
+def books(book_excerpts):
+    return read_texts(book_excerpts).texts[:8]
+
+
+def by_row(batches):
+    """The parts of all batches, row by row in the order of the texts."""
+    drawn = [batches[n] for n in range(len(batches))]
+    rows = []
+    for _, *parts in drawn:
+        rows += list(zip(*parts, strict=True))
+    order = np.empty(len(rows), object)
+    order[:] = rows
+    return list(batches.restore_order(order))
+
+
+def test_tags_stand_at_the_first_token_of_each_word(tokenizer, peer, books):
+    texts = [book.split()[: 30 + 40 * n] for n, book in enumerate(books)]
+    tags = [["B-X" if word[0].isupper() else "I-X" for word in text] for text in texts]
+    batches = TextBatches(texts, TagLabels(tags), tokenizer, max_length=128, shuffle=False)
+    rows = by_row(batches)
+    names = batches.classes
+    for text, own, (ids, weights) in zip(texts, tags, rows, strict=True):
+        found = peer(text, is_split_into_words=True, truncation=True, max_length=128)
+        words = [-1 if word is None else word for word in found.word_ids()]
+        first = np.array(words) != np.roll(words, 1)
+        expected = [w >= 0 and new for w, new in zip(words, first, strict=True)]
+        assert weights[: len(words)].astype(bool).tolist() == expected
+        assert not weights[len(words) :].any()
+        for word, new, label in zip(words, expected, ids, strict=False):
+            if word >= 0:
+                wanted = own[word] if new else "I-X"
+                assert names[label] == wanted
+
+
+def test_spans_of_characters_become_tags_of_all_their_tokens(tokenizer):
+    text = "Ada Lovelace met Babbage."
+    spans = [(17, 24, "PER"), (0, 12, "PER")]
+    batches = TextBatches([text], TagLabels([spans]), tokenizer, pad_to=1)
+    assert batches.classes == ["O", "B-PER", "I-PER"]
+    ((tags, weights),) = by_row(TextBatches([text], TagLabels([spans]), tokenizer, shuffle=False))
+    tokens = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]
+    said = [batches.classes[tag] for tag in tags[: len(tokens)]]
+    inside = [token for token, tag in zip(tokens, said, strict=True) if tag != "O"]
+    assert "".join(inside).replace("##", "") == "adalovelacebabbage"
+    assert [token for token, tag in zip(tokens, said, strict=True) if tag == "B-PER"] == [
+        "ada",
+        next(token for token in tokens if token.startswith("ba")),
+    ]
+    assert weights.sum() == len(tokens) - 2
+
+
+def test_tags_of_windows_are_those_of_the_whole(tokenizer, books):
+    words = books[0].split()[:150]
+    tags = [f"B-{n % 7}" for n in range(len(words))]
+    labels = TagLabels([tags])
+    whole = TextBatches([words], labels, tokenizer, max_length=None, shuffle=False)
+    ((expected, weights),) = by_row(whole)
+    batches = TextBatches([words], labels, tokenizer, max_length=40, stride=0, shuffle=False)
+    assert batches.text_of.tolist() == [0] * len(batches.rows) and len(batches.rows) > 3
+    rows = [
+        (tag, weight)
+        for row, (tags, weights) in zip(batches.rows, by_row(batches), strict=True)
+        for tag, weight in list(zip(tags, weights, strict=True))[1 : len(row.token_ids) - 1]
+    ]
+    length = len(whole.rows[0].token_ids)
+    # Every word once, however the windows cut it.
+    assert [t for t, w in rows if w] == [t for t, w in zip(expected, weights, strict=True) if w]
+    assert len(rows) == length - 2
+
+
+def test_per_token_tags_of_ids_are_cut_as_the_ids_are():
+    labels = TagLabels([["a", "b", "c", "d"], ["d"]])
+    batches = TextBatches([[1, 2, 3, 9], [9]], labels, max_length=3, pad_to=1, shuffle=False)
+    rows = by_row(batches)
+    assert [batches.classes[n] for n in rows[0][0]] == ["a", "b", "d"]
+    assert [row[1].tolist() for row in rows] == [[1, 1, 1], [1, 0, 0]]
+
+
+def test_windows_are_those_of_transformers(tokenizer, peer, books):
+    question, passage = "Who is it about?", books[0]
+    pairs = [(question, passage), (question, "It is short.")]
+    batches = TextBatches(
+        pairs, SpanLabels(), tokenizer, max_length=64, stride=20, shuffle=False, max_shapes=2
+    )
+    found = peer(
+        *map(list, zip(*pairs, strict=True)),
+        truncation="only_second",
+        max_length=64,
+        stride=20,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+    )
+    assert [row.token_ids for row in batches.rows] == found["input_ids"]
+    assert batches.text_of.tolist() == found["overflow_to_sample_mapping"]
+    for row, offsets in zip(batches.rows, found["offset_mapping"], strict=True):
+        assert [tuple(place) for place in row.offsets[:, 1:].tolist()] == offsets
+    assert all(row.window == 0 for row in (batches.rows[0], batches.rows[-1]))
+    assert isinstance(batches[0], dict)  # no labels are known
+    whole = tokenizer.encode(question, passage)[0]
+    assert batches.lengths[0] == len(whole)
+
+
+def test_an_answer_is_in_the_windows_that_hold_it(tokenizer, books):
+    passage, answer = books[0], books[0].split()[90]
+    start = passage.index(f" {answer} ", 300) + 1
+    span = (start, start + len(answer))
+    labels = SpanLabels([span, None])
+    pairs = [("Who?", passage), ("What?", passage)]
+    batches = TextBatches(pairs, labels, tokenizer, max_length=50, stride=16, shuffle=False)
+    held = 0
+    for row, (place, weight) in zip(batches.rows, by_row(batches), strict=True):
+        assert weight == 1
+        begins, stops = row.offsets[row.offsets[:, 0] == 1][[0, -1], [1, 2]]
+        if row.text == 0 and begins <= span[0] and stops >= span[1]:
+            tokens = row.token_ids[place[0] : place[1] + 1]
+            assert tokens == tokenizer.contents([answer])[0]
+            held += 1
+        else:
+            assert place.tolist() == [0, 0]
+    assert held >= 1
+    # Without windows the answer may be cut off, which says nothing about the passage.
+    cut = TextBatches(pairs, labels, tokenizer, max_length=20, shuffle=False)
+    assert [weight for _, weight in by_row(cut)] == [0, 1]
+
+
+def test_several_classes_numbers_and_next_tokens():
+    texts = [[5, 6, 7], [8]]
+    options = {"shuffle": False, "pad_to": 1}
+    several = TextBatches(texts, MultiLabels([["b", "a"], []], ["a", "b", "c"]), **options)
+    assert [y.tolist() for (y,) in by_row(several)] == [[1, 1, 0], [0, 0, 0]]
+    numbers = TextBatches(texts, FloatLabels([[0.5, 2], [1, 3]]), **options)
+    assert [y.tolist() for (y,) in by_row(numbers)] == [[0.5, 2], [1, 3]]
+    following = TextBatches(texts, NextTokenLabels(), **options)
+    assert [(y.tolist(), w.tolist()) for y, w in by_row(following)] == [
+        ([6, 7, 0], [1, 1, 0]),
+        ([0, 0, 0], [0, 0, 0]),
+    ]
+
+
+def test_sample_weights_multiply():
+    weighted = TextBatches([[1], [2]], [0, 1], sample_weights=[2, 0.5], shuffle=False)
+    assert [float(w) for _, w in by_row(weighted)] == [2, 0.5]
+    tags = TagLabels([["a", "b"], ["a"]])
+    batches = TextBatches([[1, 2], [3]], tags, sample_weights=[2, 3], pad_to=1, shuffle=False)
+    assert [w.tolist() for _, w in by_row(batches)] == [[2, 2], [3, 0]]
+
+
+def test_texts_apart(tokenizer):
+    texts = [("one", "another one", "three"), ("a rather longer text than that", "b", "c")]
+    batches = TextBatches(texts, [7, 3], tokenizer, apart=True, pad_to=4, shuffle=False)
+    assert batches.shapes == [(1, 3, 4), (1, 3, 8)] or batches.shapes == [(2, 3, 8)]
+    for inputs, labels in batches:
+        for row, label in zip(inputs["token_ids"], labels, strict=True):
+            for ids, text in zip(row, texts[[7, 3].index(label)], strict=True):
+                assert [i for i in ids if i != tokenizer.pad_id] == tokenizer.encode(text)[0]
+    assert batches.lengths.tolist() == [4, 8]
+    with pytest.raises(TypeError, match="Text 1 is no tuple of str, as apart=True needs"):
+        TextBatches([("a", "b"), "c"], tokenizer=tokenizer, apart=True)
+    with pytest.raises(ValueError, match="Text 1 is .* give tuples of as many texts each"):
+        TextBatches([("a", "b"), ("c",)], tokenizer=tokenizer, apart=True)
+    with pytest.raises(ValueError, match="labels of a whole row, not NextTokenLabels of its"):
+        TextBatches([("a", "b")], NextTokenLabels(), tokenizer, apart=True)
+    with pytest.raises(ValueError, match="apart=True takes no stride="):
+        TextBatches([("a", "b")], tokenizer=tokenizer, apart=True, stride=1)
+
+
+WORDS = ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "make", "error", "match"),
+    [
+        ([WORDS], lambda: TagLabels([["O"]]), ValueError, "has 2 words but 1 tags: give one to e"),
+        (
+            [WORDS],
+            lambda: TagLabels([[(0, 1, "X")] * 2]),
+            ValueError,
+            "is a list of words: give on",
+        ),
+        (["one"], lambda: TagLabels([["O"]]), ValueError, "has tags, but is one str"),
+        (["one"], lambda: TagLabels([[(0, 4, "X")]]), ValueError, r"the span \(0, 4, 'X'\), of no"),
+        (["one"], lambda: TagLabels([[(2, 2, "X")]]), ValueError, "of no character: it has 3"),
+        (
+            ["one two"],
+            lambda: TagLabels([[(0, 4, "X"), (3, 7, "Y")]]),
+            ValueError,
+            "has spans that meet, .* a token has one tag",
+        ),
+        ([WORDS], lambda: TagLabels([["O", "Q"]], ["O"]), ValueError, "the tag 'Q', which is not"),
+        ([WORDS], lambda: TagLabels([[1, 2]]), TypeError, "has the tags .*: give a list of tags"),
+        ([("a", "b")], lambda: TagLabels([["O"]]), TypeError, "is a pair; tags are of one text"),
+        ([["a b"]], lambda: TagLabels([["O"]]), ValueError, "has the word 'a b': words are not em"),
+        ([("q", "abc")], lambda: SpanLabels([(1, 4)]), ValueError, "beyond its passage of 3 char"),
+        ([("q", "abc")], lambda: SpanLabels([(2, 2)]), ValueError, "beyond its passage"),
+        (
+            [("q", "abc")],
+            lambda: SpanLabels([(1.0, 2)]),
+            TypeError,
+            "the answer .*: give .start, e",
+        ),
+        (["a", "b"], lambda: SpanLabels([None]), ValueError, "2 texts but 1 labels"),
+        (["a"], lambda: MultiLabels(["x"]), TypeError, "has the labels 'x': give a list of names"),
+        (["a"], lambda: MultiLabels([["x"]], ["y"]), ValueError, "'x', which is not one of the 1"),
+        (["a"], lambda: FloatLabels(["x"]), ValueError, "has the label 'x': give a finite number"),
+        (["a"], lambda: FloatLabels([float("nan")]), ValueError, "give a finite number"),
+        (
+            ["a", "b"],
+            lambda: FloatLabels([1, [1, 2]]),
+            ValueError,
+            "has 2 numbers where text 0 has",
+        ),
+    ],
+)
+def test_labels_that_do_not_fit(tokenizer, texts, make, error, match):
+    with pytest.raises(error, match=match):
+        TextBatches(texts, make(), tokenizer)
+
+
+def test_arguments_that_do_not_fit(tokenizer):
+    with pytest.raises(ValueError, match="classes= belongs to a list of labels"):
+        TextBatches(["a"], FloatLabels([1]), tokenizer, classes=["x"])
+    with pytest.raises(ValueError, match="stride=-1: give an int, at least 0"):
+        TextBatches(["a"], None, tokenizer, stride=-1)
+    with pytest.raises(ValueError, match="stride= makes windows of max_length tokens, which is N"):
+        TextBatches(["a"], None, tokenizer, stride=1, max_length=None)
+    with pytest.raises(ValueError, match="stride= splits texts; make windows of ids with"):
+        TextBatches([[1]], stride=1)
+    with pytest.raises(ValueError, match="have room for 1 of it, and are to share 2"):
+        TextBatches([("a b c", "d e f g")], None, tokenizer, max_length=7, stride=2)
+    with pytest.raises(ValueError, match=r"sample_weights has the shape \(1,\)"):
+        TextBatches([[1], [2]], sample_weights=[1])
+    with pytest.raises(ValueError, match="a number that is negative or not finite"):
+        TextBatches([[1]], sample_weights=[-1])
+    with pytest.raises(NotImplementedError):
+        TextBatches([[1]], Labels([1]))
+
+
+def test_the_names_of_tags():
+    assert tag_names([["B-b", "I-b", "O"], [(0, 1, "a")]]) == ["O", "B-a", "I-a", "B-b", "I-b"]
+    assert tag_names([["NOUN", "VERB"]]) == ["NOUN", "VERB"]

@@ -1,0 +1,144 @@
+"""Files of tags, of questions, of pairs: what they give, and what they refuse."""
+
+import json
+
+import pytest
+
+from keras_posenc.text.cells import names_in, numbers_in
+from keras_posenc.text.files import read_table
+from keras_posenc.text.groups import read_groups
+from keras_posenc.text.questions import read_questions
+from keras_posenc.text.tagged import read_tagged
+
+pytestmark = pytest.mark.once
+
+
+def write(path, content):
+    path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+    return path
+
+
+def lines(path, *rows):
+    return write(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_columns_of_words_and_tags(tmp_path):
+    content = "-DOCSTART- -X- O O\n\nAda NNP B-PER\nwrote VBD O\n\n\nParis\tB-LOC\n"
+    found = read_tagged(write(tmp_path / "a.conll", content))
+    assert found.texts == [["Ada", "wrote"], ["Paris"]]
+    assert (found.labels, found.lines) == ([["B-PER", "O"], ["B-LOC"]], [3, 7])
+    assert read_tagged(write(tmp_path / "b.conll", "Ada\nwrote\n"), label=False).texts == [
+        ["Ada", "wrote"]
+    ]
+    assert read_tagged(write(tmp_path / "c.txt", "Ada wrote.\nTwice.\n"), label=False).texts == [
+        "Ada wrote.",
+        "Twice.",
+    ]
+
+
+def test_objects_of_words_or_of_spans(tmp_path):
+    rows = [{"tokens": ["Ada"], "tags": ["B-PER"]}]
+    assert read_tagged(lines(tmp_path / "a.jsonl", *rows)).labels == [["B-PER"]]
+    rows = [{"text": "Ada wrote", "spans": [{"start": 0, "end": 3, "label": "PER"}]}]
+    assert read_tagged(lines(tmp_path / "b.jsonl", *rows)).labels == [[(0, 3, "PER")]]
+    rows = [{"text": "Ada wrote", "entities": [[0, 3, "PER"]]}]
+    assert read_tagged(lines(tmp_path / "c.jsonl", *rows)).labels == [[(0, 3, "PER")]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("a.conll", "Ada B-PER\nwrote\n", r"a.conll, line 2: one column, 'wrote': give word and"),
+        ("a.conll", "\tB-PER\n", "line 1: .* is not a word and its tag"),
+        ("a.conll", "-DOCSTART- O\n", "a.conll has no word"),
+        ("a.pdf", "x", "'.pdf' is not one of .jsonl, .conll"),
+        ("a.jsonl", '{"x": 1}', "line 1: none of tokens, words, text, only"),
+        ("a.jsonl", '{"tokens": ["a b"], "tags": ["O"]}', "a list of words without spaces"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": ["O", "O"]}', "on line 1 of .* 1 words but 2 tags"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": [1]}', "should be a list of tags, such as B-PER"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": "O"}', "line 1: 'tags' should be a list"),
+        ("a.jsonl", '{"text": "a", "spans": [[0, 2, "X"]]}', r"on line 1 of .* \(0, 2, 'X'\), of"),
+        ("a.jsonl", '{"text": "a", "spans": [{"start": 0}]}', "is no span: give start, end"),
+    ],
+)
+def test_tags_that_do_not_fit(tmp_path, name, content, match):
+    with pytest.raises(ValueError, match=match):
+        read_tagged(write(tmp_path / name, content))
+
+
+PASSAGE = "Ada wrote it."
+
+
+def squad(**question):
+    question = {"question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}], **question}
+    return {"data": [{"paragraphs": [{"context": PASSAGE, "qas": [question]}]}]}
+
+
+def test_questions_in_either_form(tmp_path):
+    found = read_questions(write(tmp_path / "a.json", squad()))
+    assert (found.texts, found.labels, found.lines) == ([("Who?", PASSAGE)], [[(0, 3)]], [1])
+    none = read_questions(write(tmp_path / "b.json", squad(is_impossible=True)))
+    assert none.labels == [[]]
+    rows = [
+        {
+            "question": "Who?",
+            "context": PASSAGE,
+            "answers": {"text": ["Ada", "it"], "answer_start": [0, 10]},
+        },
+        {"question": "Why?", "context": PASSAGE, "answers": []},
+    ]
+    assert read_questions(lines(tmp_path / "c.jsonl", *rows)).labels == [[(0, 3), (10, 12)], []]
+    table = write(tmp_path / "d.tsv", f"asked\tabout\nWho?\t{PASSAGE}\n")
+    assert read_questions(table, ("asked", "about"), label=False).texts == [("Who?", PASSAGE)]
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ({"data": [{}]}, "not in SQuAD's form, .*lacks the key 'paragraphs'"),
+        ({"data": []}, "has no question"),
+        (squad(question=" "), "question 1: 'question' should be a text that is not empty"),
+        (squad(answers=[{"text": "Ada", "answer_start": 11}]), "'Ada' from 11 to 14 is beyond its"),
+        (squad(answers=[{"text": "Ada", "answer_start": 4}]), "the passage has 'wro' at 4"),
+        (squad(answers=[{"text": "Ada"}]), "is no answer: give its text and answer_start, an int"),
+        (squad(answers="Ada"), "'answers' should be a list of answers"),
+        (squad(answers={"text": ["a"], "answer_start": []}), "should be lists of one length"),
+    ],
+)
+def test_questions_that_do_not_fit(tmp_path, content, match):
+    with pytest.raises(ValueError, match=match):
+        read_questions(write(tmp_path / "a.json", content))
+
+
+def test_a_question_without_a_key(tmp_path):
+    with pytest.raises(ValueError, match="line 1: no context or passage or text, only"):
+        read_questions(lines(tmp_path / "a.jsonl", {"question": "Who?"}))
+    with pytest.raises(ValueError, match="no 'answers', only .* has an empty list of them"):
+        read_questions(lines(tmp_path / "b.jsonl", {"question": "Who?", "context": PASSAGE}))
+    for read in (read_questions, read_tagged):
+        with pytest.raises(FileNotFoundError, match="No file"):
+            read(tmp_path / "none.jsonl")
+
+
+def test_groups_with_and_without_scores(tmp_path):
+    scored = write(tmp_path / "a.tsv", "sentence1\tsentence2\tscore\na\tb\t0.5\n")
+    found = read_groups(scored, None, None)
+    assert (found.texts, found.labels) == ([("a", "b")], [0.5])
+    assert read_groups(scored, None, False).labels is None
+    triples = write(tmp_path / "b.csv", "anchor,positive,negative\na,b,c\n")
+    assert read_groups(triples, None, None).texts == [("a", "b", "c")]
+    with pytest.raises(ValueError, match="which columns have the texts.*anchor"):
+        read_groups(write(tmp_path / "c.csv", "anchor,other\na,b\n"), None, None)
+    with pytest.raises(ValueError, match="has no column 'other'"):
+        read_groups(triples, ("anchor", "other"), None)
+
+
+def test_several_labels_and_numbers(tmp_path):
+    table = write(tmp_path / "a.tsv", "text\tlabel\none\ta|b\ntwo\t\n")
+    assert read_table(table, None, None, names_in).labels == [["a", "b"], []]
+    rows = lines(tmp_path / "a.jsonl", {"text": "one", "label": [1, 2.5]})
+    assert read_table(rows, None, None, numbers_in).labels == [[1.0, 2.5]]
+    with pytest.raises(ValueError, match="line 2: 'label' should be a number, not 'a|b'"):
+        read_table(table, None, None, numbers_in)
+    with pytest.raises(ValueError, match="line 1: 'label' should be a list of names"):
+        read_table(rows, None, None, names_in)
