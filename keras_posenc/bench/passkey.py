@@ -146,7 +146,7 @@ class _Source:
         self.checkpoint, self.fillers, self.count = checkpoint, fillers, count
         self.pooling, self.tokenizer = pooling, Tokenizer(checkpoint)
         self.length = read_config(checkpoint).max_position
-        self.task = "needle" if fillers else "passkey"
+        self.task, self.known = "needle" if fillers else "passkey", {}
 
     def made(self, length, seed):
         """The queries as token ids, and the documents, of a length and a seed."""
@@ -159,6 +159,18 @@ class _Source:
     @functools.cached_property
     def model(self):
         return build_transformer_model(self.checkpoint)
+
+    def chunks(self, length, seed):
+        """The embedded queries, and of each document the embedded chunks: once for all ways."""
+        if (length, seed) in self.known:
+            return self.known[length, seed]
+        queries, documents = self.made(length, seed)
+        room = self.length - self.tokenizer.special_tokens()
+        parts = [[ids[i : i + room] for i in range(0, len(ids), room)] for ids in documents]
+        found = self.embedded(self.model, sum(parts, []))
+        found = np.split(found, np.cumsum([len(own) for own in parts])[:-1])
+        self.known[length, seed] = self.embedded(self.model, queries), found
+        return self.known[length, seed]
 
     def embedded(self, model, rows):
         return embedded(model, self.tokenizer, rows, self.pooling)
@@ -174,18 +186,11 @@ class _Short:
         pass
 
     def __call__(self, source, length, seed):
-        queries, documents = source.made(length, seed)
-        room = source.length - source.tokenizer.special_tokens()
-        if self.pool is None:
-            documents = [ids[:room] for ids in documents]
-        parts = [[ids[i : i + room] for i in range(0, len(ids), room)] for ids in documents]
-        found = source.embedded(source.model, sum(parts, []))
-        found = np.split(found, np.cumsum([len(own) for own in parts])[:-1])
-        queries = source.embedded(source.model, queries)
+        queries, chunks = source.chunks(length, seed)
         if self.pool == "max":
-            return np.stack([(queries @ own.T).max(1) for own in found], axis=1)
-        means = np.stack([own.mean(0) for own in found])
-        return queries @ (means / np.linalg.norm(means, axis=-1, keepdims=True)).T
+            return np.stack([(queries @ own.T).max(1) for own in chunks], axis=1)
+        found = [own[0] if self.pool is None else own.mean(0) for own in chunks]
+        return queries @ np.stack([each / np.linalg.norm(each) for each in found], axis=1)
 
 
 class _Words:

@@ -30,7 +30,9 @@ def embedded(model, tokenizer, rows, pooling="mean"):
     for start in range(0, len(ids), size):
         here = slice(start, start + size)
         features = np.asarray(model.predict_on_batch(inputs_of(model, ids[here])), "float32")
-        weights = shown[here, :, None] if pooling == "mean" else np.arange(ids.shape[1])[:, None] == 0
+        weights = (
+            shown[here, :, None] if pooling == "mean" else np.arange(ids.shape[1])[:, None] == 0
+        )
         found.append((features * weights).sum(1))
     found = np.concatenate(found)
     return found / np.linalg.norm(found, axis=-1, keepdims=True)
