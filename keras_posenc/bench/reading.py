@@ -26,14 +26,13 @@ def embedded(model, tokenizer, rows, pooling="mean"):
     shown = np.arange(ids.shape[1]) < np.array([[len(row)] for row in rows])
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row
+    if pooling == "cls":
+        shown[:, 1:] = False
     size, found = max(1, TOKEN_BUDGET // ids.shape[1]), []
     for start in range(0, len(ids), size):
         here = slice(start, start + size)
         features = np.asarray(model.predict_on_batch(inputs_of(model, ids[here])), "float32")
-        weights = (
-            shown[here, :, None] if pooling == "mean" else np.arange(ids.shape[1])[:, None] == 0
-        )
-        found.append((features * weights).sum(1))
+        found.append((features * shown[here, :, None]).sum(1))
     found = np.concatenate(found)
     return found / np.linalg.norm(found, axis=-1, keepdims=True)
 

@@ -114,7 +114,8 @@ def _bench_passkey(arguments):
     output, pictures = arguments["output"], not arguments.pop("no_pictures", False)
     return _program(
         pictures and "from keras_posenc.analysis import require_matplotlib",
-        f"from keras_posenc.bench import bench_passkey, passkey_table{', save_pictures' * pictures}",
+        "from keras_posenc.bench import bench_passkey, passkey_table",
+        pictures and "from keras_posenc.bench import save_pictures",
         "",
         pictures and "require_matplotlib()",
         f"results = {_call('bench_passkey', checkpoint, **arguments)}",
