@@ -53,7 +53,7 @@ class FrozenEncoder:
 
     def chunks(self, ids):
         """Features (chunks, D) of its chunks of 512 tokens, special tokens included."""
-        return np.stack([self.one_pass(part) for _, part in self._parts(ids)])
+        return np.stack([self.one_pass(part) for _, part in self.parts(ids)])
 
     def lines(self, ids, spans):
         """Features (spans, D) of parts of a text, read at once."""
@@ -65,7 +65,7 @@ class FrozenEncoder:
         """Features (spans, D) of parts of a text, read in chunks: a part that a chunk's end cuts
         has the mean over its tokens in both."""
         found, sizes = 0.0, np.array([[b - a] for a, b in spans])
-        for start, part in self._parts(ids):
+        for start, part in self.parts(ids):
             end = start + len(part)
             own = [(i, max(a, start), min(b, end)) for i, (a, b) in enumerate(spans)]
             own = [(i, a, b) for i, a, b in own if a < b]
@@ -76,6 +76,7 @@ class FrozenEncoder:
             found = found + here
         return found / sizes
 
-    def _parts(self, ids):
+    def parts(self, ids):
+        """(first token, token ids) of each chunk, without special tokens."""
         room = CHUNK - self.tokenizer.special_tokens()
         return [(i, ids[i : i + room]) for i in range(0, max(len(ids), 1), room)]

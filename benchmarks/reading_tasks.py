@@ -20,6 +20,8 @@ FRIENDS = ("Chandler", "Joey", "Monica", "Phoebe", "Rachel", "Ross")
 SHORT, WHOLE = "first 512 tokens", "stretched, one pass"
 MEAN, MAX = "512-token chunks, mean", "512-token chunks, highest"
 OWN, CHUNKS = "512-token chunks, features averaged", "512-token chunks"
+# The last chunk of a text is short: here each token counts alike, as in one pass.
+BY_TOKEN = "512-token chunks, features averaged by token"
 BAYES, TFIDF = "naive Bayes, all words", "TF-IDF + logistic regression, all words"
 BAYES_512, TFIDF_512 = (way.replace("all words", SHORT) for way in (BAYES, TFIDF))
 BAYES_LINE, TFIDF_LINE = (way.replace("all words", "the line's words") for way in (BAYES, TFIDF))
@@ -82,6 +84,10 @@ class Readings:
         chunks = functools.cache(lambda i: self.short.chunks(ids[i]))
         passes = functools.cache(lambda i: self.long.one_pass(ids[i]))
 
+        def by_token(i):
+            sizes = [len(part) for _, part in self.short.parts(ids[i])]
+            return np.average(chunks(i), axis=0, weights=sizes)
+
         def by_chunk(pool):
             def tell(train, test, validation):
                 own = [labels[i] for i in train]
@@ -101,6 +107,7 @@ class Readings:
             MEAN: by_chunk(np.mean),
             MAX: by_chunk(np.max),
             OWN: _telling(rivals.FEATURES, lambda i: chunks(i).mean(0), labels),
+            BY_TOKEN: _telling(rivals.FEATURES, by_token, labels),
             WHOLE: _telling(rivals.FEATURES, passes, labels),
         }
 

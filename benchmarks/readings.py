@@ -38,6 +38,7 @@ from reading_tasks import (
     BAYES,
     BAYES_512,
     BAYES_LINE,
+    BY_TOKEN,
     CHUNKS,
     MAX,
     MEAN,
@@ -56,10 +57,11 @@ from keras_posenc.training.state import write_text
 RESULTS = pathlib.Path(__file__).parent / "results" / "readings.json"
 # The rows in the order of the table.
 WAYS = (
-    SHORT, MEAN, MAX, OWN, CHUNKS, WHOLE,
+    SHORT, MEAN, MAX, OWN, BY_TOKEN, CHUNKS, WHOLE,
     BAYES_512, BAYES, TFIDF_512, TFIDF, BAYES_LINE, TFIDF_LINE,
 )  # fmt: skip
-IN_CHUNKS, IN_WORDS = (MEAN, MAX, OWN, CHUNKS), (BAYES, TFIDF, BAYES_LINE, TFIDF_LINE)
+IN_CHUNKS = (MEAN, MAX, OWN, BY_TOKEN, CHUNKS)
+IN_WORDS = (BAYES, TFIDF, BAYES_LINE, TFIDF_LINE)
 
 
 def main():
