@@ -21,6 +21,7 @@ SHORT, WHOLE = "first 512 tokens", "stretched, one pass"
 MEAN, MAX = "512-token chunks, mean", "512-token chunks, highest"
 OWN, CHUNKS = "512-token chunks, features averaged", "512-token chunks"
 # The last chunk of a text is short: here each token counts alike, as in one pass.
+MEAN_BY_TOKEN = "512-token chunks, mean by token"
 BY_TOKEN = "512-token chunks, features averaged by token"
 BAYES, TFIDF = "naive Bayes, all words", "TF-IDF + logistic regression, all words"
 BAYES_512, TFIDF_512 = (way.replace("all words", SHORT) for way in (BAYES, TFIDF))
@@ -84,16 +85,18 @@ class Readings:
         chunks = functools.cache(lambda i: self.short.chunks(ids[i]))
         passes = functools.cache(lambda i: self.long.one_pass(ids[i]))
 
+        def sizes(i):
+            return [len(part) for _, part in self.short.parts(ids[i])]
+
         def by_token(i):
-            sizes = [len(part) for _, part in self.short.parts(ids[i])]
-            return np.average(chunks(i), axis=0, weights=sizes)
+            return np.average(chunks(i), axis=0, weights=sizes(i))
 
         def by_chunk(pool):
             def tell(train, test, validation):
                 own = [labels[i] for i in train]
                 heads = [chunks(i)[0] for i in train]
                 model = rivals.fitted(rivals.FEATURES, heads, own, validation)
-                found = [pool(model.predict_proba(chunks(i)), axis=0).argmax() for i in test]
+                found = [pool(model.predict_proba(chunks(i)), sizes(i)).argmax() for i in test]
                 return model.classes_[found]
 
             return tell
@@ -104,8 +107,9 @@ class Readings:
             TFIDF_512: _telling(rivals.TFIDF, first.__getitem__, labels),
             TFIDF: _telling(rivals.TFIDF, words.__getitem__, labels),
             SHORT: _telling(rivals.FEATURES, lambda i: chunks(i)[0], labels),
-            MEAN: by_chunk(np.mean),
-            MAX: by_chunk(np.max),
+            MEAN: by_chunk(lambda found, _: found.mean(0)),
+            MEAN_BY_TOKEN: by_chunk(lambda found, n: np.average(found, axis=0, weights=n)),
+            MAX: by_chunk(lambda found, _: found.max(0)),
             OWN: _telling(rivals.FEATURES, lambda i: chunks(i).mean(0), labels),
             BY_TOKEN: _telling(rivals.FEATURES, by_token, labels),
             WHOLE: _telling(rivals.FEATURES, passes, labels),

@@ -42,6 +42,7 @@ from reading_tasks import (
     CHUNKS,
     MAX,
     MEAN,
+    MEAN_BY_TOKEN,
     OWN,
     SHORT,
     TASKS,
@@ -57,10 +58,10 @@ from keras_posenc.training.state import write_text
 RESULTS = pathlib.Path(__file__).parent / "results" / "readings.json"
 # The rows in the order of the table.
 WAYS = (
-    SHORT, MEAN, MAX, OWN, BY_TOKEN, CHUNKS, WHOLE,
+    SHORT, MEAN, MEAN_BY_TOKEN, MAX, OWN, BY_TOKEN, CHUNKS, WHOLE,
     BAYES_512, BAYES, TFIDF_512, TFIDF, BAYES_LINE, TFIDF_LINE,
 )  # fmt: skip
-IN_CHUNKS = (MEAN, MAX, OWN, BY_TOKEN, CHUNKS)
+IN_CHUNKS = (MEAN, MEAN_BY_TOKEN, MAX, OWN, BY_TOKEN, CHUNKS)
 IN_WORDS = (BAYES, TFIDF, BAYES_LINE, TFIDF_LINE)
 
 
