@@ -182,10 +182,12 @@ def digests_of_posts(readings, count=320, test_count=200):
     return Task(labels, list(range(len(texts))), parts, readings.of_texts(ids, labels))
 
 
-def seasons_of_friends(readings, folds=5):
-    episodes = _episodes(readings, lambda name, line: f"{name}: {line}")
-    labels = [season for season, _, _ in episodes]
-    ids = [sum(lines, []) for _, _, lines in episodes]
+def seasons_of_friends(readings, each=12, folds=5):
+    ids, labels = [], []
+    for season, _, lines in _episodes(readings, lambda name, line: f"{name}: {line}"):
+        if labels.count(season) < each:
+            ids.append(sum(lines, []))
+            labels.append(season)
 
     def parts(seed):
         split = StratifiedKFold(folds, shuffle=True, random_state=seed).split(ids, labels)
@@ -194,7 +196,7 @@ def seasons_of_friends(readings, folds=5):
     return Task(labels, list(range(len(ids))), parts, readings.of_texts(ids, labels), 3)
 
 
-def speakers_of_friends(readings, count=140, test_count=60):
+def speakers_of_friends(readings, count=80, test_count=40):
     episodes = _episodes(readings, lambda name, line: f"- {line}")
     drawn = np.random.default_rng(0).permutation(len(episodes))[:count]
     episodes = [episodes[i] for i in drawn]

@@ -122,12 +122,12 @@ def readings(task):
     return _with(told, rows, f"benchmarks/readings.py {task}", "readings", "torch")
 
 
-def passkey(task):
+def passkey():
     """How well each way of reading finds one sentence of a long document, by length."""
     from keras_posenc.bench import passkey_table
 
-    results = [row for row in _json("passkey") if row["task"] == task]
-    return passkey_table(results)
+    rows = _json("passkey")
+    return _with(passkey_table(rows), rows, "benchmarks/passkey.py", "passkey", "torch")
 
 
 def context_tools():
