@@ -139,6 +139,11 @@ class TextBatches(keras.utils.PyDataset):
         return len(self._batches)
 
     @property
+    def row_lengths(self):
+        """Number of tokens of each row, an int array."""
+        return np.diff(self._starts)
+
+    @property
     def num_batches(self):
         """Number of batches in an epoch."""
         # `fit` asks for it whenever it starts to read anew, and only then.

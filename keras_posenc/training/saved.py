@@ -37,7 +37,8 @@ class FineTuned:
         token_budget: int. Maximum tokens in a batch, padding included.
         chunks: int or None. Read all of a document in chunks of so many tokens, in place of its
             first `max_length` tokens.
-        pool: "mean" or "max". Of the chunks' probabilities, class by class.
+        pool: "mean" or "max". Of the chunks' probabilities, class by class; in the mean a chunk
+            counts by its tokens.
         task: str, as in `finetune`.
         stride: int or None. With task "qa", tokens that windows of a passage share.
 

@@ -4,8 +4,10 @@ import inspect
 import pytest
 
 from keras_posenc import analysis, bench, training
+from keras_posenc.bench import reading
 from keras_posenc.cli.arguments import (
     COMMANDS,
+    EMBEDDINGS,
     OBJECTIVES,
     PLOTS,
     POOLINGS,
@@ -27,6 +29,7 @@ FUNCTIONS = {
     "predict": training.predict,
     "embed": training.embed,
     "inspect": analysis.inspect_checkpoint,
+    "bench passkey": bench.bench_passkey,
 }
 
 
@@ -43,7 +46,7 @@ def destinations(name):
 def test_every_keyword_of_the_function_is_an_option(name):
     keywords = set(inspect.signature(FUNCTIONS[name]).parameters)
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
-    only_here |= {"evaluate": {"output"}, "predict": {"format"}}
+    only_here |= {"evaluate": {"output"}, "predict": {"format"}, "bench passkey": {"no_pictures"}}
     only_there = {"predict": {"texts", "text"}}
     here, there = destinations(name), keywords - {"verbose"}
     assert here - there == only_here.get(name, set())
@@ -110,6 +113,7 @@ def test_the_choices_are_those_of_the_recipe():
     assert POOLINGS == heads.POOLINGS
     assert OBJECTIVES == tuple(pretraining.OBJECTIVES)
     assert STARTS == stretch_recipe.STARTS
+    assert EMBEDDINGS == reading.POOLINGS
 
 
 @pytest.mark.parametrize("command", ["pretrain", "stretch"])

@@ -4,7 +4,12 @@ import numpy as np
 
 from keras_posenc.training.data import open_documents
 
-POOLS = {"mean": np.mean, "max": np.max}
+# Of what a model says of the chunks of a text (chunks, ...) and their numbers of tokens. The last
+# chunk is short, and says as much less.
+POOLS = {
+    "mean": lambda parts, tokens: np.average(parts, axis=0, weights=tokens),
+    "max": lambda parts, tokens: parts.max(axis=0),
+}
 
 
 class Task:
@@ -94,6 +99,12 @@ def by_text(batches, rows):
     """A list of arrays: the rows of each text, in the order of its windows."""
     counts = np.bincount(batches.text_of, minlength=len(batches.lengths))
     return np.split(np.asarray(rows), np.cumsum(counts)[:-1])
+
+
+def pooled(batches, outputs, pool):
+    """(N, ...): of each text the outputs of its chunks as one, by a name of `POOLS`."""
+    parts = zip(by_text(batches, outputs), by_text(batches, batches.row_lengths), strict=True)
+    return np.array([POOLS[pool](part, tokens) for part, tokens in parts])
 
 
 def check_finite(outputs):

@@ -9,7 +9,7 @@ from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.training.data import check_labels, read_labelled
 from keras_posenc.training.metrics import classification, softmax
-from keras_posenc.training.tasks.base import POOLS, Task, by_text
+from keras_posenc.training.tasks.base import Task, pooled
 
 
 class Prediction(typing.NamedTuple):
@@ -72,8 +72,7 @@ class Classification(Task):
     def merged(self, texts, batches, outputs, names, pool):
         if len(outputs) == len(texts):
             return outputs
-        pooled = [POOLS[pool](part, axis=0) for part in by_text(batches, softmax(outputs))]
-        return np.log(np.maximum(pooled, 1e-30))
+        return np.log(np.maximum(pooled(batches, softmax(outputs), pool), 1e-30))
 
     def measure(self, finetuned, documents, verbose):
         order = {name: index for index, name in enumerate(finetuned.labels)}

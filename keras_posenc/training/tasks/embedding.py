@@ -15,7 +15,7 @@ from keras_posenc.training.similarity import (
     InBatchAccuracy,
     MultipleNegativesRanking,
 )
-from keras_posenc.training.tasks.base import POOLS, Task, by_text, check_finite
+from keras_posenc.training.tasks.base import Task, check_finite, pooled
 from keras_posenc.untrusted import quote
 
 SCORED = ["score"]
@@ -136,7 +136,7 @@ class Embedding(Task):
         check_finite(outputs)
         if len(outputs) == len(texts):
             return outputs
-        vectors = np.array([POOLS[pool](part, axis=0) for part in by_text(batches, outputs)])
+        vectors = pooled(batches, outputs, pool)
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
     def measure(self, finetuned, documents, verbose):

@@ -10,7 +10,7 @@ from keras_posenc.text import MultiLabels
 from keras_posenc.text.cells import names_in
 from keras_posenc.text.files import read_table
 from keras_posenc.training.metrics import by_lengths, f1_of_counts
-from keras_posenc.training.tasks.base import POOLS, Task, by_text, check_finite
+from keras_posenc.training.tasks.base import Task, check_finite, pooled
 from keras_posenc.untrusted import quote
 
 
@@ -85,7 +85,7 @@ class MultiLabel(Task):
         probabilities = 0.5 * (1 + np.tanh(np.asarray(outputs, "float64") / 2))
         if len(outputs) == len(texts):
             return probabilities
-        return np.array([POOLS[pool](part, axis=0) for part in by_text(batches, probabilities)])
+        return pooled(batches, probabilities, pool)
 
     def measure(self, finetuned, documents, verbose):
         found, lengths = finetuned.judged(documents.texts, verbose)

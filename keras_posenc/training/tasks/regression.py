@@ -11,7 +11,7 @@ from keras_posenc.text.cells import numbers_in
 from keras_posenc.text.files import read_table
 from keras_posenc.text.groups import SCORE_NAMES
 from keras_posenc.training.metrics import by_lengths, pearson, spearman
-from keras_posenc.training.tasks.base import POOLS, Task, by_text, check_finite
+from keras_posenc.training.tasks.base import Task, check_finite, pooled
 from keras_posenc.untrusted import quote
 
 
@@ -85,7 +85,7 @@ class Regression(Task):
         check_finite(outputs)
         if len(outputs) == len(texts):
             return outputs
-        return np.array([POOLS[pool](part, axis=0) for part in by_text(batches, outputs)])
+        return pooled(batches, outputs, pool)
 
     def measure(self, finetuned, documents, verbose):
         found, lengths = finetuned.judged(documents.texts, verbose)
