@@ -113,6 +113,11 @@ COMMANDS = [
                 {"type": _stages, "metavar": "LENGTHxEPOCHS,..."},
             ),
             (
+                "--longer",
+                "documents longer than a stage are cut, or left to later stages (default: cut)",
+                {"choices": ("cut", "skip")},
+            ),
+            (
                 "--stretch",
                 "how to serve more positions than the checkpoint's (default: hierarchical)",
                 {"choices": STRETCHES},

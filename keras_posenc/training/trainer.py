@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import io
 import json
 import pathlib
@@ -58,7 +59,23 @@ class Trainer:
     def _batches(self, length):
         at_length = dataclasses.replace(self.finetuned, max_length=length)
         train = self.documents["train"]
-        return at_length.batches(train.texts, train.labels, shuffle=True, seed=self.recipe.seed)
+        texts, labels = train.texts, train.labels
+        if self.recipe.longer == "skip":
+            kept = np.flatnonzero(self.token_counts <= length)
+            if not len(kept):
+                raise ValueError(
+                    f"No document of train fits in {length} tokens, the shortest has "
+                    f"{self.token_counts.min()}: give a longer stage, or longer='cut'."
+                )
+            texts, labels = ([column[i] for i in kept] for column in (texts, labels))
+        return at_length.batches(texts, labels, shuffle=True, seed=self.recipe.seed)
+
+    @functools.cached_property
+    def token_counts(self):
+        """Tokens of each document to train on, special tokens included."""
+        tokenizer = self.finetuned.tokenizer
+        contents = tokenizer.contents(self.documents["train"].texts)
+        return np.array([len(ids) for ids in contents]) + tokenizer.special_tokens()
 
     def _compile(self):
         model, recipe = self.finetuned.model, self.recipe
