@@ -29,9 +29,9 @@ def imported(name):
     return module
 
 
-targets, recovery, attention, precision, context_tools, stretch, long_texts = map(
-    imported,
-    ("targets", "recovery", "attention", "precision", "context_tools", "stretch", "long_texts"),
+NAMES = "targets recovery attention precision context_tools stretch long_texts distant_facts"
+targets, recovery, attention, precision, context_tools, stretch, long_texts, distant_facts = map(
+    imported, NAMES.split()
 )
 
 
@@ -183,3 +183,17 @@ def test_the_parts_of_a_task_share_no_source(long_texts):
     assert set(train.labels) == set(test.labels) == set(long_texts.GROUPS)
     own = [{post for text in part.texts for post in text.split("\n\n")} for part in (train, test)]
     assert not own[0] & own[1]
+
+
+def test_near_and_distant_facts_are_on_either_side_of_512_tokens(distant_facts):
+    train, test = distant_facts.parts(0, 12)
+    tokenizer = distant_facts.Tokenizer(distant_facts.MINILM)
+    tokens = [len(ids) + 2 for ids in tokenizer.contents(test.texts)]
+    assert all(n <= 512 for n in tokens[:3]) and all(600 < n <= 2048 for n in tokens[3:])
+    far = [n for n in (len(ids) + 2 for ids in tokenizer.contents(train.texts)) if n > 512]
+    assert len(far) == 40 and 600 < min(far) and max(far) <= 2048
+    right = {"all": [True] * 15, "near": [True] * 3 + [False] * 12}
+    (scores,) = distant_facts.distant([(tokens, right)] * 2)["near"]
+    assert scores.tolist() == [0.0] * 24
+    near, *far = distant_facts.by_distance([(tokens, right)])["near"]
+    assert near["accuracy"] == 1 and all(group["accuracy"] == 0 for group in far)

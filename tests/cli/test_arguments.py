@@ -99,6 +99,9 @@ def test_the_choices_are_those_of_the_recipe():
     assert STRETCHES == recipe.STRETCHES
     assert POOLINGS == heads.POOLINGS
     assert STARTS == stretch_recipe.STARTS
+    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == "finetune"]
+    choices = {flag: how.get("choices") for flag, _, how in options}
+    assert choices["--longer"] == recipe.LONGER and choices["--schedule"] == recipe.SCHEDULES
 
 
 def test_defaults_in_the_help_of_stretch_are_those_of_the_function():
