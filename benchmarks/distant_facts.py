@@ -22,10 +22,9 @@ import pathlib
 import platform
 import time
 
-import keras
 import numpy as np
+import rivals
 from data import CORPORA, MINILM
-from rivals import BAYES, compared, fitted, interval, table
 
 from keras_posenc.analysis import plot, write_report, write_stretch_report
 from keras_posenc.tasks.long_texts import distant_facts
@@ -35,15 +34,20 @@ from keras_posenc.training.metrics import accuracy_by_length
 from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_facts.json"
-LENGTH = 2048
-STRETCH = {"length": LENGTH, "local": 256, "global_every": 3}
+LENGTH = 1536
+STRETCH = {"length": LENGTH, "steps": 10}
 # Words between the two facts: within 512 tokens, and never within.
-NEAR, FAR = (0, 330), (520, 1100)
-# What the two models read: near facts at 48 tokens teach to compare, the others at which distance.
-STAGES = {512: [(48, 4), (512, 3)], LENGTH: [(48, 4), (512, 1), (LENGTH, 1)]}
+NEAR, FAR = (0, 330), (520, 1000)
+# How many to train on. The nearest teach to compare, the others how far apart.
+TRAIN = [(192, (0, 20)), (64, (40, 120)), (32, (200, 330)), (24, FAR)]
+TEST = [(20, NEAR), (70, FAR)]
+BORDERS = (0, 512, 768, 1024, 1280, LENGTH)
+STAGES = {LENGTH: [(48, 5), (192, 1), (512, 1), (LENGTH, 1)], 512: [(48, 5), (192, 1), (512, 3)]}
 # Without dropout a step takes two thirds of the time.
 COMMON = {
-    "learning_rate": 2e-4,
+    "learning_rate": 3e-4,
+    # One place decides, however long the text: a mean over all of it would hide that.
+    "pooling": "max",
     "longer": "skip",
     "token_budget": LENGTH,
     "dropout_rate": 0.0,
@@ -59,41 +63,36 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--tests", type=int, default=100, help="distant facts to test on, a seed")
-    parser.add_argument("--steps", type=int, default=16, help="of the stretching")
     parser.add_argument("--output", type=pathlib.Path, default="build/distant-facts")
-    parser.add_argument("--record", action="store_true", help="write the rows to the results")
+    parser.add_argument("--record", action="store_true", help="add the seeds to the results")
     arguments = parser.parse_args()
     print(f"On two idle cores this takes about {MINUTES} minutes for each seed.", flush=True)
-    found, seconds = [], []
+    rows = []
     for seed in arguments.seeds:
-        started = time.perf_counter()
-        found.append(one_seed(seed, arguments.output / f"seed-{seed}", arguments))
-        seconds.append(round(time.perf_counter() - started))
-    rows = distant(found)
-    print(f"\n{table(rows, SHORT)}\n")
-    print(compared(rows, WHOLE, [name for name in rows if name != WHOLE]))
-    if arguments.record:
-        record(arguments, found, seconds)
+        rows.append(measured(seed, arguments.output / f"seed-{seed}"))
+        if arguments.record:
+            record(rows[-1])
+    print(f"\n{table(rows)}\n\n{verdict(rows)}")
     folder = arguments.output / f"seed-{arguments.seeds[-1]}"
-    print(f"\n{sum(seconds) / 60:.1f} minutes. Pictures in {folder}: report.html, facts.svg, and how")
-    print("well the stretched model keeps its features, stretched/report.html")
+    minutes = sum(row["seconds"] for row in rows) / 60
+    print(f"\n{minutes:.1f} minutes. In {folder}, with pictures: report.html, facts.svg,")
+    print("and how well the stretched model keeps its features, stretched/report.html")
 
 
-def one_seed(seed, folder, arguments):
-    """The lengths of the test texts, and for each row whether each was told right."""
-    train, test = parts(seed, arguments.tests)
+def measured(seed, folder):
+    """The lengths of the test texts of a seed, and for each way whether each was told right."""
+    started = time.perf_counter()
+    train, test = parts(seed)
     print(f"\nSeed {seed}, 1 of 4: MiniLM is stretched to {LENGTH:,} tokens, without labels")
     books = book_texts("book-excerpts")
-    settings = {**STRETCH, "steps": arguments.steps, "seed": seed}
-    report = stretch(MINILM, books, folder / "stretched", **settings).report
+    report = stretch(MINILM, books, folder / "stretched", seed=seed, **STRETCH).report
     write_stretch_report(folder / "stretched")
     print(stretch_summary(report))
-    runs, names = {}, {512: (SHORT, MINILM), LENGTH: (WHOLE, folder / "stretched")}
-    for number, (length, (name, checkpoint)) in enumerate(names.items(), 2):
-        print(f"\nSeed {seed}, {number} of 4: fine-tuned for the row '{name}'", flush=True)
-        runs[name] = folder / f"at-{length}"
-        found = finetune(checkpoint, train, runs[name], lengths=STAGES[length], seed=seed, **COMMON)
+    runs, models = {}, {LENGTH: (WHOLE, folder / "stretched"), 512: (SHORT, MINILM)}
+    for number, (length, (way, checkpoint)) in enumerate(models.items(), 2):
+        print(f"\nSeed {seed}, {number} of 4: fine-tuned for '{way}'", flush=True)
+        runs[way] = folder / f"at-{length}"
+        found = finetune(checkpoint, train, runs[way], lengths=STAGES[length], seed=seed, **COMMON)
         print(f"{found['train']['steps']} updates in {found['train']['seconds']:.0f} s")
     write_report(runs, folder / "report.html")
     print(f"\nSeed {seed}, 4 of 4: {len(test)} texts are read in each way", flush=True)
@@ -104,23 +103,30 @@ def one_seed(seed, folder, arguments):
         WHOLE: (runs[WHOLE], {}),
     }
     right = {}
-    for name, (run, how) in readings.items():
-        print(name, flush=True)
+    for way, (run, how) in readings.items():
+        print(way, flush=True)
         said = [prediction.label for prediction in predict(run, test.texts, **how)]
-        right[name] = [a == b for a, b in zip(said, test.labels, strict=True)]
+        right[way] = [int(a == b) for a, b in zip(said, test.labels, strict=True)]
     right[WORDS] = naive_bayes(train, test)
-    tokens = [len(ids) + 2 for ids in Tokenizer(MINILM).contents(test.texts)]
-    picture = plot.accuracy_by_length(by_distance([(tokens, right)]), size=(9.6, 4.2))
+    row = {
+        "seed": seed,
+        "tokens": [len(ids) + 2 for ids in Tokenizer(MINILM).contents(test.texts)],
+        "right": right,
+        "stretched": {part: report[part] for part in ("within", "beyond")},
+        "seconds": round(time.perf_counter() - started),
+        "versions": {**report["versions"], "python": platform.python_version()},
+    }
+    picture = plot.accuracy_by_length(by_length([row]), size=(9.6, 4.2))
     write_text(folder / "facts.svg", plot.to_svg(picture))
-    return tokens, right
+    return row
 
 
-def parts(seed, tests):
-    """Texts to train on, and to test on: near facts, a quarter, and `tests` distant ones."""
+def parts(seed):
+    """Texts to train on, and to test on, from other books."""
     excerpts, tales = book_texts("book-excerpts"), book_texts("grimm-tales")
-    made = [(excerpts, 480, (0, 20)), (excerpts, 64, NEAR), (excerpts, 40, FAR)]
+    made = [(excerpts, count, words) for count, words in TRAIN]
     train = [distant_facts(*how, seed=seed) for how in made]
-    made = [(tales, tests // 4, NEAR), (tales, tests, FAR)]
+    made = [(tales, count, words) for count, words in TEST]
     test = [distant_facts(*how, seed=seed + 10**6) for how in made]
     return joined(train), joined(test)
 
@@ -136,49 +142,61 @@ def book_texts(name):
 
 
 def joined(several):
-    texts, labels = (sum((list(part[i]) for part in several), []) for i in range(2))
+    texts, labels = (
+        [row for part in several for row in getattr(part, column)] for column in ("texts", "labels")
+    )
     return Texts(texts, labels, list(range(1, len(texts) + 1)))
 
 
 def naive_bayes(train, test):
     """Whether naive Bayes over all words tells each text right; its smoothing is chosen by folds of
     the texts to train on."""
-    model = fitted(BAYES, train.texts, train.labels, 5)
-    return (model.predict(test.texts) == np.array(test.labels)).tolist()
+    model = rivals.fitted(rivals.BAYES, train.texts, train.labels, 5)
+    return (model.predict(test.texts) == np.array(test.labels)).astype(int).tolist()
 
 
-def by_distance(found):
-    """For each row the accuracy by length of the text, over all seeds."""
-    tokens = np.concatenate([tokens for tokens, _ in found])
-    return {
-        name: accuracy_by_length(np.concatenate([right[name] for _, right in found]), tokens)
-        for name in found[0][1]
-    }
+def together(rows):
+    """The lengths (N,) of the test texts of all seeds, and for each way a row (N,) of 0 and 1."""
+    tokens = np.concatenate([row["tokens"] for row in rows])
+    ways = rows[0]["right"]
+    return tokens, {way: np.concatenate([row["right"][way] for row in rows]) for way in ways}
 
 
-def distant(found):
-    """For each row (1, texts), over all seeds: whether each distant fact was told right."""
-    far = np.concatenate([np.array(tokens) > 512 for tokens, _ in found])
-    return {
-        name: [np.concatenate([right[name] for _, right in found])[far].astype(float)]
-        for name in found[0][1]
-    }
+def by_length(rows):
+    """For each way its accuracy by the length of the texts."""
+    tokens, right = together(rows)
+    return {way: accuracy_by_length(own, tokens, BORDERS) for way, own in right.items()}
 
 
-def record(arguments, found, seconds):
-    versions = {"keras": keras.__version__, "backend": keras.backend.backend()}
-    rows = {name: interval(own, distant(found)[SHORT]) for name, own in distant(found).items()}
-    content = {
-        "seeds": arguments.seeds,
-        "tests": arguments.tests,
-        "steps": arguments.steps,
-        "rows": rows,
-        "by_length": by_distance(found),
-        "by_seed": {name: [float(np.mean(distant([one])[name])) for one in found] for name in rows},
-        "seconds": seconds,
-        "versions": {**versions, "python": platform.python_version()},
-    }
-    write_text(RESULTS, json.dumps(content, indent=1) + "\n")
+def distant(rows):
+    """For each way the scores (1, N) of the texts too long for a window that has both facts."""
+    tokens, right = together(rows)
+    return {way: [own[tokens > 512]] for way, own in right.items()}
+
+
+def table(rows):
+    """The distant facts, with intervals; the same by seed, and all texts by length."""
+    scores, groups = distant(rows), by_length(rows)
+    seeds = [distant([row]) for row in rows]
+    heads = [f"{group['more_than'] + 1:,}–{group['up_to']:,}" for group in groups[WHOLE]]
+    lines = [rivals.table(scores, SHORT), "", f"| tokens | seeds | {' | '.join(heads)} |"]
+    lines.append("|---" * (len(heads) + 2) + "|")
+    for way in scores:
+        cells = [" / ".join(f"{100 * one[way][0].mean():.0f}" for one in seeds)]
+        cells += [f"{100 * group['accuracy']:.0f}" for group in groups[way]]
+        lines.append(f"| {way} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def verdict(rows):
+    scores = distant(rows)
+    return rivals.compared(scores, WHOLE, [way for way in scores if way != WHOLE])
+
+
+def record(row):
+    rows = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
+    rows = [other for other in rows if other["seed"] != row["seed"]] + [row]
+    write_text(RESULTS, json.dumps(rows) + "\n")
 
 
 if __name__ == "__main__":

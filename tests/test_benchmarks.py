@@ -186,14 +186,22 @@ def test_the_parts_of_a_task_share_no_source(long_texts):
 
 
 def test_near_and_distant_facts_are_on_either_side_of_512_tokens(distant_facts):
-    train, test = distant_facts.parts(0, 12)
     tokenizer = distant_facts.Tokenizer(distant_facts.MINILM)
-    tokens = [len(ids) + 2 for ids in tokenizer.contents(test.texts)]
-    assert all(n <= 512 for n in tokens[:3]) and all(600 < n <= 2048 for n in tokens[3:])
-    far = [n for n in (len(ids) + 2 for ids in tokenizer.contents(train.texts)) if n > 512]
-    assert len(far) == 40 and 600 < min(far) and max(far) <= 2048
-    right = {"all": [True] * 15, "near": [True] * 3 + [False] * 12}
-    (scores,) = distant_facts.distant([(tokens, right)] * 2)["near"]
-    assert scores.tolist() == [0.0] * 24
-    near, *far = distant_facts.by_distance([(tokens, right)])["near"]
-    assert near["accuracy"] == 1 and all(group["accuracy"] == 0 for group in far)
+    train, test = (
+        [len(ids) + 2 for ids in tokenizer.contents(part.texts)] for part in distant_facts.parts(0)
+    )
+    (near, _), (far, _) = distant_facts.TEST
+    assert len(test) == near + far and max(test[:near]) <= 512 and max(train + test) <= 1536
+    assert min(test[near:]) > 512 + 16, "no chunk has both facts"
+    assert sum(n > 512 for n in train) == distant_facts.TRAIN[-1][0]
+
+
+def test_distant_facts_are_told_by_length_and_by_seed(distant_facts):
+    ways = {distant_facts.SHORT: [1, 1, 0, 1, 0, 0], distant_facts.WHOLE: [1, 1, 1, 1, 1, 0]}
+    rows = [{"tokens": [100, 400, 600, 700, 1100, 1200], "right": ways}] * 2
+    told = distant_facts.table(rows)
+    assert "| stretched, one pass | 75.0% ± 32.1 | +50.0 ± 37.0 |" in told
+    assert "| tokens | seeds | 1–512 | 513–768 | 1,025–1,280 |" in told
+    assert "| stretched, one pass | 75 / 75 | 100 | 100 | 50 |" in told
+    assert "| first 512 tokens | 25 / 25 | 100 | 50 | 0 |" in told
+    assert "+50.0 ± 37.0 points, better" in distant_facts.verdict(rows)
