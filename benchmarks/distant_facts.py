@@ -81,21 +81,23 @@ def main():
 
 def measured(seed, folder):
     """The lengths of the test texts of a seed, and for each way whether each was told right."""
-    started = time.perf_counter()
     train, test = parts(seed)
     print(f"\nSeed {seed}, 1 of 4: MiniLM is stretched to {LENGTH:,} tokens, without labels")
     books = book_texts("book-excerpts")
     report = stretch(MINILM, books, folder / "stretched", seed=seed, **STRETCH).report
     write_stretch_report(folder / "stretched")
     print(stretch_summary(report))
+    seconds = report["seconds"]
     runs, models = {}, {LENGTH: (WHOLE, folder / "stretched"), 512: (SHORT, MINILM)}
     for number, (length, (way, checkpoint)) in enumerate(models.items(), 2):
         print(f"\nSeed {seed}, {number} of 4: fine-tuned for '{way}'", flush=True)
         runs[way] = folder / f"at-{length}"
         found = finetune(checkpoint, train, runs[way], lengths=STAGES[length], seed=seed, **COMMON)
         print(f"{found['train']['steps']} updates in {found['train']['seconds']:.0f} s")
+        seconds += found["train"]["seconds"]
     write_report(runs, folder / "report.html")
     print(f"\nSeed {seed}, 4 of 4: {len(test)} texts are read in each way", flush=True)
+    started = time.perf_counter()
     readings = {
         SHORT: (runs[SHORT], {}),
         MEAN: (runs[SHORT], {"chunks": 512}),
@@ -113,7 +115,8 @@ def measured(seed, folder):
         "tokens": [len(ids) + 2 for ids in Tokenizer(MINILM).contents(test.texts)],
         "right": right,
         "stretched": {part: report[part] for part in ("within", "beyond")},
-        "seconds": round(time.perf_counter() - started),
+        # Of all the parts, some of which an interrupted run had done before.
+        "seconds": round(seconds + time.perf_counter() - started),
         "versions": {**report["versions"], "python": platform.python_version()},
     }
     picture = plot.accuracy_by_length(by_length([row]), size=(9.6, 4.2))
