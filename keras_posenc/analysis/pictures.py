@@ -79,7 +79,9 @@ def entropy_curves(figure, series):
 
 
 @styled
-def accuracy_against_length(figure, panels, trained, chance=None, along="length"):
+def accuracy_against_length(
+    figure, panels, trained, chance=None, along="length", of="places answered right"
+):
     """Draws accuracy by length: one line per model, shaded from the worst to the best seed.
 
     Args:
@@ -87,6 +89,7 @@ def accuracy_against_length(figure, panels, trained, chance=None, along="length"
         trained: int. The longest training length, a dotted line.
         chance: float or None. The accuracy of guessing, a dashed line.
         along: str. Label of the horizontal axis: the length, or the position in the text.
+        of: str. What the accuracy is the share of.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -108,7 +111,7 @@ def accuracy_against_length(figure, panels, trained, chance=None, along="length"
         axes.set_xticks(lengths, [str(length) for length in lengths], rotation=45)
         axes.minorticks_off()
         axes.set(title=title, xlabel=f"{along} (dotted: longest of the training)", ylim=(0, 103))
-    figure.axes[0].set_ylabel("places answered right (%)")
+    figure.axes[0].set_ylabel(f"{of} (%)")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=3)
 

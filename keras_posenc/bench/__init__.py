@@ -2,11 +2,13 @@
 
 from keras_posenc.bench.campaign import bench
 from keras_posenc.bench.models import build_model
+from keras_posenc.bench.passkey import bench_passkey
 from keras_posenc.bench.pictures import save_pictures
 from keras_posenc.bench.settings import Settings
 from keras_posenc.bench.table import (
     curves,
     curves_by_place,
+    passkey_table,
     published_results,
     read_results,
     to_table,
@@ -15,9 +17,11 @@ from keras_posenc.bench.table import (
 __all__ = [
     "Settings",
     "bench",
+    "bench_passkey",
     "build_model",
     "curves",
     "curves_by_place",
+    "passkey_table",
     "published_results",
     "read_results",
     "save_pictures",

@@ -16,7 +16,7 @@ def save_pictures(results, output):
     longest test texts.
 
     Args:
-        results: list of dict, as `bench` returns.
+        results: list of dict, as `bench` or `bench_passkey` returns.
         output: path of an existing directory.
 
     Returns:
@@ -49,6 +49,7 @@ def save_pictures(results, output):
                 trained=own[0]["train_lengths"][1],
                 chance=own[0]["chance"],
                 along=along,
+                of="documents found" if "scores" in own[0] else "places answered right",
                 size=(3.2 * len(panels) + 3.2, 4.2),
             )
             paths.append(pathlib.Path(output) / f"{file_name(name)}.svg")

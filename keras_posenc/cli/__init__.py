@@ -17,6 +17,7 @@ AGAIN = {
     "finetune": "; the same command goes on after the last finished epoch",
     "stretch": "; the same command goes on after the last state, at most half a minute back",
     "bench": "; the same command goes on after the last hundred steps",
+    "bench passkey": "; the same command goes on after the last finished length",
 }
 
 

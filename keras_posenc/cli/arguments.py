@@ -1,12 +1,14 @@
 """The arguments of each command: an option is a keyword of the function that the command calls."""
 
 import argparse
+import sys
 
 import keras_posenc
 
 STRETCHES = ("hierarchical", "tile", "interpolate", "fresh")
 STARTS = ("hierarchical", "tile", "interpolate")
 POOLINGS = ("mean", "cls", "max", "last")
+EMBEDDINGS = ("mean", "cls")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -14,6 +16,13 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options):
         super().__init__(argument_default=argparse.SUPPRESS, allow_abbrev=False, **options)
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Reads a command of two words, `bench passkey`, as one."""
+        args = list(sys.argv[1:] if args is None else args)
+        if " ".join(args[:2]) in {name for name, *_ in COMMANDS}:
+            args[:2] = [" ".join(args[:2])]
+        return super().parse_known_args(args, namespace)
 
     def error(self, message):
         self.exit(2, f"keras-posenc: error: {message} (see {self.prog} --help)\n")
@@ -307,6 +316,49 @@ COMMANDS = [
             ("--learning-rate", "peak learning rate (default: 0.001)", {"type": float}),
             ("--max-position", "bound of random ids (default: 2048)", {"type": int}),
             ("--no-pictures", "write no pictures (they need Matplotlib)", {"action": "store_true"}),
+        ],
+    ),
+    (
+        "bench passkey",
+        "find one sentence of a long document by embeddings, by length and by way of reading; the "
+        "same command resumes an interrupted one",
+        [("checkpoint", "directory with the weights, config and tokenizer of an encoder", {})],
+        [
+            (
+                "--ways",
+                "truncate, chunks_max, chunks_mean, words, tile, interpolate, "
+                "hierarchical:alpha=0.2,kept_rows=1 (default: all of these, as published)",
+                {"nargs": "+", "metavar": "NAME"},
+            ),
+            (
+                "--stretched",
+                "further checkpoints, the OUTPUT of stretch, read in one pass",
+                {"nargs": "+", "metavar": "DIRECTORY"},
+            ),
+            (
+                "--lengths",
+                "tokens of the documents (default: 256,512,1024,2048,4096,8192)",
+                {"type": _numbers, "metavar": "N,N,..."},
+            ),
+            ("--documents", "documents of each length, and queries (default: 50)", {"type": int}),
+            ("--seeds", "seeds of the documents (default: 0)", {"type": _numbers, "metavar": "N"}),
+            (
+                "--corpus",
+                "real texts, in which sentences are hidden that say where a thing is kept "
+                "(default: pass keys in sentences that repeat)",
+                {"metavar": "FILE"},
+            ),
+            (
+                "--pooling",
+                "what of the last features is the embedding (default: mean)",
+                {"choices": EMBEDDINGS},
+            ),
+            (
+                "--output",
+                "directory of results, table and picture (default: bench-passkey)",
+                {},
+            ),
+            ("--no-pictures", "write no picture (it needs Matplotlib)", {"action": "store_true"}),
         ],
     ),
     (

@@ -108,6 +108,22 @@ def _bench(arguments):
     )
 
 
+def _bench_passkey(arguments):
+    checkpoint = arguments.pop("checkpoint")
+    arguments.setdefault("output", "bench-passkey")
+    output, pictures = arguments["output"], not arguments.pop("no_pictures", False)
+    return _program(
+        pictures and "from keras_posenc.analysis import require_matplotlib",
+        "from keras_posenc.bench import bench_passkey, passkey_table",
+        pictures and "from keras_posenc.bench import save_pictures",
+        "",
+        pictures and "require_matplotlib()",
+        f"results = {_call('bench_passkey', checkpoint, **arguments)}",
+        "print(passkey_table(results))",
+        pictures and f"print(*save_pictures(results, {_literal(output)}))",
+    )
+
+
 def _list(arguments):
     return _program(
         "from keras_posenc.analysis import encoding_table",
@@ -256,6 +272,7 @@ PROGRAMS = {
     "inspect": _inspect,
     "convert": _convert,
     "bench": _bench,
+    "bench passkey": _bench_passkey,
     "list": _list,
     "describe": _describe,
     "plot": _plot,

@@ -21,6 +21,8 @@ COLORS = (
 def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
     """Digests of several posts of a few groups each; the label is the group of most of them.
 
+    No post is in two digests, so that what is told of one says nothing of another.
+
     Args:
         posts: `Texts` with labels, the groups.
         count: int. Digests to make.
@@ -32,8 +34,8 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
         `Texts`, as many of each label as of any other, but for one.
 
     Raises:
-        ValueError: if there are fewer groups than shares, a group has too few posts, or the first
-            share is not the largest.
+        ValueError: if there are fewer groups than shares, too few posts, or the first share is not
+            the largest.
 
     Example:
 
@@ -49,10 +51,8 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
     by_group = {group: [] for group in groups}
     for text, group in zip(posts.texts, posts.labels, strict=True):
         by_group[group].append(" ".join(text.split()[:most_words]))
-    for group, own in by_group.items():
-        if len(own) < shares[0]:
-            raise ValueError(f"{group} has {len(own)} posts, and a digest {shares[0]} of a group.")
     rng = np.random.default_rng(seed)
+    left = {group: [own[i] for i in rng.permutation(len(own))] for group, own in by_group.items()}
     texts, labels = [], []
     for number in range(count):
         first = groups[number % len(groups)]
@@ -60,8 +60,13 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
         chosen = [first, *rng.choice(others, len(shares) - 1, replace=False)]
         parts = []
         for group, share in zip(chosen, shares, strict=True):
-            own = by_group[str(group)]
-            parts += [own[i] for i in rng.choice(len(own), share, replace=False)]
+            own = left[str(group)]
+            if len(own) < share:
+                raise ValueError(
+                    f"The {len(by_group[str(group)]):,} posts of {group} are not enough for "
+                    f"{count:,} digests, which share none: ask for fewer digests, or give more."
+                )
+            parts += [own.pop() for _ in range(share)]
         texts.append("\n\n".join(parts[i] for i in rng.permutation(len(parts))))
         labels.append(first)
     order = rng.permutation(count)

@@ -50,7 +50,7 @@ def evaluate(
         max_length: int or None. Tokens after which documents are truncated; default as in training.
         token_budget: int or None. Maximum tokens in a batch; default as in training.
         chunks: int or None. Read all of a document, in chunks of so many tokens.
-        pool: "mean" or "max" of the chunks' probabilities.
+        pool: "mean" of the chunks' probabilities, each counted by its tokens, or "max".
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -101,7 +101,7 @@ def predict(
         max_length: int or None. Tokens after which documents are truncated; default as in training.
         token_budget: int or None. Maximum tokens in a batch; default as in training.
         chunks: int or None. Read all of a document, in chunks of so many tokens.
-        pool: "mean" or "max" of the chunks' probabilities.
+        pool: "mean" of the chunks' probabilities, each counted by its tokens, or "max".
         verbose: as in `keras.Model.predict`.
 
     Returns:

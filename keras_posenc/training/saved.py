@@ -19,7 +19,12 @@ from keras_posenc.training.state import replacing, write_text
 from keras_posenc.untrusted import read_json, shorten
 
 FILES = ("model.keras", "labels.json")
-POOLS = {"mean": np.mean, "max": np.max}
+# Of the chunks' probabilities (chunks, C) and their numbers of tokens. The last chunk of a document
+# is short, and says as much less.
+POOLS = {
+    "mean": lambda found, tokens: np.average(found, axis=0, weights=tokens),
+    "max": lambda found, tokens: found.max(axis=0),
+}
 
 
 @dataclasses.dataclass
@@ -34,7 +39,8 @@ class FineTuned:
         token_budget: int. Maximum tokens in a batch, padding included.
         chunks: int or None. Read all of a document in chunks of so many tokens, in place of its
             first `max_length` tokens.
-        pool: "mean" or "max". Of the chunks' probabilities, class by class.
+        pool: "mean" or "max". Of the chunks' probabilities, class by class; in the mean a chunk
+            counts by its tokens.
 
     Raises:
         ValueError: on a bad `chunks` or `pool`.
@@ -100,10 +106,10 @@ class FineTuned:
         pieces = [piece for windows in by_text for piece in windows]
         at_chunks = dataclasses.replace(self, max_length=self.chunks, chunks=None)
         found = softmax(at_chunks._logits(at_chunks.batches(pieces), verbose))
-        counts = [len(windows) for windows in by_text]
-        pooled = [
-            POOLS[self.pool](part, axis=0) for part in np.split(found, np.cumsum(counts)[:-1])
-        ]
+        tokens = [[len(ids) for ids, _ in windows] for windows in by_text]
+        parts = np.split(found, np.cumsum([len(own) for own in tokens])[:-1])
+        pool = POOLS[self.pool]
+        pooled = [pool(part, own) for part, own in zip(parts, tokens, strict=True)]
         special = self.tokenizer.special_tokens()
         lengths = [special + sum(len(ids) - special for ids, _ in windows) for windows in by_text]
         return np.log(np.maximum(pooled, 1e-30)), np.array(lengths)

@@ -4,7 +4,16 @@ import inspect
 import pytest
 
 from keras_posenc import analysis, bench, training
-from keras_posenc.cli.arguments import COMMANDS, PLOTS, POOLINGS, STARTS, STRETCHES, parser
+from keras_posenc.bench import reading
+from keras_posenc.cli.arguments import (
+    COMMANDS,
+    EMBEDDINGS,
+    PLOTS,
+    POOLINGS,
+    STARTS,
+    STRETCHES,
+    parser,
+)
 from keras_posenc.models import heads
 from keras_posenc.training import recipe
 from keras_posenc.training.stretching import recipe as stretch_recipe
@@ -17,6 +26,7 @@ FUNCTIONS = {
     "evaluate": training.evaluate,
     "predict": training.predict,
     "inspect": analysis.inspect_checkpoint,
+    "bench passkey": bench.bench_passkey,
 }
 
 
@@ -33,7 +43,7 @@ def destinations(name):
 def test_every_keyword_of_the_function_is_an_option(name):
     keywords = set(inspect.signature(FUNCTIONS[name]).parameters)
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
-    only_here |= {"evaluate": {"output"}, "predict": {"format"}}
+    only_here |= {"evaluate": {"output"}, "predict": {"format"}, "bench passkey": {"no_pictures"}}
     only_there = {"predict": {"texts", "text"}}
     here, there = destinations(name), keywords - {"verbose"}
     assert here - there == only_here.get(name, set())
@@ -99,6 +109,7 @@ def test_the_choices_are_those_of_the_recipe():
     assert STRETCHES == recipe.STRETCHES
     assert POOLINGS == heads.POOLINGS
     assert STARTS == stretch_recipe.STARTS
+    assert EMBEDDINGS == reading.POOLINGS
     ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == "finetune"]
     choices = {flag: how.get("choices") for flag, _, how in options}
     assert choices["--longer"] == recipe.LONGER and choices["--schedule"] == recipe.SCHEDULES

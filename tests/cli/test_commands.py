@@ -167,6 +167,19 @@ def test_bench(capsys, tmp_path):
     assert "Unknown model 'gru'" in capsys.readouterr().err
 
 
+def test_bench_passkey(capsys, tmp_path, pretrained):
+    given = ("--ways", "words", "hierarchical:alpha=0.2,kept_rows=1", "--lengths", "48,80")
+    more = ("--documents", 3, "--seeds", "1,2", "--output", tmp_path)
+    program, output = run(capsys, "bench", "passkey", pretrained, *given, *more)
+    assert 'ways=["words", "hierarchical:alpha=0.2,kept_rows=1"]' in program
+    assert "passkey, words, seed 2, 80 tokens: " in output
+    (picture,) = tmp_path.glob("*.svg")
+    assert execute(program) == output[output.index("| passkey |") :]
+    assert "documents found (%)" in picture.read_text("utf-8")
+    assert main(["bench", "passkey", str(pretrained), "--ways", "skim"]) == 2
+    assert "Unknown way 'skim'" in capsys.readouterr().err
+
+
 def test_list(capsys):
     program, output = run(capsys, "list")
     assert execute(program) == output

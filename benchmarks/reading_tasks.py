@@ -1,0 +1,237 @@
+"""The tasks of benchmarks/readings.py: what is to be told, by which part, from which reading."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import rivals
+from data import CORPORA, MINILM
+from features import CHUNK, FrozenEncoder
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedKFold
+
+from keras_posenc.tasks.long_texts import digests
+from keras_posenc.text import Texts, Tokenizer, read_texts
+from keras_posenc.training import stretch
+
+LENGTH = 2048
+STRETCH = {"length": 8192, "local": 256, "global_every": 3, "steps": 24, "seed": 0}
+GROUPS = ("comp.graphics", "rec.sport.hockey", "sci.med", "sci.space", "talk.politics.mideast")
+FRIENDS = ("Chandler", "Joey", "Monica", "Phoebe", "Rachel", "Ross")
+SHORT, WHOLE = "first 512 tokens", "stretched, one pass"
+MEAN, MAX = "512-token chunks, mean", "512-token chunks, highest"
+OWN, CHUNKS = "512-token chunks, features averaged", "512-token chunks"
+# The last chunk of a text is short: here each token counts alike, as in one pass.
+MEAN_BY_TOKEN = "512-token chunks, mean by token"
+BY_TOKEN = "512-token chunks, features averaged by token"
+BAYES, TFIDF = "naive Bayes, all words", "TF-IDF + logistic regression, all words"
+BAYES_512, TFIDF_512 = (way.replace("all words", SHORT) for way in (BAYES, TFIDF))
+BAYES_LINE, TFIDF_LINE = (way.replace("all words", "the line's words") for way in (BAYES, TFIDF))
+
+
+@dataclasses.dataclass
+class Task:
+    """Items to tell, each of a unit that is in one part only, and how to tell them.
+
+    Args:
+        labels: list of the items' labels.
+        units: list of the items' units: texts or episodes.
+        parts: function seed -> list of (indices to train on, indices to test on).
+        ways: dict name of a way -> function (train, test, validation) -> labels, where validation
+            is what `GridSearchCV` takes.
+    """
+
+    labels: list
+    units: list
+    parts: callable
+    ways: dict
+
+    def validation(self, train, seed):
+        """Splits within the part to train on, by unit: one where a unit has many items."""
+        units = [self.units[i] for i in train]
+        many = len(units) > 2 * len(set(units))
+        splits = (
+            GroupShuffleSplit(1, test_size=0.25, random_state=seed)
+            if many
+            else GroupKFold(5, shuffle=True, random_state=seed)
+        )
+        return list(splits.split(units, groups=units))
+
+
+class Readings:
+    """Both encoders, and the ways of telling that rest on them.
+
+    Args:
+        folder: directory of the stretched checkpoint and of the features.
+    """
+
+    def __init__(self, folder):
+        self.folder, self.tokenizer = folder, Tokenizer(MINILM)
+        self.short = FrozenEncoder(MINILM, folder / "features")
+
+    @functools.cached_property
+    def long(self):
+        path = self.folder / "stretched"
+        tales = f"{CORPORA}/grimm-tales-selected.tab"
+        stretch(MINILM, f"{CORPORA}/book-excerpts.tab", path, test=tales, **STRETCH)
+        return FrozenEncoder(path, self.folder / "features")
+
+    def room(self, length):
+        return length - self.tokenizer.special_tokens()
+
+    def of_texts(self, ids, labels):
+        """The ways of telling the label of a whole text, by its token ids."""
+        words = [self.tokenizer.decode(row) for row in ids]
+        first = [self.tokenizer.decode(row[: self.room(CHUNK)]) for row in ids]
+        chunks = functools.cache(lambda i: self.short.chunks(ids[i]))
+        passes = functools.cache(lambda i: self.long.one_pass(ids[i]))
+
+        def sizes(i):
+            return [len(part) for _, part in self.short.parts(ids[i])]
+
+        def by_token(i):
+            return np.average(chunks(i), axis=0, weights=sizes(i))
+
+        def by_chunk(pool):
+            def tell(train, test, validation):
+                own = [labels[i] for i in train]
+                heads = [chunks(i)[0] for i in train]
+                model = rivals.fitted(rivals.FEATURES, heads, own, validation)
+                found = [pool(model.predict_proba(chunks(i)), sizes(i)).argmax() for i in test]
+                return model.classes_[found]
+
+            return tell
+
+        return {
+            BAYES_512: _telling(rivals.BAYES, first.__getitem__, labels),
+            BAYES: _telling(rivals.BAYES, words.__getitem__, labels),
+            TFIDF_512: _telling(rivals.TFIDF, first.__getitem__, labels),
+            TFIDF: _telling(rivals.TFIDF, words.__getitem__, labels),
+            SHORT: _telling(rivals.FEATURES, lambda i: chunks(i)[0], labels),
+            MEAN: by_chunk(lambda found, _: found.mean(0)),
+            MEAN_BY_TOKEN: by_chunk(lambda found, n: np.average(found, axis=0, weights=n)),
+            MAX: by_chunk(lambda found, _: found.max(0)),
+            OWN: _telling(rivals.FEATURES, lambda i: chunks(i).mean(0), labels),
+            BY_TOKEN: _telling(rivals.FEATURES, by_token, labels),
+            WHOLE: _telling(rivals.FEATURES, passes, labels),
+        }
+
+    def of_lines(self, texts, items, labels):
+        """The ways of telling a line: items are (text, line), texts lists of the lines' ids."""
+        ids = [sum(lines, []) for lines in texts]
+        ends = [np.cumsum([len(line) for line in lines]) for lines in texts]
+        spans = [
+            [(int(end - len(line)), int(end)) for end, line in zip(own, lines, strict=True)]
+            for own, lines in zip(ends, texts, strict=True)
+        ]
+        chunks = functools.cache(lambda t: self.short.lines_in_chunks(ids[t], spans[t]))
+        passes = functools.cache(lambda t: self.long.lines(ids[t], spans[t]))
+        words = [self.tokenizer.decode(texts[t][line]) for t, line in items]
+
+        def in_chunks(i):
+            return chunks(items[i][0])[items[i][1]]
+
+        def first_only(train, test, validation):
+            """Lines that the first chunk does not hold are told as the most frequent label."""
+            read = [spans[t][line][1] <= self.room(CHUNK) for t, line in items]
+            known = [n for n, i in enumerate(train) if read[i]]
+            place = {n: k for k, n in enumerate(known)}
+            inner = [
+                [[place[n] for n in part if n in place] for part in split] for split in validation
+            ]
+            own = [train[n] for n in known]
+            seen = [i for i in test if read[i]]
+            said = _telling(rivals.FEATURES, in_chunks, labels)(own, seen, inner)
+            values, counts = np.unique([labels[i] for i in train], return_counts=True)
+            said, most = dict(zip(seen, said, strict=True)), values[counts.argmax()]
+            return [said.get(i, most) for i in test]
+
+        return {
+            BAYES_LINE: _telling(rivals.BAYES, words.__getitem__, labels),
+            TFIDF_LINE: _telling(rivals.TFIDF, words.__getitem__, labels),
+            SHORT: first_only,
+            CHUNKS: _telling(rivals.FEATURES, in_chunks, labels),
+            WHOLE: _telling(rivals.FEATURES, lambda i: passes(items[i][0])[items[i][1]], labels),
+        }
+
+
+def _telling(rival, read, labels):
+    def tell(train, test, validation):
+        own = [labels[i] for i in train]
+        model = rivals.fitted(rival, [read(i) for i in train], own, validation)
+        return model.predict([read(i) for i in test])
+
+    return tell
+
+
+def digests_of_posts(readings, count=320, test_count=200):
+    texts, labels = [], []
+    for part, number in (("train", count), ("test", test_count)):
+        posts = read_texts(f"{CORPORA}/20newsgroups-{part}.tab")
+        kept = [i for i, group in enumerate(posts.labels) if group in GROUPS]
+        columns = (posts.texts, posts.labels, posts.lines)
+        made = digests(Texts(*([c[i] for i in kept] for c in columns)), number, most_words=200)
+        texts, labels = texts + made.texts, labels + made.labels
+    ids = [row[: readings.room(LENGTH)] for row in readings.tokenizer.contents(texts)]
+    test = list(range(count, count + test_count))
+
+    def parts(seed):
+        drawn = np.random.default_rng(seed).permutation(count)[: 5 * count // 8]
+        return [(drawn.tolist(), test)]
+
+    return Task(labels, list(range(len(texts))), parts, readings.of_texts(ids, labels))
+
+
+def seasons_of_friends(readings, folds=5):
+    episodes = _episodes(readings, lambda name, line: f"{name}: {line}")
+    labels = [season for season, _, _ in episodes]
+    ids = [sum(lines, []) for _, _, lines in episodes]
+
+    def parts(seed):
+        split = StratifiedKFold(folds, shuffle=True, random_state=seed).split(ids, labels)
+        return [(train.tolist(), test.tolist()) for train, test in split]
+
+    return Task(labels, list(range(len(ids))), parts, readings.of_texts(ids, labels))
+
+
+def speakers_of_friends(readings, count=140, test_count=60):
+    episodes = _episodes(readings, lambda name, line: f"- {line}")
+    drawn = np.random.default_rng(0).permutation(len(episodes))[:count]
+    episodes = [episodes[i] for i in drawn]
+    items, labels = [], []
+    for number, (_, names, lines) in enumerate(episodes):
+        known = [i for i, name in enumerate(names) if name in FRIENDS and lines[i]]
+        items += [(number, i) for i in known]
+        labels += [names[i] for i in known]
+    units = [number for number, _ in items]
+
+    def parts(seed):
+        rest = np.random.default_rng(seed).permutation(np.arange(test_count, count))
+        own = (set(rest[: 3 * len(rest) // 4]), set(range(test_count)))
+        return [tuple([i for i, unit in enumerate(units) if unit in part] for part in own)]
+
+    texts = [lines for _, _, lines in episodes]
+    return Task(labels, units, parts, readings.of_lines(texts, items, labels))
+
+
+def _episodes(readings, written):
+    """Of each episode 2,048 tokens from a random line on: (season, names, token ids of lines)."""
+    with open(f"{CORPORA}/friends-transcripts.tab", encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file][3:]
+    episodes = {}
+    for season, _, number, _, name, line in filter(lambda row: len(row) == 6, rows):
+        episodes.setdefault((season, number), []).append((name, line.strip()))
+    rng, room, found = np.random.default_rng(0), readings.room(LENGTH), []
+    for (season, _), lines in sorted(episodes.items()):
+        ids = readings.tokenizer.contents([written(*line) for line in lines])
+        sizes = np.cumsum([0, *map(len, ids)])
+        start = rng.integers(0, max(1, (sizes[-1] - sizes > room).sum()))
+        end = int((sizes - sizes[start] <= room).sum()) - 1
+        found.append((season, [name for name, _ in lines[start:end]], ids[start:end]))
+    return found
+
+
+TASKS = {
+    "digests": digests_of_posts,
+    "seasons": seasons_of_friends,
+    "speakers": speakers_of_friends,
+}

@@ -1,0 +1,298 @@
+"""`bench_passkey`: finding one sentence of a long document, by length and by way of reading."""
+
+import dataclasses
+import functools
+import json
+import pathlib
+import time
+
+import keras
+import numpy as np
+
+from keras_posenc import build_transformer_model
+from keras_posenc.bench.reading import POOLINGS, by_words, embedded, first_rank
+from keras_posenc.bench.settings import file_name, one_part
+from keras_posenc.checkpoints.folder import owned
+from keras_posenc.models.config import read_config
+from keras_posenc.tasks.retrieval import needles, passkeys
+from keras_posenc.text import Tokenizer, read_texts
+from keras_posenc.training.state import write_text
+from keras_posenc.untrusted import read_json
+
+LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
+STRETCHES = ("tile", "interpolate", "hierarchical")
+WAYS = ("truncate", "chunks_max", "chunks_mean", "words", *STRETCHES)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+    """What the scores depend on beside the way, the length and the seed."""
+
+    checkpoint: str
+    documents: int
+    pooling: str
+    corpus: str | None
+    backend: str
+
+
+def bench_passkey(
+    checkpoint,
+    ways=WAYS,
+    stretched=(),
+    lengths=LENGTHS,
+    documents=50,
+    seeds=(0,),
+    corpus=None,
+    pooling="mean",
+    output="bench-passkey",
+    verbose=True,
+):
+    """Measures how well an encoder's embeddings find a sentence in documents of growing length.
+
+    Each query asks for one person's pass key, which a single document says somewhere between
+    sentences that all documents repeat; with `corpus`, for the place where someone keeps a thing,
+    which a single document of real text says. The score is nDCG@1 as in LongEmbed
+    (https://arxiv.org/abs/2404.12096): the share of queries whose document is the nearest.
+
+    Nothing is trained. An interrupted call goes on where it was.
+
+    Args:
+        checkpoint: directory with the weights, config and tokenizer of an encoder with a table of
+            positions.
+        ways: names of ways of reading. "truncate": as many tokens as the checkpoint serves;
+            "chunks_max" and "chunks_mean": all chunks of that length, the nearest one or the mean
+            of all; "words": BM25, without the encoder; "tile", "interpolate", "hierarchical": one
+            pass with a stretched table, just as long as the documents, also with arguments,
+            "hierarchical:alpha=0.2,kept_rows=1".
+        stretched: directories of further checkpoints, as `stretch` writes them, read in one pass;
+            the name of the directory is that of the way.
+        lengths: ints. Tokens of the documents, special tokens included.
+        documents: int. Documents of each length, and queries.
+        seeds: ints. Of the documents; those of one seed ask the same at all lengths.
+        corpus: path of real texts for `read_texts`, or None for pass keys.
+        pooling: "mean" or "cls", what of the last features is the embedding.
+        output: directory of the results; created if missing.
+        verbose: bool. Print the progress.
+
+    Returns:
+        list of dict, one per way and seed, with the mean score by length in
+            `accuracy["test"]` and each query's in `scores`; also in `output`/results.json.
+
+    Raises:
+        ValueError: on an unknown way or pooling, two ways of one name, lengths that a checkpoint
+            does not serve or that have no room for the sentence, or if `output` has results under
+            other settings.
+        NotADirectoryError: if `output` is a file.
+        BlockingIOError: if another run is at work in `output`.
+
+    Example:
+
+    >>> results = bench_passkey("bert", ["truncate", "words"], lengths=[64], documents=4,
+    ...     verbose=False)
+    >>> [result["model"] for result in results], list(results[0]["accuracy"]["test"])
+    (['truncate', 'words'], ['64'])
+    """
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling={pooling!r}: give one of {', '.join(POOLINGS)}.")
+    readers = {way: _reader(way) for way in ways}
+    for path in stretched:
+        name = pathlib.Path(path).resolve().name
+        if name in readers:
+            raise ValueError(f"{path}: there is another way {name!r}; rename the directory.")
+        readers[name] = _Checkpoint(path)
+    settings = _Settings(
+        checkpoint=pathlib.Path(checkpoint).name,
+        documents=documents,
+        pooling=pooling,
+        corpus=corpus and pathlib.Path(corpus).name,
+        backend=keras.backend.backend(),
+    )
+    fillers = corpus and read_texts(corpus, label=False).texts
+    source = _Source(checkpoint, fillers, documents, pooling)
+    for reader in readers.values():
+        reader.check(source, lengths)
+    tell = print if verbose else _quiet
+    with owned(pathlib.Path(output)):
+        runs, results = pathlib.Path(output) / "runs", []
+        runs.mkdir(exist_ok=True)
+        for seed in seeds:
+            for way, reader in readers.items():
+                path = runs / f"{file_name(f'{source.task}--{way}--{seed}')}.json"
+                result = _begun(path, source, way, seed, settings)
+                for length in lengths:
+                    if str(length) in result["scores"]:
+                        continue
+                    started = time.perf_counter()
+                    scores = first_rank(reader(source, length, seed))
+                    seconds = round(time.perf_counter() - started, 2)
+                    result["scores"][str(length)] = scores
+                    result["seconds"][str(length)] = seconds
+                    result["accuracy"]["test"][str(length)] = float(np.mean(scores))
+                    write_text(path, json.dumps(result))
+                    tell(
+                        f"{source.task}, {way}, seed {seed}, {length:,} tokens: "
+                        f"{np.mean(scores):.1%}, {seconds:.0f} s",
+                        flush=True,
+                    )
+                results.append(_of_lengths(result, lengths))
+        write_text(pathlib.Path(output) / "results.json", json.dumps(results))
+    return results
+
+
+class _Source:
+    """A checkpoint as it is, and documents."""
+
+    def __init__(self, checkpoint, fillers, count, pooling):
+        self.checkpoint, self.fillers, self.count = checkpoint, fillers, count
+        self.pooling, self.tokenizer = pooling, Tokenizer(checkpoint)
+        self.length = read_config(checkpoint).max_position
+        self.task, self.known = "needle" if fillers else "passkey", {}
+
+    def made(self, length, seed):
+        """The queries as token ids, and the documents, of a length and a seed."""
+        if self.fillers:
+            found = needles(self.tokenizer, length, self.count, self.fillers, seed)
+        else:
+            found = passkeys(self.tokenizer, length, self.count, seed)
+        return self.tokenizer.contents(found.queries), found.documents
+
+    @functools.cached_property
+    def model(self):
+        return build_transformer_model(self.checkpoint)
+
+    def chunks(self, length, seed):
+        """The embedded queries, and of each document the embedded chunks: once for all ways."""
+        if (length, seed) in self.known:
+            return self.known[length, seed]
+        queries, documents = self.made(length, seed)
+        room = self.length - self.tokenizer.special_tokens()
+        parts = [[ids[i : i + room] for i in range(0, len(ids), room)] for ids in documents]
+        found = self.embedded(self.model, sum(parts, []))
+        found = np.split(found, np.cumsum([len(own) for own in parts])[:-1])
+        self.known[length, seed] = self.embedded(self.model, queries), found
+        return self.known[length, seed]
+
+    def embedded(self, model, rows):
+        return embedded(model, self.tokenizer, rows, self.pooling)
+
+
+class _Short:
+    """What the checkpoint itself can read: the beginning, or chunks."""
+
+    def __init__(self, pool=None):
+        self.pool = pool
+
+    def check(self, source, lengths):
+        pass
+
+    def __call__(self, source, length, seed):
+        queries, chunks = source.chunks(length, seed)
+        if self.pool == "max":
+            return np.stack([(queries @ own.T).max(1) for own in chunks], axis=1)
+        found = [own[0] if self.pool is None else own.mean(0) for own in chunks]
+        return queries @ np.stack([each / np.linalg.norm(each) for each in found], axis=1)
+
+
+class _Words:
+    def check(self, source, lengths):
+        pass
+
+    def __call__(self, source, length, seed):
+        return by_words(*source.made(length, seed))
+
+
+class _OnePass:
+    """A model that reads the whole document."""
+
+    def __call__(self, source, length, seed):
+        queries, documents = source.made(length, seed)
+        model = self.model(source, length)
+        return source.embedded(model, queries) @ source.embedded(model, documents).T
+
+
+class _Stretch(_OnePass):
+    def __init__(self, stretch, alpha=None, kept_rows=None):
+        self.options = {"stretch": stretch, "kept_rows": kept_rows}
+        if stretch == "hierarchical":
+            self.options["hierarchical_position"] = 0.4 if alpha is None else alpha
+        elif alpha is not None:
+            raise ValueError(f"alpha={alpha!r} belongs to hierarchical, not to {stretch}.")
+
+    def check(self, source, lengths):
+        pass
+
+    def model(self, source, length):
+        if length <= source.length:
+            return source.model
+        return build_transformer_model(source.checkpoint, max_position=length, **self.options)
+
+
+class _Checkpoint(_OnePass):
+    def __init__(self, path):
+        self.path = path
+
+    def check(self, source, lengths):
+        served = read_config(self.path).max_position
+        if served < max(lengths):
+            raise ValueError(
+                f"{self.path} serves {served:,} positions: give lengths up to that, or stretch "
+                f"further. Received: {max(lengths):,}"
+            )
+
+    def model(self, source, length):
+        return build_transformer_model(self.path)
+
+
+def _reader(way):
+    name, arguments = one_part(way, WAYS, "way")
+    if name in STRETCHES:
+        if unknown := set(arguments) - {"alpha", "kept_rows"}:
+            raise ValueError(f"{way}: {name} has no {unknown.pop()!r}; there are alpha, kept_rows.")
+        return _Stretch(name, **arguments)
+    if arguments:
+        raise ValueError(f"{way}: {name} has no arguments.")
+    if name == "words":
+        return _Words()
+    return _Short(*name.split("_")[1:])
+
+
+def _begun(path, source, way, seed, settings):
+    """The result of a way and a seed as far as it is there."""
+    here = dataclasses.asdict(settings)
+    if path.exists():
+        result = read_json(path, ("settings", "scores", "accuracy", "seconds"))
+        for name, value in here.items():
+            if value != result["settings"].get(name):
+                raise ValueError(
+                    f"{path} was made with {name}={result['settings'].get(name)}, not {value}: "
+                    "give another output, or delete it."
+                )
+        return result
+    return {
+        # The keys of `bench`, so that its pictures show these results too.
+        "task": source.task,
+        "model": way,
+        "seed": seed,
+        "accuracy": {"test": {}},
+        "chance": 1 / settings.documents,
+        "train_lengths": [1, source.length],
+        "scores": {},
+        "seconds": {},
+        "settings": here,
+        "versions": {"keras": keras.__version__, "backend": settings.backend},
+    }
+
+
+def _of_lengths(result, lengths):
+    kept = {str(length) for length in lengths}
+    found = dict(result)
+    for name in ("scores", "seconds"):
+        found[name] = {n: value for n, value in result[name].items() if n in kept}
+    found["accuracy"] = {
+        "test": {n: value for n, value in result["accuracy"]["test"].items() if n in kept}
+    }
+    return found
+
+
+def _quiet(*words, **options):
+    pass
