@@ -44,7 +44,7 @@ timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start
 	docs-serve dist clean
 
 demo: $(INSTALLED)
-	KERAS_BACKEND=tensorflow MPLBACKEND=Agg $(BIN)/python benchmarks/book_excerpts.py
+	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python benchmarks/distant_facts.py
 
 # The inner loop: lint, and what torch tells in about two minutes.
 check: lint

@@ -1,6 +1,6 @@
 """The main job on real data: MiniLM on book excerpts, cut at 512 tokens and stretched to 1,536.
 
-    KERAS_BACKEND=tensorflow python benchmarks/book_excerpts.py             # make demo
+    KERAS_BACKEND=tensorflow python benchmarks/book_excerpts.py
     KERAS_BACKEND=tensorflow python benchmarks/book_excerpts.py --splits 3  # over several splits
 
 Every one of the 140 excerpts is longer than 512 tokens. Both models train for the same epochs; the

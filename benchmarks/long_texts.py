@@ -2,12 +2,10 @@
 
     KERAS_BACKEND=torch python benchmarks/long_texts.py digest
     KERAS_BACKEND=torch python benchmarks/long_texts.py digest --seeds 0 1 2
-    KERAS_BACKEND=torch python benchmarks/long_texts.py facts
 
 `digest`: eight posts of three newsgroups, four, two and two, shuffled; the label is the group of
 most of them. Posts to train on and to test on are those of the collection's two files, a month
-apart. `facts`: a fact early and a true or false statement about it at the end, book text between;
-books to train on and to test on are different ones.
+apart.
 
 MiniLM is stretched by position distillation on the texts to train on, without their labels. Both
 models have the same updates of as many texts each. The chunks are read by the model of the first
@@ -31,7 +29,7 @@ import numpy as np
 from data import CORPORA, MINILM
 
 from keras_posenc.analysis import write_report, write_stretch_report
-from keras_posenc.tasks.long_texts import digests, distant_facts
+from keras_posenc.tasks.long_texts import digests
 from keras_posenc.text import Texts, Tokenizer, read_texts
 from keras_posenc.training import finetune, predict, stretch, stretch_summary
 
@@ -124,16 +122,7 @@ def digest_task(count, test_count, seed):
     return parts
 
 
-def facts_task(count, test_count, seed, words=900):
-    excerpts = read_texts(f"{CORPORA}/book-excerpts.tab", label=False).texts
-    tales = read_texts(f"{CORPORA}/grimm-tales.tab", label=False).texts
-    return [
-        distant_facts(excerpts, count, words, seed),
-        distant_facts(tales, test_count, words, seed + 10**6),
-    ]
-
-
-TASKS = {"digest": digest_task, "facts": facts_task}
+TASKS = {"digest": digest_task}
 
 
 def naive_bayes(train, test):

@@ -130,6 +130,15 @@ def passkey():
     return _with(passkey_table(rows), rows, "benchmarks/passkey.py", "passkey", "torch")
 
 
+def distant_facts():
+    """Who tells whether two distant facts agree, and the verdict."""
+    module, rows = _benchmark("distant_facts"), _json("distant_facts")
+    seeds = " ".join(str(row["seed"]) for row in rows)
+    told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
+    command = f"benchmarks/distant_facts.py --seeds {seeds}"
+    return _with(told, rows, command, "distant_facts", "torch")
+
+
 def context_tools():
     module = _benchmark("context_tools")
     rows = _json("context_tools")
@@ -227,6 +236,7 @@ BLOCKS = {
     "stretch": stretch,
     "readings": readings,
     "passkey": passkey,
+    "distant_facts": distant_facts,
     "context_tools": context_tools,
     "precision": precision,
     "loading": loading,

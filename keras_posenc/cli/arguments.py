@@ -123,6 +123,11 @@ COMMANDS = [
                 {"type": _stages, "metavar": "LENGTHxEPOCHS,..."},
             ),
             (
+                "--longer",
+                "documents longer than a stage are cut, or left to later stages (default: cut)",
+                {"choices": ("cut", "skip")},
+            ),
+            (
                 "--stretch",
                 "how to serve more positions than the checkpoint's (default: hierarchical)",
                 {"choices": STRETCHES},
@@ -434,10 +439,10 @@ COMMANDS = [
             (
                 "--lengths",
                 "tokens of the documents (default: 256,512,1024,2048,4096,8192)",
-                {"type": _numbers, "metavar": "N,N,..."},
+                {"type": numbers, "metavar": "N,N,..."},
             ),
             ("--documents", "documents of each length, and queries (default: 50)", {"type": int}),
-            ("--seeds", "seeds of the documents (default: 0)", {"type": _numbers, "metavar": "N"}),
+            ("--seeds", "seeds of the documents (default: 0)", {"type": numbers, "metavar": "N"}),
             (
                 "--corpus",
                 "real texts, in which sentences are hidden that say where a thing is kept "

@@ -82,14 +82,14 @@ def distant_facts(fillers, count, words, seed=0):
     Args:
         fillers: list of str, real texts; what is between is cut from one of them.
         count: int. Texts to make.
-        words: int. Words between the two statements.
+        words: int, or a pair of ints (lowest, highest). Words between the two statements.
         seed: int.
 
     Returns:
         `Texts` with the labels "true" and "false", as many of each.
 
     Raises:
-        ValueError: if no filler has so many words.
+        ValueError: if no filler has so many words, or `words` is not such a number or pair.
 
     Example:
 
@@ -97,18 +97,22 @@ def distant_facts(fillers, count, words, seed=0):
     >>> sorted(made.labels), len(made.texts[0].split())
     (['false', 'false', 'true', 'true'], 13)
     """
+    low, high = (words, words) if isinstance(words, int) else words
+    if not 0 <= low <= high:
+        raise ValueError(f"words must be from a lowest to a highest number. Received: {words!r}")
     long = [text.split() for text in fillers]
-    long = [text for text in long if len(text) >= words]
+    long = [text for text in long if len(text) >= high]
     if not long:
-        raise ValueError(f"None of {len(fillers)} fillers has {words} words.")
+        raise ValueError(f"None of {len(fillers)} fillers has {high} words.")
     rng = np.random.default_rng(seed)
     texts, labels = [], []
     for number in range(count):
         name, said, other = rng.choice(NAMES), *rng.choice(COLORS, 2, replace=False)
         filler = long[rng.integers(len(long))]
-        start = rng.integers(0, len(filler) - words + 1)
+        size = rng.integers(low, high + 1)
+        start = rng.integers(0, len(filler) - size + 1)
         true = number % 2 == 0
-        between = " ".join(filler[start : start + words])
+        between = " ".join(filler[start : start + size])
         last = said if true else other
         texts.append(f"{name} has a {said} box. {between} {name} has a {last} box.")
         labels.append("true" if true else "false")

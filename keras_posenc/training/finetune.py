@@ -39,6 +39,7 @@ def finetune(
     max_length=None,
     epochs=None,
     lengths=None,
+    longer="cut",
     stretch="hierarchical",
     alpha=0.4,
     stretch_first=None,
@@ -94,6 +95,9 @@ def finetune(
         epochs: int. Default 3.
         lengths: list of (max_length, epochs), instead of these two: several stages of growing
             length under one learning-rate schedule.
+        longer: what a stage does with documents longer than its length: "cut" truncates them,
+            "skip" leaves them to the later stages, for what a label speaks of may be in the part
+            that is cut away. Inference truncates in either case.
         stretch: how to serve positions beyond the checkpoint's, if a length needs them:
             "hierarchical", "tile", "interpolate" or "fresh".
         alpha: float. Weight of the coarse digit in the hierarchical stretch.
@@ -127,8 +131,8 @@ def finetune(
         OSError: if `output` cannot be written, or has no room for the state.
         BlockingIOError: if another run is at work in `output`.
         TypeError: if a document or a label is not what the task takes.
-        ValueError: if a setting, a document or the checkpoint is invalid, or `output` holds a run
-            with other settings.
+        ValueError: if a setting, a document or the checkpoint is invalid, no document is short
+            enough for a stage that skips, or `output` holds a run with other settings.
 
     Example:
 
@@ -143,6 +147,7 @@ def finetune(
         tokenizer=None if tokenizer is None else str(tokenizer),
         model=model,
         lengths=stages(max_length, epochs, lengths),
+        longer=longer,
         stretch=stretch,
         alpha=alpha,
         pooling=pooling,

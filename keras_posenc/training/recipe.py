@@ -11,6 +11,7 @@ from keras_posenc.untrusted import quote, read_json, shorten
 
 STRETCHES = tuple(name for name in stretched.STRETCHES if name)
 SCHEDULES = ("cosine", "linear")
+LONGER = ("cut", "skip")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Recipe:
     tokenizer: str | None
     model: str
     lengths: tuple
+    longer: str
     stretch: str
     alpha: float
     pooling: str
@@ -43,6 +45,7 @@ class Recipe:
         one_of("schedule", self.schedule, SCHEDULES)
         if self.stride is not None:
             in_range("stride", self.stride, least=0)
+        one_of("longer", self.longer, LONGER)
         in_range("learning_rate", self.learning_rate, above=0)
         in_range("warmup", self.warmup, least=0, below=1)
         in_range("weight_decay", self.weight_decay, least=0)

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import io
 import json
 import pathlib
@@ -65,7 +66,22 @@ class Trainer:
             options["stride"] = self.recipe.stride_of(length)
         at_length = dataclasses.replace(self.finetuned, max_length=length)
         train = self.documents["train"]
-        return at_length.batches(train.texts, self.task.targets(train), **options)
+        texts, targets = train.texts, self.task.targets(train)
+        if self.recipe.longer == "skip":
+            kept = np.flatnonzero(self.token_counts <= length)
+            if not len(kept):
+                raise ValueError(
+                    f"No document of train fits in {length} tokens, the shortest has "
+                    f"{self.token_counts.min()}: give a longer stage, or longer='cut'."
+                )
+            texts, targets = ([column[i] for i in kept] for column in (texts, targets))
+        return at_length.batches(texts, targets, **options)
+
+    @functools.cached_property
+    def token_counts(self):
+        """Tokens of each document to train on, special tokens included."""
+        whole = dataclasses.replace(self.finetuned, max_length=self.recipe.longest)
+        return whole.batches(self.documents["train"].texts).lengths
 
     def _compile(self):
         model, recipe, names = self.model, self.recipe, self.finetuned.labels

@@ -114,6 +114,9 @@ def test_the_choices_are_those_of_the_recipe():
     assert OBJECTIVES == tuple(pretraining.OBJECTIVES)
     assert STARTS == stretch_recipe.STARTS
     assert EMBEDDINGS == reading.POOLINGS
+    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == "finetune"]
+    choices = {flag: how.get("choices") for flag, _, how in options}
+    assert choices["--longer"] == recipe.LONGER and choices["--schedule"] == recipe.SCHEDULES
 
 
 @pytest.mark.parametrize("command", ["pretrain", "stretch"])

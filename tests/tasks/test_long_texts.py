@@ -61,3 +61,13 @@ def test_what_cannot_be_made():
         digests(posts(), 3, shares=(2, 2, 1))
     with pytest.raises(ValueError, match="None of 1 fillers has 9 words"):
         distant_facts(["too short"], 3, words=9)
+    for words in (-1, (3, 2)):
+        with pytest.raises(
+            ValueError, match=r"from a lowest to a highest number. Received: \(?-?[13]"
+        ):
+            distant_facts(["too short"], 3, words=words)
+
+
+def test_the_distance_of_facts_is_drawn_between_two_numbers():
+    made = distant_facts([" ".join(["w"] * 9)], 60, words=(0, 9))
+    assert {len(text.split()) - 10 for text in made.texts} == set(range(10))

@@ -178,6 +178,19 @@ def test_positions_that_a_stretch_adds_are_saved(tmp_path, pretrained, corpus):
     assert any(path.endswith("Embedding-Position/fresh") for path in paths)
 
 
+@pytest.mark.once
+def test_documents_longer_than_a_stage_are_left_to_later_ones(tmp_path, pretrained):
+    """With a document a batch, a stage has as many steps as documents that it reads."""
+    texts = [" ".join(["w1"] * words) for words in (5, 14, 15, 40)] * 2
+    data = (texts, ["a"] * 4 + ["b"] * 4)
+    settings = dict(lengths=[(16, 1), (20, 1), (42, 1)], longer="skip", token_budget=1, verbose=0)
+    finetune(pretrained, data, tmp_path / "run", **settings)
+    with open(tmp_path / "run" / "history.csv", newline="") as file:
+        assert [row["steps"] for row in csv.DictReader(file)] == ["4", "6", "8"]
+    with pytest.raises(ValueError, match="No document of train fits in 6 tokens, the shortest has"):
+        finetune(pretrained, data, tmp_path / "none", lengths=[(6, 1)], longer="skip")
+
+
 def test_a_file_as_output_is_refused(tmp_path, pretrained, corpus):
     (tmp_path / "out").write_text("")
     with pytest.raises(NotADirectoryError, match="out' is a file; give a directory"):

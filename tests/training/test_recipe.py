@@ -12,6 +12,7 @@ RECIPE = Recipe(
     tokenizer=None,
     model="bert",
     lengths=((512, 2), (1536, 1)),
+    longer="cut",
     stretch="hierarchical",
     alpha=0.4,
     pooling="mean",
@@ -68,6 +69,7 @@ def test_stages_that_are_no_pairs_are_refused(lengths):
     [
         ("stretch", "spline", "stretch must be one of hierarchical, tile, .* Received: 'spline'"),
         ("schedule", "step", "schedule must be one of cosine, linear. Received: 'step'"),
+        ("longer", "split", "longer must be one of cut, skip. Received: 'split'"),
         ("learning_rate", 0, "learning_rate must be more than 0. Received: 0"),
         ("learning_rate", "1e-4", "learning_rate must be more than 0. Received: '1e-4'"),
         ("learning_rate", float("nan"), "learning_rate must be finite. Received: nan"),

@@ -1,0 +1,206 @@
+"""Two facts far apart, which only a reader of the whole text can compare.
+
+    make demo                                                               # seed 0
+    KERAS_BACKEND=torch python benchmarks/distant_facts.py --seeds 0 1 2 --record
+
+"Anna has a red box. ... Anna has a blue box." Between a fact and a true or false statement about it
+are hundreds of words of a real book. Books to train on are excerpts, those to test on other ones,
+Grimm's tales. MiniLM is stretched by position distillation on the excerpts, without labels, then
+fine-tuned on near facts first and distant ones last. Its rivals: the same MiniLM with no fewer
+updates, on all texts that it can read whole, which then reads the first 512 tokens, or chunks of
+512 whose probabilities are averaged or the highest of which is taken; and counted words. Each row
+has the accuracy on the distant facts and, paired by text, what it has more than the first 512
+tokens, with 95% intervals.
+
+Runs and report go to build/distant-facts; one that was interrupted goes on where it stood. The rows
+are added to benchmarks/results/distant_facts.json with --record.
+"""
+
+import argparse
+import json
+import pathlib
+import platform
+import time
+
+import numpy as np
+import rivals
+from data import CORPORA, MINILM
+
+from keras_posenc.analysis import plot, write_report, write_stretch_report
+from keras_posenc.tasks.long_texts import distant_facts
+from keras_posenc.text import Texts, Tokenizer, read_texts
+from keras_posenc.training import finetune, predict, stretch, stretch_summary
+from keras_posenc.training.metrics import accuracy_by_length
+from keras_posenc.training.state import write_text
+
+RESULTS = pathlib.Path(__file__).parent / "results" / "distant_facts.json"
+LENGTH = 1536
+STRETCH = {"length": LENGTH, "steps": 10}
+# Words between the two facts: within 512 tokens, and never within.
+NEAR, FAR = (0, 330), (520, 1000)
+# How many to train on. The nearest teach to compare, the others how far apart.
+TRAIN = [(192, (0, 20)), (64, (40, 120)), (32, (200, 330)), (24, FAR)]
+TEST = [(20, NEAR), (70, FAR)]
+BORDERS = (0, 512, 768, 1024, 1280, LENGTH)
+STAGES = {LENGTH: [(48, 5), (192, 1), (512, 1), (LENGTH, 1)], 512: [(48, 5), (192, 1), (512, 3)]}
+# Without dropout a step takes two thirds of the time.
+COMMON = {
+    "learning_rate": 3e-4,
+    # One place decides, however long the text: a mean over all of it would hide that.
+    "pooling": "max",
+    "longer": "skip",
+    "token_budget": LENGTH,
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+}
+MINUTES = 8
+SHORT, MEAN, BEST = "first 512 tokens", "512-token chunks, averaged", "512-token chunks, highest"
+WHOLE, WORDS = "stretched, one pass", "naive Bayes, all words"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--output", type=pathlib.Path, default="build/distant-facts")
+    parser.add_argument("--record", action="store_true", help="add the seeds to the results")
+    arguments = parser.parse_args()
+    print(f"On two idle cores this takes about {MINUTES} minutes for each seed.", flush=True)
+    rows = []
+    for seed in arguments.seeds:
+        rows.append(measured(seed, arguments.output / f"seed-{seed}"))
+        if arguments.record:
+            record(rows[-1])
+    print(f"\n{table(rows)}\n\n{verdict(rows)}")
+    folder = arguments.output / f"seed-{arguments.seeds[-1]}"
+    minutes = sum(row["seconds"] for row in rows) / 60
+    print(f"\n{minutes:.1f} minutes. In {folder}, with pictures: report.html, facts.svg,")
+    print("and how well the stretched model keeps its features, stretched/report.html")
+
+
+def measured(seed, folder):
+    """The lengths of the test texts of a seed, and for each way whether each was told right."""
+    train, test = parts(seed)
+    print(f"\nSeed {seed}, 1 of 4: MiniLM is stretched to {LENGTH:,} tokens, without labels")
+    books = book_texts("book-excerpts")
+    report = stretch(MINILM, books, folder / "stretched", seed=seed, **STRETCH).report
+    write_stretch_report(folder / "stretched")
+    print(stretch_summary(report))
+    seconds = report["seconds"]
+    runs, models = {}, {LENGTH: (WHOLE, folder / "stretched"), 512: (SHORT, MINILM)}
+    for number, (length, (way, checkpoint)) in enumerate(models.items(), 2):
+        print(f"\nSeed {seed}, {number} of 4: fine-tuned for '{way}'", flush=True)
+        runs[way] = folder / f"at-{length}"
+        found = finetune(checkpoint, train, runs[way], lengths=STAGES[length], seed=seed, **COMMON)
+        print(f"{found['train']['steps']} updates in {found['train']['seconds']:.0f} s")
+        seconds += found["train"]["seconds"]
+    write_report(runs, folder / "report.html")
+    print(f"\nSeed {seed}, 4 of 4: {len(test)} texts are read in each way", flush=True)
+    started = time.perf_counter()
+    readings = {
+        SHORT: (runs[SHORT], {}),
+        MEAN: (runs[SHORT], {"chunks": 512}),
+        BEST: (runs[SHORT], {"chunks": 512, "pool": "max"}),
+        WHOLE: (runs[WHOLE], {}),
+    }
+    right = {}
+    for way, (run, how) in readings.items():
+        print(way, flush=True)
+        said = [prediction.label for prediction in predict(run, test.texts, **how)]
+        right[way] = [int(a == b) for a, b in zip(said, test.labels, strict=True)]
+    right[WORDS] = naive_bayes(train, test)
+    row = {
+        "seed": seed,
+        "tokens": [len(ids) + 2 for ids in Tokenizer(MINILM).contents(test.texts)],
+        "right": right,
+        "stretched": {part: report[part] for part in ("within", "beyond")},
+        # Of all the parts, some of which an interrupted run had done before.
+        "seconds": round(seconds + time.perf_counter() - started),
+        "versions": {**report["versions"], "python": platform.python_version()},
+    }
+    picture = plot.accuracy_by_length(by_length([row]), size=(9.6, 4.2))
+    write_text(folder / "facts.svg", plot.to_svg(picture))
+    return row
+
+
+def parts(seed):
+    """Texts to train on, and to test on, from other books."""
+    excerpts, tales = book_texts("book-excerpts"), book_texts("grimm-tales")
+    made = [(excerpts, count, words) for count, words in TRAIN]
+    train = [distant_facts(*how, seed=seed) for how in made]
+    made = [(tales, count, words) for count, words in TEST]
+    test = [distant_facts(*how, seed=seed + 10**6) for how in made]
+    return joined(train), joined(test)
+
+
+def book_texts(name):
+    """Texts, the short ones joined to others, so that all have the words of a distant fact."""
+    found = [""]
+    for text in read_texts(f"{CORPORA}/{name}.tab", label=False).texts:
+        if len(found[-1].split()) >= FAR[1]:
+            found.append("")
+        found[-1] = f"{found[-1]} {text}".strip()
+    return [text for text in found if len(text.split()) >= FAR[1]]
+
+
+def joined(several):
+    texts, labels = (
+        [row for part in several for row in getattr(part, column)] for column in ("texts", "labels")
+    )
+    return Texts(texts, labels, list(range(1, len(texts) + 1)))
+
+
+def naive_bayes(train, test):
+    """Whether naive Bayes over all words tells each text right; its smoothing is chosen by folds of
+    the texts to train on."""
+    model = rivals.fitted(rivals.BAYES, train.texts, train.labels, 5)
+    return (model.predict(test.texts) == np.array(test.labels)).astype(int).tolist()
+
+
+def together(rows):
+    """The lengths (N,) of the test texts of all seeds, and for each way a row (N,) of 0 and 1."""
+    tokens = np.concatenate([row["tokens"] for row in rows])
+    ways = rows[0]["right"]
+    return tokens, {way: np.concatenate([row["right"][way] for row in rows]) for way in ways}
+
+
+def by_length(rows):
+    """For each way its accuracy by the length of the texts."""
+    tokens, right = together(rows)
+    return {way: accuracy_by_length(own, tokens, BORDERS) for way, own in right.items()}
+
+
+def distant(rows):
+    """For each way the scores (1, N) of the texts too long for a window that has both facts."""
+    tokens, right = together(rows)
+    return {way: [own[tokens > 512]] for way, own in right.items()}
+
+
+def table(rows):
+    """The distant facts, with intervals; the same by seed, and all texts by length."""
+    scores, groups = distant(rows), by_length(rows)
+    seeds = [distant([row]) for row in rows]
+    heads = [f"{group['more_than'] + 1:,}–{group['up_to']:,}" for group in groups[WHOLE]]
+    lines = [rivals.table(scores, SHORT), "", f"| tokens | seeds | {' | '.join(heads)} |"]
+    lines.append("|---" * (len(heads) + 2) + "|")
+    for way in scores:
+        cells = [" / ".join(f"{100 * one[way][0].mean():.0f}" for one in seeds)]
+        cells += [f"{100 * group['accuracy']:.0f}" for group in groups[way]]
+        lines.append(f"| {way} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def verdict(rows):
+    scores = distant(rows)
+    return rivals.compared(scores, WHOLE, [way for way in scores if way != WHOLE])
+
+
+def record(row):
+    rows = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
+    rows = [other for other in rows if other["seed"] != row["seed"]] + [row]
+    write_text(RESULTS, json.dumps(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()
