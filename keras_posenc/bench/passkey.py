@@ -9,7 +9,7 @@ import time
 import keras
 import numpy as np
 
-from keras_posenc import build_transformer_model
+from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.bench.reading import POOLINGS, by_words, embedded, first_rank
 from keras_posenc.bench.settings import file_name, one_part
 from keras_posenc.checkpoints.folder import owned
