@@ -27,7 +27,7 @@ def join_pieces(tokens, prefix="##"):
 def join_words(words):
     """The text of words and punctuation marks, with the spaces of English typography.
 
-    What a tokenizer splits that is one in writing is closed up: don't, 3.5, U.S.-made, (so). The
+    What a tokenizer splits that is one in writing is closed up: don't, 3.5, well-known, (so). The
     original may have had it otherwise: only offsets know.
 
     Args:
