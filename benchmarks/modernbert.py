@@ -117,7 +117,7 @@ def page(report):
     text = [
         "# ModernBERT here and in transformers",
         "",
-        "Made by `python benchmarks/modernbert.py`: ModernBERT-base's widths, few layers, one text,",
+        "Made by `python benchmarks/modernbert.py`: widths of ModernBERT-base, few layers, one text,",
         "one thread, torch; medians of processor seconds, and of MB over the loaded model.",
         "",
         "| case | here | transformers | ratio | MB here | MB transformers |",
