@@ -57,7 +57,9 @@ def make_checkpoint(folder, layers):
     """A checkpoint of ModernBERT-base's widths that transformers writes."""
     import transformers
 
-    config = transformers.ModernBertConfig(vocab_size=1000, num_hidden_layers=layers)
+    ids = dict(zip(("pad", "bos", "eos", "cls", "sep"), range(5), strict=True))
+    ids = {f"{name}_token_id": number for name, number in ids.items()}
+    config = transformers.ModernBertConfig(vocab_size=1000, num_hidden_layers=layers, **ids)
     transformers.ModernBertModel(config).save_pretrained(folder)
 
 
@@ -117,8 +119,8 @@ def page(report):
     text = [
         "# ModernBERT here and in transformers",
         "",
-        "Made by `python benchmarks/modernbert.py`: widths of ModernBERT-base, few layers, one text,",
-        "one thread, torch; medians of processor seconds, and of MB over the loaded model.",
+        "Made by `python benchmarks/modernbert.py`: widths of ModernBERT-base, few layers, one",
+        "text, one thread, torch; medians of processor seconds, and of MB over the loaded model.",
         "",
         "| case | here | transformers | ratio | MB here | MB transformers |",
         "|---|---|---|---|---|---|",
