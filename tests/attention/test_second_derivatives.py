@@ -28,7 +28,7 @@ def written_out(layer, x):
         ops.einsum("btd,dhe->bhte", x, kernel) + bias[:, None]
         for kernel, bias in zip(weights[0:6:2], weights[1:6:2], strict=True)
     )
-    closed = np.triu(np.full((T, T), -1e9, "float32"), 1)
+    closed = ops.convert_to_tensor(np.triu(np.full((T, T), -1e9, "float32"), 1))
     shares = ops.softmax(ops.matmul(q, ops.swapaxes(k, -1, -2)) / D**0.5 + closed)
     return ops.einsum("bhte,hed->btd", ops.matmul(shares, v), weights[6]) + weights[7]
 
@@ -36,7 +36,7 @@ def written_out(layer, x):
 @pytest.mark.parametrize("blocks", [True, False], ids=["blocks", "kernel or map"])
 def test_a_penalty_on_the_gradient_has_the_gradient_of_plain_attention(blocks, cut_maps):
     if BACKEND != "torch" and not blocks:
-        return
+        pytest.skip("no kernel to leave")
     if blocks:
         cut_maps(0, 4 * 2 * H * T * 2)
     layer = PositionalAttention(H, D, flash_attention=False)
