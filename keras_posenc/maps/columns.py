@@ -22,7 +22,7 @@ class Columns:
         # Where the start is a tensor, torch writes cell by cell.
         self.start = int(start) if backend.TRAITS.values_at_hand else start
         self.width = width
-        self.columns = ops.shape(grid.columns)[1]
+        self.num_columns = ops.shape(grid.columns)[1]
         tensors = {}
         for key, x in grid.tensors().items():
             axis = AXES[key[0]][1]
@@ -39,10 +39,10 @@ class Columns:
 
         Both are broadcastable to (B, H, Tq, Tk); `after` defaults to `before`.
         """
-        if isinstance(self.width, int) and self.width == self.columns:
+        if isinstance(self.width, int) and self.width == self.num_columns:
             return x
         fill = before if after is None else ops.where(self._index() < self.start, before, after)
-        fill = ops.broadcast_to(fill, (*ops.shape(x)[:3], self.columns))
+        fill = ops.broadcast_to(fill, (*ops.shape(x)[:3], self.num_columns))
         return backend.update_slice(fill, (0, 0, 0, self.start), x)
 
     def sums_beside(self, weights):
@@ -52,7 +52,7 @@ class Columns:
         return ops.matmul(weights, ops.cast(beside, weights.dtype))
 
     def _index(self):
-        return ops.arange(self.columns, dtype="int32")
+        return ops.arange(self.num_columns, dtype="int32")
 
 
 class LastColumns(Columns):
@@ -68,15 +68,15 @@ class LastColumns(Columns):
     """
 
     def __init__(self, grid, width):
-        columns = ops.shape(grid.columns)[1]
-        index = ops.arange(columns, dtype="int32")
+        num_columns = ops.shape(grid.columns)[1]
+        index = ops.arange(num_columns, dtype="int32")
         cells = grid.open()
         if cells is None:
-            start = columns - width
+            start = num_columns - width
             before = ops.reshape(index < start, (1, 1, 1, -1))
         else:
             # One axis: over several Keras 3.11 fails on torch.
-            used = ops.any(ops.reshape(cells, (-1, columns)), axis=0)
+            used = ops.any(ops.reshape(cells, (-1, num_columns)), axis=0)
             end = ops.max(ops.where(used, index + 1, 0))
             start = ops.maximum(end - width, 0)
             before = ops.logical_and(cells, index < start)
@@ -102,14 +102,14 @@ def band(grid, reach):
         grid: `Grid`.
         reach: int. The distance, to either side.
     """
-    rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+    num_rows, num_columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
     if not grid.ids_are_indices:
-        return Columns(grid, 0, columns)
-    width = rows + 2 * reach
-    if isinstance(width, int) and isinstance(columns, int):
-        if width >= columns:
-            return Columns(grid, 0, columns)
+        return Columns(grid, 0, num_columns)
+    width = num_rows + 2 * reach
+    if isinstance(width, int) and isinstance(num_columns, int):
+        if width >= num_columns:
+            return Columns(grid, 0, num_columns)
     else:
-        width = ops.minimum(width, columns)
+        width = ops.minimum(width, num_columns)
     start = grid.rows[0, 0] - grid.columns[0, 0] - reach
-    return Columns(grid, ops.clip(start, 0, columns - width), width)
+    return Columns(grid, ops.clip(start, 0, num_columns - width), width)

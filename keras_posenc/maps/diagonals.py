@@ -20,11 +20,11 @@ def all_distances(grid):
     None if position ids are given, which may be any distance apart, and for a few query rows with a
     cache, which have few distances.
     """
-    rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
-    known = isinstance(rows, int) and isinstance(columns, int)
-    if not grid.ids_are_indices or (known and 2 * rows < columns):
+    num_rows, num_columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+    known = isinstance(num_rows, int) and isinstance(num_columns, int)
+    if not grid.ids_are_indices or (known and 2 * num_rows < num_columns):
         return None
-    longest = max(rows, columns) if known else ops.maximum(rows, columns)
+    longest = max(num_rows, num_columns) if known else ops.maximum(num_rows, num_columns)
     return longest - 1 - ops.arange(2 * longest, dtype="int32")
 
 
@@ -37,9 +37,9 @@ def at_distances(table, distance):
 
 def diagonal_distances(grid):
     """The distance of each diagonal from the lower left corner on, (Tq + Tk,) int32."""
-    rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+    num_rows, num_columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
     first = grid.rows[0, 0] - grid.columns[0, 0]
-    return first + rows - 1 - ops.arange(rows + columns, dtype="int32")
+    return first + num_rows - 1 - ops.arange(num_rows + num_columns, dtype="int32")
 
 
 def map_of_table(table, grid):
@@ -58,10 +58,10 @@ def map_of_distances(function, grid):
         return function(grid.distance())
     line = function(diagonal_distances(grid)[None])
     batch, heads, count = ops.shape(line)
-    rows = ops.shape(grid.rows)[1]
+    num_rows = ops.shape(grid.rows)[1]
     if backend.TRAITS.diagonals_in_pieces:
-        return map_of_line(line, rows, count - rows)
-    return map_of_diagonals(ops.broadcast_to(line[:, :, None], (batch, heads, rows, count)))
+        return map_of_line(line, num_rows, count - num_rows)
+    return map_of_diagonals(ops.broadcast_to(line[:, :, None], (batch, heads, num_rows, count)))
 
 
 def map_of_diagonals(x):
@@ -70,40 +70,40 @@ def map_of_diagonals(x):
     Args:
         x: (B, H, Tq, Tq + Tk), one number for each diagonal.
     """
-    batch, heads, rows, count = ops.shape(x)
-    x = ops.reshape(x, (batch, heads, rows * count))
-    x = ops.slice(x, (0, 0, rows - 1), (batch, heads, rows * (count - 1)))
+    batch, heads, num_rows, count = ops.shape(x)
+    x = ops.reshape(x, (batch, heads, num_rows * count))
+    x = ops.slice(x, (0, 0, num_rows - 1), (batch, heads, num_rows * (count - 1)))
     # In rows that are one shorter, what is next in a row is next in a column too.
-    x = ops.reshape(x, (batch, heads, rows, count - 1))
-    return ops.slice(x, (0, 0, 0, 0), (batch, heads, rows, count - rows))
+    x = ops.reshape(x, (batch, heads, num_rows, count - 1))
+    return ops.slice(x, (0, 0, 0, 0), (batch, heads, num_rows, count - num_rows))
 
 
-def map_of_line(line, rows, columns):
+def map_of_line(line, num_rows, num_columns):
     """`map_of_diagonals` with one line (B, H, Tq + Tk) for all rows, copied in pieces.
 
     TensorFlow then writes the map once, and by reshaping three times. A row of the map is a slice
     of the line: adjacent pieces of the line, or of the line shifted by less than a piece.
     """
     batch, heads, count = ops.shape(line)
-    wide = (columns + PIECE - 1) // PIECE
-    span = (rows - 1) // PIECE + wide
-    first = rows - 1 - ops.arange(rows, dtype="int32")[:, None]
+    wide = (num_columns + PIECE - 1) // PIECE
+    span = (num_rows - 1) // PIECE + wide
+    first = num_rows - 1 - ops.arange(num_rows, dtype="int32")[:, None]
     index = first % PIECE * span + first // PIECE + ops.arange(wide, dtype="int32")
-    filled = isinstance(columns, int) and columns % PIECE == 0
+    filled = isinstance(num_columns, int) and num_columns % PIECE == 0
 
     @ops.custom_gradient
     def laid(line):
         line = ops.pad(line, [(0, 0), (0, 0), (0, 2 * PIECE)])
         moved = [slice_axis(line, -1, start, span * PIECE) for start in range(PIECE)]
         pieces = ops.reshape(ops.stack(moved, axis=2), (batch * heads, PIECE * span, PIECE))
-        cells = ops.reshape(ops.take(pieces, index, axis=1), (batch, heads, rows, wide * PIECE))
+        cells = ops.reshape(ops.take(pieces, index, axis=1), (batch, heads, num_rows, wide * PIECE))
 
         def gradient(upstream):
-            upstream = ops.pad(upstream, [(0, 0), (0, 0), (0, 0), (0, rows - 1)])
-            upstream = ops.reshape(upstream, (batch, heads, rows * (count - 1)))
-            upstream = ops.pad(upstream, [(0, 0), (0, 0), (rows - 1, 1)])
-            return ops.sum(ops.reshape(upstream, (batch, heads, rows, count)), axis=2)
+            upstream = ops.pad(upstream, [(0, 0), (0, 0), (0, 0), (0, num_rows - 1)])
+            upstream = ops.reshape(upstream, (batch, heads, num_rows * (count - 1)))
+            upstream = ops.pad(upstream, [(0, 0), (0, 0), (num_rows - 1, 1)])
+            return ops.sum(ops.reshape(upstream, (batch, heads, num_rows, count)), axis=2)
 
-        return cells if filled else slice_axis(cells, -1, 0, columns), gradient
+        return cells if filled else slice_axis(cells, -1, 0, num_columns), gradient
 
     return laid(line)

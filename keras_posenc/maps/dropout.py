@@ -25,12 +25,12 @@ def drop_weights(weights, rate, seeds):
     return backend.keep_by_hash(weights * (1 / (1 - rate)), rate, hashes)
 
 
-def dropout_hashes(seeds, batch, heads, rows, columns):
+def dropout_hashes(seeds, batch, heads, num_rows, num_columns):
     """Odd int32 hashes of the rows, (B, H, Tq), and of the columns, (1, Tk), of a whole map."""
     seeds = ops.cast(seeds, "int32")
-    of_rows = _odd_hash(batch * heads * rows, seeds[0], seeds[1])
-    of_rows = ops.reshape(of_rows, (batch, heads, rows))
-    return of_rows, _odd_hash(columns, seeds[1], seeds[0] + 1)[None]
+    of_rows = _odd_hash(batch * heads * num_rows, seeds[0], seeds[1])
+    of_rows = ops.reshape(of_rows, (batch, heads, num_rows))
+    return of_rows, _odd_hash(num_columns, seeds[1], seeds[0] + 1)[None]
 
 
 def _odd_hash(length, seed, more):

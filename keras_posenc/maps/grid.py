@@ -219,11 +219,11 @@ class Grid:
         It is counted without the map for padding, for the causal order of a plain pass or a cache,
         and for a window on top of these.
         """
-        columns = ops.shape(self.columns)[1]
+        num_columns = ops.shape(self.columns)[1]
         if self.keep is not None:
             kept = ops.cast(self.keep, "int32")
         else:
-            kept = ops.ones((1, columns), "int32")
+            kept = ops.ones((1, num_columns), "int32")
         by_index = self.row_order is None or self.order_is_index
         if self.mask is not None or not by_index:
             return self._visible_by_map()
@@ -231,7 +231,7 @@ class Grid:
             return self._visible_in_window(kept) if self.ids_are_indices else self._visible_by_map()
         if self.row_order is None:
             return ops.cast(ops.sum(kept, axis=1), "float32")[:, None, None]
-        own = ops.minimum(self.row_order[0], columns - 1)
+        own = ops.minimum(self.row_order[0], num_columns - 1)
         return ops.cast(ops.take(ops.cumsum(kept, axis=1), own, axis=1), "float32")[:, None]
 
     def _visible_by_map(self):
@@ -239,11 +239,11 @@ class Grid:
 
     def _visible_in_window(self, kept):
         """Counts kept (B, Tk) keys in the window, and outside it those that every row sees."""
-        columns = ops.shape(self.columns)[1]
+        num_columns = ops.shape(self.columns)[1]
         first = self.columns[0, 0]
         own, reach = self.rows[0] - first, math.ceil(self.window)
         seen = self.seen_by_all() - first
-        end = self.row_order[0] + 1 if self.order_is_index else columns + ops.zeros_like(own)
+        end = self.row_order[0] + 1 if self.order_is_index else num_columns + ops.zeros_like(own)
         start, stop = own - reach + 1, ops.minimum(own + reach, end)
         everything = self.rows[0] < self.global_tokens
         start = ops.where(everything, 0, start)
@@ -253,7 +253,7 @@ class Grid:
         sums = ops.pad(ops.cumsum(kept, axis=1), [(0, 0), (1, 0)])
 
         def up_to(index):
-            return ops.take(sums, ops.clip(index, 0, columns), axis=1)
+            return ops.take(sums, ops.clip(index, 0, num_columns), axis=1)
 
         count = up_to(before) + up_to(stop) - up_to(start) + up_to(after) - up_to(stop)
         return ops.cast(count, "float32")[:, None]

@@ -30,6 +30,8 @@ class Transformer:
     A subclass changes the graph by overriding `embed`, `block` or `heads`, and makes its layers
     with `layer`, so that they can be shared and filled from a checkpoint:
     `build_transformer_model` uses the class of the `Family` (see `register_family`).
+    Of a transformer that is there they can be called again, to build another graph of its layers,
+    as to replace some blocks or to leave some out.
 
     Args:
         config: `Config`.

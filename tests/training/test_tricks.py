@@ -46,15 +46,19 @@ def test_a_gradient_penalty_trains_on_every_backend(page):
     np.testing.assert_allclose(logits, ops.convert_to_numpy(model(names["x"])), atol=1e-5)
 
 
-def loss_of(names, kind, **settings):
+def loss_of(names, **settings):
     """The loss of a recipe in training, and that of the model alone, without dropout."""
     trained = names["trained"]
     for name, value in settings.items():
         setattr(trained, name, value)
     x, y = [ops.convert_to_tensor(ids) for ids in names["x"]], names["y"]
     y_pred = trained(x, training=False)
-    loss = float(trained.compute_loss(x, y, y_pred, None, True))
-    return loss, float(names["cross_entropy"](y, y_pred))
+    losses = trained.compute_loss(x, y, y_pred, None, True), names["cross_entropy"](y, y_pred)
+    return [number(loss) for loss in losses]
+
+
+def number(x):
+    return float(ops.convert_to_numpy(x))
 
 
 STILL = {"dropout_rate=0.1": "dropout_rate=0.0", "num_classes=2": "num_classes=2, dropout_rate=0.0"}
@@ -63,9 +67,9 @@ STILL = {"dropout_rate=0.1": "dropout_rate=0.0", "num_classes=2": "num_classes=2
 @pytest.mark.once
 def test_moving_along_the_gradient_raises_the_loss(page):
     names = page(recipe("class FGM"), **STILL)
-    still, alone = loss_of(names, "FGM", epsilon=0.0)
+    still, alone = loss_of(names, epsilon=0.0)
     assert still == pytest.approx(2 * alone, rel=1e-5)
-    moved, _ = loss_of(names, "FGM", epsilon=0.05)
+    moved, _ = loss_of(names, epsilon=0.05)
     assert moved > still
 
 
@@ -73,24 +77,24 @@ def test_moving_along_the_gradient_raises_the_loss(page):
 def test_the_penalty_is_the_slope_along_the_gradient(page):
     """(L(e + h g) - L(e - h g)) / 2 h is the squared length of the gradient g."""
     names = page(recipe("class GradientPenalty"), **STILL)
-    loss, alone = loss_of(names, "GradientPenalty", weight=2.0)
+    loss, alone = loss_of(names, weight=2.0)
     x, y, e = names["x"], names["y"], names["to_embeddings"](names["x"])
     g = names["gradient"](lambda e: names["cross_entropy"](y, names["predicted"](e, x)), e)
-    h = 1e-2 / float(ops.max(ops.abs(g)))
+    h = 1e-3 / number(ops.max(ops.abs(g)))
     ahead, back = (
-        float(names["cross_entropy"](y, names["predicted"](e + s * h * g, x))) for s in (1, -1)
+        number(names["cross_entropy"](y, names["predicted"](e + s * h * g, x))) for s in (1, -1)
     )
-    assert loss - alone == pytest.approx((ahead - back) / (2 * h), rel=0.02)
+    assert loss - alone == pytest.approx((ahead - back) / (2 * h), rel=0.01)
 
 
 @pytest.mark.once
 def test_predictions_that_agree_cost_nothing_and_others_something(page):
     names = page(recipe("class VirtualAdversarial", "class RDrop"), **STILL)
-    loss, alone = loss_of(names, "RDrop", weight=4.0)
+    loss, alone = loss_of(names, weight=4.0)
     assert loss == pytest.approx(2 * alone, rel=1e-4)
     p, q = (ops.convert_to_tensor(x, "float32") for x in ([[0.0, 1.0]], [[2.0, 0.0]]))
     a, b = (np.exp(x) / np.exp(x).sum() for x in (np.array([0.0, 1.0]), np.array([2.0, 0.0])))
-    assert float(names["divergence"](p, q)) == pytest.approx((a * np.log(a / b)).sum(), rel=1e-5)
+    assert number(names["divergence"](p, q)) == pytest.approx((a * np.log(a / b)).sum(), rel=1e-5)
 
 
 @pytest.mark.once
