@@ -38,7 +38,7 @@ NAMES = (
 
 
 CLOSED = -1e9
-_EXPORTING = contextvars.ContextVar("exporting", default=False)
+_EXPORTING = contextvars.ContextVar("exporting", default=None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,18 +235,18 @@ def example_inputs(model):
 
 
 @contextlib.contextmanager
-def exporting():
-    """Within it programs are traced for runtimes that lack loops and know few operations."""
-    token = _EXPORTING.set(True)
+def exporting(format):
+    """Within it programs are traced for a runtime that lacks loops and knows few operations."""
+    token = _EXPORTING.set(format)
     try:
         yield
     finally:
         _EXPORTING.reset(token)
 
 
-def is_exporting():
-    """Whether a program is traced for another runtime."""
-    return _EXPORTING.get()
+def is_exporting(format=None):
+    """Whether a program is traced for another runtime, or for that of this format."""
+    return _EXPORTING.get() is not None and format in (None, _EXPORTING.get())
 
 
 def export_model(model, path, format):

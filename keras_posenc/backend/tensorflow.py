@@ -352,5 +352,6 @@ def adamw_step(optimizer, gradient, variable, learning_rate, decay):
 
 
 def gelu(x):
-    """`shared.gelu`; in an export the form that LiteRT knows as one operation."""
-    return tf.nn.gelu(x) if shared.is_exporting() else shared.gelu(x)
+    """`shared.gelu`; for LiteRT, which has no error function, the form that it knows as one
+    operation."""
+    return tf.nn.gelu(x) if shared.is_exporting("litert") else shared.gelu(x)

@@ -13,8 +13,8 @@ def export_model(model, path):
     """Writes a model as an ONNX or LiteRT file that runs at any batch size and length.
 
     It is Keras' own `model.export`, but that attention forms its maps at once, without the loops
-    over blocks of rows that other runtimes do not all have; and that torch's ONNX file is not for
-    the one length that Keras would trace.
+    over blocks of rows that other runtimes do not all have; and that on torch it exports batch
+    size and length as free, which Keras' own export to ONNX fails at.
 
     Args:
         model: functional `keras.Model`, in float32.
@@ -49,12 +49,12 @@ def export_model(model, path):
     with tempfile.TemporaryDirectory(prefix=".saving-", dir=path.parent) as folder:
         # More than 2 GB of weights go into a second file, which the first one names.
         try:
-            with backend.exporting():
+            with backend.exporting(FORMATS[path.suffix]):
                 backend.export_model(model, os.path.join(folder, path.name), FORMATS[path.suffix])
         except ImportError as error:
             raise ImportError(
                 f"Writing ONNX needs a package that is not installed ({error}): "
-                "pip install keras_posenc[onnx]"
+                "keras_posenc[onnx] brings those of torch and TensorFlow."
             ) from None
         for name in sorted(os.listdir(folder), reverse=True):
             os.replace(os.path.join(folder, name), path.parent / name)
