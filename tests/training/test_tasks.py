@@ -319,6 +319,7 @@ def test_settings_and_labels_that_do_not_fit(tmp_path, bert, runs):
         evaluate(runs("multilabel")[0], (["w1"], [["q"]]))
 
 
+@pytest.mark.once
 def test_every_task_is_on_the_command_line():
     from keras_posenc.cli import arguments
 
