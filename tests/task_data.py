@@ -29,7 +29,7 @@ def numbered(rng, count):
 
 
 def tagged(rng, count):
-    """w30 begins a PER, w31 a LOC; w32 goes on."""
+    """w30 begins a PER, on which w32 goes; w31 a LOC, with w33."""
     texts, labels = [], []
     for _ in range(count):
         text, tags = [], []
@@ -37,7 +37,7 @@ def tagged(rng, count):
             word = f"w{rng.integers(20, 32)}"
             kind = {"w30": "PER", "w31": "LOC"}.get(word)
             more = int(rng.integers(0, 3)) if kind else 0
-            text += [word, *["w32"] * more]
+            text += [word, *["w32" if kind == "PER" else "w33"] * more]
             tags += [f"B-{kind}" if kind else "O", *[f"I-{kind}"] * more]
         texts.append(text)
         labels.append(tags)
