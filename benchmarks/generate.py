@@ -28,7 +28,7 @@ def without_cache(model, prompts, count):
     tokens[:, :length] = prompts
     for place in range(length, length + count):
         cut = tokens[:, : bucket(place)]
-        tokens[:, place] = model.predict_on_batch(cut)[:, place - 1].argmax(-1)
+        tokens[:, place] = model.predict_on_batch({"token_ids": cut})[:, place - 1].argmax(-1)
     return tokens[:, length : length + count]
 
 
