@@ -252,5 +252,5 @@ def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
     ((train, test),) = speakers.parts(0)
     ((_, other),) = speakers.parts(1)
     own = [{speakers.units[i] for i in part} for part in (train, test)]
-    assert not own[0] & own[1] and len(own[1]) == 40 and test == other
-    assert speakers.labels == ["Ross", "Joey"] * 80
+    assert not own[0] & own[1] and len(own[1]) == 24 and test == other
+    assert speakers.labels == ["Ross", "Joey"] * 48
