@@ -164,7 +164,6 @@ def test_the_table_pairs_queries():
     always = [run("chunks_max", 0, {"1024": [0, 0, 1]}), run("words", 0, {"1024": [1, 1, 1]})]
     always += [run("tile", seed, {"1024": [0, 0, 0]}) for seed in (0, 1)]
     told = passkey_table(always + [run("chunks_max", 1, {"1024": [1, 1, 1]})]).splitlines()[-1]
-    assert told == (
-        "Chance is 50.0. Beyond 512 tokens, against chunks_max: worse tile; no difference is shown "
-        "for words."
+    assert (
+        told == "Chance is 50.0. Beyond 512 tokens, against chunks_max: better words; worse tile."
     )
