@@ -12,6 +12,8 @@ import sys
 import tempfile
 import traceback
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork has no copy of the threads of its parent
+
 import keras
 import numpy as np
 
