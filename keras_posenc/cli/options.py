@@ -17,3 +17,9 @@ def numbers(text):
         raise argparse.ArgumentTypeError(
             f"give numbers with commas between, such as 64,128, not {text!r}"
         ) from None
+
+
+def columns(text):
+    """a,b -> ("a", "b")."""
+    names = tuple(text.split(","))
+    return names if len(names) > 1 else text

@@ -5,16 +5,11 @@ import pytest
 
 from keras_posenc import analysis, bench, training
 from keras_posenc.bench import reading
-from keras_posenc.cli.arguments import (
-    COMMANDS,
-    EMBEDDINGS,
-    OBJECTIVES,
-    PLOTS,
-    POOLINGS,
-    STARTS,
-    STRETCHES,
-    parser,
-)
+from keras_posenc.cli.arguments import COMMANDS, parser
+from keras_posenc.cli.benchmarks import EMBEDDINGS
+from keras_posenc.cli.options import STRETCHES
+from keras_posenc.cli.plots import PLOTS
+from keras_posenc.cli.training import OBJECTIVES, POOLINGS, STARTS
 from keras_posenc.models import heads
 from keras_posenc.training import pretraining, recipe
 from keras_posenc.training.stretching import recipe as stretch_recipe

@@ -18,6 +18,8 @@ import tempfile
 import traceback
 import warnings
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork has no copy of the threads of its parent
+
 import keras
 import numpy as np
 import tensorflow  # noqa: F401  Keras would import it in each fork anew
