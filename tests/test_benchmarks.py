@@ -201,7 +201,7 @@ def test_distant_facts_are_told_by_length_and_by_seed(distant_facts):
     rows = [{"tokens": [100, 400, 600, 700, 1100, 1200], "right": ways}] * 2
     told = distant_facts.table(rows)
     assert "| stretched, one pass | 75.0% ± 32.1 | +50.0 ± 37.0 |" in told
-    assert "| tokens | seeds | 1–512 | 513–768 | 1,025–1,280 |" in told
+    assert "| tokens (texts) | seeds | 1–512 (4) | 513–768 (4) | 1,025–1,280 (4) |" in told
     assert "| stretched, one pass | 75 / 75 | 100 | 100 | 50 |" in told
     assert "| first 512 tokens | 25 / 25 | 100 | 50 | 0 |" in told
     assert "+50.0 ± 37.0 points, better" in distant_facts.verdict(rows)
