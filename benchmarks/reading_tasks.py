@@ -38,21 +38,22 @@ class Task:
         parts: function seed -> list of (indices to train on, indices to test on).
         ways: dict name of a way -> function (train, test, validation) -> labels, where validation
             is what `GridSearchCV` takes.
+        validations: int. Splits of the part to train on, by unit, to choose settings by.
     """
 
     labels: list
     units: list
     parts: callable
     ways: dict
+    validations: int = 5
 
     def validation(self, train, seed):
-        """Splits within the part to train on, by unit: one where a unit has many items."""
+        """Splits within the part to train on."""
         units = [self.units[i] for i in train]
-        many = len(units) > 2 * len(set(units))
         splits = (
             GroupShuffleSplit(1, test_size=0.25, random_state=seed)
-            if many
-            else GroupKFold(5, shuffle=True, random_state=seed)
+            if self.validations == 1
+            else GroupKFold(self.validations, shuffle=True, random_state=seed)
         )
         return list(splits.split(units, groups=units))
 
@@ -102,10 +103,6 @@ class Readings:
             return tell
 
         return {
-            BAYES_512: _telling(rivals.BAYES, first.__getitem__, labels),
-            BAYES: _telling(rivals.BAYES, words.__getitem__, labels),
-            TFIDF_512: _telling(rivals.TFIDF, first.__getitem__, labels),
-            TFIDF: _telling(rivals.TFIDF, words.__getitem__, labels),
             SHORT: _telling(rivals.FEATURES, lambda i: chunks(i)[0], labels),
             MEAN: by_chunk(lambda found, _: found.mean(0)),
             MEAN_BY_TOKEN: by_chunk(lambda found, n: np.average(found, axis=0, weights=n)),
@@ -113,6 +110,10 @@ class Readings:
             OWN: _telling(rivals.FEATURES, lambda i: chunks(i).mean(0), labels),
             BY_TOKEN: _telling(rivals.FEATURES, by_token, labels),
             WHOLE: _telling(rivals.FEATURES, passes, labels),
+            BAYES_512: _telling(rivals.BAYES, first.__getitem__, labels),
+            BAYES: _telling(rivals.BAYES, words.__getitem__, labels),
+            TFIDF_512: _telling(rivals.TFIDF, first.__getitem__, labels),
+            TFIDF: _telling(rivals.TFIDF, words.__getitem__, labels),
         }
 
     def of_lines(self, texts, items, labels):
@@ -181,19 +182,21 @@ def digests_of_posts(readings, count=320, test_count=200):
     return Task(labels, list(range(len(texts))), parts, readings.of_texts(ids, labels))
 
 
-def seasons_of_friends(readings, folds=5):
-    episodes = _episodes(readings, lambda name, line: f"{name}: {line}")
-    labels = [season for season, _, _ in episodes]
-    ids = [sum(lines, []) for _, _, lines in episodes]
+def seasons_of_friends(readings, each=12, folds=5):
+    ids, labels = [], []
+    for season, _, lines in _episodes(readings, lambda name, line: f"{name}: {line}"):
+        if labels.count(season) < each:
+            ids.append(sum(lines, []))
+            labels.append(season)
 
     def parts(seed):
         split = StratifiedKFold(folds, shuffle=True, random_state=seed).split(ids, labels)
         return [(train.tolist(), test.tolist()) for train, test in split]
 
-    return Task(labels, list(range(len(ids))), parts, readings.of_texts(ids, labels))
+    return Task(labels, list(range(len(ids))), parts, readings.of_texts(ids, labels), 3)
 
 
-def speakers_of_friends(readings, count=140, test_count=60):
+def speakers_of_friends(readings, count=48, test_count=24):
     episodes = _episodes(readings, lambda name, line: f"- {line}")
     drawn = np.random.default_rng(0).permutation(len(episodes))[:count]
     episodes = [episodes[i] for i in drawn]
@@ -210,7 +213,7 @@ def speakers_of_friends(readings, count=140, test_count=60):
         return [tuple([i for i, unit in enumerate(units) if unit in part] for part in own)]
 
     texts = [lines for _, _, lines in episodes]
-    return Task(labels, units, parts, readings.of_lines(texts, items, labels))
+    return Task(labels, units, parts, readings.of_lines(texts, items, labels), 1)
 
 
 def _episodes(readings, written):

@@ -5,9 +5,10 @@
 
 digests    eight posts of three of five newsgroups, four, two and two, shuffled; the label is the
            group of most of them. Posts to train on and to test on are a month apart.
-seasons    of 2,048 tokens of an episode of Friends, its season of ten; five folds by episode.
+seasons    of 2,048 tokens of an episode of Friends, its season: twelve episodes of each of ten,
+           five folds by episode.
 speakers   of each line of 2,048 tokens of an episode of Friends, which of the six friends says it,
-           their names before the lines removed. Test episodes are in no other part.
+           the names before the lines removed: 24 episodes to test on, 18 of 24 others to train on.
 
 MiniLM is stretched once, on book excerpts, which no task has, by position distillation without
 labels; neither it nor the unstretched one is trained on a task. A way of reading gives a text, or

@@ -33,6 +33,9 @@ NAMES = "targets recovery attention precision context_tools stretch long_texts d
 targets, recovery, attention, precision, context_tools, stretch, long_texts, distant_facts = map(
     imported, NAMES.split()
 )
+rivals, features, readings, reading_tasks = map(
+    imported, ("rivals", "features", "readings", "reading_tasks")
+)
 
 
 def line(row, mode, batch, length, seconds, peak_mb, others=0.0):
@@ -205,3 +208,71 @@ def test_distant_facts_are_told_by_length_and_by_seed(distant_facts):
     assert "| stretched, one pass | 75 / 75 | 100 | 100 | 50 |" in told
     assert "| first 512 tokens | 25 / 25 | 100 | 50 | 0 |" in told
     assert "+50.0 ± 37.0 points, better" in distant_facts.verdict(rows)
+
+
+def test_ways_are_compared_on_the_same_units(rivals):
+    """Seeds are averaged within a unit: as many units as there are, however many seeds."""
+    one, other = np.array([[1, 1, 0, 1], [1, 0, 0, 1]]), np.array([[0, 1, 0, 0], [0, 1, 0, 1]])
+    row = rivals.interval(one, other)
+    more = one.mean(0) - other.mean(0)
+    assert row["accuracy"] == 0.625 and row["more"] == pytest.approx(more.mean())
+    assert row["more_half"] == pytest.approx(1.96 * np.std(more, ddof=1) / 2)
+    few, many = {"a": one, "b": other}, {"a": np.tile(one, 20), "b": np.tile(other, 20)}
+    assert rivals.compared(few, "a", ["b", "c"]).endswith("no difference is shown.")
+    assert rivals.compared(many, "a", ["b"]) == "a against b: +25.0 ± 12.3 points, better."
+    assert rivals.compared(many, "b", ["a"]) == "b against a: -25.0 ± 12.3 points, worse."
+    assert rivals.compared(few, "a", ["c"]) == ""
+    lines = rivals.table(many, "b").splitlines()
+    assert lines[2:] == [
+        "| a | 62.5% ± 9.1 | +25.0 ± 12.3 |",
+        "| b | 37.5% ± 9.1 |  |",
+    ]
+
+
+def test_lines_that_a_chunk_cuts_have_the_mean_of_all_their_tokens(
+    features, pretrained, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(features, "CHUNK", 12)
+    encoder = features.FrozenEncoder(pretrained, tmp_path)
+    ids, spans = list(range(5, 30)), [(0, 4), (4, 13), (13, 25)]
+    found = encoder.lines_in_chunks(ids, spans)
+    tokens = [encoder.lines(part, [(i, i + 1) for i in range(len(part))])
+              for _, part in encoder.parts(ids)]  # fmt: skip
+    tokens = np.concatenate(tokens)
+    assert [len(part) for _, part in encoder.parts(ids)] == [10, 10, 5]
+    for (a, b), own in zip(spans, found, strict=True):
+        np.testing.assert_allclose(own, tokens[a:b].mean(0), atol=1e-5)
+    # What is known is not computed again.
+    again = features.FrozenEncoder(pretrained, tmp_path)
+    np.testing.assert_array_equal(again.lines_in_chunks(ids, spans), found)
+    assert again.model is None
+
+
+def test_units_are_scored_by_the_share_of_their_items(readings, reading_tasks):
+    labels, units = ["a", "b", "a", "a", "b"], [7, 7, 7, 3, 3]
+    task = reading_tasks.Task(
+        labels, units, lambda seed: [([0, 1, 2], [3, 4]), ([3, 4], [0, 1, 2])], {}
+    )
+    assert readings.scored(task, lambda train, test, inner: "a" * len(test), 0) == [0.5, 0.6667]
+
+
+def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
+    monkeypatch.setattr(
+        reading_tasks,
+        "_episodes",
+        lambda readings, written: [
+            (f"{i % 10:02}", ["Ross", "All", "Joey"], [[5], [6], [7]]) for i in range(150)
+        ],
+    )
+    unread = mock.Mock()
+    seasons = reading_tasks.seasons_of_friends(unread)
+    assert len(set(seasons.labels)) == 10 and len(seasons.labels) == 120
+    tested = [i for _, test in seasons.parts(1) for i in test]
+    assert sorted(tested) == list(range(120))
+    assert all(not set(train) & set(test) for train, test in seasons.parts(1))
+    speakers = reading_tasks.speakers_of_friends(unread)
+    ((train, test),) = speakers.parts(0)
+    ((_, other),) = speakers.parts(1)
+    own = [{speakers.units[i] for i in part} for part in (train, test)]
+    assert not own[0] & own[1] and len(own[1]) == 24 and test == other
+    assert speakers.labels == ["Ross", "Joey"] * 48

@@ -59,6 +59,7 @@ TOLD_THE_BACKEND = (
     "training/trainer.py",
     "training/stretching/run.py",
     "bench/campaign.py",
+    "bench/passkey.py",
 )
 FAMILIES = "bert|roberta|albert|electra|nezha|roformer|deberta|gau_alpha|gpt|t5|llama|xlm|camembert"
 MACHINE_PATH = rb"(?:^|[^A-Za-z0-9_.])/(?:work|farm|root|home|opt/pypi|tmp/bash_jobs)/"

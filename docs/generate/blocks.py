@@ -114,12 +114,20 @@ def stretch():
     return _with(_benchmark("stretch").table(rows), rows, command, "stretch", "torch")
 
 
-def readings():
-    """What ways of reading long texts tell a frozen encoder, and the verdict."""
-    module, rows = _benchmark("readings"), _json("readings")
-    seeds = " ".join(map(str, sorted({row["seed"] for row in rows})))
-    told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    return _with(told, rows, f"benchmarks/readings.py --seeds {seeds}", "readings", "torch")
+def readings(task):
+    """What ways of reading the texts of a task tell a frozen encoder, and what that carries."""
+    module = _benchmark("readings")
+    rows = [row for row in _json("readings") if row["task"] == task]
+    told = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
+    return _with(told, rows, f"benchmarks/readings.py {task}", "readings", "torch")
+
+
+def passkey():
+    """How well each way of reading finds one sentence of a long document, by length."""
+    from keras_posenc.bench import passkey_table
+
+    rows = _json("passkey")
+    return _with(passkey_table(rows), rows, "benchmarks/passkey.py", "passkey", "torch")
 
 
 def distant_facts():
@@ -228,6 +236,7 @@ BLOCKS = {
     "stretch": stretch,
     "readings": readings,
     "distant_facts": distant_facts,
+    "passkey": passkey,
     "context_tools": context_tools,
     "precision": precision,
     "loading": loading,

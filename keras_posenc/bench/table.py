@@ -220,9 +220,8 @@ def to_table(results):
 def passkey_table(results):
     """Formats results of `bench_passkey` as a Markdown table of nDCG@1 in %, with a verdict.
 
-    "longer" is the mean over the lengths beyond the checkpoint's, with the half width of its 95%
-    interval over the queries; the last column has, paired by query, what is more than the nearest
-    of the chunks.
+    The last column has what is more than the nearest chunk, over all lengths beyond the
+    checkpoint's that both have, with the half width of its 95% interval, paired by query.
 
     Args:
         results: list of dict, as `bench_passkey` returns.
@@ -236,52 +235,51 @@ def passkey_table(results):
     >>> half = {"scores": {"512": [1, 1, 1, 1], "1024": [1, 0, 1, 0]}, "model": "tile", **run}
     >>> all_found = {"scores": {"512": [1, 1, 1, 1], "1024": [1] * 4}, "model": "chunks_max", **run}
     >>> print(passkey_table([half, all_found]))
-    | passkey | 512 | 1024 | longer | more than chunks_max |
-    |---|---|---|---|---|
-    | tile | 100 | 50 | 50.0 ± 56.6 | -50.0 ± 56.6 |
-    | chunks_max | 100 | 100 | 100.0 ± 0.0 |  |
+    | passkey | 512 | 1024 | more than chunks_max |
+    |---|---|---|---|
+    | tile | 100 | 50 | -50.0 ± 56.6 |
+    | chunks_max | 100 | 100 |  |
     <BLANKLINE>
-    Chance is 25.0. Best beyond 512 tokens: chunks_max.
+    Chance is 25.0. Beyond 512 tokens, against chunks_max: no difference is shown for tile.
     """
     trained = results[0]["train_lengths"][1]
-    seeds = {}
+    ways = {}
     for result in results:
-        seeds.setdefault(result["model"], {})[result["seed"]] = result["scores"]
-    lengths = sorted({int(n) for own in seeds.values() for one in own.values() for n in one})
-    heads = [*map(str, lengths), "longer", "more than chunks_max"]
-    rows = [f"| {results[0]['task']} | {' | '.join(heads)} |", f"|{'---|' * (len(heads) + 1)}"]
-    longer = {way: _beyond(own, [n for n in lengths if n > trained]) for way, own in seeds.items()}
-    for way, own in seeds.items():
-        cells = []
+        ways.setdefault(result["model"], {})[result["seed"]] = result["scores"]
+    lengths = sorted({int(n) for own in ways.values() for one in own.values() for n in one})
+    heads = [results[0]["task"], *map(str, lengths), "more than chunks_max"]
+    rows, verdicts = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"], {}
+    for way, own in ways.items():
+        cells = [way]
         for length in map(str, lengths):
             found = [score for one in own.values() for score in one.get(length, [])]
             cells.append(f"{100 * statistics.fmean(found):.0f}" if found else "–")
-        queries, chunks = longer[way], longer.get("chunks_max", {})
-        both = [query for query in queries if query in chunks]
-        cells.append(_interval(list(queries.values())))
-        more = [queries[query] - chunks[query] for query in both] if way != "chunks_max" else []
-        cells.append(_interval(more, "+"))
-        rows.append(f"| {way} | {' | '.join(cells)} |")
+        more = [] if way == "chunks_max" else _more(own, ways.get("chunks_max", {}), trained)
+        if len(more) > 1:
+            mean, half = statistics.fmean(more), statistics.stdev(more) * 1.96 / len(more) ** 0.5
+            what = "no difference is shown for"
+            what = what if abs(mean) <= half else "better" if mean > 0 else "worse"
+            verdicts.setdefault(what, []).append(way)
+        cells.append(f"{100 * mean:+.1f} ± {100 * half:.1f}" if len(more) > 1 else "")
+        rows.append(f"| {' | '.join(cells)} |")
     told = f"Chance is {100 * results[0]['chance']:.1f}."
-    means = {way: statistics.fmean(found.values()) for way, found in longer.items() if found}
-    if means:
-        told += f" Best beyond {trained:,} tokens: {max(means, key=means.get)}."
+    if verdicts:
+        said = "; ".join(
+            f"{what} {', '.join(verdicts[what])}"
+            for what in ("better", "worse", "no difference is shown for")
+            if what in verdicts
+        )
+        told += f" Beyond {trained:,} tokens, against chunks_max: {said}."
     return "\n".join([*rows, "", told])
 
 
-def _beyond(seeds, lengths):
-    """(seed, query) -> mean score over the longer lengths, where all of them are there."""
-    lengths = [str(n) for n in lengths]
-    return {
-        (seed, i): statistics.fmean(scores[n][i] for n in lengths)
-        for seed, scores in seeds.items()
-        if lengths and all(n in scores for n in lengths)
-        for i in range(len(scores[lengths[0]]))
-    }
-
-
-def _interval(values, sign=""):
-    if len(values) < 2:
-        return ""
-    half = 1.96 * statistics.stdev(values) / math.sqrt(len(values))
-    return f"{100 * statistics.fmean(values):{sign}.1f} ± {100 * half:.1f}"
+def _more(own, chunks, trained):
+    """What each query of a way has more than with the chunks, its mean over the longer lengths."""
+    more = []
+    for seed in own.keys() & chunks.keys():
+        both = [n for n in own[seed].keys() & chunks[seed].keys() if int(n) > trained]
+        pairs = [zip(own[seed][n], chunks[seed][n], strict=True) for n in both]
+        more += [
+            statistics.fmean(a - b for a, b in queries) for queries in zip(*pairs, strict=True)
+        ]
+    return more

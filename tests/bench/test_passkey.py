@@ -157,7 +157,13 @@ def test_the_table_pairs_queries():
     ]
     lines = passkey_table(results).splitlines()
     half = 1.96 * np.std([-0.5, 1.0], ddof=1) / np.sqrt(2)
-    assert lines[3].startswith("| tile | 100 | 100 | 50 | 75.0 ± 49.0 | ")
-    assert lines[3].endswith(f"| +25.0 ± {100 * half:.1f} |")
-    assert lines[4] == "| words | 100 | 100 | – |  |  |"
-    assert lines[-1] == "Chance is 50.0. Best beyond 512 tokens: tile."
+    assert lines[2] == "| chunks_max | 100 | 50 | 50 |  |"
+    assert lines[3] == f"| tile | 100 | 100 | 50 | +25.0 ± {100 * half:.1f} |"
+    # Over the length that both have.
+    assert lines[4].startswith("| words | 100 | 100 | – | +50.0 ± ")
+    always = [run("chunks_max", 0, {"1024": [0, 0, 1]}), run("words", 0, {"1024": [1, 1, 1]})]
+    always += [run("tile", seed, {"1024": [0, 0, 0]}) for seed in (0, 1)]
+    told = passkey_table(always + [run("chunks_max", 1, {"1024": [1, 1, 1]})]).splitlines()[-1]
+    assert (
+        told == "Chance is 50.0. Beyond 512 tokens, against chunks_max: better words; worse tile."
+    )
