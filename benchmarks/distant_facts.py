@@ -181,8 +181,9 @@ def table(rows):
     """The distant facts, with intervals; the same by seed, and all texts by length."""
     scores, groups = distant(rows), by_length(rows)
     seeds = [distant([row]) for row in rows]
-    heads = [f"{group['more_than'] + 1:,}–{group['up_to']:,}" for group in groups[WHOLE]]
-    lines = [rivals.table(scores, SHORT), "", f"| tokens | seeds | {' | '.join(heads)} |"]
+    bins = [(g["more_than"] + 1, g["up_to"], g["documents"]) for g in groups[WHOLE]]
+    heads = [f"{first:,}–{last:,} ({count})" for first, last, count in bins]
+    lines = [rivals.table(scores, SHORT), "", f"| tokens (texts) | seeds | {' | '.join(heads)} |"]
     lines.append("|---" * (len(heads) + 2) + "|")
     for way in scores:
         cells = [" / ".join(f"{100 * one[way][0].mean():.0f}" for one in seeds)]

@@ -188,6 +188,28 @@ def test_the_parts_of_a_task_share_no_source(long_texts):
     assert not own[0] & own[1]
 
 
+def test_near_and_distant_facts_are_on_either_side_of_512_tokens(distant_facts):
+    tokenizer = distant_facts.Tokenizer(distant_facts.MINILM)
+    train, test = (
+        [len(ids) + 2 for ids in tokenizer.contents(part.texts)] for part in distant_facts.parts(0)
+    )
+    (near, _), (far, _) = distant_facts.TEST
+    assert len(test) == near + far and max(test[:near]) <= 512 and max(train + test) <= 1536
+    assert min(test[near:]) > 512 + 16, "no chunk has both facts"
+    assert sum(n > 512 for n in train) == distant_facts.TRAIN[-1][0]
+
+
+def test_distant_facts_are_told_by_length_and_by_seed(distant_facts):
+    ways = {distant_facts.SHORT: [1, 1, 0, 1, 0, 0], distant_facts.WHOLE: [1, 1, 1, 1, 1, 0]}
+    rows = [{"tokens": [100, 400, 600, 700, 1100, 1200], "right": ways}] * 2
+    told = distant_facts.table(rows)
+    assert "| stretched, one pass | 75.0% ± 32.1 | +50.0 ± 37.0 |" in told
+    assert "| tokens (texts) | seeds | 1–512 (4) | 513–768 (4) | 1,025–1,280 (4) |" in told
+    assert "| stretched, one pass | 75 / 75 | 100 | 100 | 50 |" in told
+    assert "| first 512 tokens | 25 / 25 | 100 | 50 | 0 |" in told
+    assert "+50.0 ± 37.0 points, better" in distant_facts.verdict(rows)
+
+
 def test_ways_are_compared_on_the_same_units(rivals):
     """Seeds are averaged within a unit: as many units as there are, however many seeds."""
     one, other = np.array([[1, 1, 0, 1], [1, 0, 0, 1]]), np.array([[0, 1, 0, 0], [0, 1, 0, 1]])
@@ -254,25 +276,3 @@ def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
     own = [{speakers.units[i] for i in part} for part in (train, test)]
     assert not own[0] & own[1] and len(own[1]) == 24 and test == other
     assert speakers.labels == ["Ross", "Joey"] * 48
-
-
-def test_near_and_distant_facts_are_on_either_side_of_512_tokens(distant_facts):
-    tokenizer = distant_facts.Tokenizer(distant_facts.MINILM)
-    train, test = (
-        [len(ids) + 2 for ids in tokenizer.contents(part.texts)] for part in distant_facts.parts(0)
-    )
-    (near, _), (far, _) = distant_facts.TEST
-    assert len(test) == near + far and max(test[:near]) <= 512 and max(train + test) <= 1536
-    assert min(test[near:]) > 512 + 16, "no chunk has both facts"
-    assert sum(n > 512 for n in train) == distant_facts.TRAIN[-1][0]
-
-
-def test_distant_facts_are_told_by_length_and_by_seed(distant_facts):
-    ways = {distant_facts.SHORT: [1, 1, 0, 1, 0, 0], distant_facts.WHOLE: [1, 1, 1, 1, 1, 0]}
-    rows = [{"tokens": [100, 400, 600, 700, 1100, 1200], "right": ways}] * 2
-    told = distant_facts.table(rows)
-    assert "| stretched, one pass | 75.0% ± 32.1 | +50.0 ± 37.0 |" in told
-    assert "| tokens | seeds | 1–512 | 513–768 | 1,025–1,280 |" in told
-    assert "| stretched, one pass | 75 / 75 | 100 | 100 | 50 |" in told
-    assert "| first 512 tokens | 25 / 25 | 100 | 50 | 0 |" in told
-    assert "+50.0 ± 37.0 points, better" in distant_facts.verdict(rows)
