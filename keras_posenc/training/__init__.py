@@ -5,6 +5,7 @@ from keras_posenc.training.averaging import average_checkpoints
 from keras_posenc.training.curricula import CurriculumBatches
 from keras_posenc.training.evaluate import Prediction, evaluate, predict
 from keras_posenc.training.finetune import finetune
+from keras_posenc.training.gradients import gradient
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
 from keras_posenc.training.saved import FineTuned, load_finetuned
@@ -27,6 +28,7 @@ __all__ = [
     "cosine_warmup",
     "evaluate",
     "finetune",
+    "gradient",
     "load_finetuned",
     "predict",
     "rates_by_depth",
