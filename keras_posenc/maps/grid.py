@@ -155,8 +155,14 @@ class Grid:
         return self.replace(**changes, encoded=None)
 
     def with_heads(self, q, k, v):
-        """Returns a copy with the heads (B, T, H, D) of its rows and columns as `encoded`, and as
-        content where that has none of its own."""
+        """Returns a copy that holds heads: as `encoded`, and as content where it has none.
+
+        Args:
+            q, k, v: (B, T, H, D).
+
+        Returns:
+            `Grid`.
+        """
         content = self.content
         return self.replace(
             queries=q if content.queries is None else content.queries,

@@ -11,6 +11,7 @@ from keras_posenc.training.curricula import CurriculumBatches
 from keras_posenc.training.embed import embed, open_embedder
 from keras_posenc.training.evaluate import evaluate, predict
 from keras_posenc.training.finetune import finetune
+from keras_posenc.training.gradients import gradient
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.multilabel import (
     MultilabelCategoricalCrossentropy,
@@ -60,6 +61,7 @@ __all__ = [
     "embed",
     "evaluate",
     "finetune",
+    "gradient",
     "load_finetuned",
     "load_text_model",
     "open_embedder",
