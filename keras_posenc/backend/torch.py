@@ -331,7 +331,7 @@ def adamw_step(optimizer, gradient, variable, learning_rate, decay):
 
 
 def export_model(model, path, format):
-    """Writes a model as an ONNX file; Keras would write one for the length it traces alone."""
+    """Writes a model as an ONNX file; Keras' own way fails where a length is free."""
     free = torch.export.Dim.DYNAMIC
     axes = [{i: free for i, n in enumerate(x.shape) if n is None} for x in model.inputs]
     with warnings.catch_warnings():

@@ -32,6 +32,11 @@ def weights(config=None):
     return ROBERTA if config is None or config.padded_positions else BERT
 
 
+def task_heads(config=None):
+    """The heads of RoBERTa; Google's layout has BERT's."""
+    return heads() if config is None or config.padded_positions else heads("Pooler-Dense")
+
+
 FAMILY = Family(
     name="roberta",
     title="RoBERTa",
@@ -39,7 +44,7 @@ FAMILY = Family(
     weights=weights,
     configure=configure,
     without_type=True,
-    heads=heads(),
+    heads=task_heads,
     positions="table, padding not counted",
     paper="https://arxiv.org/abs/1907.11692",
 )
