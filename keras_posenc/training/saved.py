@@ -196,10 +196,13 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
         saved_length, saved_budget = int(settings["max_length"]), int(settings["token_budget"])
         # Before there were tasks, all was classification.
         task, stride = settings.get("task", "classify"), settings.get("stride")
-        if task not in TASKS or not (stride is None or type(stride) is int):
-            raise TypeError(f"task {quote(task)}, stride {quote(stride)}")
+        is_known = task in TASKS and (stride is None or type(stride) is int)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{directory / 'labels.json'} is damaged ({shorten(error)}).") from None
+    if not is_known:
+        raise ValueError(
+            f"{directory / 'labels.json'} is damaged (task {quote(task)}, stride {quote(stride)})."
+        )
     file = newest(directory, "tokenizer.json")
     return FineTuned(
         load_keras(newest(directory, "model.keras")),

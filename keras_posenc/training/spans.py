@@ -9,8 +9,8 @@ from keras_posenc.models.token_heads import CLOSED
 class _Closed(keras.layers.Layer):
     """Closes masked tokens, and ends the mask: Keras would multiply (B,) losses by (B, T)."""
 
-    def __init__(self, **kwargs):
-        super().__init__(dtype="float32", **kwargs)
+    def __init__(self):
+        super().__init__(name="closed", dtype="float32")
         self.supports_masking = True
         self.built = True
 

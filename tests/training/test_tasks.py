@@ -296,6 +296,9 @@ QA = (("q", "abc"),)
         ("tag", ([["a", "b"]], [["O"]]), "on line 1 of train has 2 words but 1 tags: give one to"),
         ("tag", (["abc"], [[(0, 4, "X")]]), r"on line 1 of train has the span \(0, 4, 'X'\)"),
         ("tag", ([["a"]], [["O"]]), r"train has the tags \['O'\] only: there is nothing to learn"),
+        ("tag", (["abc"], [[(0, "a")]]), r"train has the span \(0, 'a'\): give \(start, end, kind"),
+        ("tag", ([3], [["O"]]), "on line 1 of train is 3: give a str or a list of words"),
+        ("qa", (QA, [3]), "answered by 3: give a pair"),
         ("qa", (QA, [[(2, 9)]]), r"on line 1 of train has the answer \(2, 9\), beyond its passage"),
         ("qa", (["abc"], [[(0, 1)]]), "on line 1 of train is 'abc', .* give a pair"),
         ("embed", ["abc"], "on line 1 of train is 'abc': give pairs, or triples"),
@@ -314,6 +317,8 @@ def test_settings_and_labels_that_do_not_fit(tmp_path, bert, runs):
         finetune(bert, seeded(tagged, 0, 4), tmp_path, task="tag", stride=4)
     with pytest.raises(ValueError, match="stride must be at least 0. Received: -1"):
         finetune(bert, seeded(asked, 0, 4), tmp_path, task="qa", stride=-1)
+    with pytest.raises(TypeError, match="on line 1 of train has the answer 0: give .start, end"):
+        finetune(bert, (QA, [(0, 2)]), tmp_path, task="qa")
     with pytest.raises(ValueError, match="data, line 1: the tag 'B-X' is none of the training's"):
         evaluate(runs("tag")[0], ([["w1"]], [["B-X"]]))
     with pytest.raises(ValueError, match="data, line 1: the label 'q' is none of the training's 3"):

@@ -88,7 +88,8 @@ def check_span(number, passage, span):
     """
     if span is None:
         return
-    if len(span) != 2 or not all(isinstance(end, (int, np.integer)) for end in span):
+    has_two = isinstance(span, (tuple, list, np.ndarray)) and len(span) == 2
+    if not has_two or not all(isinstance(end, (int, np.integer)) for end in span):
         raise TypeError(
             f"Text {number} has the answer {quote(span)}: give (start, end) in characters, or None."
         )

@@ -153,18 +153,23 @@ def check_spans(number, text, spans):
             f"Text {number} has tags, but is one str: give its words as a list, or spans "
             "(start, end, kind) in characters."
         )
-    spans, before = sorted(spans), (0, 0, None)
+    if wrong := [span for span in spans if not _is_tag_or_span(span)]:
+        raise ValueError(
+            f"Text {number} has the span {quote(wrong[0])}: give (start, end, kind), two ints in "
+            "characters and a str."
+        )
+    spans, before = sorted(map(tuple, spans)), (0, 0, None)
     for span in spans:
         start, end, _ = span
         if not 0 <= start < end <= len(text) or not text[start:end].strip():
             raise ValueError(
-                f"Text {number} has the span {quote(tuple(span))}, of no character: it has "
+                f"Text {number} has the span {quote(span)}, of no character: it has "
                 f"{len(text)}, from 0 to {len(text) - 1}, and `end` is after the last."
             )
         if start < before[1]:
             raise ValueError(
-                f"Text {number} has spans that meet, {quote(tuple(before))} and "
-                f"{quote(tuple(span))}: a token has one tag."
+                f"Text {number} has spans that meet, {quote(before)} and "
+                f"{quote(span)}: a token has one tag."
             )
         before = span
     return spans

@@ -59,7 +59,7 @@ class Answering(Task):
                 )
 
     def checked(self, where, text, value):
-        if not is_pair(text) or isinstance(value, str):
+        if not is_pair(text) or not isinstance(value, (list, tuple)):
             raise ValueError(
                 f"The text {where} is {quote(text)}, answered by {quote(value)}: give a pair "
                 "(question, passage), and a list of (start, end) in characters of the passage."

@@ -12,6 +12,7 @@ from keras_posenc.text.tagged import read_tagged
 from keras_posenc.training.entities import entities, entity_scores
 from keras_posenc.training.metrics import by_lengths, log_softmax
 from keras_posenc.training.tasks.base import Task, check_finite
+from keras_posenc.untrusted import quote
 
 OUTSIDE = "O"
 
@@ -69,7 +70,9 @@ class Tagging(Task):
 
     def checked(self, where, text, value):
         if isinstance(text, str):
-            return [tuple(span) for span in check_spans(where, text, value)]
+            return check_spans(where, text, value)
+        if not isinstance(text, list) or not all(isinstance(word, str) for word in text):
+            raise ValueError(f"The text {where} is {quote(text)}: give a str or a list of words.")
         return check_tags(where, list(value), len(text))
 
     def names(self, train):
