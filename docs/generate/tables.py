@@ -79,6 +79,12 @@ def results():
     for row in (row for row in readings if row["task"] == "digests"):
         digest.setdefault(row["way"], []).append(100 * mean(row["scores"]))
     digest = {way: f"{mean(seeds):.1f}%" for way, seeds in digest.items()}
+    facts = {}  # of the distant ones, in percent
+    for row in json.loads((RESULTS / "distant_facts.json").read_text("utf-8")):
+        for way, right in row["right"].items():
+            told = [one for one, n in zip(right, row["tokens"], strict=True) if n > 512]
+            facts.setdefault(way, []).append(100 * mean(told))
+    facts = {way: f"{mean(seeds):.0f}%" for way, seeds in facts.items()}
     steps = {
         row["row"]: f"{row['seconds']:.1f}"
         for row in json.loads((RESULTS / "peers.json").read_text("utf-8"))["rows"]
@@ -136,6 +142,14 @@ def results():
                 f"{digest['TF-IDF + logistic regression, all words']}, the first 512 tokens "
                 f"{digest['first 512 tokens']}",
                 "reading on pays; one pass and chunks are alike",
+            ),
+            (
+                "[Two distant facts](docs/evidence/distant-facts.md) that agree or not, 520 to 1,000 "
+                "words apart",
+                f"one pass of the stretched model {facts['stretched, one pass']}, chunks "
+                f"{facts['512-token chunks, averaged']}, the first 512 tokens "
+                f"{facts['first 512 tokens']}, counted words {facts['naive Bayes, all words']}",
+                "only attention that reaches both tells",
             ),
             (
                 "[A training step](docs/performance/steps.md) on 2,048 tokens, MiniLM, two cores",
