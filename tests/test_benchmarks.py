@@ -250,9 +250,8 @@ def test_lines_that_a_chunk_cuts_have_the_mean_of_all_their_tokens(
 
 def test_units_are_scored_by_the_share_of_their_items(readings, reading_tasks):
     labels, units = ["a", "b", "a", "a", "b"], [7, 7, 7, 3, 3]
-    task = reading_tasks.Task(
-        labels, units, lambda seed: [([0, 1, 2], [3, 4]), ([3, 4], [0, 1, 2])], {}
-    )
+    halves = [([0, 1, 3], [2, 4]), ([2, 4], [0, 1, 3])]
+    task = reading_tasks.Task(labels, units, lambda seed: halves, {}, validations=1)
     assert readings.scored(task, lambda train, test, inner: "a" * len(test), 0) == [0.5, 0.6667]
 
 

@@ -284,14 +284,13 @@ def _begun(path, source, way, seed, settings):
 
 
 def _of_lengths(result, lengths):
-    kept = {str(length) for length in lengths}
-    found = dict(result)
-    for name in ("scores", "seconds"):
-        found[name] = {n: value for n, value in result[name].items() if n in kept}
-    found["accuracy"] = {
-        "test": {n: value for n, value in result["accuracy"]["test"].items() if n in kept}
-    }
-    return found
+    """A result of these lengths alone, in this order."""
+
+    def kept(values):
+        return {n: values[n] for n in map(str, lengths)}
+
+    found = {name: kept(result[name]) for name in ("scores", "seconds")}
+    return {**result, **found, "accuracy": {"test": kept(result["accuracy"]["test"])}}
 
 
 def _quiet(*words, **options):
