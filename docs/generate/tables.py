@@ -144,8 +144,8 @@ def results():
                 "reading on pays; one pass and chunks are alike",
             ),
             (
-                "[Two distant facts](docs/evidence/distant-facts.md) that agree or not, 520 to 1,000 "
-                "words apart",
+                "[Two distant facts](docs/evidence/distant-facts.md) that agree or not, 520 to "
+                "1,000 words apart",
                 f"one pass of the stretched model {facts['stretched, one pass']}, chunks "
                 f"{facts['512-token chunks, averaged']}, the first 512 tokens "
                 f"{facts['first 512 tokens']}, counted words {facts['naive Bayes, all words']}",

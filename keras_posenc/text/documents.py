@@ -62,7 +62,7 @@ def encode_rows(texts, tokenizer, max_length, stride=None, offsets=False):
         texts = [" ".join(words) for words in texts]
     sides = [texts] if kind != "pair of str" else list(zip(*texts, strict=True))
     if offsets:
-        contents = [tokens_with_offsets(tokenizer, list(side), n) for n, side in enumerate(sides)]
+        contents = [_with_offsets(tokenizer, side, n) for n, side in enumerate(sides)]
     else:
         contents = [tokenizer.contents(side) for side in sides]
     special = tokenizer.special_tokens(pair=len(sides) == 2)
@@ -141,14 +141,10 @@ def _windows(number, parts, room, stride):
     return [(*first, last[start : start + room]) for start in starts]
 
 
-def tokens_with_offsets(tokenizer, texts, side):
+def _with_offsets(tokenizer, texts, side):
     """The tokens of texts, without special ones: lists of (id, side, start, end) in characters."""
-    tokenizer.contents(texts)  # says what is wrong with a text
-    found = tokenizer._rust.encode_batch(texts, add_special_tokens=False)
-    return [
-        [(i, side, *place) for i, place in zip(each.ids, each.offsets, strict=True)]
-        for each in found
-    ]
+    found = tokenizer.contents(texts, offsets=True)
+    return [[(i, side, *span) for i, span in zip(*own, strict=True)] for own in found]
 
 
 def _encode_ids(texts, tokenizer, max_length, stride, offsets):

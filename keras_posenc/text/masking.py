@@ -22,12 +22,6 @@ def begins_words(tokenizer):
     return begins
 
 
-def special_ids(tokenizer):
-    """The ids that are no part of a text, as a set."""
-    roles = {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
-    return roles.union(tokenizer.assemble([])[0]) - {None}
-
-
 def choose_words(begins, eligible, count, rng, max_ngram=1):
     """Chooses whole words at random until `count` tokens are chosen, or none fits any more.
 

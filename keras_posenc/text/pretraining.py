@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 
 from keras_posenc.text.batches import TextBatches
-from keras_posenc.text.masking import begins_words, choose_words, hide, special_ids
+from keras_posenc.text.masking import begins_words, choose_words, hide
 
 
 def pieces(texts, tokenizer, length):
@@ -116,9 +116,9 @@ class MaskedLanguageModelBatches(TextBatches):
             raise ValueError(f"max_ngram={max_ngram!r}: give an int, at least 1.")
         self.masked, self.max_ngram, self.positions = masked, max_ngram, positions
         self._mask_id = tokenizer.mask_id
-        special = special_ids(tokenizer)
+        special = set(tokenizer.special_ids)
         self._eligible = np.ones(tokenizer.vocab_size, bool)
-        self._eligible[list(special)] = False
+        self._eligible[tokenizer.special_ids] = False
         ids = tokenizer.vocabulary.values()
         self._others = np.array(sorted(set(ids) - special) or [tokenizer.mask_id])
         self._begins = np.ones(tokenizer.vocab_size, bool)

@@ -244,12 +244,6 @@ class Tokenizer(Tokens):
         row = [(first, None)] if second is None else [(first, None), (second, None)]
         return self._row(row, max_length, truncate_from)
 
-    @property
-    def special_ids(self):
-        """Ids of the special tokens but the unknown one: those that no text has by itself."""
-        added = self._rust.get_added_tokens_decoder()
-        return [i for i, token in sorted(added.items()) if token.special and i != self.unk_id]
-
     def special_tokens(self, pair=False):
         """Returns the number of special tokens added to a text, or to a pair."""
         return sum(len(ids) for which, ids, _ in self._layouts[pair] if which is None)
