@@ -137,7 +137,7 @@ class CausalGraph(keras.Function):
         return output, filled
 
 
-def _same(x):
+def _same(x, **kwargs):
     return x
 
 
