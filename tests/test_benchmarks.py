@@ -29,8 +29,8 @@ def imported(name):
     return module
 
 
-NAMES = "targets recovery attention precision context_tools stretch long_texts distant_facts"
-targets, recovery, attention, precision, context_tools, stretch, long_texts, distant_facts = map(
+NAMES = "targets recovery attention precision context_tools stretch distant_facts"
+targets, recovery, attention, precision, context_tools, stretch, distant_facts = map(
     imported, NAMES.split()
 )
 rivals, features, readings, reading_tasks = map(
@@ -157,35 +157,6 @@ def test_what_stretching_loses_is_a_row_for_each_way(stretch):
     found = stretch.table([row(0, 0.8), row(1, 0.9)])
     assert "| every third layer global | length=2048 steps=64 | 2 | 0.850 / 0.850 |" in found
     assert found.endswith("| 0.900 / 0.900 | 0.940 / 0.940 | 2.0 |")
-
-
-def test_long_texts_claim_what_their_intervals_carry(long_texts):
-    half = [True, False] * 50
-    better = [True, True, True, False] * 25
-    found = {
-        name: long_texts.interval(right, half)
-        for name, right in ((long_texts.SHORT, half), (long_texts.WHOLE, better))
-    }
-    row = found[long_texts.WHOLE]
-    assert row["accuracy"] == 0.75 and row["more"] == 0.25
-    assert abs(row["more_half"] - 1.96 * np.std([1, 0, 0, 0][:4] * 25, ddof=1) / 10) < 0.01
-    assert "| stretched, one pass | 75.0% ± 8.5 | +25.0 ± 8.5 |" in long_texts.table(found)
-    assert long_texts.verdict(found).startswith("Reading all of the text pays")
-    same = {name: long_texts.interval(half, half) for name in found}
-    assert long_texts.verdict(same).startswith("Nothing is shown")
-
-
-def test_naive_bayes_counts_words(long_texts):
-    train = long_texts.Texts(["a a b", "a b", "c c b"], ["one", "one", "two"], [1, 2, 3])
-    test = long_texts.Texts(["a b", "c unknown b", "c c a"], ["one", "two", "one"], [1, 2, 3])
-    assert long_texts.naive_bayes(train, test) == [True, True, False]
-
-
-def test_the_parts_of_a_task_share_no_source(long_texts):
-    train, test = long_texts.digest_task(10, 10, 0)
-    assert set(train.labels) == set(test.labels) == set(long_texts.GROUPS)
-    own = [{post for text in part.texts for post in text.split("\n\n")} for part in (train, test)]
-    assert not own[0] & own[1]
 
 
 def test_near_and_distant_facts_are_on_either_side_of_512_tokens(distant_facts):
