@@ -332,6 +332,11 @@ def adamw_step(optimizer, gradient, variable, learning_rate, decay):
 
 def export_model(model, path, format):
     """Writes a model as an ONNX file; Keras' own way fails where a length is free."""
+    if keras.__version__ < "3.15":  # whose operations fix what is free
+        raise ImportError(
+            f"ONNX files are written on torch by Keras 3.15 and newer, and this is "
+            f"{keras.__version__}: pip install -U keras, or set KERAS_BACKEND=tensorflow."
+        )
     free = torch.export.Dim.DYNAMIC
     axes = [{i: free for i, n in enumerate(x.shape) if n is None} for x in model.inputs]
     with warnings.catch_warnings():

@@ -40,8 +40,9 @@ class TransformerModel(keras.Model):
     True
     """
 
-    def __init__(self, inputs, outputs, name=None, *, transformer=None, about=None, **kwargs):
-        super().__init__(inputs, outputs, name=name, **kwargs)
+    # By these names Keras 3.12 and 3.15 alike know the constructor of a functional model.
+    def __init__(self, *args, transformer=None, about=None, **kwargs):
+        super().__init__(*args, **kwargs)
         self._transformer, self._about = transformer, about
 
     @property
