@@ -21,10 +21,10 @@ class TransformerModel(keras.Model):
     on a model that was saved, or fine-tuned, or that has further layers on the features.
 
     Args:
-        inputs, outputs, name: as in `keras.Model`; inputs (B, T), outputs (B, ...).
+        *args: inputs and outputs, as of `keras.Model`: (B, T) and (B, ...).
         transformer: `Transformer`, or None.
         about: str. What a file says of it.
-        **kwargs: of `keras.Model`.
+        **kwargs: `name` and others of `keras.Model`.
 
     Attributes:
         transformer: `Transformer`; of a model that was loaded, a `Kept`, with the same `config`,
