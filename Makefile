@@ -123,7 +123,7 @@ lock:
 	$(PYTHON) -m venv .venv/lock
 	.venv/lock/bin/python -m pip install uv
 	echo "torch ; python_version < '3'" > .venv/lock/without.txt
-	$(LOCK) setup.cfg .ci/torch.in --extra dev --extra docs --override .venv/lock/without.txt \
+	$(LOCK) setup.cfg .ci/lock.in --extra dev --extra docs --override .venv/lock/without.txt \
 		--custom-compile-command "make lock" -o constraints.txt
 	echo "$(DATA)" | tr ' ' '\n' | $(LOCK) - --no-deps --no-header >> constraints.txt
 

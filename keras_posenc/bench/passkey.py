@@ -79,6 +79,7 @@ def bench_passkey(
             `accuracy["test"]` and each query's in `scores`; also in `output`/results.json.
 
     Raises:
+        FileNotFoundError: if a file of a checkpoint, or the corpus, is missing.
         ValueError: on an unknown way or pooling, two ways of one name, lengths that a checkpoint
             does not serve or that have no room for the sentence, or if `output` has results under
             other settings.

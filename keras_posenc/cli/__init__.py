@@ -4,11 +4,10 @@ Nothing heavy is imported before a program runs, so that --help answers at once.
 """
 
 import os
-import signal
 import sys
-import threading
 
 from keras_posenc.cli.arguments import parser
+from keras_posenc.cli.interrupts import interruptible
 from keras_posenc.cli.programs import PROGRAMS
 from keras_posenc.installed import import_keras
 
@@ -39,9 +38,9 @@ def main(argv=None):
     """
     arguments = vars(parser().parse_args(argv))
     command, debug = arguments.pop("command"), arguments.pop("debug", False)
-    before = _end_as_ctrl_c()
     try:
-        _run(command, arguments)
+        with interruptible():
+            _run(command, arguments)
     except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (KeyboardInterrupt, Exception) as error:
@@ -50,17 +49,7 @@ def main(argv=None):
         if debug or not isinstance(error, MISTAKES):
             raise
         return _fail(f"error: {_one_line(error)}", 2)
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
     return 0
-
-
-def _end_as_ctrl_c():
-    """Has SIGTERM, which schedulers send, raise KeyboardInterrupt; returns what it did before."""
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    return signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _run(command, arguments):

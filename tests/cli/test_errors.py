@@ -12,7 +12,7 @@ import pytest
 
 import keras_posenc
 from keras_posenc import cli
-from keras_posenc.cli import main
+from keras_posenc.cli import interrupts, main
 
 pytestmark = pytest.mark.once
 
@@ -192,6 +192,21 @@ def test_a_backend_that_is_not_there(tmp_path):
         "keras-posenc: error: Keras is to run on tensorflow, which is not installed. Set "
         "KERAS_BACKEND to jax or torch; or: pip install keras_posenc[tensorflow]\n"
     )
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_somebody_swallows_is_raised_again(sent, monkeypatch):
+    monkeypatch.setattr(interrupts, "AGAIN_AFTER", 1)
+    before = signal.getsignal(sent)
+    with pytest.raises(KeyboardInterrupt), interrupts.interruptible():
+        try:
+            os.kill(os.getpid(), sent)
+            time.sleep(10)
+        except:  # noqa: E722  as in Keras
+            pass
+        time.sleep(10)
+        pytest.fail("not raised again")
+    assert signal.getsignal(sent) is before and signal.alarm(0) == 0
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])

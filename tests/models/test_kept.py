@@ -79,7 +79,7 @@ def test_layers_on_an_encoder_keep_it(tmp_path, finetuned):
         save_checkpoint(again.transformer, tmp_path / "two")
         assert_same_files(tmp_path / "one", tmp_path / "two")
     save_checkpoint(again, tmp_path / "two")  # pooling has no weights
-    with pytest.raises(ValueError, match="such as Classifier/kernel, and no class of transformers"):
+    with pytest.raises(ValueError, match="such as Classifier/bias, and no class of transformers"):
         save_checkpoint(reloaded(classifier(encoder, 2), tmp_path), tmp_path / "two")
     loaded = load_finetuned(finetuned).model
     save_checkpoint(loaded.transformer, tmp_path / "tuned")

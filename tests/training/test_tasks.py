@@ -327,6 +327,6 @@ def test_settings_and_labels_that_do_not_fit(tmp_path, bert, runs):
 
 @pytest.mark.once
 def test_every_task_is_on_the_command_line():
-    from keras_posenc.cli import arguments
+    from keras_posenc.cli import training
 
-    assert arguments.TASKS == tuple(TASKS)
+    assert training.TASKS == tuple(TASKS)

@@ -1,0 +1,40 @@
+"""How Ctrl-C, and the SIGTERM of schedulers, end a command."""
+
+import contextlib
+import signal
+import threading
+
+# Time for what closes files on its way out.
+AGAIN_AFTER = 5
+
+
+@contextlib.contextmanager
+def interruptible():
+    """Has SIGINT and SIGTERM raise KeyboardInterrupt until it is heard.
+
+    One raise is not enough: Python drops what is raised in callbacks of its garbage collector, and
+    Keras has an `except:` around its look at the inputs of a model, so that a training would go on.
+    Where the system has SIGALRM it is raised again after `AGAIN_AFTER` seconds.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # nohup has it ignored
+        signals.append(signal.SIGINT)
+    again = hasattr(signal, "SIGALRM")
+    signals += [signal.SIGALRM] if again else []
+
+    def interrupt(number, frame):
+        if again:
+            signal.alarm(AGAIN_AFTER)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in signals}
+    try:
+        yield
+    finally:
+        if again:
+            signal.alarm(0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
