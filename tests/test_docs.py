@@ -103,3 +103,25 @@ def test_the_repository_has_one_address():
     found = {(name, a) for name, text in texts.items() for a in re.findall(pattern, text)}
     assert {a for _, a in found} == {address}, found
     assert len({name for name, _ in found}) >= 7
+
+
+def code_of(page, anchor):
+    """The lines of Python in a section of a guide, or before the first; no blanks, no comments."""
+    sections = re.split(r"^## (.*)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    slugs = [
+        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in sections[1::2]
+    ]
+    section = dict(zip(["", *slugs], sections[::2], strict=True))[anchor]
+    lines = "\n".join(re.findall(r"```python\n(.*?)```", section, re.DOTALL)).splitlines()
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+
+
+def test_lines_beside_bert4keras_are_counted():
+    page = DOCS / "guides" / "coming-from-bert4keras.md"
+    table = page.read_text("utf-8").split("## Example by example")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| .* \| (\d+|–) \| (.*) ?\|$", table, re.MULTILINE)
+    assert len(rows) > 20
+    for lines, where in rows:
+        sections = re.findall(r"\]\(([a-z0-9-]+\.md)#?([a-z0-9-]*)\)", where)
+        counted = sum(code_of(page.parent / name, anchor) for name, anchor in sections)
+        assert lines == (str(counted) if sections else "–"), where

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pathlib
-import warnings
 
 import keras
 
@@ -81,8 +80,6 @@ class TextModel:
             token_budget=self.token_budget,
             shuffle=False,
         )
-        if note := truncation(batches.lengths, self.max_length):
-            warnings.warn(note, stacklevel=2)
         return self.of_batches(batches, verbose)
 
     def of_batches(self, batches, verbose="auto"):
@@ -144,26 +141,6 @@ def load_text_model(directory):
     tokenizer.pad_id = pad
     model = load_keras(newest(directory, "model.keras"))
     return TextModel(model, tokenizer, **{name: settings[name] for name in FIELDS})
-
-
-def truncation(lengths, max_length):
-    """Says how many texts are cut, and how much of them; None if none is.
-
-    Args:
-        lengths: int array, the tokens of each text.
-        max_length: int or None.
-
-    Returns:
-        str or None.
-    """
-    if max_length is None or not (lengths > max_length).any():
-        return None
-    cut = lengths[lengths > max_length]
-    share = (cut - max_length).sum() / lengths.sum()
-    return (
-        f"{len(cut)} of {len(lengths)} texts are longer than max_length={max_length} tokens, and "
-        f"were cut: {share:.1%} of all tokens are not read."
-    )
 
 
 class _Chosen(keras.utils.PyDataset):
