@@ -53,7 +53,7 @@ COMMON = {
     "dropout_rate": 0.0,
     "attention_dropout_rate": 0.0,
 }
-MINUTES = 8
+MINUTES = 5
 SHORT, MEAN, BEST = "first 512 tokens", "512-token chunks, averaged", "512-token chunks, highest"
 WHOLE, WORDS = "stretched, one pass", "naive Bayes, all words"
 
@@ -119,7 +119,7 @@ def measured(seed, folder):
         "seconds": round(seconds + time.perf_counter() - started),
         "versions": {**report["versions"], "python": platform.python_version()},
     }
-    picture = plot.accuracy_by_length(by_length([row]), size=(9.6, 4.2))
+    picture = plot.score_by_length(by_length([row]), size=(9.6, 4.2))
     write_text(folder / "facts.svg", plot.to_svg(picture))
     return row
 
