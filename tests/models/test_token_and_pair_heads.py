@@ -183,6 +183,26 @@ def test_in_fit_from_plain_generators_in_mixed_precision_and_saved(encoder, tmp_
         keras.config.set_dtype_policy("float32")
 
 
+def test_a_pipeline_of_tf_data_gives_the_same_loss(encoder):
+    import tensorflow as tf
+
+    batches = tag_batches()
+    rows = [batches[i] for i in range(len(batches))]
+    model = token_classifier(encoder, 3, dropout_rate=0.0)
+    loss = keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+    model.compile("adam", loss, weighted_metrics=["accuracy"])
+    signature = keras.tree.map_structure(
+        lambda x: tf.TensorSpec([None] * x.ndim, x.dtype), batches[0]
+    )
+    pipeline = tf.data.Dataset.from_generator(lambda: iter(rows), output_signature=signature).apply(
+        tf.data.experimental.assert_cardinality(len(rows))
+    )
+    found = model.evaluate(pipeline, verbose=0)
+    np.testing.assert_allclose(found, model.evaluate(batches, verbose=0), rtol=1e-5)
+
+
 def test_what_does_not_count_changes_neither_loss_nor_metrics(encoder):
     """Padding, special tokens and further tokens of a word; with as many rows as tokens."""
     model = token_classifier(encoder, 4, dropout_rate=0.0)
