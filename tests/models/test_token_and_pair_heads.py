@@ -201,6 +201,8 @@ def test_a_pipeline_of_tf_data_gives_the_same_loss(encoder):
     )
     found = model.evaluate(pipeline, verbose=0)
     np.testing.assert_allclose(found, model.evaluate(batches, verbose=0), rtol=1e-5)
+    logs = model.fit(pipeline.repeat(), steps_per_epoch=3, shuffle=False, verbose=0).history
+    assert np.isfinite(logs["loss"][0])
 
 
 def test_what_does_not_count_changes_neither_loss_nor_metrics(encoder):
