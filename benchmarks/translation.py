@@ -1,0 +1,286 @@
+"""A small encoder-decoder from Tyndale's English of 1530 to the King James Version's, and rivals.
+
+    KERAS_BACKEND=torch python benchmarks/translation.py
+    KERAS_BACKEND=torch python benchmarks/translation.py --table        # the results as a table
+
+The first way is the Transformer as published, small: sines, one shared table, label smoothing,
+Noam's rate and the mean of the last checkpoints; then each of these is switched off once, and
+rotary positions stand in for the sines. Without Noam the rate is constant: Keras's default for
+Adam, or what Noam's is on average. Rivals that learn no network: the source as it is, the most
+frequent verse, and each word by its likeliest one (IBM's model 1). The gospel of John is the test.
+
+Results go to benchmarks/results/translation.json, a row for each way and seed, and are not computed
+again; the last checkpoints are kept in build/translation.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import platform
+import time
+
+import keras
+import numpy as np
+import sacrebleu
+import tokenizers
+from keras import ops
+from old_english import pairs
+
+from keras_posenc import (
+    Generator,
+    Noam,
+    SmoothedSparseCategoricalCrossentropy,
+    build_encoder_decoder,
+)
+from keras_posenc.training import average_checkpoints
+from keras_posenc.training.state import write_text
+
+RESULTS = pathlib.Path(__file__).parent / "results" / "translation.json"
+PAD, START, END = range(3)
+SIZES = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+VOCABULARY, LENGTHS, TOKENS = 1000, (24, 40, 64), 1024
+STEPS, WARMUP, EVERY, AVERAGED = 1000, 250, 40, 5
+ROTARY = {
+    "absolute_positions": False,
+    "encodings": ["rotary"],
+    "cross_encodings": ["rotary"],
+}
+WAYS = {
+    "as published": {},
+    "without label smoothing": {"smoothing": 0.0},
+    "without Noam: 1e-3": {"rate": 1e-3},
+    "without Noam: its mean": {"rate": "mean"},
+    "rotary": {"build": ROTARY},
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--verses", type=int, help="test on the first ones only")
+    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
+    parser.add_argument("--folder", default="build/translation", type=pathlib.Path)
+    parser.add_argument("--table", action="store_true", help="only print what the results say")
+    arguments = parser.parse_args()
+    path, rows = arguments.results, []
+    if path.exists():
+        rows = json.loads(path.read_text("utf-8"))
+    if not arguments.table:
+        texts = Texts(pairs(), arguments.verses)
+        if not any("rival" in row for row in rows):
+            rows += [{"rival": name, **scores} for name, scores in texts.rivals().items()]
+            write_text(path, json.dumps(rows, indent=1) + "\n")
+        for seed in arguments.seeds:
+            for way in arguments.ways:
+                key = {"way": way, "seed": seed}
+                if any(key.items() <= row.items() for row in rows):
+                    continue
+                folder = arguments.folder / f"{way}-{seed}".replace(" ", "-").replace(":", "")
+                rows.append({**key, **run(texts, WAYS[way], seed, arguments.steps, folder)})
+                print(*key.values(), rows[-1]["test"], flush=True)
+                write_text(path, json.dumps(rows, indent=1) + "\n")
+    print(table(rows))
+
+
+class Texts:
+    """Pairs of texts as ids of one vocabulary, their batches, and what is measured on them."""
+
+    def __init__(self, parts, verses=None):
+        self.parts = {**parts, "test": parts["test"][:verses]}
+        self.tokenizer = trained_tokenizer(text for pair in parts["train"] for text in pair)
+        self.ids = {
+            name: [self.encode(column) for column in zip(*part, strict=True)]
+            for name, part in self.parts.items()
+        }
+
+    def encode(self, texts):
+        return [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
+
+    def decode(self, rows):
+        return [self.tokenizer.decode([int(i) for i in row if i > END]) for row in rows]
+
+    def arrays(self, part, chosen, length):
+        """Sources (B, length) with an end, and targets (B, length + 1) between start and end."""
+        old, new = self.ids[part]
+        sources = [[*old[i], END] for i in chosen]
+        targets = [[START, *new[i], END] for i in chosen]
+        return padded(sources, length), padded(targets, length + 1)
+
+    def batches(self, rng):
+        """Batches of about `TOKENS` tokens for ever, epoch by epoch, of texts of like lengths."""
+        longest = np.array(
+            [max(map(len, pair)) + 1 for pair in zip(*self.ids["train"], strict=True)]
+        )
+        while True:
+            epoch = []
+            for low, length in zip((0, *LENGTHS), LENGTHS, strict=False):
+                own = rng.permutation(np.flatnonzero((low < longest) & (longest <= length)))
+                count = TOKENS // length
+                epoch += [(own[i : i + count], length) for i in range(0, len(own), count)]
+            for place in rng.permutation(len(epoch)):
+                yield epoch[place]
+
+    def by_token(self, model, part):
+        """Cross-entropy (nats) and accuracy of the next token of true targets."""
+        loss = right = count = 0
+        whole = range(len(self.parts[part]))
+        for start in range(0, len(whole), 32):
+            source, target = self.arrays(part, whole[start : start + 32], LENGTHS[-1])
+            logits = model.predict_on_batch([source, target[:, :-1]])
+            log_p, answers = ops.convert_to_numpy(ops.log_softmax(logits)), target[:, 1:]
+            kept = answers != PAD
+            loss -= np.take_along_axis(log_p, answers[..., None], -1)[..., 0][kept].sum()
+            right += (log_p.argmax(-1) == answers)[kept].sum()
+            count += kept.sum()
+        return {"loss": round(float(loss / count), 4), "accuracy": round(float(right / count), 4)}
+
+    def by_text(self, texts, part="test"):
+        """BLEU and chrF, with half of the 95% interval of BLEU by resampling verses."""
+        references = [[new for _, new in self.parts[part]]]
+        bleu = sacrebleu.BLEU()
+        found = bleu.corpus_score(texts, references, n_bootstrap=500)
+        chrf = sacrebleu.corpus_chrf(texts, references)
+        return {
+            "bleu": round(found.score, 2),
+            "bleu_half": round(found._ci, 2),
+            "chrf": round(chrf.score, 2),
+        }
+
+    def written(self, model, part="test", **search):
+        generator = Generator(model, START, END, max_length=LENGTHS[-1], **search)
+        sources = [[*ids, END] for ids in self.ids[part][0]]
+        return self.decode(generator.predict(sources, batch_size=128, verbose=0))
+
+    def rivals(self):
+        old = [source for source, _ in self.parts["test"]]
+        verses = collections.Counter(new for _, new in self.parts["train"])
+        ((frequent, _),) = verses.most_common(1)
+        likeliest = likeliest_words(self.parts["train"])
+        by_word = [" ".join(likeliest.get(word, word) for word in text.split()) for text in old]
+        candidates = {
+            "the source as it is": old,
+            "the most frequent verse": [frequent] * len(old),
+            "each word by its likeliest (IBM model 1)": by_word,
+        }
+        return {name: {"test": self.by_text(texts)} for name, texts in candidates.items()}
+
+
+def trained_tokenizer(texts):
+    """Byte pairs over both sides, a space part of the word that follows."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    tokenizer.decoder = tokenizers.decoders.Metaspace()
+    special = ["[PAD]", "[START]", "[END]", "[UNK]"]
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=VOCABULARY, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def likeliest_words(pairs, rounds=5):
+    """The word that each word becomes most likely: IBM's model 1 by expectation-maximization."""
+    split = [(old.split(), new.split()) for old, new in pairs]
+    chances = collections.defaultdict(lambda: collections.defaultdict(lambda: 1.0))
+    for _ in range(rounds):
+        counts = collections.defaultdict(lambda: collections.defaultdict(float))
+        for old, new in split:
+            for word in new:
+                total = sum(chances[source][word] for source in old)
+                for source in old:
+                    counts[source][word] += chances[source][word] / total
+        for found in counts.values():
+            total = sum(found.values())
+            for word in found:
+                found[word] /= total
+        chances = counts
+    return {source: max(found, key=found.get) for source, found in chances.items()}
+
+
+def run(texts, way, seed, steps, folder):
+    """Trains a model in one way, and measures it with and without averaged checkpoints."""
+    keras.utils.set_random_seed(seed)
+    sizes = {**SIZES, "intermediate_size": 4 * SIZES["hidden_size"]}
+    model = build_encoder_decoder(VOCABULARY, **sizes, **way.get("build", {}))
+    noam = Noam(SIZES["hidden_size"], WARMUP)
+    rate = way.get("rate", noam)
+    if rate == "mean":
+        rate = float(np.mean([float(noam(step)) for step in range(steps)]))
+    smoothing = way.get("smoothing", 0.1)
+    model.compile(
+        keras.optimizers.Adam(rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9),
+        SmoothedSparseCategoricalCrossentropy(smoothing, from_logits=True, ignore_class=PAD),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    batches = texts.batches(np.random.default_rng(seed))
+    kept, losses, curve = [], [], {}
+    clock, processor = time.perf_counter(), time.process_time()
+    for step in range(1, steps + 1):
+        source, target = texts.arrays("train", *next(batches))
+        losses.append(
+            float(np.ravel(model.train_on_batch([source, target[:, :-1]], target[:, 1:]))[0])
+        )
+        if step > steps - AVERAGED * EVERY and (steps - step) % EVERY == 0:
+            kept.append(folder / f"{step}.weights.h5")
+            model.save_weights(kept[-1])
+        if step % max(1, steps // 6) == 0:
+            curve[str(step)] = texts.by_token(model, "validation")
+            print(f"step {step}, loss {np.mean(losses[-200:]):.3f}", curve[str(step)], flush=True)
+    found = {
+        "steps": steps,
+        "curve": curve,
+        "seconds": round(time.perf_counter() - clock, 1),
+        "processor_seconds": round(time.process_time() - processor, 1),
+        "parameters": model.count_params(),
+        "versions": {
+            "backend": keras.backend.backend(),
+            "keras": keras.__version__,
+            "python": platform.python_version(),
+            "sacrebleu": sacrebleu.__version__,
+        },
+    }
+    last = {**texts.by_token(model, "test"), **texts.by_text(texts.written(model))}
+    average_checkpoints(model, kept)
+    written = texts.written(model)
+    averaged = {**texts.by_token(model, "test"), **texts.by_text(written)}
+    found["test"] = {"last": last, "averaged": averaged}
+    if not any(name in way for name in ("rate", "smoothing")):
+        found["test"]["4 beams"] = texts.by_text(texts.written(model, beams=4))
+    found["written"] = written[:10]
+    return found
+
+
+def padded(rows, length):
+    return keras.utils.pad_sequences(rows, length, padding="post", value=PAD)
+
+
+def table(rows):
+    """Markdown: rivals, then each way with averaged checkpoints and without."""
+    heads = ["", "loss", "tokens right", "BLEU", "chrF"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+
+    def line(name, found):
+        by_token = (
+            [f"{found['loss']:.2f}", f"{found['accuracy']:.1%}"] if "loss" in found else [""] * 2
+        )
+        bleu = f"{found['bleu']:.1f} ± {found['bleu_half']:.1f}"
+        lines.append(f"| {' | '.join([name, *by_token, bleu, format(found['chrf'], '.1f')])} |")
+
+    for row in rows:
+        if "rival" in row:
+            line(row["rival"], row["test"])
+    for row in (row for row in rows if "way" in row):
+        line(row["way"], row["test"]["averaged"])
+        line(f"{row['way']}, last checkpoint alone", row["test"]["last"])
+        if "4 beams" in row["test"]:
+            line(f"{row['way']}, 4 beams", row["test"]["4 beams"])
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
