@@ -3,13 +3,14 @@
 import numpy as np
 
 
-def logits(weights, source, target, heads, epsilon=1e-6):
+def logits(weights, source, target, heads, epsilon=1e-6, maps=None):
     """Attention Is All You Need, section 3, with one table for three uses and padding id 0.
 
     Args:
         weights: dict, path of a variable -> array.
         source, target: (B, S) and (B, T) token ids.
         heads: int.
+        maps: dict that gets the weights of each attention by its name.
     """
     w = {path: np.asarray(value, "float64") for path, value in weights.items()}
     table = w["Embedding-Token/embeddings"]
@@ -35,7 +36,10 @@ def logits(weights, source, target, heads, epsilon=1e-6):
         scores = q @ k.swapaxes(-1, -2) / np.sqrt(size // heads)
         scores = np.where(open_cells, scores, -np.inf)
         scores = np.exp(scores - scores.max(-1, keepdims=True))
-        mixed = scores / scores.sum(-1, keepdims=True) @ v
+        scores = scores / scores.sum(-1, keepdims=True)
+        if maps is not None:
+            maps[name] = scores
+        mixed = scores @ v
         out = np.einsum("bhte,hed->btd", mixed, w[f"{name}/attention_output/kernel"])
         return norm(x + out + w[f"{name}/attention_output/bias"], name)
 

@@ -12,6 +12,7 @@ from keras_posenc.analysis.measure import (
 from keras_posenc.analysis.observe import (
     attention_inputs,
     contextual_positions,
+    cross_attention,
     entropy_by_layer,
     rotary_terms,
     rotary_terms_of,
@@ -24,6 +25,7 @@ __all__ = [
     "attention_inputs",
     "attention_map",
     "contextual_positions",
+    "cross_attention",
     "decay_curve",
     "describe_encoding",
     "encoding_table",

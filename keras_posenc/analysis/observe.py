@@ -1,4 +1,4 @@
-"""What the attention of a model does with a text: its entropy, RoPE's four terms, CoPE's gates."""
+"""What the attention of a model does with a text: entropy, source, RoPE's terms, CoPE's gates."""
 
 import keras
 import numpy as np
@@ -8,6 +8,7 @@ from keras_posenc.analysis.measure import Recorder, entropy
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.contextual import ContextualPositionEmbedding
 from keras_posenc.encodings.rotary import RotaryEmbedding
+from keras_posenc.models.seq2seq import CROSS, EncoderDecoder
 
 
 def attention_inputs(model, inputs):
@@ -66,6 +67,40 @@ def entropy_by_layer(model, inputs, causal=False):
         _, weights = layer(states, states, **arguments)[:2]
         entropies.append(entropy(ops.convert_to_numpy(weights)).mean((0, 2)))
     return np.stack(entropies)
+
+
+def cross_attention(model, source_ids, target_ids, block=-1):
+    """Computes where each token of a target looks in its source, in one block of the decoder.
+
+    Args:
+        model: a model of `build_encoder_decoder`.
+        source_ids, target_ids: one row each: (1, S) and (1, T), without padding.
+        block: int. Number of the decoder's block; default the last.
+
+    Returns:
+        (heads, T, S) array of weights. Row t is of the step that writes token t + 1.
+
+    Raises:
+        ValueError: if the model is no encoder-decoder, or has no such block.
+
+    Example:
+
+    >>> model = build_encoder_decoder(100, hidden_size=32, num_hidden_layers=2,
+    ...     num_attention_heads=2, intermediate_size=64)
+    >>> cross_attention(model, np.array([[7, 8, 9, 2]]), np.array([[1, 9, 8]])).shape
+    (2, 3, 4)
+    """
+    depth = EncoderDecoder(model.layers).depth
+    if not -depth <= block < depth:
+        raise ValueError(
+            f"block={block}: the decoder has {depth} blocks, give 0 to {depth - 1}, or -1 for the "
+            "last."
+        )
+    layer = model.get_layer(f"Decoder-{block % depth}-{CROSS}")
+    both = keras.tree.flatten(layer.input)[:2]
+    queries, memory = keras.Model(model.input, both)([source_ids, target_ids], training=False)
+    _, weights = layer(queries, memory, return_attention_scores=True)[:2]
+    return ops.convert_to_numpy(weights)[0]
 
 
 def rotary_terms(q, k, query_bias, key_bias, rotary=None):

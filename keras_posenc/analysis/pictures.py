@@ -203,6 +203,32 @@ def contextual_positions(figure, found, tokens, head=0, text=0, query=-1):
     figure.legend(loc="outside lower right", ncols=2)
 
 
+@styled
+def cross_attention(figure, weights, sources, targets):
+    """Draws where each token of a target looks in its source, one map per head.
+
+    Args:
+        weights: (H, T, S) array, as `cross_attention` returns.
+        sources, targets: lists of str: the S tokens that are read, and the T that are written.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    columns = min(len(weights), 2)
+    panels = figure.subplots(-(-len(weights) // columns), columns, squeeze=False).ravel()
+    size = max(4, min(9, 240 // max(len(sources), len(targets))))
+    for head, (axes, own) in enumerate(zip(panels, weights, strict=False)):
+        image = axes.imshow(own, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.grid(False)
+        axes.set(title=f"head {head}")
+        axes.set_xticks(range(len(sources)), sources, rotation=90, size=size)
+        axes.set_yticks(range(len(targets)), targets, size=size)
+        axes.tick_params(length=0)
+    bar = figure.colorbar(image, ax=list(panels), shrink=0.6)
+    bar.set_label("weight")
+    bar.outline.set_visible(False)
+
+
 def _look(index):
     """Colour and line style of a series; the style changes when the colours repeat."""
     return {

@@ -1,8 +1,9 @@
 import keras
 import numpy as np
+import oracles_seq2seq
 import pytest
 
-from keras_posenc import PositionalAttention
+from keras_posenc import PositionalAttention, build_encoder_decoder
 from keras_posenc.analysis import observe
 from keras_posenc.encodings.rotary import RotaryEmbedding
 
@@ -123,3 +124,18 @@ def test_entropy_by_layer():
     assert found.shape == (2, 2)
     causal = observe.entropy_by_layer(model, x, causal=True)
     assert (causal < found).all()
+
+
+def test_cross_attention_is_that_of_the_published_model():
+    model = build_encoder_decoder(12, 8, 2, num_attention_heads=2, intermediate_size=16)
+    source, target, maps = np.array([[7, 8, 9, 3, 2]]), np.array([[1, 9, 8]]), {}
+    weights = {v.path: keras.ops.convert_to_numpy(v) for v in model.trainable_variables}
+    oracles_seq2seq.logits(weights, source, target, heads=2, maps=maps)
+    for block, number in ((0, 0), (1, 1), (-1, 1)):
+        found = observe.cross_attention(model, source, target, block)
+        expected = maps[f"Decoder-{number}-MultiHeadCrossAttention"][0]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    with pytest.raises(ValueError, match="block=2: the decoder has 2 blocks, give 0 to 1"):
+        observe.cross_attention(model, source, target, 2)
+    with pytest.raises(ValueError, match="has no decoder"):
+        observe.cross_attention(small_model(), source, target)

@@ -59,3 +59,14 @@ def test_contextual_positions(count):
     np.testing.assert_array_equal(steps.lines[0].get_ydata()[:4], [1.5, 1, 0.5, np.nan])
     assert one.get_title(loc="left") == "Query 2: t2"
     assert len(every.get_xticklabels()) <= 60
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_cross_attention_has_a_map_for_each_head(heads):
+    weights = np.arange(heads * 6).reshape(heads, 2, 3) / 24
+    *panels, bar = pictures.cross_attention(weights, ["a", "b", "c"], ["x", "y"]).axes
+    assert [axes.get_title(loc="left") for axes in panels] == [f"head {i}" for i in range(heads)]
+    np.testing.assert_array_equal(panels[-1].images[0].get_array(), weights[-1])
+    assert [tick.get_text() for tick in panels[0].get_xticklabels()] == ["a", "b", "c"]
+    assert [tick.get_text() for tick in panels[0].get_yticklabels()] == ["x", "y"]
+    assert bar.get_ylabel() == "weight"
