@@ -33,8 +33,8 @@ from keras_posenc.training.schedules import cosine_warmup
 from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "text_retrieval.json"
-STEPS, ROWS, RATE = 1000, 32, 3e-3
-TEST_ROWS, FACTS = 160, (1, 4)
+STEPS, ROWS, RATE = 1500, 32, 3e-3
+TEST_ROWS, FACTS = 100, (1, 4)
 KINDS, ANSWER_WEIGHT = 16, 5.0
 ROTARY, FIRE = fixed("rotary"), fixed({"name": "fire", "length": LENGTH})
 # Way to read -> the encodings of the training, and those of the reading by length / 64.
@@ -133,7 +133,7 @@ def trained(facts, encodings, seed, steps, folder):
     if path.exists():
         model.load_weights(path)
         return model.get_weights()
-    compiled(model, cosine_warmup(RATE, steps, max(1, steps // 20)))
+    compiled(model, cosine_warmup(RATE, steps, steps // 20))
     started = time.process_time()
     for step in range(steps):
         rng = np.random.default_rng((seed, step))

@@ -35,7 +35,7 @@ from keras_posenc import (
     build_encoder_decoder,
 )
 from keras_posenc.training import average_checkpoints
-from keras_posenc.training.state import write_text
+from keras_posenc.training.state import load_state, save_state, write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "translation.json"
 PAD, START, END = range(3)
@@ -241,11 +241,10 @@ def run(texts, way, seed, steps, folder):
 def training(texts, model, seed, steps, folder):
     """Trains to the last step, from the last checkpoint that is there: the account of it."""
     folder.mkdir(parents=True, exist_ok=True)
-    path, state = folder / "state.json", {"step": 0, "curve": {}, "processor_seconds": 0.0}
+    path, state = folder / "state.zip", {"step": 0, "curve": {}, "processor_seconds": 0.0}
     if path.exists():
-        state = json.loads(path.read_text("utf-8"))
         model.optimizer.build(model.trainable_variables)
-        model.load_weights(checkpoint(folder, state["step"]))
+        state = load_state(path, model)
     batches, done = texts.batches(np.random.default_rng(seed)), state["step"]
     losses, started = [], time.process_time()
     for step, (chosen, length) in enumerate(itertools.islice(batches, steps), 1):
@@ -261,7 +260,7 @@ def training(texts, model, seed, steps, folder):
             state["processor_seconds"] += round(time.process_time() - started, 1)
             started, state["step"] = time.process_time(), step
             model.save_weights(checkpoint(folder, step))
-            write_text(path, json.dumps(state))
+            save_state(path, model, state)
     return state
 
 
