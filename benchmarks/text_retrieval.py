@@ -39,12 +39,8 @@ KINDS, ANSWER_WEIGHT = 16, 5.0
 ROTARY, FIRE = fixed("rotary"), fixed({"name": "fire", "length": LENGTH})
 # Way to read -> the encodings of the training, and those of the reading by length / 64.
 READINGS = {
-    **{
-        name: (ROTARY, TOOLS[name])
-        for name in ("rotary as it is", "log-n", "linear", "NTK", "YaRN", "mixed base")
-    },
+    **{name: (ROTARY, TOOLS[name]) for name in ("rotary as it is", "log-n", "NTK", "YaRN")},
     "dynamic NTK": (ROTARY, scaled("dynamic", original_max_position_embeddings=LENGTH)),
-    "YaRN, log-n": (ROTARY, with_log_n(TOOLS["YaRN"])),
     **{
         name: (ROTARY, TOOLS[name])
         for name in ("ReRoPE", "ReRoPE, log-n", "leaky ReRoPE", "window")

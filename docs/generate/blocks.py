@@ -145,6 +145,19 @@ def context_tools():
     return _with(module.table(rows), rows, "benchmarks/context_tools.py", "context_tools")
 
 
+def text_retrieval():
+    module, rows = _benchmark("text_retrieval"), _json("text_retrieval")
+    return _with(
+        module.table(rows), rows, "benchmarks/text_retrieval.py", "text_retrieval", "torch"
+    )
+
+
+def translation():
+    """An encoder-decoder and its rivals, with parts of its recipe switched off once."""
+    module, rows = _benchmark("translation"), _json("translation")
+    return _with(module.table(rows), rows, "benchmarks/translation.py", "translation", "torch")
+
+
 def precision():
     command = "benchmarks/precision.py --train 320 --test 160   # torch: --test 48"
     return _with(_benchmark("precision").table(_json("precision")), [], command, "precision")
@@ -238,6 +251,8 @@ BLOCKS = {
     "distant_facts": distant_facts,
     "passkey": passkey,
     "context_tools": context_tools,
+    "text_retrieval": text_retrieval,
+    "translation": translation,
     "precision": precision,
     "loading": loading,
     "newsgroups": newsgroups,
