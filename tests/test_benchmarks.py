@@ -33,8 +33,8 @@ NAMES = "targets recovery attention precision context_tools stretch distant_fact
 targets, recovery, attention, precision, context_tools, stretch, distant_facts = map(
     imported, NAMES.split()
 )
-rivals, features, readings, reading_tasks = map(
-    imported, ("rivals", "features", "readings", "reading_tasks")
+rivals, features, readings, reading_tasks, back_to_level = map(
+    imported, ("rivals", "features", "readings", "reading_tasks", "back_to_level")
 )
 
 
@@ -112,6 +112,42 @@ def test_recovery_counts_steps_to_four_fifths(recovery):
     row = {"accuracy": {"0": 0.3, "5": 0.439, "10": 0.441, "20": 0.41}}
     assert recovery.recovered(row, 0.55) == "10"
     assert recovery.recovered(row, 0.56) is None
+
+
+def test_both_ways_back_start_at_the_same_level(back_to_level, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "back.json"
+    options = ["--tiny", "--seeds", 0, "--marks", 0, 1, "--results", path, "--folder", tmp_path]
+    monkeypatch.setattr(back_to_level, "AIM", 9.0)
+    run_main(back_to_level, monkeypatch, *options)
+    one, other = json.loads(path.read_text())
+    assert [one["way"], other["way"]] == list(back_to_level.WAYS)
+    assert one["level"] == other["level"] and one["accuracy"]["0"] == other["accuracy"]["0"]
+    assert list(one["accuracy"]) == ["0", "1"] and len(other["by_block"]["1"]) == 3
+    monkeypatch.undo()
+    capsys.readouterr()
+    rows = [
+        {**one, "level": 0.5, "accuracy": {"0": 0.3, "1": accuracy}, "seconds": {"1": 7}}
+        for accuracy in (0.474, 0.476)
+    ]
+    assert [back_to_level.back(row) for row in rows] == [None, "1"]
+    assert "| not in 1, 1 | 7, 7 |" in back_to_level.table(rows)
+
+
+def test_a_teacher_tells_each_token_where_it_is_most_central(back_to_level):
+    class Teacher:
+        """Its features: the first token of the window, and the token itself."""
+
+        def predict_on_batch(self, inputs):
+            ids = inputs["token_ids"]
+            return np.stack([np.broadcast_to(ids[:, :1], ids.shape), ids], axis=-1)
+
+    ids = np.arange(12)[None] + np.array([[0], [100]])
+    found = back_to_level.told(Teacher(), ids, 4)
+    np.testing.assert_array_equal(found[..., 1], ids)
+    # Windows begin at 0, 2, ..., 8; of two as central the first is read.
+    starts = [0, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 8]
+    np.testing.assert_array_equal(found[0, :, 0], starts)
+    np.testing.assert_array_equal(found[1, :, 0], 100 + np.array(starts))
 
 
 def test_context_tools_read_the_same_weights(context_tools, monkeypatch, tmp_path):
