@@ -63,7 +63,6 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(load, monkeypatch
     for name, value in small.items():
         monkeypatch.setattr(translation, name, value)
     way = "rotary"
-    monkeypatch.setitem(translation.WAYS, way, translation.WAYS[way] | {"smoothing": 0.0})
 
     def run(name):
         path = tmp_path / f"{name}.json"
