@@ -68,10 +68,10 @@ def results():
         tool: mean(row["loss"]["512"] for row in tools if row["tool"] == tool)
         for tool in ("rotary as it is", "YaRN", "ReRoPE", "window")
     }
-    told = {}  # one of four facts, at 512, in percent
+    retrieved = {}  # one of four facts, at 512, in percent
     for row in json.loads((RESULTS / "text_retrieval.json").read_text("utf-8")):
-        told.setdefault(row["reading"], []).append(100 * row["right"]["4 at 512"] / row["asked"])
-    told = {reading: f"{mean(seeds):.0f}%" for reading, seeds in told.items()}
+        retrieved.setdefault(row["reading"], []).append(100 * row["right"]["4 at 512"] / row["asked"])
+    retrieved = {reading: f"{mean(seeds):.0f}%" for reading, seeds in retrieved.items()}
     rows = json.loads((RESULTS / "recovery.json").read_text("utf-8"))
     stretched = {
         way: 100
@@ -135,8 +135,8 @@ def results():
             (
                 "[Facts far back](docs/evidence/context-tools.md#facts-far-back), told at 512 "
                 "after 64",
-                f"RoPE {told['rotary as it is']}, YaRN {told['YaRN']}, ReRoPE with log-n "
-                f"{told['ReRoPE, log-n']}, a window {told['window']}",
+                f"RoPE {retrieved['rotary as it is']}, YaRN {retrieved['YaRN']}, ReRoPE with log-n "
+                f"{retrieved['ReRoPE, log-n']}, a window {retrieved['window']}",
                 "as published; a window only guesses",
             ),
             (
