@@ -70,7 +70,9 @@ def results():
     }
     retrieved = {}  # one of four facts, at 512, in percent
     for row in json.loads((RESULTS / "text_retrieval.json").read_text("utf-8")):
-        retrieved.setdefault(row["reading"], []).append(100 * row["right"]["4 at 512"] / row["asked"])
+        retrieved.setdefault(row["reading"], []).append(
+            100 * row["right"]["4 at 512"] / row["asked"]
+        )
     retrieved = {reading: f"{mean(seeds):.0f}%" for reading, seeds in retrieved.items()}
     rows = json.loads((RESULTS / "recovery.json").read_text("utf-8"))
     stretched = {
