@@ -42,7 +42,7 @@ RESULTS = pathlib.Path(__file__).parent / "results" / "translation.json"
 PAD, START, END = range(3)
 SIZES = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 VOCABULARY, LENGTHS, TOKENS = 1000, (24, 40, 64), 1024
-STEPS, WARMUP, FACTOR, EVERY, AVERAGED = 600, 200, 0.7, 30, 5
+STEPS, WARMUP, FACTOR, EVERY, AVERAGED = 450, 200, 0.7, 30, 5
 ROTARY = {
     "absolute_positions": False,
     "encodings": ["rotary"],
@@ -50,7 +50,7 @@ ROTARY = {
 }
 WAYS = {
     "as published": {},
-    "rotary": {"build": ROTARY, "beams": 4},
+    "rotary": {"build": ROTARY},
     "rotary, without label smoothing": {"build": ROTARY, "smoothing": 0.0},
     "rotary, without Noam": {"build": ROTARY, "rate": 1e-3},
 }
@@ -63,6 +63,7 @@ def main():
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--beams", type=int, help="write with so many beams, too")
     parser.add_argument("--verses", type=int, help="test on the first ones only")
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
     parser.add_argument("--folder", default="build/translation", type=pathlib.Path)
@@ -78,11 +79,12 @@ def main():
             write_text(path, json.dumps(rows, indent=1) + "\n")
         for seed in arguments.seeds:
             for way in arguments.ways:
-                key = {"way": way, "seed": seed}
+                key = {"way": way, "seed": seed, "steps": arguments.steps}
                 if any(key.items() <= row.items() for row in rows):
                     continue
-                folder = arguments.folder / f"{way}-{seed}".replace(" ", "-").replace(":", "")
-                rows.append({**key, **run(texts, WAYS[way], seed, arguments.steps, folder)})
+                folder = arguments.folder / "-".join(map(str, key.values())).replace(" ", "-")
+                found = run(texts, WAYS[way], seed, arguments.steps, folder, arguments.beams)
+                rows.append({**key, **found})
                 print(*key.values(), rows[-1]["test"], flush=True)
                 write_text(path, json.dumps(rows, indent=1) + "\n")
     print(table(rows))
@@ -203,7 +205,7 @@ def likeliest_words(pairs, rounds=5):
     return {source: max(found, key=found.get) for source, found in chances.items()}
 
 
-def run(texts, way, seed, steps, folder):
+def run(texts, way, seed, steps, folder, beams=None):
     """Trains a model in one way, and measures it with and without averaged checkpoints."""
     keras.utils.set_random_seed(seed)
     sizes = {**SIZES, "intermediate_size": 4 * SIZES["hidden_size"]}
@@ -217,7 +219,6 @@ def run(texts, way, seed, steps, folder):
     )
     state = training(texts, model, seed, steps, folder)
     found = {
-        "steps": steps,
         **state,
         "parameters": model.count_params(),
         "versions": {
@@ -233,8 +234,8 @@ def run(texts, way, seed, steps, folder):
     written = texts.written(model)
     averaged = {**texts.by_token(model, "test"), **texts.by_text(written)}
     found["test"] = {"last": last, "averaged": averaged}
-    if "beams" in way:
-        found["test"]["4 beams"] = texts.by_text(texts.written(model, beams=way["beams"]))
+    if beams:
+        found["test"][f"{beams} beams"] = texts.by_text(texts.written(model, beams=beams))
     found["written"] = written[:10]
     return found
 
@@ -275,24 +276,26 @@ def padded(rows, length):
 
 def table(rows):
     """Markdown: rivals, then each way with averaged checkpoints and without."""
-    heads = ["", "loss", "tokens right", "BLEU", "chrF"]
+    heads = ["", "steps", "loss", "tokens right", "BLEU", "chrF"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
 
-    def line(name, found):
+    def line(name, found, steps=""):
         by_token = (
             [f"{found['loss']:.2f}", f"{found['accuracy']:.1%}"] if "loss" in found else [""] * 2
         )
         bleu = f"{found['bleu']:.1f} ± {found['bleu_half']:.1f}"
-        lines.append(f"| {' | '.join([name, *by_token, bleu, format(found['chrf'], '.1f')])} |")
+        lines.append(
+            f"| {' | '.join([name, str(steps), *by_token, bleu, format(found['chrf'], '.1f')])} |"
+        )
 
     for row in rows:
         if "rival" in row:
             line(row["rival"], row["test"])
     for row in (row for row in rows if "way" in row):
-        line(row["way"], row["test"]["averaged"])
-        line(f"{row['way']}, last checkpoint alone", row["test"]["last"])
-        if "4 beams" in row["test"]:
-            line(f"{row['way']}, 4 beams", row["test"]["4 beams"])
+        line(row["way"], row["test"]["averaged"], row["steps"])
+        line(f"{row['way']}, last checkpoint alone", row["test"]["last"], row["steps"])
+        for search in row["test"].keys() - {"averaged", "last"}:
+            line(f"{row['way']}, {search}", row["test"][search], row["steps"])
     return "\n".join(lines)
 
 

@@ -67,6 +67,7 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(load, monkeypatch
     def run(name):
         path = tmp_path / f"{name}.json"
         options = ["--ways", way, "--steps", 3, "--results", path, "--folder", tmp_path / name]
+        options += ["--beams", 2]
         run_main(translation, monkeypatch, *options)
         rows = json.loads(path.read_text())
         assert [row.get("rival", row.get("way")) for row in rows[:3]] == [

@@ -154,8 +154,15 @@ def text_retrieval():
 
 def translation():
     """An encoder-decoder and its rivals, with parts of its recipe switched off once."""
-    module, rows = _benchmark("translation"), _json("translation")
-    return _with(module.table(rows), rows, "benchmarks/translation.py", "translation", "torch")
+    module, rows, ways = _benchmark("translation"), _json("translation"), {}
+    for row in (row for row in rows if "way" in row):
+        beams = " --beams 4" if "4 beams" in row["test"] else ""
+        ways.setdefault(f"--steps {row['steps']}{beams}", []).append(shlex.quote(row["way"]))
+    command = "\nKERAS_BACKEND=torch python ".join(
+        f"benchmarks/translation.py {options} --ways {' '.join(names)}"
+        for options, names in ways.items()
+    )
+    return _with(module.table(rows), rows, command, "translation", "torch")
 
 
 def precision():
