@@ -152,11 +152,8 @@ class GatedAttentionUnit(PositionalAttention):
     def compute_output_shape(self, inputs_shape, *others):
         return super().compute_output_shape(inputs_shape, inputs_shape)
 
-    def compute_output_spec(self, inputs, *args, positions=None, key_positions=None, **kwargs):
-        kwargs |= {"query_positions": positions, "key_positions": key_positions}
-        if key_positions is None:
-            kwargs["key_positions"] = positions
-        return super().compute_output_spec(inputs, inputs, **kwargs)
+    def compute_output_spec(self, inputs, *args, positions=None, **kwargs):
+        return super().compute_output_spec(inputs, inputs, query_positions=positions, **kwargs)
 
     def get_config(self):
         config = super().get_config()

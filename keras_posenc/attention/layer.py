@@ -256,7 +256,9 @@ class PositionalAttention(keras.layers.Layer):
         tables=None,
         packed=False,
     ):
-        self._check_packed(packed, query_positions, key_positions, cache)
+        self._check_packed(packed, query_positions, cache)
+        if packed and key_positions is None:
+            key_positions = query_positions
         query, key, value = self._inputs(query, value, key)
         q, k, v, merge = self._project(query, key, value)
         memory, new_cache = self._remember(key, k, v, _both(key_mask, value_mask), cache)
@@ -330,13 +332,13 @@ class PositionalAttention(keras.layers.Layer):
                     "the future."
                 )
 
-    def _check_packed(self, packed, query_positions, key_positions, cache):
+    def _check_packed(self, packed, query_positions, cache):
         if not packed:
             return
-        if query_positions is None or key_positions is None or cache is not None:
+        if query_positions is None or cache is not None:
             raise ValueError(
                 "`packed` rows hold documents that begin where `query_positions` are 0: call the "
-                "layer with these ids, on one sequence (query and value alike) and without a cache."
+                "layer with these ids, and without a cache."
             )
         for encoding in self.encodings:
             if encoding.reads_length:
@@ -383,8 +385,7 @@ class PositionalAttention(keras.layers.Layer):
         **kwargs,
     ):
         self._check_widths(query=query, value=value)
-        ids = (kwargs.get("query_positions"), kwargs.get("key_positions"))
-        self._check_packed(kwargs.get("packed"), *ids, cache)
+        self._check_packed(kwargs.get("packed"), kwargs.get("query_positions"), cache)
         ordered = kwargs.get("use_causal_mask") or kwargs.get("query_order") is not None
         self._check_order(ordered or cache is not None, kwargs.get("attention_mask") is not None)
         self._by_encoding(kwargs.get("tables"))

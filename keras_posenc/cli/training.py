@@ -183,6 +183,7 @@ TRAINING = [
             ("--weight-decay", "weight decay of the matrices (default: 0.01)", {"type": float}),
             ("--clip", "maximum norm of the gradients (default: 1)", {"type": float}),
             ("--token-budget", "maximum tokens in a batch (default: 4096)", {"type": int}),
+            ("--pack", "let short texts share rows", {"action": "store_true"}),
             ("--dropout-rate", "dropout of the features (default: the config's)", {"type": float}),
             (
                 "--attention-dropout-rate",
