@@ -48,7 +48,8 @@ def test_values_and_gradients_are_those_of_the_documents_alone(name, causal, sma
     layer, x = PositionalAttention(H, D, encodings=LISTS[name], seed=1), laws.numbers(length=T)
     layer.build(x.shape, x.shape)
     keep = np.arange(T) < T - 5
-    padded = {"value_mask": np.repeat(keep[None], laws.B, 0), "query_positions": ids()}
+    positions = {"query_positions": ids(), "key_positions": ids()}
+    padded = {"value_mask": np.repeat(keep[None], laws.B, 0), **positions}
     packed = laws.gradients(
         layer, x, causal=causal, counted=keep[None], packed=True, training=True, **padded
     )
