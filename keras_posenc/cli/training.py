@@ -102,8 +102,8 @@ TRAINING = [
             ),
             (
                 "--pooling",
-                "pooling over the tokens (default: mean)",
-                {"choices": POOLINGS},
+                "pooling over the tokens, or the family's own head (default: mean)",
+                {"choices": (*POOLINGS, "head")},
             ),
             ("--learning-rate", "peak learning rate (default: 1e-4)", {"type": float}),
             (
