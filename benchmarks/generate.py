@@ -124,7 +124,7 @@ def ours(cached):
     def generate(prompts):
         texts = prompts
         for _ in range(NEW_WITHOUT):
-            logits = keras.ops.convert_to_numpy(model.predict_on_batch(texts)[:, -1])
+            logits = keras.ops.convert_to_numpy(model.predict_on_batch({"token_ids": texts})[:, -1])
             texts = np.concatenate([texts, logits.argmax(-1)[:, None]], axis=1)
         return texts[:, prompts.shape[1] :]
 
@@ -171,7 +171,7 @@ def page(report):
         "",
         f"Made by `python benchmarks/generate.py`: a GPT-2 of {sizes}, random weights, float32,",
         f"greedy, {NEW} new tokens ({NEW_WITHOUT} without a cache), one thread. New tokens in a",
-        "second of processor time, the prompt's reading included (times transformers with a cache),",
+        "second of processor time with the prompt's reading (times transformers' with a cache),",
         "peak memory; columns are prompts x their tokens.",
         "",
         "| | " + " | ".join(shapes) + " |",
