@@ -7,6 +7,7 @@ from conftest import TINY_CONFIG, WORDS
 
 from keras_posenc import (
     CausalBatches,
+    Generator,
     Tokenizer,
     build_transformer_model,
     classifier,
@@ -100,6 +101,8 @@ def test_heads_of_a_text_are_refused():
         with pytest.raises(ValueError, match="of one text a row, and this encoder"):
             build()
     assert token_classifier(packed, 3).output_shape == (None, None, 3)
+    with pytest.raises(ValueError, match="A model of `packed` rows, each of several texts, writ"):
+        Generator(build_transformer_model(TINY_CONFIG, packed=True, application="lm"))
     for name in ("with_pool", "with_nsp"):
         with pytest.raises(ValueError, match=f"`{name}` is of one text a row, and `packed` rows"):
             build_transformer_model(TINY_CONFIG, packed=True, **{name: True})
@@ -112,3 +115,24 @@ def test_heads_of_a_text_are_refused():
         build_transformer_model(
             TINY_CONFIG, packed=True, encodings=[{"name": "rotary", "scaling": scaling}]
         )
+
+
+@pytest.mark.once
+def test_what_packed_rows_are_for_is_remembered(tmp_path):
+    """In a file; and a model that is not for them does not take them in silence."""
+    row = {"token_ids": np.arange(5, 13)[None], "segment_ids": np.zeros((1, 8), "int32")}
+    row["position_ids"] = np.array([[0, 1, 2, 0, 1, 0, 1, 2]])
+    packed = build_transformer_model(TINY_CONFIG, packed=True, encodings=["rotary"])
+    packed.save(tmp_path / "packed.keras")
+    again = keras.saving.load_model(tmp_path / "packed.keras")
+    found, expected = (model.predict(row, verbose=0) for model in (again, packed))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="of one text a row, and this encoder"):
+        classifier(again, 2)
+    alone = build_transformer_model(TINY_CONFIG, with_mlm="linear")
+    alone.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    for use in (lambda: alone.predict(row, verbose=0), lambda: alone.fit(row, row["token_ids"])):
+        with pytest.raises(ValueError, match="no such input: build it with packed=True for rows"):
+            use()
+    own = build_transformer_model(TINY_CONFIG, custom_position_ids=True)
+    assert own.predict(row, verbose=0).shape == (1, 8, 16)
