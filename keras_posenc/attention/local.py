@@ -32,8 +32,7 @@ def local_rows(q, k, grid, rules):
     seen = grid.seen_by_all()
     if grid.row_index is not None and seen:  # by each document its own first ones
         return None
-    needed = any(e.execution.all_columns or e.overrides("scan") for e in rules.encodings)
-    if needed or grid.mask is not None or rules.bias is not None:
+    if rules.need_all_columns() or grid.mask is not None or rules.bias is not None:
         return None
     reach = math.ceil(grid.window) - 1
     if q.shape[1] is None and reach + seen > 1024:
