@@ -50,16 +50,16 @@ def main():
     for _ in range(arguments.turns):
         for row in arguments.rows:
             for line in in_process(row):
-                key = (row, line["batch"], line["prompt"])
-                found.setdefault(key, []).append(line)
                 print(row, line, flush=True)
-    for (row, batch, prompt), lines in found.items():
-        report.setdefault(row, {})[f"{batch} x {prompt}"] = {
-            name: round(statistics.median(line[name] for line in lines), 1)
-            for name in ("tokens_a_second", "peak_mb", "first_seconds")
-        }
-    arguments.results.write_text(json.dumps(report, indent=1) + "\n")
-    arguments.results.with_suffix(".md").write_text(page(report))
+                shape = f"{line['batch']} x {line['prompt']}"
+                lines = found.setdefault((row, shape), [])
+                lines.append(line)
+                report.setdefault(row, {})[shape] = {
+                    name: round(statistics.median(line[name] for line in lines), 1)
+                    for name in ("tokens_a_second", "peak_mb", "first_seconds")
+                }
+            arguments.results.write_text(json.dumps(report, indent=1) + "\n")
+            arguments.results.with_suffix(".md").write_text(page(report))
 
 
 def in_process(row):
