@@ -30,6 +30,9 @@ class TransformerModel(keras.Model):
         transformer: `Transformer`; of a model that was loaded, a `Kept`, with the same `config`,
             `layers`, `table` and `account`.
 
+    Raises:
+        ValueError: in a call, on `position_ids` that the model has no input for.
+
     Example:
 
     >>> encoder = build_transformer_model("bert")
