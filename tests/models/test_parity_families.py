@@ -347,6 +347,14 @@ def test_albert_unshared_needs_one_block():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("act", ["SwiGLU", "swiglu", None])
+def test_neobert_names_its_gated_unit_or_does_not(act):
+    config = {**SIZES, "model_type": "neobert"} | ({"hidden_act": act} if act else {})
+    model = build_transformer_model(config)
+    assert model.transformer.config.hidden_act == ["silu", "linear"]
+
+
+@pytest.mark.once
 def test_a_family_and_its_transformer_from_outside():
     class Doubled(Transformer):
         def embed(self):
