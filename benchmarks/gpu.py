@@ -52,6 +52,7 @@ def main():
     parser.add_argument("--layers", type=int, help="fewer layers, for a try")
     parser.add_argument("--shapes", nargs="+", default=SHAPES)
     parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
+    parser.add_argument("--modes", nargs="+", default=("forward", "train"))
     parser.add_argument("--attention-dropout", nargs="+", type=float, default=[0.0, 0.1])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--anywhere", action="store_true", help="also without a GPU")
@@ -63,7 +64,7 @@ def main():
         return
     lines = []
     rates = {"forward": [0.0], "train": arguments.attention_dropout}
-    cases = itertools.product(arguments.models, arguments.shapes, rates)
+    cases = itertools.product(arguments.models, arguments.shapes, arguments.modes)
     for model, shape, mode in cases:
         for rate in rates[mode]:
             lines += in_turns(arguments, model, shape, mode, rate)
