@@ -210,13 +210,8 @@ def families():
     """Every family: what tells it, its positions, what its numbers were compared to, how near."""
     from keras_posenc.models.families.listing import family_table
 
-    measured = _json("families")
-    worst = {}
-    for differences in measured.values():
-        for name, difference in differences.items():
-            worst[name] = max(difference, worst.get(name, 0.0))
     rows = [("`model=`", "family", "`model_type`", "positions", "compared to", "within")]
-    for row in family_table(worst):
+    for row in family_table(tables.differences()):
         name = f"[{row['family']}]({row['paper']})" if row["paper"] else row["family"]
         kinds = ", ".join(f"`{kind}`" for kind in row["model_type"])
         near = f"{row['difference']:.1e}" if "difference" in row else "tests"
