@@ -215,7 +215,8 @@ def families():
         name = f"[{row['family']}]({row['paper']})" if row["paper"] else row["family"]
         kinds = ", ".join(f"`{kind}`" for kind in row["model_type"])
         near = f"{row['difference']:.1e}" if "difference" in row else "tests"
-        rows.append((f"`{row['model']}`", name, kinds, row["positions"], row["compared"], near))
+        page = f"[`{row['model']}`](../families/{row['model']}.md)"
+        rows.append((page, name, kinds, row["positions"], row["compared"], near))
     return _with(_rows(rows), [], "benchmarks/families.py   # on each backend", "families")
 
 
