@@ -46,17 +46,17 @@ def hints(account, checkpoint, table):
     )
     if stranger and missing and not found:  # families share names: Llama's are EuroBERT's
         return [f"The names look like those of {family}."]
-    found = [_prefix_hint(checkpoint, table), _layers_hint(checkpoint, account)]
-    found += [_shape_hint(*row) for row in account.wrong_shape]
-    found += [
+    hints = [_prefix_hint(checkpoint, table), _layers_hint(checkpoint, account)]
+    hints += [_shape_hint(*row) for row in account.wrong_shape]
+    hints += [
         f"The file has no {what}: build the model without it, or let "
         "ignore_invalid_weights=True leave it at its initial values."
         for head, what in HEADS.items()
         if any(name.startswith(head) for name in account.missing)
     ]
-    if account.unexpected and not any(found):
-        found.append("If nothing is lost with what is unexpected, give a dict of the other arrays.")
-    return list(dict.fromkeys(hint for hint in found if hint))
+    if account.unexpected and not any(hints):
+        hints.append("If nothing is lost with what is unexpected, give a dict of the other arrays.")
+    return list(dict.fromkeys(hint for hint in hints if hint))
 
 
 def _plain(name):

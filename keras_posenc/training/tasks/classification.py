@@ -41,6 +41,7 @@ class Classification(Task):
     name = "classify"
     scores = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
     watched = ("accuracy",)
+    of_texts = True
 
     def read(self, source, role, text=None, label=None):
         return read_labelled(source, role, text, label)
@@ -80,6 +81,6 @@ class Classification(Task):
         logits, lengths = finetuned.judged(documents.texts, verbose)
         return classification(logits, labels, lengths, len(order))
 
-    def predictions(self, texts, found, names):
-        rows = [dict(zip(names, row, strict=True)) for row in softmax(found).tolist()]
+    def predictions(self, texts, results, names):
+        rows = [dict(zip(names, row, strict=True)) for row in softmax(results).tolist()]
         return [Prediction(best := max(row, key=row.get), row[best], row) for row in rows]
