@@ -15,7 +15,7 @@ def test_a_contender_begins_anew_with_every_seed():
 
     def losses(seed):
         contender.begin(seed)
-        return [contender.step(seed, number) for number in range(3)]
+        return contender.steps(seed, 0, 3)
 
     first, other, again = losses(0), losses(1), losses(0)
     np.testing.assert_allclose(first, again, rtol=1e-5)
@@ -29,12 +29,12 @@ def test_the_loss_is_the_mean_over_the_places_that_count(model):
     settings = dataclasses.replace(SMALL, dropout=0.0)
     contender = Contender("reverse_string", settings, model, "none", "consecutive")
     contender.begin(0)
-    ids, targets, weights = train_batch(contender.task, contender.curriculum, 4, 0, 0)
+    ids, targets, weights = train_batch(contender.task, contender.curriculum, 4, 0, 0, 10)
     assert (ids == contender.task.input_size).any()
     logits = contender.model.predict_on_batch(ids).astype("float64")
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     losses = -np.take_along_axis(log_p, targets[..., None], -1)[..., 0]
-    assert contender.step(0, 0) == pytest.approx(losses[weights == 1].mean(), rel=1e-5)
+    assert contender.steps(0, 0, 1) == pytest.approx([losses[weights == 1].mean()], rel=1e-5)
 
 
 def test_the_clock_tells_compiling_from_running():
