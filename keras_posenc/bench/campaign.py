@@ -12,10 +12,11 @@ import time
 import keras
 
 from keras_posenc import encodings as position_encodings
-from keras_posenc.bench.models import check_room
 from keras_posenc.bench.batches import TEST, TRIAL_TEST
 from keras_posenc.bench.commands import commands_of
+from keras_posenc.bench.models import check_room
 from keras_posenc.bench.run import Contender
+from keras_posenc.bench.scores import scores, trained_scores
 from keras_posenc.bench.settings import (
     MODELS,
     RECURRENT,
@@ -26,7 +27,7 @@ from keras_posenc.bench.settings import (
     task_of,
     task_parts,
 )
-from keras_posenc.bench.table import scores, to_table, trained_scores
+from keras_posenc.bench.table import to_table
 from keras_posenc.checkpoints.folder import owned
 from keras_posenc.tasks import TASKS
 from keras_posenc.training.state import write_text
@@ -137,9 +138,9 @@ def bench(
             `output`/table.md.
 
     Raises:
-        ValueError: on an unknown name, if trials and other seeds are mixed, if both or none of `steps` and `budget` are given, if the
-            budget is too small, if texts are too long for their ids, or if `output` has results
-            under other settings.
+        ValueError: on an unknown name, if trials and other seeds are mixed, if both or none of
+            `steps` and `budget` are given, if the budget is too small, if texts are too long for
+            their ids, or if `output` has results under other settings.
         NotADirectoryError: if `output` is a file.
         BlockingIOError: if another run is at work in `output`.
 
@@ -157,8 +158,8 @@ def bench(
         raise ValueError(f"budget={budget!r}: give a number of minutes above 0.")
     if len({seed >= FIRST_TRIAL for seed in seeds}) > 1:
         raise ValueError(
-            f"seeds {min(seeds)} and {max(seeds)}: those from {FIRST_TRIAL} on are trials, by which "
-            "settings are chosen. Give one kind, and each kind its own output."
+            f"seeds {min(seeds)} and {max(seeds)}: those from {FIRST_TRIAL} on are trials, by "
+            "which settings are chosen. Give one kind, and each kind its own output."
         )
     runs = runs_of(tasks, models, encodings, positions, seeds)
     settings = {

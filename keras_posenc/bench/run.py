@@ -130,9 +130,9 @@ class Contender:
             stream: which samples, `TEST` or `TRIAL_TEST`.
 
         Returns:
-            A dict: `accuracy`, dict split -> dict length -> float; `scored`, as many places each; and
-            for texts `by_place`, dict split -> dict length -> `right` and `scored`: counts of
-            positions, one for each span as long as the longest training text.
+            A dict: `accuracy`, dict split -> dict length -> float; `scored`, the places counted for
+            each; and for texts `by_place`, dict split -> dict length -> `right` and `scored`:
+            counts of positions, one for each span as long as the longest training text.
         """
         scores = {name: {split: {} for split in self.splits} for name in ("accuracy", "scored")}
         if self.task.is_text:

@@ -48,8 +48,8 @@ BENCHMARKS = [
             ),
             (
                 "--seeds",
-                "seeds, one run for each; from 1000 on trials, by which settings are chosen, with test "
-                "samples of their own (default: 0,1,2)",
+                "seeds, one run for each; from 1000 on trials, by which settings are chosen, with "
+                "test samples of their own (default: 0,1,2)",
                 {"type": numbers, "metavar": "N,N,..."},
             ),
             ("--budget", "minutes for all runs together, instead of --steps", {"type": float}),

@@ -12,8 +12,14 @@ from keras_posenc.bench.campaign import _planned, runs_of
 pytestmark = pytest.mark.once
 
 TINY = dict(
-    layers=1, size=8, heads=2, batch_size=4, train_lengths=[3], test_lengths=[4, 6], test_samples=8,
-    test_scored=1
+    layers=1,
+    size=8,
+    heads=2,
+    batch_size=4,
+    train_lengths=[3],
+    test_lengths=[4, 6],
+    test_samples=8,
+    test_scored=1,
 )
 
 
