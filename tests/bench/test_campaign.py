@@ -86,10 +86,10 @@ def test_trials_have_seeds_and_test_samples_of_their_own(tmp_path):
     with pytest.raises(ValueError, match=words):
         run(tmp_path / "mixed", seeds=[0, 1000])
     assert not (tmp_path / "mixed").exists()
-    (trial,) = run(tmp_path / "trial", seeds=[1000], test_scored=2000)
+    (trial,) = run(tmp_path / "trial", seeds=[1000], test_scored=300)
     contender = _contender(
         runs_of(["bucket_sort"], ["transformer"], ["none"], ["consecutive"], [1000])[0],
-        Settings(steps=2, **{**TINY, "test_scored": 2000}),
+        Settings(steps=2, **{**TINY, "test_scored": 300}),
     )
     contender.train(1000, tmp_path / "state.zip", _nothing)
     assert trial["accuracy"] == contender.test(TRIAL_TEST)["accuracy"]
