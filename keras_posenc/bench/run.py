@@ -15,6 +15,7 @@ from keras_posenc.bench.batches import (
     evaluation_batches,
     places_of,
     train_batch,
+    width,
 )
 from keras_posenc.bench.models import build_model
 from keras_posenc.bench.settings import lengths_of, splits_of, task_of
@@ -24,6 +25,8 @@ from keras_posenc.training.state import load_state, save_state
 # Steps between two states on disk: what a kill can cost. Also those of one program, where the
 # backend takes several.
 SEGMENT = 100
+# Ids in a test batch.
+MOST_PLACES = 8192
 CLIP = 1.0
 WARMUP = 0.05
 
@@ -152,19 +155,17 @@ class Contender:
 
     def _answers(self, task, length, stream, scored):
         """Yields (logits at the answer, targets, mask) of batches of this length."""
-        rows, samples = self.test_rows, self.settings.test_samples
+        samples, places = self.settings.test_samples, places_of(task, length)
         # As wide as in training where that is wide enough: one program for all these lengths.
-        wide = self.wide if places_of(task, length) <= self.wide else None
+        wide = self.wide if places <= self.wide else width(places)
+        # At least two batches, so that the clock can tell compiling.
+        rows = -(-max(samples, self.settings.test_scored) // 2)
+        rows = max(1, min(rows, MOST_PLACES // wide))
         batches = evaluation_batches(task, length, rows, samples, scored, stream, wide)
         for ids, answers, targets, mask in batches:
             with self.clock("test", ids.shape):
                 logits = self.model.predict_on_batch(ids)
             yield np.asarray(logits[:, answers], "float32"), targets, mask
-
-    @property
-    def test_rows(self):
-        """Rows of a test batch: at least two batches, so that the clock can tell compiling."""
-        return min(self.settings.batch_size, -(-self.settings.test_samples // 2))
 
     def cost(self):
         """(seconds of a step; of the whole test; of compiling)."""

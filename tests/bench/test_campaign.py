@@ -74,8 +74,8 @@ def test_trained_lengths_are_tested_beside_the_longer_ones(tmp_path):
     (result,) = run(tmp_path, train_lengths=[1, 2, 3], test_scored=50)
     accuracy, scored = result["accuracy"]["test"], result["scored"]["test"]
     assert list(accuracy) == list(scored) == ["1", "2", "3", "4", "6"]
-    # Full batches of four rows: 13 of them, of one place each, are the first with 50.
-    assert list(scored.values()) == [52, 56, 60, 64, 72]
+    # Full batches of 25 rows.
+    assert list(scored.values()) == [50, 50, 75, 100, 150]
     assert result["steps"] == 2 and len(result["validation"]) == 1
     assert result["versions"].keys() >= {"keras", "numpy", "backend", "python"}
     assert result["command"].startswith(f"KERAS_BACKEND={result['versions']['backend']} keras-pos")
