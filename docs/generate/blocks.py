@@ -25,6 +25,7 @@ def filled(text):
 def bench(name):
     """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
     from keras_posenc.bench import commands_of, published_results, to_table
+    from keras_posenc.bench.published import PAPERS, published
 
     found = published_results(name)
     seeds = sorted({one["seed"] for one in found})
@@ -32,6 +33,8 @@ def bench(name):
     backends = sorted({one["versions"]["backend"] for one in found})
     said = f"Seeds {', '.join(map(str, seeds))}; {', '.join(versions)} on {', '.join(backends)}; "
     said += f"[{name}.json](../results/bench/{name}.json)."
+    if any(published(one) is not None for one in found):
+        said += f" Published: {PAPERS}"
     pictures = sorted(BENCH.glob(f"{name}[.-]*svg"))
     shown = [f"![{p.stem}: accuracy by length](../results/bench/{p.name})" for p in pictures]
     commands = f"```\n{commands_of(found)}\n```"
