@@ -83,7 +83,7 @@ fuzz: $(INSTALLED)
 # A fine-tuning and a pretraining killed at each of their file operations, on each backend, for an hour.
 kills: $(INSTALLED)
 	for backend in torch jax tensorflow; do for job in finetune pretrain; do \
-		KERAS_BACKEND=$$backend TF_CPP_MIN_LOG_LEVEL=3 \
+		KERAS_BACKEND=$$backend TF_CPP_MIN_LOG_LEVEL=3 $(QUICKLY) \
 			$(BIN)/python tests/training/kill_at_every_file.py 1 $$job || exit; \
 	done; done
 

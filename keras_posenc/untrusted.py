@@ -66,15 +66,15 @@ def read_json(path, keys=(), kind=dict):
     """
     data = read_bytes(path)
     try:
-        found = parse_json(data, nan=True)
-        if not isinstance(found, kind):
-            raise ValueError(f"it holds a {type(found).__name__}")
-        missing = [key for key in keys if key not in found]
+        value = parse_json(data, nan=True)
+        if not isinstance(value, kind):
+            raise ValueError(f"it holds a {type(value).__name__}")
+        missing = [key for key in keys if key not in value]
         if missing:
             raise ValueError(f"it lacks {missing[0]}")
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({shorten(error)}). Restore or delete it.") from None
-    return found
+    return value
 
 
 def parse_json(data, nan=False):

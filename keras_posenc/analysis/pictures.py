@@ -166,11 +166,11 @@ def rotary_terms(figure, terms, head=0):
 
 
 @styled
-def contextual_positions(figure, found, tokens, head=0, text=0, query=-1):
+def contextual_positions(figure, result, tokens, head=0, text=0, query=-1):
     """Draws CoPE's gates of all queries, and the gates and positions of one query by key.
 
     Args:
-        found: result of `contextual_positions`.
+        result: result of `contextual_positions`.
         tokens: list of str, one per token.
         head, text: int. Index of the head, and of the text in the batch.
         query: int. Index of the query in the lower picture; default the last.
@@ -178,7 +178,7 @@ def contextual_positions(figure, found, tokens, head=0, text=0, query=-1):
     Returns:
         A `matplotlib.figure.Figure`.
     """
-    gates, positions = (found[name][text, head] for name in ("gates", "positions"))
+    gates, positions = (result[name][text, head] for name in ("gates", "positions"))
     places, row = np.arange(len(tokens)), range(len(tokens))[query]
     shown = places[:: math.ceil(len(tokens) / 60)]
     size = max(4, min(9, 240 // len(shown)))

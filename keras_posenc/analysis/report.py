@@ -160,8 +160,8 @@ def _by_length(runs):
     """A section on the first score that groups of lengths have."""
     judged = {run.name: run.judged[1]["by_length"] for run in runs if run.judged}
     titles = {key: title for run in runs for key, title in run.scores.items()}
-    found = (key for key in titles if any(key in groups[0] for groups in judged.values()))
-    if (key := next(found, None)) is None:
+    present = (key for key in titles if any(key in groups[0] for groups in judged.values()))
+    if (key := next(present, None)) is None:
         return ""
     title = titles[key]
     series = {name: groups for name, groups in judged.items() if key in groups[0]}

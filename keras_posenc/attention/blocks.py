@@ -55,8 +55,12 @@ def attend_in_blocks(q, k, v, grid, rules, block_rows, fused=False):
         fused: bool. A block is computed by the backend's kernel.
     """
     block, tensors, carry = prepare(q, k, v, grid, rules, fused)
+    known = None not in (q.shape[1], k.shape[1]) and isinstance(block_rows, int)
+    runs = [(None, None)]
+    if grid.order_is_index and known and not rules.need_all_columns():
+        runs = _runs(q.shape[1], k.shape[1], block_rows)
     outputs = []
-    for row_range, column_range in _runs(q, k, grid, rules, block_rows):
+    for row_range, column_range in runs:
         visible = {key: _cut(x, key, row_range, column_range) for key, x in tensors.items()}
         outputs.append(run(block, visible, block_rows, carry))
     return by_head(ops.concatenate(outputs, axis=ROWS) if len(outputs) > 1 else outputs[0])
@@ -203,14 +207,8 @@ def _cut(x, key, row_range, column_range):
     return x
 
 
-def _runs(q, k, grid, rules, block_rows):
-    """Pairs of a range of rows and the range of columns that they can see; None is all."""
-    num_rows, num_columns = q.shape[1], k.shape[1]
-    # Rows that fill up the last block of a run would be carried into the next one.
-    everything = any(e.execution.all_columns or e.overrides("scan") for e in rules.encodings)
-    known = None not in (num_rows, num_columns) and isinstance(block_rows, int)
-    if not grid.order_is_index or everything or not known:
-        return [(None, None)]
+def _runs(num_rows, num_columns, block_rows):
+    """Pairs of a range of rows and the range of columns that they see in a causal order."""
     # Each run is a program of its own to compile: as many as save the most.
     length = -(-num_rows // min(backend.TRAITS.row_runs, -(-num_rows // block_rows)))
     # Row i of a cache may stand anywhere up to column i + later.

@@ -34,6 +34,13 @@ class Rules:
         """Whether any of the encodings overrides one of the hooks."""
         return any(encoding.overrides(hook) for encoding in self.encodings for hook in hooks)
 
+    def need_all_columns(self):
+        """Whether a block must read the columns that are closed to all of its rows, too.
+
+        What fills up the last block of rows would enter the carry of a `scan`.
+        """
+        return any(e.execution.all_columns or e.overrides("scan") for e in self.encodings)
+
     def dropping(self, dropout, q, k, seeds):
         """The same rules with dropout in the map of q and k, (B, T, H, D), by two integers.
 

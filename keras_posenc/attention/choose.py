@@ -62,7 +62,7 @@ def _attend_cheaply(q, k, v, grid, rules, fused, biased):
     if not backend.is_exporting() and (block_rows := local_rows(q, k, grid, rules)):
         return attend_locally(q, k, v, grid, rules, block_rows, fused)
     if fused:
-        heads, sizes = heads_of_map(q, grid, biased), IN_KERNEL
+        heads, sizes = heads_of_map(q, grid.is_by_cell(), biased), IN_KERNEL
     else:
         heads, sizes = ops.shape(q)[2], (backend.TRAITS.map_bytes, backend.TRAITS.block_bytes)
     block_rows = rows_of_block(q, k, rules.encodings, heads, sizes) if heads else None

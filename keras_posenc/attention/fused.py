@@ -7,12 +7,15 @@ from keras_posenc import backend
 from keras_posenc.attention.cells import bias_terms
 
 
-def heads_of_map(q, grid, biased):
-    """Number of heads for which the kernel gets a map, as bias or mask, or materialises one."""
+def heads_of_map(q, by_cell, biased):
+    """Number of heads for which the kernel gets a map, as bias or mask, or materialises one.
+
+    Args:
+        by_cell: bool. The kernel is told of each cell whether it is open.
+    """
     if biased or backend.kernel_forms_map(q):
         return ops.shape(q)[2]
-    by_cell = grid.row_order is not None or grid.mask is not None or grid.window is not None
-    return 1 if by_cell and not grid.is_causal() else 0
+    return int(by_cell)
 
 
 def attend_fused(q, k, v, grid, rules):

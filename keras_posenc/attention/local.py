@@ -29,8 +29,7 @@ def local_rows(q, k, grid, rules):
     """
     if grid.window is None or not grid.ids_are_indices or q.shape[1] != k.shape[1]:
         return None
-    needed = any(e.execution.all_columns or e.overrides("scan") for e in rules.encodings)
-    if needed or grid.mask is not None or rules.bias is not None:
+    if rules.need_all_columns() or grid.mask is not None or rules.bias is not None:
         return None
     reach = math.ceil(grid.window) - 1
     seen = grid.seen_by_all()

@@ -276,8 +276,8 @@ def gradient(function, x, differentiable):
         # A tensor of its own: another path from x to the function's tensors does not count.
         x = x.view_as(x) if graph and x.requires_grad else x.detach().requires_grad_()
         y = function(x)
-        (found,) = torch.autograd.grad(y, [x], create_graph=graph, materialize_grads=True)
-    return found
+        (gradient,) = torch.autograd.grad(y, [x], create_graph=graph, materialize_grads=True)
+    return gradient
 
 
 def has_kernel(q, biased):

@@ -152,10 +152,10 @@ class _Source:
     def made(self, length, seed):
         """The queries as token ids, and the documents, of a length and a seed."""
         if self.fillers:
-            found = needles(self.tokenizer, length, self.count, self.fillers, seed)
+            haystack = needles(self.tokenizer, length, self.count, self.fillers, seed)
         else:
-            found = passkeys(self.tokenizer, length, self.count, seed)
-        return self.tokenizer.contents(found.queries), found.documents
+            haystack = passkeys(self.tokenizer, length, self.count, seed)
+        return self.tokenizer.contents(haystack.queries), haystack.documents
 
     @functools.cached_property
     def model(self):
@@ -168,9 +168,9 @@ class _Source:
         queries, documents = self.made(length, seed)
         room = self.length - self.tokenizer.special_tokens()
         parts = [[ids[i : i + room] for i in range(0, len(ids), room)] for ids in documents]
-        found = self.embedded(self.model, sum(parts, []))
-        found = np.split(found, np.cumsum([len(own) for own in parts])[:-1])
-        self.known[length, seed] = self.embedded(self.model, queries), found
+        vectors = self.embedded(self.model, sum(parts, []))
+        vectors = np.split(vectors, np.cumsum([len(own) for own in parts])[:-1])
+        self.known[length, seed] = self.embedded(self.model, queries), vectors
         return self.known[length, seed]
 
     def embedded(self, model, rows):
@@ -190,8 +190,8 @@ class _Short:
         queries, chunks = source.chunks(length, seed)
         if self.pool == "max":
             return np.stack([(queries @ own.T).max(1) for own in chunks], axis=1)
-        found = [own[0] if self.pool is None else own.mean(0) for own in chunks]
-        return queries @ np.stack([each / np.linalg.norm(each) for each in found], axis=1)
+        means = [own[0] if self.pool is None else own.mean(0) for own in chunks]
+        return queries @ np.stack([each / np.linalg.norm(each) for each in means], axis=1)
 
 
 class _Words:
@@ -290,8 +290,8 @@ def _of_lengths(result, lengths):
     def kept(values):
         return {n: values[n] for n in map(str, lengths)}
 
-    found = {name: kept(result[name]) for name in ("scores", "seconds")}
-    return {**result, **found, "accuracy": {"test": kept(result["accuracy"]["test"])}}
+    measured = {name: kept(result[name]) for name in ("scores", "seconds")}
+    return {**result, **measured, "accuracy": {"test": kept(result["accuracy"]["test"])}}
 
 
 def _quiet(*words, **options):

@@ -38,8 +38,8 @@ def passkey_table(results):
     for way, own in ways.items():
         cells = [way]
         for length in map(str, lengths):
-            found = [score for one in own.values() for score in one.get(length, [])]
-            cells.append(f"{100 * statistics.fmean(found):.0f}" if found else "–")
+            scores = [score for one in own.values() for score in one.get(length, [])]
+            cells.append(f"{100 * statistics.fmean(scores):.0f}" if scores else "–")
         more = [] if way == "chunks_max" else _more(own, ways.get("chunks_max", {}), trained)
         if len(more) > 1:
             mean, half = statistics.fmean(more), statistics.stdev(more) * 1.96 / len(more) ** 0.5

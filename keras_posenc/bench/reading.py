@@ -28,13 +28,13 @@ def embedded(model, tokenizer, rows, pooling="mean"):
         ids[i, : len(row)] = row
     if pooling == "cls":
         shown[:, 1:] = False
-    size, found = max(1, TOKEN_BUDGET // ids.shape[1]), []
+    size, sums = max(1, TOKEN_BUDGET // ids.shape[1]), []
     for start in range(0, len(ids), size):
         here = slice(start, start + size)
         features = np.asarray(model.predict_on_batch(inputs_of(model, ids[here])), "float32")
-        found.append((features * shown[here, :, None]).sum(1))
-    found = np.concatenate(found)
-    return found / np.linalg.norm(found, axis=-1, keepdims=True)
+        sums.append((features * shown[here, :, None]).sum(1))
+    sums = np.concatenate(sums)
+    return sums / np.linalg.norm(sums, axis=-1, keepdims=True)
 
 
 def by_words(queries, documents, k1=1.2, b=0.75):

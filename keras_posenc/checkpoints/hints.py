@@ -42,17 +42,17 @@ def hints(account, checkpoint, table):
     stranger = family and not _plain(account.family).startswith(_plain(family))
     if stranger and any(name.startswith("Transformer-0-") for name in account.missing):
         return [f"The names look like those of {family}."]
-    found = [_prefix_hint(checkpoint, table), _layers_hint(checkpoint, account)]
-    found += [_shape_hint(*row) for row in account.wrong_shape]
-    found += [
+    hints = [_prefix_hint(checkpoint, table), _layers_hint(checkpoint, account)]
+    hints += [_shape_hint(*row) for row in account.wrong_shape]
+    hints += [
         f"The file has no {what}: build the model without it, or let "
         "ignore_invalid_weights=True leave it at its initial values."
         for head, what in HEADS.items()
         if any(name.startswith(head) for name in account.missing)
     ]
-    if account.unexpected and not any(found):
-        found.append("If nothing is lost with what is unexpected, give a dict of the other arrays.")
-    return list(dict.fromkeys(hint for hint in found if hint))
+    if account.unexpected and not any(hints):
+        hints.append("If nothing is lost with what is unexpected, give a dict of the other arrays.")
+    return list(dict.fromkeys(hint for hint in hints if hint))
 
 
 def _plain(name):

@@ -104,16 +104,16 @@ def _check_config(config):
     if not isinstance(config, dict) or "class_name" not in config:
         raise ValueError("its config.json describes no model")
     # How it was compiled is not read, as `load_model(compile=False)` leaves it out.
-    found = [{key: value for key, value in config.items() if key != "compile_config"}]
-    while found:
-        value = found.pop()
+    pending = [{key: value for key, value in config.items() if key != "compile_config"}]
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
             # Keras decides by these words alone whether to make something of a dict.
             if {"class_name", "registered_name", "module"} & value.keys():
                 _check_object(value)
-            found += value.values()
+            pending += value.values()
         elif isinstance(value, list):
-            found += value
+            pending += value
 
 
 def _check_object(value):
@@ -161,20 +161,20 @@ def _check_weights(data):
                 link = group.get(name, getlink=True)
                 if not isinstance(link, h5py.HardLink):
                     raise RefusedModelError(f"its weights have a link, {quote(name)}")
-                found = group[name]
-                address = h5py.h5o.get_info(found.id).addr
+                item = group[name]
+                address = h5py.h5o.get_info(item.id).addr
                 if address in seen:
                     raise RefusedModelError(f"its weights have {quote(name)} twice")
                 seen.add(address)
-                if isinstance(found, h5py.Group):
-                    groups.append(found)
+                if isinstance(item, h5py.Group):
+                    groups.append(item)
                     continue
-                if not isinstance(found, h5py.Dataset) or found.external or found.is_virtual:
+                if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual:
                     raise RefusedModelError(f"its weights {quote(name)} lie in another file")
-                if found.dtype.kind not in "biufV" or found.dtype.hasobject:
+                if item.dtype.kind not in "biufV" or item.dtype.hasobject:
                     raise RefusedModelError(f"its weights {quote(name)} are no numbers")
-                reached += found.size * found.dtype.itemsize
-                if found.id.get_create_plist().get_nfilters() or reached > len(data):
+                reached += item.size * item.dtype.itemsize
+                if item.id.get_create_plist().get_nfilters() or reached > len(data):
                     raise RefusedModelError(
                         f"its weights {quote(name)} are compressed, or more than the file"
                     )

@@ -33,7 +33,7 @@ def read_table(data):
     if len(footer) < FOOTER or not footer.endswith(MAGIC):
         raise ValueError("it does not end as an index does")
     _, _, place = varints(footer, 0, 2)
-    found, last, reached, bounds = {}, None, 0, _Bounds()
+    entries, last, reached, bounds = {}, None, 0, _Bounds()
     for _, handle in _block(data, *varints(footer, place, 2)[:2], _Bounds()):
         start, length, _ = varints(handle, 0, 2)
         if start < reached:
@@ -42,8 +42,8 @@ def read_table(data):
         for key, value in _block(data, start, length, bounds):
             if last is not None and key <= last:
                 raise ValueError("its names are not in order, or one is there twice")
-            found[key], last = value, key
-    return found
+            entries[key], last = value, key
+    return entries
 
 
 class _Bounds:
@@ -112,8 +112,8 @@ def read_message(data, fields):
     Raises:
         ValueError, IndexError: if the message is damaged.
     """
-    found = read_fields(data)
-    return {name: found.get(number, [0]) for name, number in fields.items()}
+    values = read_fields(data)
+    return {name: values.get(number, [0]) for name, number in fields.items()}
 
 
 def read_fields(data, most=MOST_FIELDS):
@@ -129,7 +129,7 @@ def read_fields(data, most=MOST_FIELDS):
     Raises:
         ValueError, IndexError: if the message is damaged.
     """
-    found, place, count = {}, 0, 0
+    values, place, count = {}, 0, 0
     while place < len(data):
         count += 1
         if count > most:
@@ -145,8 +145,8 @@ def read_fields(data, most=MOST_FIELDS):
                 raise ValueError("a field is longer than what it is in")
         else:
             raise ValueError(f"a field of the kind {kind}")
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+        values.setdefault(tag >> 3, []).append(value)
+    return values
 
 
 def unmasked(checksum):

@@ -123,7 +123,7 @@ class Loader:
         self.table, self.new = table, tuple(new)
         if self.checkpoint.format == "keras":  # saved after all that
             self.table, self.edits = OwnNames(table), {}
-        self.given = set()
+        self.assigned = set()
         self.loaded = False
 
     def initial(self, name, shape):
@@ -136,11 +136,11 @@ class Loader:
         Returns:
             float32 array of this shape, or None. After `load` always None.
         """
-        found = [] if self.loaded or name in self.given else self._found(name)
-        step = self._step(name, found[0], shape) if found else None
+        places = [] if self.loaded or name in self.assigned else self._places_of(name)
+        step = self._step(name, places[0], shape) if places else None
         if step is None or not step.fits:
             return None
-        self.given.add(name)
+        self.assigned.add(name)
         return step.read()
 
     def load(self, layers, ignore_missing=False):
@@ -152,7 +152,7 @@ class Loader:
         problem = account.problem(ignore_missing)
         if problem:
             raise ValueError(problem)
-        left = [(variable, step) for name, variable, step in steps if name not in self.given]
+        left = [(variable, step) for name, variable, step in steps if name not in self.assigned]
         for _, step in left:
             step.check()
         for variable, step in left:
@@ -165,14 +165,14 @@ class Loader:
         checkpoint, table = self.checkpoint, self.table
         account, steps, seen = Account(str(checkpoint), table.family), [], set()
         for name, variable in variables_of(layers).items():
-            found = self._found(name)
-            if not found:
+            places = self._places_of(name)
+            if not places:
                 fresh = is_fresh(name) and not table.has(name)
                 fresh = fresh or name.rpartition("/")[0] in self.new
                 (account.initialised if fresh else account.missing).append(name)
                 continue
-            seen.update(place.name for place in found)
-            place, *copies = found
+            seen.update(place.name for place in places)
+            place, *copies = places
             tensor = place.name
             _compare_copies(account, checkpoint, place, copies, _has_mlm(layers))
             step = self._step(name, place, tuple(variable.shape))
@@ -190,7 +190,7 @@ class Loader:
         account.hints = hints(account, checkpoint, table)
         return account, steps
 
-    def _found(self, name):
+    def _places_of(self, name):
         if name.rpartition("/")[0] in self.new[:1]:
             return []
         return [place for place in self.table.names(name) if place.name in self.checkpoint]

@@ -51,13 +51,13 @@ class Unpickler:
         window = bytes(self.data[self.place : self.place + MOST_BYTES])
         run = _Run(window, self.names, self.persistent)
         try:
-            found = run.run()
+            value = run.run()
         except _EndError:
             if self.place + len(window) < len(self.data):
                 raise RefusedError(f"its pickle is longer than {MOST_BYTES} bytes") from None
             raise
         self.place += run.place
-        return found
+        return value
 
 
 class _EndError(ValueError):

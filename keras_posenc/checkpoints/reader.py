@@ -88,11 +88,11 @@ def open_checkpoint(path):
 
 def _in_directory(path):
     for pattern in IN_A_DIRECTORY:
-        found = sorted(path.glob(pattern))
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = shorten(", ".join(each.name for each in found))
+        matches = sorted(path.glob(pattern))
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            names = shorten(", ".join(each.name for each in matches))
             raise ValueError(f"{path} holds several checkpoints, name one of them: {names}.")
     there = shorten(", ".join(sorted(os.listdir(path)))) or "nothing"
     raise FileNotFoundError(

@@ -169,10 +169,10 @@ def read_weights(module, names):
 
 def read_longest(module):
     """The tokens after which a transformer's texts are cut; None if nothing is said."""
-    found = [module.config.get("max_seq_length")]
+    candidates = [module.config.get("max_seq_length")]
     tokenizer = _json(module.folder / "tokenizer_config.json", module.index)
-    found.append(tokenizer.get("model_max_length"))
-    lengths = [n for n in found if isinstance(n, (int, float)) and not isinstance(n, bool)]
+    candidates.append(tokenizer.get("model_max_length"))
+    lengths = [n for n in candidates if isinstance(n, (int, float)) and not isinstance(n, bool)]
     return next((int(n) for n in lengths if 1 <= n <= LONGEST), None)
 
 

@@ -77,9 +77,9 @@ def read_tensorflow(prefix):
     if header["endianness"] != [0]:
         raise ValueError(f"{prefix} has its numbers in big-endian order, which is not read.")
     shards = _shards(prefix, count)
-    found = {name: _tensor(prefix, shards, name, entry) for name, entry in tensors.items()}
-    sums = {name: checksum for name, (_, checksum) in found.items() if checksum is not None}
-    return {name: array for name, (array, _) in found.items()}, sums
+    read = {name: _tensor(prefix, shards, name, entry) for name, entry in tensors.items()}
+    sums = {name: checksum for name, (_, checksum) in read.items() if checksum is not None}
+    return {name: array for name, (array, _) in read.items()}, sums
 
 
 def _shards(prefix, count):

@@ -50,8 +50,8 @@ def read_torch(path):
     """
     try:
         buffer = mapped(path)
-        found = (_read_zip if buffer[:2].tobytes() == b"PK" else _read_legacy)(buffer)
-        return {name: tensor.array(buffer.size) for name, tensor in _tensors(found).items()}
+        contents = (_read_zip if buffer[:2].tobytes() == b"PK" else _read_legacy)(buffer)
+        return {name: tensor.array(buffer.size) for name, tensor in _tensors(contents).items()}
     except NotTensorsError as error:
         raise ValueError(f"{path} {error}. Save model.state_dict() instead.") from None
     except RefusedError as error:
@@ -70,18 +70,18 @@ class NotTensorsError(ValueError):
     """A sound file that holds something else than a dict of tensors."""
 
 
-def _tensors(found):
+def _tensors(contents):
     for key in STATE_KEYS:
-        if isinstance(found, dict) and isinstance(found.get(key), dict):
-            found = found[key]
-    values = found if isinstance(found, dict) else {"the whole file": found}
+        if isinstance(contents, dict) and isinstance(contents.get(key), dict):
+            contents = contents[key]
+    values = contents if isinstance(contents, dict) else {"the whole file": contents}
     for name, value in values.items():
-        if not isinstance(name, str) or not isinstance(value, _Tensor) or values is not found:
+        if not isinstance(name, str) or not isinstance(value, _Tensor) or values is not contents:
             raise NotTensorsError(
                 f"should hold a dict of tensors, but {shorten(name)} is of the type "
                 f"{type(value).__name__.strip('_')}"
             )
-    return found
+    return contents
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,13 +163,13 @@ def _read_zip(buffer):
         raise ValueError("its numbers are in big-endian order")
     storages = _Storages()
     data = entries["data.pkl"].read(buffer, MOST_BYTES)
-    found = Unpickler(data, NAMES, storages.of).load()
+    contents = Unpickler(data, NAMES, storages.of).load()
     for name, storage in storages.items():
         entry = entries[f"data/{name}"]
         if entry.size < storage.count * storage.dtype.itemsize:
             raise ValueError(f"its entry {entry.name} is too short")
         storage.numbers = array_over(buffer, (storage.count,), storage.dtype, entry.start)
-    return found
+    return contents
 
 
 def _read_legacy(buffer):
@@ -179,7 +179,7 @@ def _read_legacy(buffer):
         raise NotTensorsError("is a pickle, but torch did not make it")
     pickles.load()  # version of the protocol
     pickles.load()  # facts on the system
-    found = pickles.load()
+    contents = pickles.load()
     names, start = pickles.load(), pickles.place
     # Texts alone are compared: lists of the same lists, nested, would take ages.
     listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -191,4 +191,4 @@ def _read_legacy(buffer):
             raise ValueError(f"its storage {name} is not of {storage.count} numbers")
         storage.numbers = array_over(buffer, (storage.count,), storage.dtype, start + 8)
         start += 8 + storage.numbers.nbytes
-    return found
+    return contents

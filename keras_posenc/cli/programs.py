@@ -253,9 +253,9 @@ def _gates(arguments):
         f"model = build_transformer_model({_literal(checkpoint)}, encodings=encodings)",
         'inputs = {"token_ids": ids, "segment_ids": segments}',
         f"layer, states = list(attention_inputs(model, inputs).items())[{layer}]",
-        "found = contextual_positions(layer, states, causal=True)",
+        "result = contextual_positions(layer, states, causal=True)",
         'tokens = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]',
-        f"pictures.contextual_positions(found, tokens, head={head}, size=(10, 4.6))",
+        f"pictures.contextual_positions(result, tokens, head={head}, size=(10, 4.6))",
     ]
 
 

@@ -146,8 +146,8 @@ class ContextualPositionEmbedding(Encoding):
         passed = ops.logical_or(position[..., :1] >= self.npos_max - 1, near.all)
 
         def far_keys_are_last():
-            found = backend.interpolate(scores, position, grid.training)
-            return logits + near.put(found, scores[..., -1:])
+            interpolated = backend.interpolate(scores, position, grid.training)
+            return logits + near.put(interpolated, scores[..., -1:])
 
         return backend.choose(ops.all(passed), far_keys_are_last, everywhere)
 

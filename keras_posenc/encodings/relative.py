@@ -90,8 +90,8 @@ class _ClippedTable(Encoding):
         rows = ops.cast(self.rows_for_keys(), q.dtype) / math.sqrt(self.head_size)
         met = ops.einsum("bqhd,cd->bhqc", q, rows)
         near = band(grid, self.max_distance)
-        found = backend.take_last(met, self.index(near.grid)[:, None])
-        return near.put(found, met[..., :1], met[..., -1:])
+        taken = backend.take_last(met, self.index(near.grid)[:, None])
+        return near.put(taken, met[..., :1], met[..., -1:])
 
     def value(self, weights, grid):
         """sum_j A_ij b_c, (B, Tq, H, Dv) float32."""

@@ -5,13 +5,13 @@ import math
 import numbers
 
 
-def one_of(name, given, said, otherwise):
+def one_of(name, value, said, otherwise):
     """Merges an argument with its counterpart in `scaling`; if both are given they must agree."""
     if name not in said:
-        return otherwise if given is None else given
-    if given is not None and given != said[name]:
+        return otherwise if value is None else value
+    if value is not None and value != said[name]:
         raise ValueError(
-            f"`{name}` is {given!r}, but `scaling` says {said[name]!r}: leave one of them out."
+            f"`{name}` is {value!r}, but `scaling` says {said[name]!r}: leave one of them out."
         )
     return said[name]
 

@@ -209,6 +209,11 @@ class Grid:
         square = self.rows.shape[1] is not None and self.rows.shape[1] == self.columns.shape[1]
         return self.order_is_index and square and all(other is None for other in others)
 
+    def is_by_cell(self):
+        """Whether more than padding and the plain causal order closes cells."""
+        conditions = (self.row_order, self.mask, self.window)
+        return any(other is not None for other in conditions) and not self.is_causal()
+
     def seen_by_all(self):
         """Number of columns, from the first on, that a window leaves visible at any distance."""
         return math.ceil(max(self.sinks, self.global_tokens))

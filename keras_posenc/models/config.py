@@ -221,11 +221,11 @@ class Config:
         """The `TaskHead` of each task that the family has in checkpoints."""
         return FAMILIES[self.family].heads_of(self)
 
-    def _check_labels(self, sound, found):
+    def _check_labels(self, sound, received):
         if not sound:
             raise ValueError(
                 f"`id2label` must name the labels 0, 1, 2, ..., at most {MOST_LABELS}. "
-                f"Received: {quote(found)}"
+                f"Received: {quote(received)}"
             )
 
     @property
@@ -399,14 +399,14 @@ def _load(path):
         raise TypeError(f"A config is a path, a dict or a Config. Received: {path!r}")
     path = os.fspath(path)
     if os.path.isdir(path):
-        found = find_config(path)
-        if found is None:
+        file = find_config(path)
+        if file is None:
             raise FileNotFoundError(
                 f"No {' or '.join(CONFIG_NAMES)} in the directory {path}: give the path of the "
                 "config, "
                 f"or put one there."
             )
-        path = found
+        path = file
     if not os.path.isfile(path):
         raise FileNotFoundError(f"No config at {path}: give a JSON file or a directory with one.")
     data = read_bytes(path)

@@ -259,13 +259,13 @@ def _by_layer(encodings, count):
     return tuple([get_encoding(spec) for spec in layer] for layer in encodings)
 
 
-def _together(family, given):
-    """The encodings of each layer: the family's, in which those given take the place of their kind,
-    and the others that are given behind them."""
-    if not family or not given:
-        return family or given
+def _together(family, named):
+    """The encodings of each layer: the family's, in which those named take the place of their kind,
+    and the others that are named behind them."""
+    if not family or not named:
+        return family or named
     layers = []
-    for own, more in zip(family, given, strict=True):
+    for own, more in zip(family, named, strict=True):
         new = {type(encoding): encoding for encoding in more}
         kept = [new.get(type(encoding), encoding) for encoding in own]
         replaced = {type(encoding) for encoding in own}

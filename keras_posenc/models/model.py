@@ -104,9 +104,9 @@ def model_on(encoder, outputs, name):
 def _about(transformer):
     """What a file says of a transformer, as JSON: None of what only classes could say."""
     options, config = transformer.options, transformer.config
-    given = options.encodings if options.swapped else ()
+    named = options.encodings if options.swapped else ()
     try:
-        specs = [[spec_of(encoding) for encoding in layer] for layer in given]
+        specs = [[spec_of(encoding) for encoding in layer] for layer in named]
     except ValueError:
         return None
     account = transformer.account
@@ -122,9 +122,9 @@ def _about(transformer):
 def _kept(model, about):
     try:
         about = parse_json(about.encode(), nan=True)
-        found = {layer.name: layer for layer in model.layers}
+        by_name = {layer.name: layer for layer in model.layers}
         names = about["layers"].items()
-        layers = {name: found[theirs] for name, theirs in names if theirs in found}
+        layers = {name: by_name[theirs] for name, theirs in names if theirs in by_name}
         account = about["account"] and Account(**about["account"])
         family, config = about["family"], about["config"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -160,8 +160,8 @@ class Transformer:
         if self.position_ids is not None:
             return self.position_ids
         if self.options.position_ids is not None:
-            given = self.options.position_ids
-            make = functools.partial(_copied, given)
+            ids = self.options.position_ids
+            make = functools.partial(_copied, ids)
             layer = self.layer(make, "Embedding-Position-Ids")
             return layer(self.token_ids)
         if not self.config.padded_positions:

@@ -110,8 +110,8 @@ class TextBatches(keras.utils.PyDataset):
         if apart:
             rows, self.lengths, self._sides = encode_apart(texts, tokenizer, max_length, stride)
         else:
-            found = encode_rows(texts, tokenizer, max_length, stride, labels.needs_offsets)
-            (rows, self.lengths), self._sides = found, None
+            encoded = encode_rows(texts, tokenizer, max_length, stride, labels.needs_offsets)
+            (rows, self.lengths), self._sides = encoded, None
         sides = self._sides or 1
         if stride is None:
             tell_truncation(self.lengths, max_length)

@@ -70,13 +70,13 @@ def _together(words, place, marks, opened):
 
 def _apostrophes(words):
     """The places of the marks that stand in a word (it's, l'eau), and do not quote."""
-    found = set()
+    places = set()
     for place in range(1, len(words) - 1):
         before, mark, after = words[place - 1 : place + 2]
-        elided = len(before) == 1 and before.isalpha() and place - 2 not in found and _word(after)
+        elided = len(before) == 1 and before.isalpha() and place - 2 not in places and _word(after)
         if mark == "'" and _word(before) and (after in SUFFIXES or elided):
-            found.add(place)
-    return found
+            places.add(place)
+    return places
 
 
 def _word(text):

@@ -185,12 +185,12 @@ def _text_columns(path, text, columns, flagged):
         return [present(path, name, columns) for name in text]
     if text is not None:
         return [present(path, text, columns)]
-    found = usual(columns, [flagged.get("text"), *TEXT_NAMES])
-    if found is None and len(columns) != 1:
+    key = usual(columns, [flagged.get("text"), *TEXT_NAMES])
+    if key is None and len(columns) != 1:
         raise ValueError(
             f"{path}: which column has the texts? Give text=, one of {shorten(columns)}."
         )
-    return [found or columns[0]]
+    return [key or columns[0]]
 
 
 def usual(columns, names):

@@ -35,9 +35,9 @@ def read_groups(path, text, label):
     """
     columns, rows, flagged = read_rows(path, READERS)
     if text is None:
-        found = [usual(columns, names) for names in GROUP_NAMES]
-        text = tuple(name for name in found if name)
-        if len(text) < 2 or found[0] is None or found[1] is None:
+        keys = [usual(columns, names) for names in GROUP_NAMES]
+        text = tuple(name for name in keys if name)
+        if len(text) < 2 or keys[0] is None or keys[1] is None:
             raise ValueError(
                 f"{path}: which columns have the texts? Give text=, two or three of "
                 f"{shorten(columns)}."

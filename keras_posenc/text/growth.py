@@ -20,12 +20,12 @@ def growth(normalizer):
     """
     if normalizer is None:
         return 1.0
-    found, steps = 1.0, [parse_json(normalizer.__getstate__())]
+    growth, steps = 1.0, [parse_json(normalizer.__getstate__())]
     while steps:
         step = steps.pop()
         steps += step.get("normalizers", [])
-        found *= _growth(step)
-    return found
+        growth *= _growth(step)
+    return growth
 
 
 def _growth(step):
@@ -71,12 +71,12 @@ def check_charsmaps(data):
     """
     # JSON may write a letter by its number, and a slash with a backslash before it.
     letters = re.sub(
-        rb"\\u00([2-7][0-9a-fA-F])", lambda found: bytes.fromhex(found[1].decode()), data
+        rb"\\u00([2-7][0-9a-fA-F])", lambda match: bytes.fromhex(match[1].decode()), data
     )
     letters = letters.replace(rb"\/", b"/")
-    for found in re.finditer(rb'"precompiled_charsmap"\s*:\s*"([^"]*)"', letters):
+    for match in re.finditer(rb'"precompiled_charsmap"\s*:\s*"([^"]*)"', letters):
         try:
-            charsmap = base64.b64decode(found[1])
+            charsmap = base64.b64decode(match[1])
         except binascii.Error:
             continue  # Rust refuses it too
         check_charsmap(charsmap)

@@ -41,11 +41,11 @@ def add_tokens(tokenizer, vocabulary, names, added):
         added: dict token -> (id, whether it is special).
     """
     special = {token: True for token in names.values()}
-    found = {token: flag for token, (_, flag) in added.items()} | special
+    flags = {token: flag for token, (_, flag) in added.items()} | special
     kind = import_tokenizers().AddedToken
     tokenizer.add_tokens(
         [
-            kind(token, normalized=False, special=found[token])
-            for token in sorted(found.keys() & vocabulary.keys(), key=vocabulary.get)
+            kind(token, normalized=False, special=flags[token])
+            for token in sorted(flags.keys() & vocabulary.keys(), key=vocabulary.get)
         ]
     )

@@ -97,8 +97,8 @@ def _answers(where, row, name, passage):
 
 
 def _span(where, answer, passage):
-    found = answer if isinstance(answer, dict) else {}
-    words, start = found.get("text"), found.get("answer_start")
+    span = answer if isinstance(answer, dict) else {}
+    words, start = span.get("text"), span.get("answer_start")
     if not isinstance(words, str) or not words or type(start) is not int:
         raise ValueError(
             f"{where}: {quote(answer)} is no answer: give its text and answer_start, an int."

@@ -31,8 +31,8 @@ def find_roles(vocabulary, names):
     ids = {}
     for role in ROLES:
         candidates = [names[role]] if role in names else []
-        found = [token for token in (*candidates, *USUAL[role]) if token in vocabulary]
-        ids[role] = vocabulary[found[0]] if found else None
+        present = [token for token in (*candidates, *USUAL[role]) if token in vocabulary]
+        ids[role] = vocabulary[present[0]] if present else None
     if ids["pad"] is None:
         ids["pad"] = ids["eos"]
     return ids
@@ -56,15 +56,15 @@ def keep_apart(tokenizer, vocabulary, unknown):
     names += [token for token in vocabulary if re.fullmatch("<0x[0-9A-F]{2}>", token)]
     names = sorted(name for name in names if len(name) > 1)
     encodings = tokenizer.encode_batch_fast(names, add_special_tokens=False)
-    found = [
+    tokens = [
         name
         for name, encoding in zip(names, encodings, strict=True)
         if vocabulary[name] in encoding.ids and vocabulary[name] != unknown
     ]
-    if not found:
+    if not tokens:
         return
     tokenizers = import_tokenizers()
-    names = "|".join(f"{_escaped(name[0])}(?={_escaped(name[1:])})" for name in found)
+    names = "|".join(f"{_escaped(name[0])}(?={_escaped(name[1:])})" for name in tokens)
     split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(names), "merged_with_previous")
     before = tokenizer.pre_tokenizer
     steps = [split] if before is None else [before, split]

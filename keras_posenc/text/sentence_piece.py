@@ -63,10 +63,10 @@ def read_sentence_piece(path):
 def _parsed(data):
     model = read_fields(data, MOST_PIECES)
     trainer, normalizer = (read_fields(model.get(n, [b""])[-1], MOST_PIECES) for n in (2, 3))
-    found = [_piece(message, number) for number, message in enumerate(model.get(1, []))]
-    kinds = [kind for _, _, kind in found]
+    pieces = [_piece(message, number) for number, message in enumerate(model.get(1, []))]
+    kinds = [kind for _, _, kind in pieces]
     if UNKNOWN not in kinds:
-        raise ValueError(f"among its {len(found)} pieces is none for what is unknown")
+        raise ValueError(f"among its {len(pieces)} pieces is none for what is unknown")
     charsmap = bytes(normalizer.get(2, [b""])[-1])
     check_charsmap(charsmap)
     algorithm = trainer.get(3, [1])[-1]
@@ -75,7 +75,7 @@ def _parsed(data):
     if not normalizer.get(5, [1])[-1]:
         raise ValueError("it leaves spaces as they are, and only models that mark them are read")
     return SentencePiece(
-        pieces=[(piece, score) for piece, score, _ in found],
+        pieces=[(piece, score) for piece, score, _ in pieces],
         kinds=kinds,
         algorithm=ALGORITHMS[algorithm],
         byte_fallback=bool(trainer.get(35, [0])[-1]),

@@ -34,9 +34,9 @@ class Settings:
         """Dict role -> token, of the roles that the files name."""
         names = {}
         for file in ("special_tokens_map.json", "tokenizer_config.json"):
-            found = self.config if file == "tokenizer_config.json" else self._read(file)
+            settings = self.config if file == "tokenizer_config.json" else self._read(file)
             for role in ROLES:
-                token = found.get(f"{role}_token")
+                token = settings.get(f"{role}_token")
                 if token is not None:
                     names[role] = self._content(token, file, f"{role}_token")
         return names
@@ -45,11 +45,11 @@ class Settings:
     def added(self):
         """Dict token -> (id, whether it is special), of what was added to the model's own."""
         added = {}
-        found = self.config.get("added_tokens_decoder") or {}
+        entries = self.config.get("added_tokens_decoder") or {}
         file = "tokenizer_config.json"
-        if not isinstance(found, dict) or len(found) > MOST_ADDED:
+        if not isinstance(entries, dict) or len(entries) > MOST_ADDED:
             raise ValueError(f"{self.folder / file}: added_tokens_decoder is no object of tokens.")
-        for number, token in found.items():
+        for number, token in entries.items():
             if not number.isdecimal() or len(number) > 10:
                 raise ValueError(f"{self.folder / file}: {quote(number)} is no token id.")
             special = not isinstance(token, dict) or token.get("special") is not False

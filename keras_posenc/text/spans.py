@@ -34,12 +34,12 @@ def _trimmed(text, start, end):
     return min(start + len(part) - len(part.lstrip()), end), end
 
 
-def characters_of(tokens, found, spans, special):
+def characters_of(tokens, expected, spans, special):
     """The positions of the characters that each of some tokens stands for.
 
     Args:
-        tokens: list of str, the first of `found`, among special tokens.
-        found: list of str, all tokens of a text.
+        tokens: list of str, the first of `expected`, among special tokens.
+        expected: list of str, all tokens of a text.
         spans: their (start, end).
         special: tokens that stand for no character.
 
@@ -51,13 +51,13 @@ def characters_of(tokens, found, spans, special):
     """
     places, place = [], 0
     for token in tokens:
-        if place < len(found) and token == found[place]:
+        if place < len(expected) and token == expected[place]:
             places.append(list(range(*spans[place])))
             place += 1
         elif token in special:
             places.append([])
         else:
-            here = repr(found[place]) if place < len(found) else "its end"
+            here = repr(expected[place]) if place < len(expected) else "its end"
             raise ValueError(
                 f"{token!r} is not the next token of the text, which has {here} there."
             )

@@ -82,20 +82,20 @@ def _read_objects(path, text, label):
     for number, row in rows:
         where = f"{path}, line {number}"
         key = _key(where, row, text, ("tokens", "words", "text"))
-        found = row[key]
-        if not isinstance(found, list):
-            found = text_in(path, number, row, key)
-        elif not found or not all(_is_word(word) for word in found):
+        words = row[key]
+        if not isinstance(words, list):
+            words = text_in(path, number, row, key)
+        elif not words or not all(_is_word(word) for word in words):
             raise ValueError(f"{where}: {quote(key)} should be a list of words without spaces.")
-        texts.append(found)
+        texts.append(words)
         if label is not False:
             key = _key(where, row, label, ("tags", "ner_tags", "spans", "entities", "label"))
-            labels.append(_label(where, f"on line {number} of {path}", found, key, row[key]))
+            labels.append(_label(where, f"on line {number} of {path}", words, key, row[key]))
     return Texts(texts, None if label is False else labels, [n for n, _ in rows])
 
 
-def _key(where, row, given, usual):
-    names = usual if given is None else (given,)
+def _key(where, row, named, usual):
+    names = usual if named is None else (named,)
     for name in names:
         if name in row:
             return name

@@ -226,8 +226,8 @@ class Tokenizer(Tokens):
             TypeError: if an element is not a str.
             ValueError: if an element is not valid Unicode.
         """
-        found = self._contents(texts, offsets)
-        return found if offsets else [ids for ids, _ in found]
+        contents = self._contents(texts, offsets)
+        return contents if offsets else [ids for ids, _ in contents]
 
     def assemble(self, first, second=None, max_length=None, truncate_from="right"):
         """Truncates ids from `contents` and adds the special tokens.
@@ -252,14 +252,14 @@ class Tokenizer(Tokens):
         """A list of (ids, spans); the spans are None unless asked for."""
         check_texts(texts)
         encode = self._rust.encode_batch if offsets else self._rust.encode_batch_fast
-        found = []
+        contents = []
         for start in range(0, len(texts), CHUNK):
             chunk = list(texts[start : start + CHUNK])
             with refusals(self._source):
                 encodings = encode(chunk, add_special_tokens=False)
             for text, each in zip(chunk, encodings, strict=True):
-                found.append((each.ids, without_spaces(text, each.offsets) if offsets else None))
-        return found
+                contents.append((each.ids, without_spaces(text, each.offsets) if offsets else None))
+        return contents
 
     def _row(self, row, max_length=None, truncate_from="right", offsets=False):
         """What `encode` returns of the (ids, spans) of one text or two."""

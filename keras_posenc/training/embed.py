@@ -64,13 +64,13 @@ def open_embedder(
     tokenizer = _tokenizer(transformer)
     config = read_config(transformer.folder)
     positions = config.max_position if config.position_table else None
-    given = max_length is not None
-    if given:
+    explicit = max_length is not None
+    if explicit:
         in_range("max_length", max_length, above=tokenizer.special_tokens())
     else:
         max_length = read_longest(transformer)
     if positions is not None and (max_length is None or max_length > positions):
-        if given or stretch is not None:
+        if explicit or stretch is not None:
             stretch = stretch or "hierarchical"
         else:
             max_length = positions
@@ -218,10 +218,10 @@ def _padding(tokenizer, own):
 
 def _prompt(directory, prompt, pooling):
     prompts, default = read_prompts(directory)
-    found = prompts.get(default, "") if prompt is None else prompts.get(prompt, prompt)
-    if found and not read_pooling(pooling)[1]:
+    chosen = prompts.get(default, "") if prompt is None else prompts.get(prompt, prompt)
+    if chosen and not read_pooling(pooling)[1]:
         raise ValueError(
             f"{directory} leaves its prompt out of the pooling, which is not supported: give "
-            f'prompt="". Received: {found!r}'
+            f'prompt="". Received: {chosen!r}'
         )
-    return found
+    return chosen

@@ -23,7 +23,7 @@ def entities(tags):
 
     Reference: [CoNLL-2000](https://aclanthology.org/W00-0726/), whose script conlleval is.
     """
-    found, start, before, kind_before = set(), 0, "O", ""
+    entities, start, before, kind_before = set(), 0, "O", ""
     for place, tag in enumerate([*tags, "O"]):
         mark, kind = _parts(tag)
         inside, was_inside = mark != "O", before != "O"
@@ -32,11 +32,11 @@ def entities(tags):
         )
         ends = was_inside and (not inside or begins)
         if ends:
-            found.add((kind_before, start, place))
+            entities.add((kind_before, start, place))
         if begins:
             start = place
         before, kind_before = mark, kind
-    return found
+    return entities
 
 
 def _parts(tag):
@@ -63,11 +63,11 @@ def entity_scores(true, said):
     >>> scores["precision"], scores["recall"], round(scores["f1"], 3)
     (1.0, 0.5, 0.667)
     """
-    kinds = sorted({kind for found in (*true, *said) for kind, _, _ in found})
+    kinds = sorted({kind for entities in (*true, *said) for kind, _, _ in entities})
     counts = dict.fromkeys(kinds, (0, 0, 0))
     for one, other in zip(true, said, strict=True):
-        for which, found in enumerate((one & other, one, other)):
-            for kind, _, _ in found:
+        for which, entities in enumerate((one & other, one, other)):
+            for kind, _, _ in entities:
                 counts[kind] = tuple(n + (k == which) for k, n in enumerate(counts[kind]))
     total = [sum(each) for each in zip(*counts.values(), strict=True)] or (0, 0, 0)
     classes = {kind: f1_of_counts(*counts[kind]) for kind in kinds}

@@ -98,5 +98,5 @@ def predict(
     if isinstance(texts, (str, os.PathLike)):
         texts = finetuned.kind.read_unlabelled(texts, text).texts
     finetuned.kind.check_texts(texts)
-    found, _ = finetuned.judged(texts, verbose)
-    return finetuned.kind.predictions(texts, found, finetuned.labels)
+    results, _ = finetuned.judged(texts, verbose)
+    return finetuned.kind.predictions(texts, results, finetuned.labels)

@@ -35,5 +35,5 @@ def gradient(function, x, differentiable=False):
     Reference: [Adversarial Training Methods for Semi-Supervised Text
     Classification](https://arxiv.org/abs/1605.07725).
     """
-    found = backend.gradient(function, x, differentiable)
-    return found if differentiable else ops.stop_gradient(found)
+    derivative = backend.gradient(function, x, differentiable)
+    return derivative if differentiable else ops.stop_gradient(derivative)

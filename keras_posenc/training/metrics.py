@@ -131,8 +131,8 @@ def by_lengths(scores, lengths):
 
     Example:
 
-    >>> found = by_lengths(lambda chosen: {"right": int(chosen.sum())}, [100, 700])
-    >>> found["right"], found["long"]["right"]
+    >>> report = by_lengths(lambda chosen: {"right": int(chosen.sum())}, [100, 700])
+    >>> report["right"], report["long"]["right"]
     (2, 1)
     """
     return {

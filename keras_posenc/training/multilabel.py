@@ -129,8 +129,8 @@ class SparseMultilabelCategoricalCrossentropy(MultilabelCategoricalCrossentropy)
 class SpanF1(keras.metrics.Metric):
     """Precision and recall of the spans that a `GlobalPointer` finds, as F1 over all texts.
 
-    F1 = 2 found and right / (found + right), counted over all texts and kinds of spans; a span is
-    found where its score is above the threshold.
+    F1 = 2 both / (predicted + right), counted over all texts and kinds; a span is predicted
+    where its score is above the threshold.
 
     Args:
         sparse: bool. Whether `y_true` lists spans, as for
@@ -152,8 +152,8 @@ class SpanF1(keras.metrics.Metric):
     def __init__(self, sparse=False, threshold=0.0, name="span_f1", dtype=None):
         super().__init__(name=name, dtype=dtype)
         self.sparse, self.threshold = sparse, threshold
-        self.both, self.found, self.right = (
-            self.add_variable((), "zeros", name=name) for name in ("both", "found", "right")
+        self.both, self.predicted, self.right = (
+            self.add_variable((), "zeros", name=name) for name in ("both", "predicted", "right")
         )
 
     def update_state(self, y_true, y_pred, sample_weight=None):
@@ -174,10 +174,10 @@ class SpanF1(keras.metrics.Metric):
             _check_shapes(y_true.shape, y_pred.shape)
             right = ops.cast(y_true, "float32") > 0.5
         right = right & (y_pred > CLOSED / 10)
-        found = y_pred > self.threshold
+        predicted = y_pred > self.threshold
         for total, cells in (
-            (self.both, found & right),
-            (self.found, found),
+            (self.both, predicted & right),
+            (self.predicted, predicted),
             (self.right, right),
         ):
             counts = ops.sum(ops.cast(cells, "float32"), axis=(1, 2, 3))
@@ -186,8 +186,8 @@ class SpanF1(keras.metrics.Metric):
             total.assign_add(ops.cast(ops.sum(counts), total.dtype))
 
     def result(self):
-        """2 both / (found + right); 0 where there are no spans at all."""
-        spans = self.found + self.right
+        """2 both / (predicted + right); 0 where there are no spans at all."""
+        spans = self.predicted + self.right
         return 2 * self.both / ops.maximum(spans, 1)
 
     def get_config(self):
@@ -202,16 +202,17 @@ def from_list(labels, scores, axes):
         scores: (..., C) or (..., T, T).
         axes: 1 or 2.
     """
-    given, wanted = tuple(labels.shape), tuple(scores.shape)
-    leading = list(zip(given[:-axes], wanted[:-axes], strict=False))
+    received, wanted = tuple(labels.shape), tuple(scores.shape)
+    leading = list(zip(received[:-axes], wanted[:-axes], strict=False))
     if (
-        len(given) != len(wanted)
-        or (axes == 2 and given[-1] != 2)
+        len(received) != len(wanted)
+        or (axes == 2 and received[-1] != 2)
         or any(None not in pair and pair[0] != pair[1] for pair in leading)
     ):
         what = "classes have the shape (..., P)" if axes == 1 else "spans the shape (..., P, 2)"
         raise ValueError(
-            f"Lists of right {what}, the other axes those of the scores {wanted}. Received: {given}"
+            f"Lists of right {what}, the other axes those of the scores {wanted}. "
+            f"Received: {received}"
         )
     what = "Class" if axes == 1 else "A span's token"
     labels = check_labels(labels, wanted[-1], what, REMEDY)
@@ -228,8 +229,8 @@ def from_list(labels, scores, axes):
     labels = ops.reshape(ops.where(is_one, labels, 0), (-1, listed))
     cells = ops.stack([rows[:, None] + ops.zeros_like(labels), labels], axis=-1)
     ones = ops.reshape(ops.cast(is_one, "float32"), (-1,))
-    found = ops.scatter(ops.reshape(cells, (-1, 2)), ones, (_product(shape[:-axes]), size))
-    return ops.cast(ops.reshape(found, shape) > 0, "float32")
+    counts = ops.scatter(ops.reshape(cells, (-1, 2)), ones, (_product(shape[:-axes]), size))
+    return ops.cast(ops.reshape(counts, shape) > 0, "float32")
 
 
 def _product(sizes):
@@ -244,11 +245,11 @@ def _log(x):
     return ops.log(ops.where(x > 0, x, 1.0))
 
 
-def _check_shapes(given, wanted):
-    if len(given) != len(wanted) or any(
-        None not in pair and pair[0] != pair[1] for pair in zip(given, wanted, strict=True)
+def _check_shapes(received, wanted):
+    if len(received) != len(wanted) or any(
+        None not in pair and pair[0] != pair[1] for pair in zip(received, wanted, strict=True)
     ):
         raise ValueError(
             f"Each class needs a label: 0 or 1 in the shape of the scores, {tuple(wanted)}. "
-            f"Received: {tuple(given)}"
+            f"Received: {tuple(received)}"
         )

@@ -65,18 +65,18 @@ class PretrainRecipe:
             config: `Config` of the checkpoint.
         """
         rates = ("dropout_rate", "attention_dropout_rate")
-        found = {name: getattr(self, name) for name in rates if getattr(self, name) is not None}
+        arguments = {name: getattr(self, name) for name in rates if getattr(self, name) is not None}
         if not self.stretches(config):
-            return found
+            return arguments
         if self.stretch is None:
             raise ValueError(
                 f"{self.checkpoint} has {config.max_position} positions, and length={self.length} "
                 f"needs more: give a stretch, one of {', '.join(STRETCHES)}, or a smaller length."
             )
-        found |= {"stretch": self.stretch, "max_position": self.length}
+        arguments |= {"stretch": self.stretch, "max_position": self.length}
         if self.stretch == "hierarchical":
-            found["hierarchical_position"] = self.alpha
-        return found
+            arguments["hierarchical_position"] = self.alpha
+        return arguments
 
     def stretches(self, config):
         """Whether the length needs more positions than the checkpoint has."""

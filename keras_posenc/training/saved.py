@@ -113,8 +113,8 @@ class FineTuned:
         """
         batches = self.batches(texts)
         outputs = self._by_token if self.kind.per_token else self._by_row
-        found = outputs(batches, verbose)
-        return self.kind.merged(texts, batches, found, self.labels, self.pool), batches.lengths
+        results = outputs(batches, verbose)
+        return self.kind.merged(texts, batches, results, self.labels, self.pool), batches.lengths
 
     def _by_row(self, batches, verbose):
         """The outputs (N, ...) of unshuffled `batches`, in the order of their rows."""
@@ -124,8 +124,8 @@ class FineTuned:
         """A list of the outputs (T, ...) of each row, without those of its padding."""
         # `predict` would join the batches, which are of several lengths.
         rows = np.empty(len(batches.rows), object)
-        found = [row for inputs in batches for row in self.model.predict_on_batch(inputs)]
-        rows[:] = found
+        answers = [row for inputs in batches for row in self.model.predict_on_batch(inputs)]
+        rows[:] = answers
         ordered = batches.restore_order(rows)
         return [
             output[: len(row.token_ids)] for output, row in zip(ordered, batches.rows, strict=True)

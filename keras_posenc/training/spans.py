@@ -86,6 +86,6 @@ class SpanAccuracy(keras.metrics.Mean):
         self._closed = _Closed()
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        found = ops.argmax(self._closed(y_pred), axis=1)
-        right = ops.all(ops.equal(found, ops.cast(y_true, found.dtype)), axis=-1)
+        predicted = ops.argmax(self._closed(y_pred), axis=1)
+        right = ops.all(ops.equal(predicted, ops.cast(y_true, predicted.dtype)), axis=-1)
         super().update_state(ops.cast(right, "float32"), sample_weight)

@@ -172,13 +172,13 @@ def _for(arguments):
     """A function from an attention layer to those of the arguments that it takes."""
 
     def of_layer(layer):
-        given = dict(arguments)
+        kept = dict(arguments)
         if not layer.encodings:
-            given.pop("query_positions", None)
-            given.pop("key_positions", None)
+            kept.pop("query_positions", None)
+            kept.pop("key_positions", None)
         if isinstance(layer, GatedAttentionUnit):
-            given = {OF_GATED_UNIT.get(name, name): x for name, x in given.items()}
-        return given
+            kept = {OF_GATED_UNIT.get(name, name): x for name, x in kept.items()}
+        return kept
 
     return of_layer
 

@@ -113,10 +113,10 @@ class CausalGraph(keras.Function):
     def _run(self, inputs, ids, arguments, caches, only_caches):
         waiting, filled = list(caches), []
 
-        def attend(layer, *tensors, **given):
-            given = {name: x for name, x in given.items() if name not in SAID_ANEW}
-            given.update(arguments(layer), cache=waiting.pop(0))
-            *results, cache = layer(*tensors, **given)
+        def attend(layer, *tensors, **named):
+            named = {name: x for name, x in named.items() if name not in SAID_ANEW}
+            named.update(arguments(layer), cache=waiting.pop(0))
+            *results, cache = layer(*tensors, **named)
             filled.append(cache)
             return results[0] if len(results) == 1 else results
 
@@ -207,8 +207,8 @@ def _masked_token(table):
 def _check_layer(node):
     operation = node.operation
     if _is_position_embedding(operation):
-        given = [*node.arguments.args[1:], node.arguments.kwargs.get("position_ids")]
-        _check_ids(given[0])
+        id_arguments = [*node.arguments.args[1:], node.arguments.kwargs.get("position_ids")]
+        _check_ids(id_arguments[0])
     if isinstance(operation, MIXING):
         raise ValueError(
             f"{operation.name} ({type(operation).__name__}) may look at other tokens, which it "

@@ -27,10 +27,10 @@ def prepare(x, decoding, pad_id):
         ValueError: on an empty prompt, an id outside the vocabulary, padding that is not at an end,
             a prompt that leaves no position for the answer, or inputs of another shape or name.
     """
-    given = dict(x) if isinstance(x, dict) else {"token_ids": x}
+    inputs = dict(x) if isinstance(x, dict) else {"token_ids": x}
     graph = getattr(decoding, "graph", None)
-    _check_names(given, graph)
-    rows = _rows(given.pop("token_ids"), "token_ids")
+    _check_names(inputs, graph)
+    rows = _rows(inputs.pop("token_ids"), "token_ids")
     cuts = [_real(row, pad_id, masked=pad_id == decoding.pad_token_id) for row in rows]
     tokens = [row[cut] for row, cut in zip(rows, cuts, strict=True)]
     _check_tokens(tokens, decoding.vocab_size)
@@ -51,9 +51,9 @@ def prepare(x, decoding, pad_id):
         return {"token_ids": _padded(tokens, columns, filler)}
     prepared = {"token_ids": _padded(tokens, columns, filler), "lengths": lengths[:, None]}
     if "segment_ids" in graph.names:
-        segments = _segments(given.pop("segment_ids", None), rows, cuts, graph.by_segments)
+        segments = _segments(inputs.pop("segment_ids", None), rows, cuts, graph.by_segments)
         prepared["segment_ids"] = _padded(segments, columns, 0)
-    further = {name: np.asarray(value) for name, value in given.items()}
+    further = {name: np.asarray(value) for name, value in inputs.items()}
     for name, value in further.items():
         if len(value) != len(rows):
             raise ValueError(
@@ -63,13 +63,13 @@ def prepare(x, decoding, pad_id):
     return {**prepared, **further}
 
 
-def _check_names(given, graph):
+def _check_names(inputs, graph):
     takes = {"token_ids"} if graph is None else set(graph.names)
     needs = takes - {"segment_ids", "position_ids"}
-    if not needs <= set(given) <= takes - {"position_ids"}:
+    if not needs <= set(inputs) <= takes - {"position_ids"}:
         raise ValueError(
             f"The model takes {sorted(takes - {'position_ids'})}; segments of 0 and the positions "
-            f"are made where they are left out. Received: {sorted(given)}"
+            f"are made where they are left out. Received: {sorted(inputs)}"
         )
 
 

@@ -40,9 +40,9 @@ class SpanLabels(Labels):
             check_span(number, passage_of(text), span)
         side = int(is_pair(texts[0]))
         places = [span_place(row, self.values[row.text], side) for row in rows]
-        found = {row.text for row, place in zip(rows, places, strict=True) if place}
+        answered = {row.text for row, place in zip(rows, places, strict=True) if place}
         return [
-            (place or (0, 0), self.values[row.text] is None or row.text in found)
+            (place or (0, 0), self.values[row.text] is None or row.text in answered)
             for row, place in zip(rows, places, strict=True)
         ]
 

@@ -137,9 +137,9 @@ class FloatLabels(Labels):
 
 def _number(number, value):
     try:
-        found = np.asarray(value, "float64")
+        numbers = np.asarray(value, "float64")
     except (TypeError, ValueError):
-        found = np.asarray(np.nan)
-    if found.ndim > 1 or found.size == 0 or not np.isfinite(found).all():
+        numbers = np.asarray(np.nan)
+    if numbers.ndim > 1 or numbers.size == 0 or not np.isfinite(numbers).all():
         raise ValueError(f"Text {number} has the label {quote(value)}: give a finite number.")
-    return found
+    return numbers

@@ -53,14 +53,14 @@ class StretchRecipe:
                 f"{self.checkpoint} serves {config.max_position} positions already: give a length "
                 f"above that. Received: length={self.length}"
             )
-        found = {"stretch": self.start, "max_position": self.length}
+        arguments = {"stretch": self.start, "max_position": self.length}
         if self.start == "hierarchical":
-            found["hierarchical_position"] = self.alpha
+            arguments["hierarchical_position"] = self.alpha
         if self.start != "interpolate":
-            found["kept_rows"] = self.kept_rows
+            arguments["kept_rows"] = self.kept_rows
         if self.local is not None:
-            found["encodings"] = self._pattern(config)
-        return found
+            arguments["encodings"] = self._pattern(config)
+        return arguments
 
     def _pattern(self, config):
         """What each layer has already, and a window in those that are to be local."""

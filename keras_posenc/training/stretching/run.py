@@ -239,12 +239,12 @@ class Distillation:
 
     def by_position(self):
         """The student's agreement with the teacher, by position."""
-        found = []
+        agreements = []
         for text, readings in self.tests:
             inputs = inputs_of(self.student, self.corpus.inputs(text)[None])
             features = self.student.predict_on_batch(inputs)[0]
-            found += [agreement(target, features) for target in readings]
-        return self.told(np.mean(found, axis=0))
+            agreements += [agreement(target, features) for target in readings]
+        return self.told(np.mean(agreements, axis=0))
 
     def told(self, cosines):
         """Averages cosines (T,) over pieces whose length is a fraction of the old length."""

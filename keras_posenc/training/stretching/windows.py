@@ -83,14 +83,14 @@ class Reader:
         starts = window_starts(length, self.size, self.hop, int(shift * self.hop))
         parts = [text[max(start, 0) : start + self.size] for start in starts]
         rows = [self.tokenizer.assemble(list(map(int, part)))[0] for part in parts]
-        found = self._features(rows, length)
+        features = self._features(rows, length)
         own = most_central(length, self.size, starts)
         inside = np.arange(length) - np.maximum(np.array(starts)[own], 0)
         first = first_token(self.tokenizer)
         last = self.tokenizer.special_tokens() - first
-        ends = [found[i, len(row) - last : len(row)] for i, row in enumerate(rows)]
+        ends = [features[i, len(row) - last : len(row)] for i, row in enumerate(rows)]
         return np.concatenate(
-            [found[:, :first].mean(0), found[own, first + inside], np.mean(ends, axis=0)]
+            [features[:, :first].mean(0), features[own, first + inside], np.mean(ends, axis=0)]
         )
 
     def _features(self, rows, length):
@@ -100,8 +100,8 @@ class Reader:
         ids = np.full((batches, -(-count // batches), self.length), self.tokenizer.pad_id, "int32")
         for i, row in enumerate(rows):
             ids.reshape(-1, self.length)[i, : len(row)] = row
-        found = [self.model.predict_on_batch(inputs_of(self.model, batch)) for batch in ids]
-        return np.concatenate(found)[: len(rows)]
+        features = [self.model.predict_on_batch(inputs_of(self.model, batch)) for batch in ids]
+        return np.concatenate(features)[: len(rows)]
 
 
 def first_token(tokenizer):

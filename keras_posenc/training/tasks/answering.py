@@ -85,18 +85,18 @@ class Answering(Task):
 
     def merged(self, texts, batches, outputs, names, pool):
         """The likeliest `Span`s of each text."""
-        found, end = [], np.cumsum(np.bincount(batches.text_of))
+        best, end = [], np.cumsum(np.bincount(batches.text_of))
         for number, text in enumerate(texts):
             part = slice(end[number - 1] if number else 0, end[number])
             for logits in outputs[part]:
                 check_finite(logits)
             side, may_be_none = int(is_pair(text)), len(names) > 1
-            found.append(best_spans(batches.rows[part], outputs[part], side, may_be_none))
-        return found
+            best.append(best_spans(batches.rows[part], outputs[part], side, may_be_none))
+        return best
 
     def measure(self, finetuned, documents, verbose):
-        found, lengths = finetuned.judged(documents.texts, verbose)
-        said = [each.answer for each in self.predictions(documents.texts, found, None)]
+        results, lengths = finetuned.judged(documents.texts, verbose)
+        said = [each.answer for each in self.predictions(documents.texts, results, None)]
         true = [
             [passage[start:end] for start, end in spans]
             for (_, passage), spans in zip(documents.texts, documents.labels, strict=True)
@@ -109,8 +109,10 @@ class Answering(Task):
 
         return by_lengths(scores, lengths)
 
-    def predictions(self, texts, found, names):
-        return [_answer(passage_of(text), spans) for text, spans in zip(texts, found, strict=True)]
+    def predictions(self, texts, results, names):
+        return [
+            _answer(passage_of(text), spans) for text, spans in zip(texts, results, strict=True)
+        ]
 
 
 def _answer(passage, spans):

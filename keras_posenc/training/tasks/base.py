@@ -90,7 +90,7 @@ class Task:
         """The metrics of a `FineTuned` on labelled documents, a dict that JSON can hold."""
         raise NotImplementedError
 
-    def predictions(self, texts, found, names):
+    def predictions(self, texts, results, names):
         """What `predict` returns: a list of named tuples with `cells()`, for tables."""
         raise NotImplementedError
 

@@ -80,6 +80,6 @@ class Classification(Task):
         logits, lengths = finetuned.judged(documents.texts, verbose)
         return classification(logits, labels, lengths, len(order))
 
-    def predictions(self, texts, found, names):
-        rows = [dict(zip(names, row, strict=True)) for row in softmax(found).tolist()]
+    def predictions(self, texts, results, names):
+        rows = [dict(zip(names, row, strict=True)) for row in softmax(results).tolist()]
         return [Prediction(best := max(row, key=row.get), row[best], row) for row in rows]

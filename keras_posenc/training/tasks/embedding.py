@@ -149,8 +149,8 @@ class Embedding(Task):
             return _scored(vectors, groups, np.array(documents.labels), lengths)
         return _ranked(vectors, groups, lengths)
 
-    def predictions(self, texts, found, names):
-        return [Vector([float(value) for value in row]) for row in found]
+    def predictions(self, texts, results, names):
+        return [Vector([float(value) for value in row]) for row in results]
 
 
 def _is_labelled(source):

@@ -88,10 +88,10 @@ class MultiLabel(Task):
         return pooled(batches, probabilities, pool)
 
     def measure(self, finetuned, documents, verbose):
-        found, lengths = finetuned.judged(documents.texts, verbose)
+        results, lengths = finetuned.judged(documents.texts, verbose)
         true = np.array([[name in own for name in finetuned.labels] for own in documents.labels])
-        said = found >= 0.5
-        p = np.clip(np.where(true, found, 1 - found), 1e-7, None)
+        said = results >= 0.5
+        p = np.clip(np.where(true, results, 1 - results), 1e-7, None)
 
         def scores(chosen):
             hits, trues, saids = _counts(true[chosen], said[chosen])
@@ -110,8 +110,8 @@ class MultiLabel(Task):
             "classes": classes,
         }
 
-    def predictions(self, texts, found, names):
-        rows = [dict(zip(names, row, strict=True)) for row in found.tolist()]
+    def predictions(self, texts, results, names):
+        rows = [dict(zip(names, row, strict=True)) for row in results.tolist()]
         return [MultiPrediction([name for name in row if row[name] >= 0.5], row) for row in rows]
 
 

@@ -88,8 +88,8 @@ class Regression(Task):
         return pooled(batches, outputs, pool)
 
     def measure(self, finetuned, documents, verbose):
-        found, lengths = finetuned.judged(documents.texts, verbose)
-        true, said = np.array(documents.labels), np.asarray(found, "float64")
+        results, lengths = finetuned.judged(documents.texts, verbose)
+        true, said = np.array(documents.labels), np.asarray(results, "float64")
 
         def scores(chosen):
             return {"mean_absolute_error": float(np.abs(true - said)[chosen].mean())}
@@ -102,5 +102,5 @@ class Regression(Task):
             "loss": float(np.square(true - said).mean()),
         }
 
-    def predictions(self, texts, found, names):
-        return [NumberPrediction([float(value) for value in row]) for row in found]
+    def predictions(self, texts, results, names):
+        return [NumberPrediction([float(value) for value in row]) for row in results]

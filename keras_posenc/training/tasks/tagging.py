@@ -105,7 +105,7 @@ class Tagging(Task):
 
     def merged(self, texts, batches, outputs, names, pool):
         """`Words` of each text."""
-        found, rows = [], iter(zip(batches.rows, outputs, strict=True))
+        all_words, rows = [], iter(zip(batches.rows, outputs, strict=True))
         for text, count in zip(texts, np.bincount(batches.text_of), strict=True):
             windows = [next(rows) for _ in range(count)]
             starts, ends = _places(text, [row for row, _ in windows])
@@ -114,18 +114,20 @@ class Tagging(Task):
                 check_finite(logits)
                 words, is_first = words_of(row, starts, ends)
                 table[words[is_first]] = logits[is_first]
-            found.append(Words(starts, ends, table))
-        return found
+            all_words.append(Words(starts, ends, table))
+        return all_words
 
     def measure(self, finetuned, documents, verbose):
         names = finetuned.labels
-        found, lengths = finetuned.judged(documents.texts, verbose)
+        results, lengths = finetuned.judged(documents.texts, verbose)
         true, said, losses, rights = [], [], [], []
-        for text, entry, words in zip(documents.texts, documents.labels, found, strict=True):
+        for text, entry, words in zip(documents.texts, documents.labels, results, strict=True):
             tags, own = words.tags(names), true_tags(text, entry, words)
             if isinstance(text, str):
                 true.append({(kind, start, end) for start, end, kind in entry})
-                said.append({(e["kind"], e["start"], e["end"]) for e in _found(text, words, tags)})
+                said.append(
+                    {(e["kind"], e["start"], e["end"]) for e in _entities(text, words, tags)}
+                )
             else:
                 true.append(entities(own))
                 said.append(entities(tags))
@@ -150,13 +152,13 @@ class Tagging(Task):
             "classes": entity_scores(true, said)["classes"],
         }
 
-    def predictions(self, texts, found, names):
+    def predictions(self, texts, results, names):
         predictions = []
-        for text, words in zip(texts, found, strict=True):
+        for text, words in zip(texts, results, strict=True):
             tags = words.tags(names)
             whole = text if isinstance(text, str) else " ".join(map(str, text))
             own = None if isinstance(text, str) else tags
-            predictions.append(TagPrediction(_found(whole, words, tags), own))
+            predictions.append(TagPrediction(_entities(whole, words, tags), own))
         return predictions
 
 
@@ -183,7 +185,7 @@ def true_tags(text, entry, words):
     return tags
 
 
-def _found(text, words, tags):
+def _entities(text, words, tags):
     """The entities of a text as dicts."""
     spans = [
         (int(words.starts[first]), int(words.ends[last - 1]), kind)
