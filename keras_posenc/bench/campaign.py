@@ -205,7 +205,7 @@ def _result(run, contender, state, tell):
     record = contender.train(run.seed, state, tell)
     started = time.perf_counter()
     compiled = contender.clock.compiling()
-    found = contender.test(TRIAL_TEST if run.seed >= FIRST_TRIAL else TEST)
+    measured = contender.test(TRIAL_TEST if run.seed >= FIRST_TRIAL else TEST)
     seconds = {
         "training": record["seconds"],
         "testing": time.perf_counter() - started,
@@ -213,7 +213,7 @@ def _result(run, contender, state, tell):
     }
     result = {
         **dataclasses.asdict(run),
-        **found,
+        **measured,
         "chance": contender.task.chance,
         "losses": record["losses"],
         "validation": record["validation"],

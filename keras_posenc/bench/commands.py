@@ -7,11 +7,11 @@ import shlex
 from keras_posenc.bench.settings import Settings
 
 
-def commands_of(found):
+def commands_of(results):
     """The commands that these results come from, one for all tasks that have the same settings.
 
     Args:
-        found: list of dict, as `bench` returns.
+        results: list of dict, as `bench` returns.
 
     Returns:
         str, lines for a shell.
@@ -25,15 +25,15 @@ def commands_of(found):
         --encodings none --seeds 0 --steps 9
     """
     alike = {}
-    for one in found:
+    for one in results:
         key = json.dumps([one["settings"], one["versions"]["backend"], one["train_lengths"]])
         alike.setdefault(key, []).append(one)
     return "\n".join(_command(several) for several in alike.values())
 
 
-def _command(found):
+def _command(results):
     def distinct(name):
-        return list(dict.fromkeys(str(one[name]) for one in found))
+        return list(dict.fromkeys(str(one[name]) for one in results))
 
     defaults = Settings(steps=1)
     words = ["keras-posenc", "bench", *distinct("task")]
@@ -43,13 +43,13 @@ def _command(found):
     if (positions := distinct("positions")) != ["consecutive"]:
         words += ["--positions", *positions]
     words += ["--seeds", ",".join(distinct("seed"))]
-    for name, value in found[0]["settings"].items():
+    for name, value in results[0]["settings"].items():
         if value is None or value == getattr(defaults, name):
             continue
         value = _listed(value) if isinstance(value, list) else str(value)
         value = pathlib.PurePath(value).name if name == "corpus" else value
         words += [f"--{name.replace('_', '-')}", value]
-    words.insert(0, f"KERAS_BACKEND={found[0]['versions']['backend']}")
+    words.insert(0, f"KERAS_BACKEND={results[0]['versions']['backend']}")
     return _wrapped(words)
 
 

@@ -225,5 +225,5 @@ def _controls(result, lines):
     less = [{"positions": "consecutive"}, {"encodings": encodings}, {"encodings": plain}]
     names = [name_of({**result, **one}) for one in less]
     own, first = name_of(result), next(iter(lines))
-    found = [name for name in dict.fromkeys(names) if name in lines and name != own]
-    return found or [first] * (first != own)
+    controls = [name for name in dict.fromkeys(names) if name in lines and name != own]
+    return controls or [first] * (first != own)
