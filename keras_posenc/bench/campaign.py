@@ -146,11 +146,11 @@ def bench(
 
     Example:
 
-    >>> small = dict(layers=1, size=8, heads=2, batch_size=4, test_lengths=[41], test_samples=4)
+    >>> small = dict(layers=1, size=8, heads=2, batch_size=4, train_lengths=[8, 9])
     >>> results = bench(["parity_check"], encodings=["none", "rotary"], seeds=[0], steps=2,
-    ...     verbose=False, **small)
+    ...     verbose=False, test_lengths=[41], test_samples=4, test_scored=4, **small)
     >>> [(result["encodings"], list(result["accuracy"]["test"])) for result in results]
-    [('none', ['41']), ('rotary', ['41'])]
+    [('none', ['8', '9', '41']), ('rotary', ['8', '9', '41'])]
     """
     if (steps is None) == (budget is None):
         raise ValueError("Give either steps or budget: how long a run trains, or minutes for all.")
