@@ -25,7 +25,8 @@ from keras_posenc.training.state import load_state, save_state
 # Steps between two states on disk: what a kill can cost. Also those of one program, where the
 # backend takes several.
 SEGMENT = 100
-# Ids in a test batch.
+# Of a test batch, which is that of the validation too.
+MOST_ROWS = 256
 MOST_PLACES = 8192
 CLIP = 1.0
 WARMUP = 0.05
@@ -160,7 +161,7 @@ class Contender:
         wide = self.wide if places <= self.wide else width(places)
         # At least two batches, so that the clock can tell compiling.
         rows = -(-max(samples, self.settings.test_scored) // 2)
-        rows = max(1, min(rows, MOST_PLACES // wide))
+        rows = max(1, min(rows, MOST_ROWS, MOST_PLACES // wide))
         batches = evaluation_batches(task, length, rows, samples, scored, stream, wide)
         for ids, answers, targets, mask in batches:
             with self.clock("test", ids.shape):
