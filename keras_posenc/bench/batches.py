@@ -74,11 +74,13 @@ def evaluation_batches(task, length, rows, samples, scored=0, stream=TEST, wide=
     Yields:
         `(ids, answers, targets, mask)`; `answers` is a slice.
     """
+    drawn = counted = 0
     for number in itertools.count():
         tokens, targets, mask = task.sample(rows, length, (stream, length, number, 1))
         yield *padded(task, tokens, wide), targets, mask
-        samples, scored = samples - rows, scored - mask.sum()
-        if samples <= 0 and scored <= 0:
+        drawn, counted = drawn + rows, counted + mask.sum()
+        # What has no scored place in so many samples will have none, which is for others to say.
+        if drawn >= samples and (counted >= scored or not counted):
             return
 
 

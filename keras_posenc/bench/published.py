@@ -1,7 +1,8 @@
 """The accuracies in % that the papers of the Chomsky-hierarchy tasks report, by task and model.
 
 Both train on lengths 1 to 40 and average over 41 to 500; each figure is the best of ten seeds and
-three learning rates. See `PAPERS`.
+three learning rates. See `PAPERS`. They were transcribed, and agree with what the papers' texts say of
+them (random ids gain 12.0 points on average); look a figure up before you quote it.
 """
 
 PAPERS = (

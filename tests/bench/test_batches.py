@@ -66,3 +66,12 @@ def test_samples_are_drawn_until_enough_places_are_scored():
     # One place a row, and 60.
     assert len(ids_of(scored=20)) == 7
     assert len(ids_of("reverse_string", samples=1, scored=181)) == 2
+
+
+def test_what_has_no_scored_place_is_not_drawn_for_ever():
+    class Blank(tasks.TASKS["even_pairs"]):
+        def _answer(self, tokens):
+            targets, mask = super()._answer(tokens)
+            return targets, 0 * mask
+
+    assert len(list(evaluation_batches(Blank(), 9, rows=3, samples=7, scored=20))) == 3
