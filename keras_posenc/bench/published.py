@@ -1,8 +1,8 @@
 """The accuracies in % that the papers of the Chomsky-hierarchy tasks report, by task and model.
 
 Both train on lengths 1 to 40 and average over 41 to 500; each figure is the best of ten seeds and
-three learning rates. See `PAPERS`. They were transcribed, and agree with what the papers' texts say of
-them (random ids gain 12.0 points on average); look a figure up before you quote it.
+three learning rates. See `PAPERS`. The tables were transcribed; with the rows left out here they
+give the gain of 12.0 points that the abstract names. Look a figure up before you quote it.
 """
 
 PAPERS = (
