@@ -61,7 +61,7 @@ class Contender:
             ),
         )
         self.model.optimizer.build(self.model.trainable_variables)
-        self._steps = backend.train_steps(self.model)
+        self._take = backend.train_steps(self.model)
         # Copies: on torch the arrays are the variables' own memory.
         self.blank = [np.array(ops.convert_to_numpy(v)) for v in self.model.optimizer.variables]
 
@@ -85,7 +85,7 @@ class Contender:
         batches += batches[-1:] * (min(SEGMENT, self.settings.steps) - len(batches))
         batches = tuple(map(np.stack, zip(*batches, strict=True)))
         with self.clock("train", last - first):
-            return self._steps(batches, last - first)
+            return self._take(batches, last - first)
 
     def train(self, seed, state, tell):
         """Trains to the end, from the state in the file `state` if there is one.
