@@ -33,8 +33,8 @@ NAMES = "targets recovery attention precision context_tools stretch distant_fact
 targets, recovery, attention, precision, context_tools, stretch, distant_facts = map(
     imported, NAMES.split()
 )
-rivals, features, readings, reading_tasks = map(
-    imported, ("rivals", "features", "readings", "reading_tasks")
+rivals, features, readings, reading_tasks, generate = map(
+    imported, ("rivals", "features", "readings", "reading_tasks", "generate")
 )
 
 
@@ -246,3 +246,17 @@ def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
     own = [{speakers.units[i] for i in part} for part in (train, test)]
     assert not own[0] & own[1] and len(own[1]) == 24 and test == other
     assert speakers.labels == ["Ross", "Joey"] * 48
+
+
+def test_decoding_is_compared_by_tokens_a_second(generate, monkeypatch):
+    def line(speed):
+        return {"1 x 32": {"tokens_a_second": speed, "peak_mb": 500.0, "first_seconds": 1.0}}
+
+    text = generate.page({"posenc-jax": line(75.0), "transformers": line(50.0)})
+    assert "| | 1 x 32 | 1 x 256 |" in text and "posenc-tf" not in text
+    assert "| posenc-jax | 75.0 (1.50x), 0.5 GB | – |" in text
+    small = {"layers": 1, "width": 16, "heads": 2, "vocabulary": 40, "positions": 64}
+    monkeypatch.setattr(generate, "SIZES", small)
+    prompts = np.arange(1, 13).reshape(2, 6)
+    assert generate.ours(cached=True)(prompts).shape == (2, generate.NEW)
+    assert generate.ours(cached=False)(prompts).shape == (2, generate.NEW_WITHOUT)

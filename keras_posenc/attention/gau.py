@@ -40,7 +40,7 @@ class GatedAttentionUnit(PositionalAttention):
         mask: (B, T) bool, False on padding. Set by Keras.
         positions: (T,) or (B, T) ids. Default: consecutive, continuing the cache.
         key_positions: ids of all keys in the cache, if there is one.
-        attention_mask, use_causal_mask, bias, cache, tables, return_attention_scores,
+        attention_mask, use_causal_mask, bias, cache, tables, packed, return_attention_scores,
             return_attention_logits: as in `PositionalAttention`.
 
     Returns:
@@ -122,6 +122,7 @@ class GatedAttentionUnit(PositionalAttention):
         return_attention_logits=False,
         cache=None,
         tables=None,
+        packed=False,
     ):
         return super().call(
             inputs,
@@ -137,6 +138,7 @@ class GatedAttentionUnit(PositionalAttention):
             return_attention_logits=return_attention_logits,
             cache=cache,
             tables=tables,
+            packed=packed,
         )
 
     def _project(self, query, key, value):
@@ -150,8 +152,8 @@ class GatedAttentionUnit(PositionalAttention):
     def compute_output_shape(self, inputs_shape, *others):
         return super().compute_output_shape(inputs_shape, inputs_shape)
 
-    def compute_output_spec(self, inputs, *args, **kwargs):
-        return super().compute_output_spec(inputs, inputs, **kwargs)
+    def compute_output_spec(self, inputs, *args, positions=None, **kwargs):
+        return super().compute_output_spec(inputs, inputs, query_positions=positions, **kwargs)
 
     def get_config(self):
         config = super().get_config()

@@ -16,12 +16,13 @@ def grid_of_call(
     attention_mask,
     tables,
     training,
+    packed=False,
 ):
     """Makes the `Grid` of queries (B, Tq, H, D) over a `Memory`.
 
     Args:
         positions, orders: what the call says of the queries, and of the keys; each may be None.
-        use_causal_mask, attention_mask, training: as in the call.
+        use_causal_mask, attention_mask, training, packed: as in the call.
         tables: dict, encoding -> its table.
 
     Raises:
@@ -41,6 +42,8 @@ def grid_of_call(
     column_ids = columns
     if key_positions is not None:
         column_ids = _ids(key_positions, memory.keys, "key_positions")
+    if packed:
+        _check_packed(row_ids, column_ids)
     causal = query_order is None and (use_causal_mask or cached)
     # A few queries among other keys: which of them are earlier only the positions tell.
     by_index = causal and (cached or not has_ids or q.shape[1] == memory.keys.shape[1])
@@ -54,13 +57,26 @@ def grid_of_call(
         column_order=key_order,
         order_is_index=by_index,
         mask=attention_mask,
-        ids_are_indices=not has_ids,
+        row_index=rows if packed else None,
+        column_index=columns if packed else None,
+        ids_are_indices=packed or not has_ids,
         training=training,
         content=Content(features=memory.features, tables=tables),
     )
     if causal and not by_index:
         grid.check_one_axis()
     return grid
+
+
+def _check_packed(rows, columns):
+    whole = all(keras.backend.is_int_dtype(ids.dtype) for ids in (rows, columns))
+    alike = len(rows.shape) == len(columns.shape) == 2 and rows.shape[1] == columns.shape[1]
+    if not whole or not alike:
+        raise ValueError(
+            "`packed` rows need ids that count the tokens of each document, whole numbers (B, T), "
+            f"as many for the keys as for the queries. Received: {tuple(rows.shape)} and "
+            f"{tuple(columns.shape)}, {keras.backend.standardize_dtype(rows.dtype)}"
+        )
 
 
 def _ids(ids, tokens, name):

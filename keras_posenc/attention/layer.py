@@ -61,6 +61,9 @@ class PositionalAttention(keras.layers.Layer):
             Default: the query's for self-attention, else consecutive.
         query_order, key_order: (B, T) integers: a query attends to keys of no later order. A causal
             map whose order is not the index; UniLM passes running sums of segment ids.
+        packed: bool. A row of the batch holds several documents, one behind the other: in each the
+            ids, `query_positions` of (B, T), begin anew at 0 and count on, and a query attends to
+            its own document alone. For self-attention.
         bias: tensor broadcastable to (B, H, Tq, Tk), added to the logits.
         return_attention_logits: bool. Return the logits as they enter the softmax too (RealFormer).
         cache: what `make_cache` or an earlier call returned. The keys and values are appended, the
@@ -74,7 +77,8 @@ class PositionalAttention(keras.layers.Layer):
     Raises:
         TypeError: on an encoding of an unknown kind.
         ValueError: on an invalid argument; on an encoding for causal attention in a call that is
-            not causal; on position ids, masks or inputs whose shapes do not fit.
+            not causal; on position ids, masks or inputs whose shapes do not fit; on `packed` in a
+            call without ids, with a cache, or with an encoding that reads the length.
 
     Example:
 
@@ -250,13 +254,17 @@ class PositionalAttention(keras.layers.Layer):
         return_attention_logits=False,
         cache=None,
         tables=None,
+        packed=False,
     ):
+        self._check_packed(packed, query_positions, cache)
+        if packed and key_positions is None:
+            key_positions = query_positions
         query, key, value = self._inputs(query, value, key)
         q, k, v, merge = self._project(query, key, value)
         memory, new_cache = self._remember(key, k, v, _both(key_mask, value_mask), cache)
         positions, orders = (query_positions, key_positions), (query_order, key_order)
         who, tables = (use_causal_mask, attention_mask), self._tables(tables)
-        grid = grid_of_call(q, memory, positions, orders, *who, tables, bool(training))
+        grid = grid_of_call(q, memory, positions, orders, *who, tables, bool(training), packed)
         self._check_order(grid.row_order is not None, grid.mask is not None)
         rules = self._rules(q, memory.keys, bias, training)
         requested = return_attention_scores, return_attention_logits, cache is not None
@@ -324,6 +332,22 @@ class PositionalAttention(keras.layers.Layer):
                     "the future."
                 )
 
+    def _check_packed(self, packed, query_positions, cache):
+        if not packed:
+            return
+        if query_positions is None or cache is not None:
+            raise ValueError(
+                "`packed` rows hold documents that begin where `query_positions` are 0: call the "
+                "layer with these ids, and without a cache."
+            )
+        for encoding in self.encodings:
+            if encoding.reads_length:
+                raise ValueError(
+                    f"{type(encoding).__name__} with these arguments depends on the length of the "
+                    "text, and a `packed` row holds several: leave `packed` off, and give each "
+                    "text a row of its own."
+                )
+
     def _by_encoding(self, tables):
         """dict, encoding -> the table that the call brings for it."""
         sharing = [encoding for encoding in self.encodings if encoding.shared]
@@ -361,6 +385,7 @@ class PositionalAttention(keras.layers.Layer):
         **kwargs,
     ):
         self._check_widths(query=query, value=value)
+        self._check_packed(kwargs.get("packed"), kwargs.get("query_positions"), cache)
         ordered = kwargs.get("use_causal_mask") or kwargs.get("query_order") is not None
         self._check_order(ordered or cache is not None, kwargs.get("attention_mask") is not None)
         self._by_encoding(kwargs.get("tables"))

@@ -29,10 +29,12 @@ def local_rows(q, k, grid, rules):
     """
     if grid.window is None or not grid.ids_are_indices or q.shape[1] != k.shape[1]:
         return None
+    seen = grid.seen_by_all()
+    if grid.row_index is not None and seen:  # by each document its own first ones
+        return None
     if rules.need_all_columns() or grid.mask is not None or rules.bias is not None:
         return None
     reach = math.ceil(grid.window) - 1
-    seen = grid.seen_by_all()
     if q.shape[1] is None and reach + seen > 1024:
         return None
     # Chunks as wide as the window reaches cost half as much again as the window; wide windows are
@@ -63,13 +65,15 @@ def attend_locally(q, k, v, grid, rules, block_rows, fused=False):
     right = 0 if grid.order_is_index else left
     num_rows = ops.shape(q)[1]
     count = (num_rows + block_rows - 1) // block_rows
+    # Ids begin anew in each document: there the index alone counts on.
+    counted = ("column_index" if grid.row_index is not None else "columns", "column_order")
     columns, others = {}, {}
     for key, x in tensors.items():
         axis = ALL_AXES[key[0]][1]
         if axis is None:
             others[key] = x
         else:
-            columns[key] = _around(key, x, axis, count, block_rows, left, right, seen)
+            columns[key] = _around(key, x, axis, count, block_rows, left, right, seen, counted)
     output = run(block, others, block_rows, carry, columns)
     if grid.global_tokens:
         few = min(math.ceil(grid.global_tokens), q.shape[1] or math.ceil(grid.global_tokens))
@@ -84,13 +88,13 @@ def _chunks(reach, block_rows):
     return -(-reach // block_rows)
 
 
-def _around(key, x, axis, count, size, left, right, seen):
+def _around(key, x, axis, count, size, left, right, seen, counted):
     """The columns that each of N blocks reads, (N, ...): its own chunk and those around it."""
     axis %= len(x.shape)
     length = ops.shape(x)[axis]
     first = slice_axis(x, axis, 0, _at_most(seen, length)) if seen else None
     before, after = left * size, (count + right) * size - length
-    if key[0] in ("columns", "column_order"):
+    if key[0] in counted:
         # What stands before the first column and after the last one is counted on.
         index = ops.arange(-before, length + after, dtype="int32")
         x = slice_axis(x, axis, 0, 1) + ops.cast(index, x.dtype)

@@ -52,7 +52,7 @@ def read_safetensors(path):
     try:
         header = parse_json(buffer[8:start].tobytes())
         entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
-        "".join(entries).encode()  # JSON can spell what is no Unicode
+        json.dumps(header, ensure_ascii=False).encode()  # JSON can spell what is no Unicode
     except (ValueError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged: its header is not a JSON object ({shorten(error)})."

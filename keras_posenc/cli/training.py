@@ -102,8 +102,8 @@ TRAINING = [
             ),
             (
                 "--pooling",
-                "pooling over the tokens (default: mean)",
-                {"choices": POOLINGS},
+                "pooling over the tokens, or the family's own head (default: mean)",
+                {"choices": (*POOLINGS, "head")},
             ),
             ("--learning-rate", "peak learning rate (default: 1e-4)", {"type": float}),
             (
@@ -183,6 +183,7 @@ TRAINING = [
             ("--weight-decay", "weight decay of the matrices (default: 0.01)", {"type": float}),
             ("--clip", "maximum norm of the gradients (default: 1)", {"type": float}),
             ("--token-budget", "maximum tokens in a batch (default: 4096)", {"type": int}),
+            ("--pack", "let short texts share rows", {"action": "store_true"}),
             ("--dropout-rate", "dropout of the features (default: the config's)", {"type": float}),
             (
                 "--attention-dropout-rate",

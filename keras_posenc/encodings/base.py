@@ -75,6 +75,8 @@ class Encoding(keras.layers.Layer):
     Attributes:
         causal_only: bool. Attention refuses the encoding without a causal order or a mask.
         execution: `Execution`. How attention computes the encoding fast.
+        reads_length: bool. It acts by the length of the whole sequence, which must then be that of
+            one document.
         heads_follow: bool. Whether a later encoding in the list overrides `heads`.
         paper: str. URL of the paper.
         num_heads, head_size: int. H and D, set by `build`; the logits are q.k / sqrt(head_size).
@@ -100,6 +102,7 @@ class Encoding(keras.layers.Layer):
 
     causal_only = False
     execution = Execution()
+    reads_length = False
     heads_follow = False
     projected = False
     feature_size = 0

@@ -66,8 +66,7 @@ class ReRoPE(RotaryEmbedding):
         self.window = window
         self.leak = leak
         # Each block turns all columns. Frequencies by the length need the last of them.
-        last = self.kind in ("dynamic", "longrope")
-        self.execution = Execution(min_rows=512, all_columns=last)
+        self.execution = Execution(min_rows=512, all_columns=self.reads_length)
 
     def score(self, logits, q, grid):
         """The logits (B, H, Tq, Tk), with q_i R_r' k_j beyond the window."""

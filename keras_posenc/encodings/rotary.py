@@ -217,10 +217,15 @@ class RotaryEmbedding(Encoding):
             self.long_turns, _ = turns_and_factor(scaling["original_max_position_embeddings"] + 1)
         self.exponents = np.concatenate([ntk_exponents(2 * n) for n in ladders])
 
+    @property
+    def reads_length(self):
+        """Whether the frequencies depend on the length of the text."""
+        return self.kind in ("dynamic", "longrope")
+
     def _turns(self, grid):
         """Turns per position: NumPy (pairs,), or a tensor (B, 1, pairs) if they depend on the
         length."""
-        if self.kind not in ("dynamic", "longrope"):
+        if not self.reads_length:
             return self.turns
         # From the unmasked keys: padding and the free end of a cache do not count.
         ids = ops.cast(grid.columns, "float32")

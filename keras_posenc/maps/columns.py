@@ -111,5 +111,5 @@ def band(grid, reach):
             return Columns(grid, 0, num_columns)
     else:
         width = ops.minimum(width, num_columns)
-    start = grid.rows[0, 0] - grid.columns[0, 0] - reach
+    start = grid.first_distance() - reach
     return Columns(grid, ops.clip(start, 0, num_columns - width), width)

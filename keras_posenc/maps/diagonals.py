@@ -38,8 +38,7 @@ def at_distances(table, distance):
 def diagonal_distances(grid):
     """The distance of each diagonal from the lower left corner on, (Tq + Tk,) int32."""
     num_rows, num_columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
-    first = grid.rows[0, 0] - grid.columns[0, 0]
-    return first + num_rows - 1 - ops.arange(num_rows + num_columns, dtype="int32")
+    return grid.first_distance() + num_rows - 1 - ops.arange(num_rows + num_columns, dtype="int32")
 
 
 def map_of_table(table, grid):

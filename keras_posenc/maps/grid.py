@@ -15,10 +15,12 @@ AXES = {
     "rows": (1, None),
     "row_order": (1, None),
     "row_keep": (1, None),
+    "row_index": (1, None),
     "queries": (1, None),
     "columns": (None, 1),
     "column_order": (None, 1),
     "keep": (None, 1),
+    "column_index": (None, 1),
     "keys": (None, 1),
     "values": (None, 1),
     "features": (None, 1),
@@ -61,6 +63,8 @@ class Grid:
     - `keep[j]`: the key is not padding;
     - `column_order[j] <= row_order[i]`: order is the index for a causal map, the running sum of the
       segment ids for UniLM (the prompt sees itself, the answer sees the prompt and its own past);
+    - `row_index[i] - rows[i] == column_index[j] - columns[j]`: both are of one document, which
+      begins at this index;
     - `mask[i, j]`: whatever else the caller asks for;
     - `|distance[i, j]| < window`, or `columns[j] < sinks`, or one of `rows[i]` and `columns[j]` is
       below `global_tokens`.
@@ -80,8 +84,11 @@ class Grid:
         global_tokens: number. Tokens at positions below it see all keys, and all queries see them.
         row_keep: (B, Tq) bool, False where the query is padding, or None; for encodings that need
             it.
-        ids_are_indices: bool. The position ids are consecutive, those of the rows continuing after
-            a cache. False for a block whose columns are not adjacent.
+        row_index, column_index: (1, Tq) and (1, Tk) int32, or None: indices in a sequence that
+            holds several documents, in each of which the position ids begin anew.
+        ids_are_indices: bool. The position ids are consecutive, in each document where there are
+            several, those of the rows continuing after a cache. False for a block whose columns are
+            not adjacent.
         training: bool. A backward pass follows, and more steps of this shape, so that compiling a
             program for it pays.
         content: `Content` of the rows and columns.
@@ -107,6 +114,8 @@ class Grid:
     sinks: object = 0
     global_tokens: object = 0
     row_keep: object = None
+    row_index: object = None
+    column_index: object = None
     ids_are_indices: bool = False
     training: bool = False
     content: Content = dataclasses.field(default_factory=Content)
@@ -182,6 +191,12 @@ class Grid:
         self.check_one_axis()
         return ops.subtract(ops.expand_dims(self.rows, 2), ops.expand_dims(self.columns, 1))
 
+    def first_distance(self):
+        """How far the first row is from the first column, a scalar, where ids are indices."""
+        if self.row_index is not None:
+            return self.row_index[0, 0] - self.column_index[0, 0]
+        return self.rows[0, 0] - self.columns[0, 0]
+
     def open(self):
         """Where rows may attend, (B, H or 1, Tq or 1, Tk) bool, or None for everywhere."""
         conditions = []
@@ -190,6 +205,9 @@ class Grid:
         if self.row_order is not None:
             ordered = self.column_order[:, None, :] <= self.row_order[:, :, None]
             conditions.append(ordered[:, None])
+        if self.row_index is not None:
+            begins, own = self.column_index - self.columns, self.row_index - self.rows
+            conditions.append((begins[:, None, :] == own[:, :, None])[:, None])
         if self.mask is not None:
             mask = ops.cast(self.mask, "bool")
             conditions.append(_by_batch_and_head(mask))
@@ -205,13 +223,13 @@ class Grid:
 
     def is_causal(self):
         """Whether the causal order alone closes cells, from the first row and column on."""
-        others = (self.keep, self.mask, self.window)
+        others = (self.keep, self.mask, self.window, self.row_index)
         square = self.rows.shape[1] is not None and self.rows.shape[1] == self.columns.shape[1]
         return self.order_is_index and square and all(other is None for other in others)
 
     def is_by_cell(self):
         """Whether more than padding and the plain causal order closes cells."""
-        conditions = (self.row_order, self.mask, self.window)
+        conditions = (self.row_order, self.row_index, self.mask, self.window)
         return any(other is not None for other in conditions) and not self.is_causal()
 
     def seen_by_all(self):
@@ -236,7 +254,7 @@ class Grid:
         else:
             kept = ops.ones((1, num_columns), "int32")
         by_index = self.row_order is None or self.order_is_index
-        if self.mask is not None or not by_index:
+        if self.mask is not None or self.row_index is not None or not by_index:
             return self._visible_by_map()
         if self.window is not None:
             return self._visible_in_window(kept) if self.ids_are_indices else self._visible_by_map()

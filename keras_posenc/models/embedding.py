@@ -9,7 +9,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     read_weights,
 )
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.heads import MaskedPooling
+from keras_posenc.models.heads import MaskedPooling, features_of
 from keras_posenc.models.model import model_on
 
 
@@ -59,13 +59,9 @@ def embedder(source, pooling=None, normalize=None, **arguments):
     else:
         first, *modules = read_modules(source)
         encoder = build_transformer_model(first.folder, **arguments)
-    if isinstance(encoder.output, (list, tuple)) or len(encoder.output.shape) != 3:
-        raise ValueError(
-            "An embedder needs the features (B, T, D) of an encoder without heads: build it "
-            "without with_pool, with_nsp and with_mlm."
-        )
+    features = features_of(encoder, "An embedder")
     poolings = pooling or (read_pooling(modules[0])[0] if modules else "mean")
-    x = _pooled(encoder.output, [poolings] if isinstance(poolings, str) else poolings)
+    x = _pooled(features, [poolings] if isinstance(poolings, str) else poolings)
     weights = []
     for number, module in enumerate(modules[1:]):
         if module.kind != "Normalize" or normalize is not False:

@@ -90,6 +90,9 @@ def build_transformer_model(
             (B, T, C); the labels' names are `model.transformer.config.labels`.
         labels: list of names, for a new head, in the family's own form, that training is to fill.
         custom_position_ids: bool. Adds the input `position_ids`.
+        packed: bool. A row holds several documents, as `MaskedLanguageModelBatches` with
+            `pack=True` makes them: the input `position_ids`, which it adds, begins anew at 0 with
+            each, and none sees another.
         sequence_length: int. Fixed length of the inputs.
         segment_vocab_size: int. 0 removes the segments.
         shared_segment_embeddings: bool. Segments are looked up in the token table.
@@ -164,6 +167,9 @@ def build_transformer_model(
         if not config.position_table:
             why = f"{family.title} has no table of positions"
         raise ValueError(f"{why}, so there is nothing to stretch. Received: stretch={stretch!r}")
+    if options.get("packed"):
+        _check_packed(options)
+        options["custom_position_ids"] = True
     if position_ids is not None and (
         options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer)
     ):
@@ -303,6 +309,18 @@ def _check_encodings(encodings, application, options, config):
         raise ValueError(
             "`attention_caches` come before every token, where encodings have no position for "
             "them: give one or the other."
+        )
+
+
+def _check_packed(options):
+    of_rows = ("with_pool", "with_nsp", "attention_caches")
+    found = [name for name in of_rows if options.get(name)]
+    if options.get("head") is not None and options["head"].output != "Token-Output":
+        found.append("head")
+    if found:
+        raise ValueError(
+            f"`{found[0]}` is of one text a row, and `packed` rows hold several: share the "
+            "`layers` of a packed model with one that is not."
         )
 
 

@@ -5,6 +5,15 @@ from keras import ops
 
 from keras_posenc.models.model import model_on
 
+# The last layers of heads whose output is (B, T, ...), as features are.
+OF_HEADS = (
+    "MLM-Activation",
+    "Discriminator-Proba",
+    "Token-Output",
+    "Span-Output",
+    "Tagger",
+    "Span",
+)
 POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 
 
@@ -146,16 +155,28 @@ def _pooled(features, pooling, dropout_rate, name):
     return keras.layers.Dropout(dropout_rate, name=f"{name}-Dropout")(x)
 
 
-def features_of(encoder, head):
+def features_of(encoder, head, of_tokens=False):
     """The features (B, T, D) of an encoder.
 
+    Args:
+        encoder: a `keras.Model`.
+        head: str, what the new head is called.
+        of_tokens: bool. Whether the head says something of each token, and not of a row.
+
     Raises:
-        ValueError: if the encoder has heads, in the words of a new `head`.
+        ValueError: if the encoder has heads, or its rows hold several texts.
     """
     features = encoder.output
-    if isinstance(features, (list, tuple)) or len(features.shape) != 3:
+    single = not isinstance(features, (list, tuple)) and len(features.shape) == 3
+    if not single or encoder.layers[-1].name.endswith(OF_HEADS):
         raise ValueError(
             f"{head} needs the features (B, T, D) of an encoder without heads: build it "
-            "without with_pool, with_nsp and with_mlm."
+            "without with_pool, with_nsp, with_mlm, with_discriminator and head."
+        )
+    options = getattr(getattr(encoder, "transformer", None), "options", None)
+    if getattr(options, "packed", False) and not of_tokens:
+        raise ValueError(
+            f"{head} is of one text a row, and this encoder's rows hold several: build it without "
+            "`packed`, with the same `layers`."
         )
     return features

@@ -30,6 +30,9 @@ class TransformerModel(keras.Model):
         transformer: `Transformer`; of a model that was loaded, a `Kept`, with the same `config`,
             `layers`, `table` and `account`.
 
+    Raises:
+        ValueError: in a call, on `position_ids` that the model has no input for.
+
     Example:
 
     >>> encoder = build_transformer_model("bert")
@@ -44,6 +47,17 @@ class TransformerModel(keras.Model):
     def __init__(self, *args, transformer=None, about=None, **kwargs):
         super().__init__(*args, **kwargs)
         self._transformer, self._about = transformer, about
+
+    def call(self, inputs, training=None, mask=None, **kwargs):
+        # Keras leaves out what a model has no input for: texts of a packed row would meet.
+        if isinstance(inputs, dict) and "position_ids" in inputs:
+            if not any(each.name.endswith("position_ids") for each in self.inputs):
+                raise ValueError(
+                    "The inputs have `position_ids`, and the model has no such input: build it "
+                    "with packed=True for rows of several texts (`pack=True`), or with "
+                    "custom_position_ids=True for ids of your own."
+                )
+        return super().call(inputs, training=training, mask=mask, **kwargs)
 
     @property
     def transformer(self):
@@ -68,6 +82,7 @@ class Kept:
         layers: dict, name -> layer of the loaded model.
         encodings: tuple of lists of encodings, one a layer, if the user gave some.
         swapped: bool. Whether the user did.
+        packed: bool. Whether rows hold several texts.
     """
 
     config: object
@@ -77,10 +92,11 @@ class Kept:
     layers: dict
     encodings: tuple
     swapped: bool
+    packed: bool = False
 
     @property
     def options(self):
-        """The options that `save_checkpoint` asks for."""
+        """The options that `save_checkpoint` and new heads ask for."""
         return self
 
 
@@ -115,6 +131,7 @@ def _about(transformer):
         "config": config.to_huggingface(specs),
         "layers": {name: layer.name for name, layer in transformer.layers.items()},
         "account": None if account is None else dataclasses.asdict(account),
+        "packed": options.packed,
     }
     return json.dumps(about)
 
@@ -127,6 +144,7 @@ def _kept(model, about):
         layers = {name: by_name[theirs] for name, theirs in names if theirs in by_name}
         account = about["account"] and Account(**about["account"])
         family, config = about["family"], about["config"]
+        packed = bool(about.get("packed"))  # files of earlier versions do not say
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"What the file says of its transformer is damaged ({shorten(error)}): build the model "
@@ -137,4 +155,4 @@ def _kept(model, about):
     config = read_config(config, family)
     table, specs = FAMILIES[family].table(config), config.saved_encodings or ()
     encodings = tuple([get_encoding(spec) for spec in layer] for layer in specs)
-    return Kept(config, family, table, account, layers, encodings, swapped=bool(specs))
+    return Kept(config, family, table, account, layers, encodings, bool(specs), packed)

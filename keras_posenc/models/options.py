@@ -30,6 +30,7 @@ class Options:
     head: object = None
     labels: list | None = None
     custom_position_ids: bool = False
+    packed: bool = False
     sequence_length: int | None = None
     shared_segment_embeddings: bool = False
     residual_attention_scores: bool = False

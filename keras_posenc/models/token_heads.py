@@ -39,7 +39,7 @@ def token_classifier(encoder, num_tags, dropout_rate=0.1):
     >>> model.output_shape
     (None, None, 5)
     """
-    features = features_of(encoder, "A token classifier")
+    features = features_of(encoder, "A token classifier", of_tokens=True)
     if num_tags < 2:
         raise ValueError(f"`num_tags` must be at least 2. Received: {num_tags}")
     x = keras.layers.Dropout(dropout_rate, name="Tagger-Dropout")(features)

@@ -249,9 +249,11 @@ class Transformer:
 
     def _attend(self, attention, x, path, scores):
         arguments = self._who_attends()
-        if attention.encodings and self.ids is not None:
+        if (attention.encodings or self.options.packed) and self.ids is not None:
             queries = "positions" if self.config.block == "gau" else "query_positions"
             arguments.update({queries: self.ids, "key_positions": self.ids})
+        if self.options.packed:
+            arguments["packed"] = True
         if tables := [self._table(e) for e in attention.encodings if e.shared]:
             arguments["tables"] = tables
         if self.options.residual_attention_scores:

@@ -13,6 +13,7 @@ from keras_posenc.text.labels import (
     TagLabels,
     tag_names,
 )
+from keras_posenc.text.packing import pack_rows
 from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
 from keras_posenc.text.simplified import simplified_vocabulary
 from keras_posenc.text.tokenizer import Tokenizer
@@ -32,6 +33,7 @@ __all__ = [
     "Texts",
     "Tokenizer",
     "labels_of",
+    "pack_rows",
     "read_texts",
     "simplified_vocabulary",
     "tag_names",

@@ -20,7 +20,9 @@ class TextBatches(keras.utils.PyDataset):
 
     Args:
         texts: a list of str, of (first, second) pairs of str, of lists of words, of lists of ids,
-            or of `(token_ids, segment_ids)` as `Tokenizer.encode_batch` and `windows` return them.
+            of `(token_ids, segment_ids)` as `Tokenizer.encode_batch` and `windows` return them, or
+            of `(token_ids, segment_ids, position_ids)` as `pack_rows` does: then `position_ids` are
+            a third input.
         labels: None; a list of the same length of names, or of ids (ints) if `classes` is None; or
             `Labels` of another kind: `MultiLabels`, `FloatLabels`, `TagLabels`, `SpanLabels`,
             `NextTokenLabels`.
@@ -123,6 +125,7 @@ class TextBatches(keras.utils.PyDataset):
         self._starts = np.concatenate([[0], np.cumsum(tokens)])
         self._tokens = np.concatenate([np.asarray(row.token_ids, "int32") for row in rows])
         self._segments = np.concatenate([np.asarray(row.segment_ids, "int32") for row in rows])
+        self._position_ids = _position_ids(rows)
         kept = tokens.reshape(-1, sides).max(axis=1)
         widths = choose_lengths(kept, max_shapes, pad_to, price=token_budget)
         # Never past max_length: a model may have no position there.
@@ -165,9 +168,20 @@ class TextBatches(keras.utils.PyDataset):
             token_ids[row, : part.stop - part.start] = self._tokens[part]
             segment_ids[row, : part.stop - part.start] = self._segments[part]
         inputs = {"token_ids": token_ids, "segment_ids": segment_ids}
+        if self._position_ids is not None:
+            inputs["position_ids"] = self._counted_on(rows, token_ids.shape[1])
         if self._sides:
             inputs = {name: ids.reshape(-1, sides, ids.shape[1]) for name, ids in inputs.items()}
         return self._with_labels(inputs, documents, self._widths[width])
+
+    def _counted_on(self, rows, width):
+        """The position ids (B, T) of rows; padding counts on, as if it were of the last text."""
+        position_ids = np.zeros((len(rows), width), "int32")
+        for row, document in enumerate(rows):
+            own = self._position_ids[slice(*self._starts[document : document + 2])]
+            position_ids[row, : len(own)] = own
+            position_ids[row, len(own) :] = own[-1] + 1 + np.arange(width - len(own))
+        return position_ids
 
     def _with_labels(self, inputs, documents, width):
         if self._entries is None:
@@ -241,6 +255,16 @@ class TextBatches(keras.utils.PyDataset):
         """Share of all tokens that is padding, 0 to 1."""
         padded = sum(len(documents) * self._widths[k] for k, documents in self._batches)
         return float(1 - len(self._tokens) / padded / (self._sides or 1))
+
+
+def _position_ids(rows):
+    """The position ids of all rows one after the other, or None if none has any."""
+    if all(row.position_ids is None for row in rows):
+        return None
+    ids = [
+        range(len(row.token_ids)) if row.position_ids is None else row.position_ids for row in rows
+    ]
+    return np.concatenate([np.asarray(own, "int32") for own in ids])
 
 
 def _checked_weights(weights, count):

@@ -18,6 +18,8 @@ class Row(typing.NamedTuple):
         window: number of the window in the text, from 0.
         offsets: (T, 3) ints, or None: for each token which text of a pair it is of (-1 for a
             special token), and of which characters, from where to where. An id is a character.
+        position_ids: list of ints, or None for 0, 1, 2, ...: they begin anew at 0 with each
+            document of a row that holds several.
 
     Example:
 
@@ -31,14 +33,15 @@ class Row(typing.NamedTuple):
     text: int
     window: int = 0
     offsets: np.ndarray | None = None
+    position_ids: list | None = None
 
 
 def encode_rows(texts, tokenizer, max_length, stride=None, offsets=False):
     """Encodes texts of any accepted kind.
 
     Args:
-        texts: a list of str, of pairs of str, of lists of words, of lists of ids or of `(token_ids,
-            segment_ids)`.
+        texts: a list of str, of pairs of str, of lists of words, of lists of ids, of `(token_ids,
+            segment_ids)` or of `(token_ids, segment_ids, position_ids)`.
         tokenizer: a `Tokenizer`; may be None for ids.
         max_length: maximum number of tokens, special tokens included, or None.
         stride: None truncates a longer text; else it becomes windows that share so many tokens.
@@ -153,17 +156,22 @@ def _encode_ids(texts, tokenizer, max_length, stride, offsets):
         raise ValueError("stride= splits texts; make windows of ids with Tokenizer.windows.")
     rows = []
     for number, text in enumerate(texts):
-        ids, segments = _with_segments(text)
-        _check_ids(number, ids, segments, most)
+        ids, segments, positions = parts_of(text)
+        _check_ids(number, ids, segments, most, positions)
         places = np.arange(len(ids))
         if max_length is not None and len(ids) > max_length:
+            if positions is not None:
+                raise ValueError(
+                    f"Text {number} has position ids and {len(ids)} tokens, more than max_length="
+                    f"{max_length}: a row of several documents is not truncated."
+                )
             # The last one, [SEP], stays last.
             ids, segments, places = (
                 [*part[: max_length - 1], part[-1]] for part in (ids, segments, places)
             )
         table = np.stack([np.zeros_like(places), places, np.add(places, 1)], 1) if offsets else None
-        rows.append(Row(ids, segments, number, 0, table))
-    return rows, np.array([len(ids) for ids, _ in map(_with_segments, texts)])
+        rows.append(Row(ids, segments, number, 0, table, positions))
+    return rows, np.array([len(ids) for ids, *_ in map(parts_of, texts)])
 
 
 def _kind_of_all(texts):
@@ -191,7 +199,7 @@ def _kind(number, text):
                     "spaces in them."
                 )
     elif isinstance(text, (list, tuple, np.ndarray)):
-        kind, filled = "ids", len(text) and len(_with_segments(text)[0])
+        kind, filled = "ids", len(text) and len(parts_of(text)[0])
     else:
         raise TypeError(
             f"Text {number} is a {type(text).__name__}; give a str, a pair of str or a list of ids."
@@ -201,15 +209,19 @@ def _kind(number, text):
     return kind
 
 
-def _with_segments(text):
-    if isinstance(text, tuple) and len(text) == 2 and np.ndim(text[0]) == 1:
-        return text
-    return text, [0] * len(text)
+def parts_of(text):
+    """The token ids, segment ids and position ids of a text of ids; None for no position ids."""
+    if isinstance(text, tuple) and len(text) in (2, 3) and np.ndim(text[0]) == 1:
+        return (*text, None)[:3]
+    return text, [0] * len(text), None
 
 
-def _check_ids(number, ids, segments, most):
+def _check_ids(number, ids, segments, most, positions=None):
     """Refuses what int32 would make another id of, or what no row of the token table is for."""
-    for name, values, bound in (("token id", ids, most), ("segment id", segments, MOST_IDS)):
+    kinds = [("token id", ids, most), ("segment id", segments, MOST_IDS)]
+    if positions is not None:
+        kinds.append(("position id", positions, MOST_IDS))
+    for name, values, bound in kinds:
         try:
             array = np.asarray(values)
         except (ValueError, OverflowError):  # lists of several lengths, or huge
@@ -222,5 +234,5 @@ def _check_ids(number, ids, segments, most):
         if array.min() < 0 or array.max() >= bound:
             wrong = f"{name} {array.min() if array.min() < 0 else array.max()}"
             raise ValueError(f"Text {number} has the {wrong}: they go from 0 to {bound - 1}.")
-    if len(ids) != len(segments):
-        raise ValueError(f"Text {number} has {len(ids)} token ids but {len(segments)} segment ids.")
+        if len(ids) != len(values):
+            raise ValueError(f"Text {number} has {len(ids)} token ids but {len(values)} {name}s.")

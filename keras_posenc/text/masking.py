@@ -37,8 +37,9 @@ def choose_words(begins, eligible, count, rng, max_ngram=1):
         (T,) bool.
     """
     before = np.concatenate([[False], eligible[:-1]])
-    starts = np.flatnonzero(eligible & (begins | ~before))
-    ends = np.append(starts[1:], 1 + np.flatnonzero(eligible).max(initial=-1))
+    first = eligible & (begins | ~before)
+    starts, stops = np.flatnonzero(first), np.append(np.flatnonzero(first | ~eligible), len(first))
+    ends = stops[np.searchsorted(stops, starts, side="right")]
     chosen = np.zeros(len(eligible), bool)
     sizes = np.ones(len(starts), int)
     if max_ngram > 1:

@@ -6,7 +6,11 @@ import zlib
 import numpy as np
 
 from keras_posenc.text.batches import TextBatches
+from keras_posenc.text.documents import encode_rows
+from keras_posenc.text.labels import NextTokenLabels
 from keras_posenc.text.masking import begins_words, choose_words, hide
+from keras_posenc.text.packing import pack_rows
+from keras_posenc.text.truncation import tell_truncation
 
 
 def pieces(texts, tokenizer, length):
@@ -53,8 +57,9 @@ class MaskedLanguageModelBatches(TextBatches):
 
     Of each row about a share `masked` of the tokens is chosen, whole words at random; 80% of these
     become [MASK], 10% another token and 10% stay. Targets are the original ids (B, T), weights 1
-    where a token was chosen and 0 elsewhere. Texts are cut into rows of full length that hold one
-    text each. Masks and batches are a function of (seed, epoch), as in `TextBatches`.
+    where a token was chosen and 0 elsewhere. Long texts are cut into rows of full length; a row
+    holds one text, or with `pack` several. Masks and batches are a function of (seed, epoch), as in
+    `TextBatches`.
 
     Train with `keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")`,
     and `weighted_metrics=["accuracy"]` is that of the chosen tokens.
@@ -71,6 +76,8 @@ class MaskedLanguageModelBatches(TextBatches):
         positions: bool. The inputs have `masked_positions` (B, M) too, M = ceil(masked T) places
             to guess, and targets and weights are (B, M): the head over the vocabulary then need
             not see the rest, most of the work of a small model.
+        pack: bool. Short texts share rows, filled up to `length`; the inputs have `position_ids`
+            too, which begin anew with each text. For a model with `packed=True`.
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
 
     Raises:
@@ -106,6 +113,7 @@ class MaskedLanguageModelBatches(TextBatches):
         seed=0,
         max_shapes=10,
         pad_to=8,
+        pack=False,
         **kwargs,
     ):
         if tokenizer.mask_id is None:
@@ -124,8 +132,9 @@ class MaskedLanguageModelBatches(TextBatches):
         self._begins = np.ones(tokenizer.vocab_size, bool)
         if whole_words:
             self._begins = begins_words(tokenizer)
+        rows = pieces(texts, tokenizer, length)
         super().__init__(
-            pieces(texts, tokenizer, length),
+            pack_rows(rows, length) if pack else rows,
             tokenizer=tokenizer,
             max_length=length,
             token_budget=token_budget,
@@ -160,10 +169,11 @@ class MaskedLanguageModelBatches(TextBatches):
 class CausalBatches(TextBatches):
     """Batches for language models, `(inputs, targets, weights)`: at each token the next one.
 
-    Targets are the ids (B, T) shifted by one, weights 1 where there is a next token to predict. Of
-    texts all tokens are; they are cut into rows of full length that hold one text each. Of pairs
-    (prompt, answer), as UniLM reads them, only those of the answer and the token that ends it;
-    longer pairs are truncated. Batches are a function of (seed, epoch), as in `TextBatches`.
+    `TextBatches` with `NextTokenLabels`: targets are the ids (B, T) shifted by one, weights 1 where
+    there is a next token to predict. Of texts all tokens are; long ones are cut into rows of full
+    length. Of pairs (prompt, answer), as UniLM reads them, only those of the answer and the token
+    that ends it; longer pairs are truncated. A row holds one text or pair, or with `pack` several.
+    Batches are a function of (seed, epoch), as in `TextBatches`.
 
     Train with `keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")`,
     and `weighted_metrics=["accuracy"]` is that of the predicted tokens.
@@ -172,6 +182,7 @@ class CausalBatches(TextBatches):
         texts: list of str, or of (prompt, answer) pairs of str.
         tokenizer: a `Tokenizer`.
         length: int. Tokens of a row, special tokens included.
+        pack: bool. Short texts share rows, as in `MaskedLanguageModelBatches`.
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
 
     Raises:
@@ -191,20 +202,18 @@ class CausalBatches(TextBatches):
     Reference: [UniLM](https://arxiv.org/abs/1905.03197).
     """
 
-    def __init__(self, texts, tokenizer, length=512, token_budget=8192, **kwargs):
-        self.pairs = bool(len(texts)) and isinstance(texts[0], tuple)
+    def __init__(self, texts, tokenizer, length=512, token_budget=8192, pack=False, **kwargs):
+        pairs = bool(len(texts)) and isinstance(texts[0], tuple)
+        rows = texts if pairs else pieces(texts, tokenizer, length)
+        if pack and pairs:
+            encoded, lengths = encode_rows(texts, tokenizer, length)
+            tell_truncation(lengths, length)
+            rows = [(row.token_ids, row.segment_ids) for row in encoded]
         super().__init__(
-            texts if self.pairs else pieces(texts, tokenizer, length),
+            pack_rows(rows, length) if pack else rows,
+            NextTokenLabels(segment=1 if pairs else None),
             tokenizer=tokenizer,
             max_length=length,
             token_budget=token_budget,
             **kwargs,
         )
-
-    def __getitem__(self, index):
-        inputs = super().__getitem__(index)
-        token_ids, segment_ids = inputs["token_ids"], inputs["segment_ids"]
-        counts = segment_ids == 1 if self.pairs else token_ids != self._pad_id
-        targets, weights = np.full_like(token_ids, self._pad_id), np.zeros(counts.shape, "float32")
-        targets[:, :-1], weights[:, :-1] = token_ids[:, 1:], counts[:, 1:]
-        return inputs, targets, weights

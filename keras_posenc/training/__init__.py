@@ -1,6 +1,7 @@
 """Training on long texts beyond `model.fit`: resumable fine-tuning, evaluation, schedules."""
 
 from keras_posenc.training.adamw import FusedAdamW
+from keras_posenc.training.answers import answer_f1, exact_match
 from keras_posenc.training.averaging import average_checkpoints
 from keras_posenc.training.chains import (
     ConditionalRandomFieldLoss,
@@ -9,10 +10,12 @@ from keras_posenc.training.chains import (
 )
 from keras_posenc.training.curricula import CurriculumBatches
 from keras_posenc.training.embed import embed, open_embedder
+from keras_posenc.training.entities import entities, entity_scores
 from keras_posenc.training.evaluate import evaluate, predict
 from keras_posenc.training.finetune import finetune
 from keras_posenc.training.gradients import gradient
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
+from keras_posenc.training.metrics import pearson, spearman
 from keras_posenc.training.multilabel import (
     MultilabelCategoricalCrossentropy,
     SpanF1,
@@ -56,19 +59,25 @@ __all__ = [
     "TextModel",
     "ViterbiAccuracy",
     "adamw",
+    "answer_f1",
     "average_checkpoints",
     "cosine_warmup",
     "embed",
+    "entities",
+    "entity_scores",
     "evaluate",
+    "exact_match",
     "finetune",
     "gradient",
     "load_finetuned",
     "load_text_model",
     "open_embedder",
+    "pearson",
     "predict",
     "pretrain",
     "pretrain_summary",
     "rates_by_depth",
+    "spearman",
     "stretch",
     "stretch_summary",
     "summary",

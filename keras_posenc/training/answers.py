@@ -74,7 +74,22 @@ def normalized(answer):
 
 
 def exact_match(said, answers):
-    """1.0 if an answer is one of several, as SQuAD compares them, else 0.0."""
+    """1.0 if an answer is one of several, else 0.0; without case, punctuation and articles.
+
+    Args:
+        said: str, the answer that is judged; "" is none.
+        answers: list of str, the true ones; empty if there is none.
+
+    Returns:
+        float.
+
+    Example:
+
+    >>> exact_match("The bridge!", ["bridge", "an old bridge"])
+    1.0
+
+    Reference: [SQuAD](https://arxiv.org/abs/1606.05250), section 6.1.
+    """
     return float(any(normalized(said) == normalized(answer) for answer in answers or [""]))
 
 
@@ -83,10 +98,18 @@ def answer_f1(said, answers):
 
     "" is no answer: 1.0 if there is none, else 0.0.
 
+    Args:
+        said, answers: as in `exact_match`.
+
+    Returns:
+        float, 0 to 1.
+
     Example:
 
     >>> round(answer_f1("the old bridge", ["bridge", "an old bridge of stone"]), 3)
     0.667
+
+    Reference: [SQuAD](https://arxiv.org/abs/1606.05250), section 6.1.
     """
     return max(_f1(normalized(said).split(), normalized(a).split()) for a in answers or [""])
 

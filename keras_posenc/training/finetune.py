@@ -106,7 +106,9 @@ def finetune(
             place of `stretch` and `alpha`.
         stride: int. With task "qa", the tokens that windows of a passage share; default a quarter
             of `max_length`.
-        pooling: "mean", "cls", "max" or "last" over the tokens of a text, where a task pools.
+        pooling: "mean", "cls", "max" or "last" over the tokens of a text, where a task pools; or
+            "head", what the family itself has in transformers, so that `FineTuned.export` can write
+            it.
         learning_rate: float. The peak.
         schedule: "cosine" or "linear" decay to 0.
         warmup: float in [0, 1). Share of the steps that warm up the learning rate.

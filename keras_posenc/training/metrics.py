@@ -163,6 +163,12 @@ def f1_of_counts(hits, true, said):
 def pearson(true, said):
     """Pearson's correlation of two series; 0.0 where one of them is constant.
 
+    Args:
+        true, said: (N,) numbers.
+
+    Returns:
+        float, -1 to 1.
+
     Example:
 
     >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
@@ -176,6 +182,12 @@ def pearson(true, said):
 
 def spearman(true, said):
     """Spearman's rank correlation of two series, ties having their mean rank.
+
+    Args:
+        true, said: (N,) numbers.
+
+    Returns:
+        float, -1 to 1.
 
     Example:
 

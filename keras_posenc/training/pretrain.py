@@ -37,6 +37,7 @@ class PretrainRecipe:
     weight_decay: float
     clip: float | None
     token_budget: int
+    pack: bool
     dropout_rate: float | None
     attention_dropout_rate: float | None
     seed: int
@@ -103,6 +104,7 @@ def pretrain(
     weight_decay=0.01,
     clip=1.0,
     token_budget=4096,
+    pack=False,
     dropout_rate=None,
     attention_dropout_rate=None,
     text=None,
@@ -145,6 +147,8 @@ def pretrain(
         weight_decay: float. Not applied to biases, norms and position embeddings.
         clip: float or None. Maximum global norm of the gradients.
         token_budget: int. Maximum tokens in a batch, padding included.
+        pack: bool. Short texts share rows of `length` tokens, in which none sees another: less
+            padding and fewer shapes to compile, but more masked cells of attention.
         dropout_rate: float. Dropout of the features; default the config's.
         attention_dropout_rate: float. Dropout of the attention weights; default the config's.
         text: name of the text column; default one with a usual name, see `read_texts`.
@@ -195,6 +199,7 @@ def pretrain(
         weight_decay=weight_decay,
         clip=clip,
         token_budget=token_budget,
+        pack=pack,
         dropout_rate=dropout_rate,
         attention_dropout_rate=attention_dropout_rate,
         seed=seed,

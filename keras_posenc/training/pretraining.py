@@ -124,6 +124,7 @@ class Pretraining:
     def _batches(self, texts, shuffle):
         recipe = self.recipe
         options = dict(token_budget=recipe.token_budget, shuffle=shuffle, seed=recipe.seed)
+        options["pack"] = recipe.pack
         if recipe.objective != "mlm":
             return CausalBatches(texts, self.tokenizer, recipe.length, **options)
         return MaskedLanguageModelBatches(
@@ -139,10 +140,12 @@ class Pretraining:
 
     def _model(self, build):
         """Inputs -> float32 logits; of a masked language model only of the places to guess."""
+        build |= {"layers": self.transformer.layers, "packed": self.recipe.pack}
         if self.recipe.objective != "mlm":
-            logits, inputs = self.transformer.model.output, self.transformer.model.inputs
+            model = build_transformer_model(with_mlm="linear", **build).model
+            logits, inputs = model.output, model.inputs
         else:
-            encoder = build_transformer_model(layers=self.transformer.layers, **build).model
+            encoder = build_transformer_model(**build).model
             places = keras.Input((None,), dtype="int32", name="masked_positions")
             features = ops.take_along_axis(encoder.output, places[..., None], axis=1)
             logits, inputs = self.transformer.heads(features), [*encoder.inputs, places]

@@ -156,8 +156,9 @@ def open_output(output, settings, overwrite):
 
 def _refuse_other(output, before, settings):
     settings = json.loads(json.dumps(settings))
-    # Runs from before there were tasks say nothing of them, nor do runs without a task.
-    since = {"task": "classify", "stride": None, "longer": "cut"}
+    # Runs from before there were tasks say nothing of them, nor do runs without a task, nor those
+    # from before rows were packed.
+    since = {"task": "classify", "stride": None, "longer": "cut", "pack": False}
     before = {key: value for key, value in since.items() if key in settings} | before
     other = [
         f"{shorten(key)} was {quote(before.get(key))} and is now {quote(settings.get(key))}"

@@ -7,6 +7,7 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.folder import newest, replacing_together
 
 # Importing these modules registers our layers, which loading a saved model needs.
@@ -146,6 +147,33 @@ class FineTuned:
                 _without_optimizer(self.model).save(partial)
             self.tokenizer.save(folder)
             write_text(folder / "labels.json", json.dumps(settings, indent=1, ensure_ascii=False))
+
+    def export(self, directory):
+        """Writes a checkpoint with the head and its labels, and the tokenizer, for transformers.
+
+        `transformers.pipeline` runs it: "token-classification" of `task="tag"`,
+        "question-answering" of "qa", "text-classification" of the others, trained with
+        `pooling="head"`.
+
+        Args:
+            directory: where to write.
+
+        Returns:
+            list of the paths of the weights and the config.
+
+        Raises:
+            ValueError: if transformers has no such head: none pools by the mean, for one.
+        """
+        config = self.model.transformer.config
+        longer = config.position_table and self.max_length > config.max_position
+        written = save_checkpoint(
+            self.model,
+            directory,
+            positions=self.max_length if longer else None,
+            labels=self.labels if self.task == "tag" else None,
+        )
+        self.tokenizer.save(directory)
+        return written
 
 
 def _without_optimizer(model):

@@ -22,6 +22,8 @@ from keras_posenc.training.saved import FineTuned
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.state import load_state, save_state, write_text
 
+OWN = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
+
 
 class Trainer:
     """The model, batches and history of a fine-tuning run.
@@ -45,10 +47,10 @@ class Trainer:
         beside = beside if beside.is_dir() else beside.parent
         weights = open_checkpoint(recipe.checkpoint)
         tokenizer = Tokenizer(recipe.tokenizer or beside)
-        encoder = _encoder(recipe, recipe.config or beside, weights)
+        encoder = _encoder(recipe, recipe.config or beside, weights, names, task)
         self.transformer = encoder.transformer
         self.finetuned = FineTuned(
-            task.model(encoder, names, recipe),
+            encoder if recipe.pooling == OWN else task.model(encoder, names, recipe),
             tokenizer,
             names,
             recipe.final_length,
@@ -179,13 +181,21 @@ class Trainer:
         }
 
 
-def _encoder(recipe, config, weights):
-    """The pretrained encoder, stretched if a stage exceeds its positions."""
+def _encoder(recipe, config, weights, names, task):
+    """The pretrained encoder, stretched if a stage exceeds its positions; with its family's own
+    head for the names, if that is to pool."""
     rates = {
         "dropout_rate": recipe.dropout_rate,
         "attention_dropout_rate": recipe.attention_dropout_rate,
     }
     options = {name: rate for name, rate in rates.items() if rate is not None}
+    if recipe.pooling == OWN:
+        if not task.of_texts:
+            raise ValueError(
+                f'pooling="head" is the head of a text\'s classes or numbers; task={task.name!r} '
+                "has one of its own: leave pooling out."
+            )
+        options |= {"head": "sequence_classification", "labels": list(map(str, names))}
     sizes = read_config(config, recipe.model)
     if sizes.position_table and recipe.longest > sizes.max_position:
         options |= {"stretch": recipe.stretch, "max_position": recipe.longest}

@@ -100,6 +100,7 @@ DAMAGED = {
     "not a JSON object": b"{\xff\xff}",
     "not a JSON object .it has the key 'a' twice": b'{"a": 1, "a": 1}',
     r"not a JSON object \('utf-8' codec": b'{"\\ud800": 1}',
+    r"not a JSON object \('utf-8' codec.*surrogates": b'{"__metadata__": {"x": "\\udfff"}}',
     "not a JSON object .it nests too deeply": b'{"a":' * 100_000,
 }
 

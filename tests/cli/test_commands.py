@@ -60,9 +60,9 @@ def test_pretrain(capsys, tmp_path, pretrained, corpus):
     program, output = run(
         capsys,
         *("pretrain", pretrained, corpus / "train.tsv", tmp_path / "one"),
-        *("--length", "24", "--steps", "2", "--validation", "0.2", "--no-whole-words"),
+        *("--length", "24", "--steps", "2", "--validation", "0.2", "--no-whole-words", "--pack"),
     )
-    assert "length=24" in program and "whole_words=False" in program
+    assert "length=24" in program and "whole_words=False" in program and "pack=True" in program
     assert "step 1 of 2, loss " in output and "2 steps in" in output
     execute(program.replace(str(tmp_path / "one"), str(tmp_path / "two")))
     one, other = (open_checkpoint(tmp_path / name) for name in ("one", "two"))

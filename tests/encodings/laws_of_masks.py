@@ -26,6 +26,8 @@ def packed_documents_do_not_meet(case, causal):
     results = [run(layer, x, **arguments), run(layer, x, causal=causal, **arguments)]
     if case.relative and case.axes == 1:
         results.append(run(layer, x, attention_mask=np.repeat(mask[None], B, 0), causal=causal))
+    if case.axes == 1:
+        results.append(run(layer, x, causal=causal, query_positions=every, packed=True))
     for part in (slice(0, HALF), slice(HALF, T)):
         alone = run(layer, x[:, part], causal=causal)
         for result in results:

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from keras_posenc import CausalBatches, MaskedLanguageModelBatches, Tokenizer
+from keras_posenc import CausalBatches, MaskedLanguageModelBatches, TextBatches, Tokenizer
+from keras_posenc.text import pack_rows
 from keras_posenc.text.masking import begins_words, choose_words, hide
 from keras_posenc.text.pretraining import pieces
 
@@ -187,6 +188,77 @@ def test_the_next_token_of_a_text_and_of_an_answer(tokenizer):
     assert weights.tolist() == [[0, 0, 0, 1, 1, 0, 0, 0]]
     rows = CausalBatches(texts(), tokenizer, 12, token_budget=48)
     assert max(inputs["token_ids"].shape[1] for inputs, *_ in read(rows)) == 12
+
+
+def documents(token_ids, position_ids):
+    """The documents of a packed row without its padding, as a list of lists."""
+    starts = np.flatnonzero(position_ids == 0)
+    assert starts[0] == 0
+    parts = np.split(token_ids, starts[1:])
+    for part, ids in zip(parts, np.split(position_ids, starts[1:]), strict=True):
+        np.testing.assert_array_equal(ids, np.arange(len(part)))
+    return [part[part != PAD].tolist() for part in parts]
+
+
+def test_packed_rows_hold_every_text_once_and_little_padding(tokenizer):
+    given = texts(40)
+    alone = TextBatches(pieces(given, tokenizer, 32), tokenizer=tokenizer, max_length=32)
+    packed = MaskedLanguageModelBatches(
+        given, tokenizer, 32, masked=0.3, token_budget=128, pack=True
+    )
+    assert packed.padding_share < 0.1
+    found, last = [], {word: 0 for word in ("to guess", "all")}
+    for inputs, targets, weights in read(packed):
+        assert inputs["position_ids"].shape == targets.shape
+        for row, ids, chosen in zip(targets, inputs["position_ids"], weights, strict=True):
+            found += documents(row, ids)
+            ends = np.flatnonzero(row == SEP) - 1  # the last word of each text is hidden, too
+            last["all"] += len(ends)
+            last["to guess"] += chosen[ends].sum()
+    starts = alone._starts
+    rows = [alone._tokens[a:b].tolist() for a, b in zip(starts, starts[1:], strict=False)]
+    assert sorted(found) == sorted(rows)
+    assert 0.15 < last["to guess"] / last["all"] < 0.45
+
+
+def test_no_token_predicts_one_of_the_next_text(tokenizer):
+    inputs, targets, weights = CausalBatches(["a b", "c", "d"], tokenizer, 10, pack=True)[0]
+    a, b, c, d = (WORDS.index(letter) for letter in "abcd")
+    assert inputs["token_ids"].tolist() == [[CLS, a, b, SEP, CLS, c, SEP, CLS, d, SEP]]
+    assert inputs["position_ids"].tolist() == [[0, 1, 2, 3, 0, 1, 2, 0, 1, 2]]
+    assert weights.tolist() == [[1, 1, 1, 0, 1, 1, 0, 1, 1, 0]]
+    assert (targets == np.roll(inputs["token_ids"], -1))[weights > 0].all()
+    pairs = [("a b", "c"), ("d", "a")]
+    inputs, targets, weights = CausalBatches(pairs, tokenizer, 12, pack=True, pad_to=12)[0]
+    assert inputs["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0]]
+    assert weights.tolist() == [[0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0]]
+    assert inputs["position_ids"].tolist() == [[*range(6), *range(5), 5]]  # padding counts on
+
+
+def test_rows_go_where_the_least_room_is_left():
+    rng = np.random.default_rng(0)
+    rows = [[7] * n for n in rng.integers(1, 40, 500)]
+    packed = pack_rows(rows, 64)
+    sizes = [len(ids) for ids, *_ in packed]
+    assert max(sizes) <= 64 and sum(sizes) == sum(map(len, rows))
+    assert len(packed) == -(-sum(sizes) // 64)  # none could be spared
+    assert pack_rows([], 8) == []
+    again = pack_rows(packed, 64)  # positions are kept
+    assert sum(ids.count(0) for *_, ids in again) == len(rows)
+
+
+def test_what_is_no_packed_row():
+    with pytest.raises(ValueError, match="A row of 9 tokens does not fit into length=8"):
+        pack_rows([[7] * 9], 8)
+    row = ([7] * 9, [0] * 9, [*range(5), *range(4)])
+    with pytest.raises(ValueError, match="Text 0 has position ids and 9 tokens, more than max_len"):
+        TextBatches([row], max_length=8)
+    with pytest.raises(ValueError, match="Text 0 has 9 token ids but 2 position ids"):
+        TextBatches([(*row[:2], [0, 1])])
+    with pytest.raises(ValueError, match="Text 0 has the position id -1"):
+        TextBatches([(*row[:2], [-1] * 9)])
+    both = TextBatches([row, [7, 8]], pad_to=1, max_shapes=1, shuffle=False)
+    assert both[0]["position_ids"].tolist() == [[*range(9)], row[2]]
 
 
 def test_errors(tokenizer):

@@ -120,6 +120,35 @@ def test_the_result_learned_and_is_read_by_transformers_and_finetune(
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("objective", ["mlm", "causal", "unilm"])
+def test_short_texts_share_rows(with_head, texts, tmp_path, objective, monkeypatch):
+    """In fewer batches; a killed run goes on; and runs from before there were packed rows do."""
+    short = [text[:8] for text in texts]
+    corpus = [(text, text) for text in short] if objective == "unilm" else short
+    settings = SETTINGS | {"steps": 3, "objective": objective, "verbose": False}
+    whole = pretrain(with_head, corpus, tmp_path / "whole", pack=True, **settings)
+    assert whole["after"]["loss"] < whole["before"]["loss"]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(steps, "SAVE_EVERY", 0)
+        patch.setattr(steps, "_progress", lambda record, _: record["step"] == 2 and stop())
+        pretrain(with_head, corpus, tmp_path / "cut", pack=True, **settings)
+    cut = pretrain(with_head, corpus, tmp_path / "cut", pack=True, **settings)
+    assert cut["losses"] == pytest.approx(whole["losses"], rel=1e-4)
+    alone = pretrain(with_head, corpus, tmp_path / "alone", **settings)
+    path = tmp_path / "alone" / "recipe.json"
+    path.write_text(
+        json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "pack"})
+    )
+    assert pretrain(with_head, corpus, tmp_path / "alone", **settings) == alone
+    with pytest.raises(ValueError, match="other settings: pack was False and is now True"):
+        pretrain(with_head, corpus, tmp_path / "alone", pack=True, **settings)
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("objective", ["causal", "unilm"])
 def test_next_tokens_are_learned(with_head, texts, tmp_path, objective):
     corpus = texts if objective == "causal" else [(text[:11], text[12:23]) for text in texts]

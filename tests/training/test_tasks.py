@@ -330,3 +330,28 @@ def test_every_task_is_on_the_command_line():
     from keras_posenc.cli import training
 
     assert training.TASKS == tuple(TASKS)
+
+
+@pytest.mark.once
+def test_transformers_runs_what_was_finetuned(bert, runs, corpus, tmp_path):
+    """A family's own head on longer texts than the checkpoint's, and a tagger."""
+    transformers = pytest.importorskip("transformers")
+    options = dict(max_length=40, epochs=1, pooling="head", verbose=0)
+    finetune(bert, corpus / "train.tsv", tmp_path / "own", **options)
+    load_finetuned(tmp_path / "own").export(tmp_path / "theirs")
+    run = transformers.pipeline("text-classification", str(tmp_path / "theirs"), device="cpu")
+    texts = ["w1 w4 w7", " ".join(f"w{n % 33}" for n in range(38))]
+    for text, said in zip(texts, predict(tmp_path / "own", texts, verbose=0), strict=True):
+        found = {row["label"]: row["score"] for row in run(text, top_k=None)}
+        assert found == pytest.approx(said.probabilities, abs=1e-5)
+    folder, _ = runs("tag")
+    load_finetuned(folder).export(tmp_path / "tagger")
+    run = transformers.pipeline("token-classification", str(tmp_path / "tagger"), device="cpu")
+    words = ["w25", "w30", "w32", "w21", "w31"]
+    (found,) = predict(folder, [words], verbose=0)
+    assert [row["entity"] for row in run(" ".join(words), ignore_labels=[])] == found.tags
+    folder, _ = runs("regress")
+    with pytest.raises(ValueError, match="none pools by the mean"):
+        load_finetuned(folder).export(tmp_path / "none")
+    with pytest.raises(ValueError, match='pooling="head" is .* task=.embed. has one of its own'):
+        finetune(bert, seeded(paired, 0, 8), tmp_path / "none", task="embed", **options)

@@ -230,6 +230,11 @@ def _check_attention(node):
                 f"{type(encoding).__name__} sums over all earlier rows of the attention map, which "
                 "a cache does not keep: a model with it cannot generate."
             )
+    if kwargs.get("packed"):
+        raise ValueError(
+            "A model of `packed` rows, each of several texts, writes none: give Generator one "
+            "without `packed`, with the same `layers`."
+        )
     _check_ids(kwargs.get("query_positions", kwargs.get("positions")))
     tensors = node.arguments.args
     masked = kwargs.get("attention_mask") is not None

@@ -8,7 +8,9 @@ from keras_posenc.text.labels.base import Labels
 class NextTokenLabels(Labels):
     """At each token the next one: the shifted text itself, for a language model or UniLM.
 
-    Targets are (B, T) int32; the weights (B, T) float32 are 0 where no token follows.
+    Targets are (B, T) int32; the weights (B, T) float32 are 0 where no token follows, or one of the
+    next document of a row that holds several. A text is one row, truncated or in windows as
+    `TextBatches` says; `CausalBatches` cuts long texts into rows of full length instead.
 
     Args:
         segment: int or None. Only tokens of this segment are to be predicted: 1 is the second text
@@ -34,6 +36,8 @@ class NextTokenLabels(Labels):
     def _entry(self, row):
         following = np.asarray(row.segment_ids[1:])
         counts = np.ones(len(following)) if self.segment is None else following == self.segment
+        if row.position_ids is not None:
+            counts = counts * (np.asarray(row.position_ids[1:]) != 0)
         return np.asarray(row.token_ids[1:], "int32"), counts.astype("float32")
 
     def pad(self, entries, width):

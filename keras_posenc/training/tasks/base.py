@@ -26,6 +26,7 @@ class Task:
     per_token = False  # whether outputs are (T, ...) a row
     has_windows = False  # whether long texts are always read whole, in windows with a stride
     reads_chunks = True  # whether `chunks=` makes sense
+    of_texts = False  # whether a model is a classifier's: features, pooled, and numbers of a text
 
     # Data: from files and lists to `Texts` with checked labels.
     def read(self, source, role, text=None, label=None):

@@ -2,10 +2,9 @@
 
 import typing
 
-import keras
 import numpy as np
 
-from keras_posenc.models.heads import MaskedPooling, features_of
+from keras_posenc.models.embedding import embedder
 from keras_posenc.models.similarity import similarity
 from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
 from keras_posenc.text.groups import read_groups
@@ -118,10 +117,7 @@ class Embedding(Task):
         return {"apart": True}
 
     def model(self, encoder, names, recipe):
-        features = features_of(encoder, "An embedder")
-        x = MaskedPooling(recipe.pooling, dtype="float32", name="Pooling")(features)
-        x = keras.layers.UnitNormalization(dtype="float32", name="Normalize")(x)
-        return keras.Model(encoder.inputs, x, name="embedder")
+        return embedder(encoder, recipe.pooling)
 
     def trained(self, model, names):
         return similarity(model, 2 if names == SCORED else len(names))

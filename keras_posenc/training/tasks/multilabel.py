@@ -41,6 +41,7 @@ class MultiLabel(Task):
         "loss": "loss",
     }
     watched = ("accuracy",)
+    of_texts = True
 
     def read_file(self, path, text, label):
         return read_table(path, text, label, names_in)
