@@ -1,16 +1,18 @@
 """A step on a GPU: JAX and torch beside transformers, bfloat16, and which kernels it really ran.
 
-    python benchmarks/gpu.py                                  # BERT-base, 512 to 16,384 tokens
-    python benchmarks/gpu.py --anywhere --model minilm --shapes 2x64     # a try without a GPU
+    python benchmarks/gpu.py                     # BERT- and ModernBERT-base, 512 to 16,384 tokens
+    python benchmarks/gpu.py --anywhere --layers 1 --shapes 2x64 --turns 1  # a try without a GPU
 
-Every measurement is a process of its own; JAX and torch need their CUDA builds. Weights stay
-float32, the arithmetic is bfloat16 (`mixed_bfloat16`; autocast for transformers). A batch has
-16,384 tokens. The fused attention kernels are read from the compiled program on JAX and from a
-profile on torch; a row without attention dropout that names none took the slow path. Results go to
-benchmarks/results/gpu.json.
+Every measurement is a process of its own; JAX and torch need their CUDA builds. BERT is stretched
+to the length by the hierarchical table, transformers' has a longer one. Weights stay float32, the
+arithmetic is bfloat16 (`mixed_bfloat16`; autocast for transformers). A batch has 16,384 tokens. The
+fused attention kernels are read from the compiled program on JAX and from a profile on torch; a row
+without attention dropout that names none took the slow path. Results go to
+benchmarks/results/gpu.json, each with the device that it ran on.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -29,39 +31,54 @@ SHAPES = ["32x512", "16x1024", "8x2048", "4x4096", "2x8192", "1x16384"]
 ROWS = ["posenc-jax", "posenc-torch", "transformers"]
 FUSED = re.compile(r"fmha|flash|cudnn[\w$]*attention|efficient_attention|mem_eff", re.IGNORECASE)
 STEPS = 10
+MODELS = ("bert-base", "modernbert-base", "minilm")
+MODERNBERT = {
+    "model_type": "modernbert",
+    "vocab_size": 50368,
+    "hidden_size": 768,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 12,
+    "intermediate_size": 1152,
+    "max_position_embeddings": 16384,
+    "pad_token_id": 0,
+}
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", default="bert-base", choices=list(rows.MODELS))
+    parser.add_argument("--models", nargs="+", default=MODELS[:2], choices=MODELS)
+    parser.add_argument("--layers", type=int, help="fewer layers, for a try")
     parser.add_argument("--shapes", nargs="+", default=SHAPES)
     parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
+    parser.add_argument("--modes", nargs="+", default=("forward", "train"))
     parser.add_argument("--attention-dropout", nargs="+", type=float, default=[0.0, 0.1])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--anywhere", action="store_true", help="also without a GPU")
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         print(json.dumps(measured(arguments)))
         return
     lines = []
-    for shape in arguments.shapes:
-        for mode in ("forward", "train"):
-            for rate in arguments.attention_dropout if mode == "train" else [0.0]:
-                lines += in_turns(arguments, shape, mode, rate)
-                arguments.results.parent.mkdir(exist_ok=True)
-                arguments.results.write_text(json.dumps({"rows": lines}, indent=1) + "\n")
+    rates = {"forward": [0.0], "train": arguments.attention_dropout}
+    cases = itertools.product(arguments.models, arguments.shapes, arguments.modes)
+    for model, shape, mode in cases:
+        for rate in rates[mode]:
+            lines += in_turns(arguments, model, shape, mode, rate)
+            arguments.results.parent.mkdir(exist_ok=True)
+            arguments.results.write_text(json.dumps({"rows": lines}, indent=1) + "\n")
 
 
-def in_turns(arguments, shape, mode, rate):
+def in_turns(arguments, model, shape, mode, rate):
     runs = {name: [] for name in arguments.rows}
     for _ in range(arguments.turns):
         for name in arguments.rows:
-            command = [sys.executable, __file__, "--one", name, mode, shape, str(rate)]
-            command += ["--model", arguments.model] + ["--anywhere"] * arguments.anywhere
+            command = [sys.executable, __file__, "--one", name, model, mode, shape, str(rate)]
+            command += ["--anywhere"] * arguments.anywhere
+            command += ["--layers", str(arguments.layers)] if arguments.layers else []
             environment = rows.environment_of(rows.NAMES[name])
             environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
             run = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -71,7 +88,8 @@ def in_turns(arguments, shape, mode, rate):
                 runs[name].append(json.loads(run.stdout.splitlines()[-1]))
     lines = []
     for name, measurements in runs.items():
-        line = {"row": name, "mode": mode, "shape": shape, "attention_dropout": rate}
+        line = {"row": name, "model": model, "mode": mode, "shape": shape}
+        line["attention_dropout"] = rate
         line |= measurements[-1]
         if all("seconds" in one for one in measurements):
             line["seconds"] = statistics.median(one["seconds"] for one in measurements)
@@ -81,12 +99,16 @@ def in_turns(arguments, shape, mode, rate):
 
 
 def measured(arguments):
-    name, mode, shape, rate = arguments.one
+    name, model, mode, shape, rate = arguments.one
     batch, length = (int(n) for n in shape.split("x"))
     row = rows.NAMES[name]
-    task = libraries.Task(row, mode, arguments.model, batch, length, 0.1)
-    config = task.config(512 if row.ours else max(512, length))
-    config["attention_probs_dropout_prob"] = float(rate)
+    task = libraries.Task(row, mode, model, batch, length, 0.1)
+    if model == "modernbert-base":
+        config = {**MODERNBERT, "attention_dropout": float(rate)}
+    else:
+        config = task.config(512 if row.ours else max(512, length))
+        config["attention_probs_dropout_prob"] = float(rate)
+    config["num_hidden_layers"] = arguments.layers or config["num_hidden_layers"]
     device = jax_device() if row.backend == "jax" else torch_device()
     if device["kind"] == "cpu" and not arguments.anywhere:
         sys.exit(f"No GPU here for {row.backend}: install its CUDA build, or give --anywhere.")
@@ -135,9 +157,11 @@ def posenc(task, config, device):
     from keras_posenc import build_transformer_model, classifier
 
     keras.config.set_dtype_policy("mixed_bfloat16")
-    encoder = build_transformer_model(config, hierarchical_position=True)
+    stretched = None if "model_type" in config else True
+    encoder = build_transformer_model(config, hierarchical_position=stretched)
     tokens, labels = task.arrays()
     inputs = {"token_ids": tokens, "segment_ids": np.zeros_like(tokens)}
+    inputs = {each.name: inputs[each.name] for each in encoder.inputs}
     model = classifier(encoder, rows.CLASSES, pooling="cls")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-4), loss)
@@ -182,16 +206,27 @@ def profiled(step):
 
 def transformers(task, config, device):
     import torch
-    from transformers import BertConfig, BertForSequenceClassification
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        ModernBertConfig,
+        ModernBertForSequenceClassification,
+    )
 
+    kinds = (BertForSequenceClassification, BertConfig)
+    if config.get("model_type") == "modernbert":
+        kinds = (ModernBertForSequenceClassification, ModernBertConfig)
+        ids = dict.fromkeys(("bos", "eos", "cls", "sep"), 1)
+        config = {**config, **{f"{role}_token_id": number for role, number in ids.items()}}
     try:
         import flash_attn  # noqa: F401
 
         kernel = "flash_attention_2"
     except ImportError:
         kernel = "sdpa"
-    model = BertForSequenceClassification._from_config(
-        BertConfig(**config, num_labels=rows.CLASSES), attn_implementation=kernel
+    build, settings = kinds
+    model = build._from_config(
+        settings(**config, num_labels=rows.CLASSES), attn_implementation=kernel
     ).to(device["kind"])
     tokens, labels = (torch.from_numpy(x.astype("int64")).to(device["kind"]) for x in task.arrays())
     mask = torch.ones_like(tokens)

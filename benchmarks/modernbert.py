@@ -7,7 +7,7 @@ ModernBERT-base's widths and its pattern (one global layer, two with a window of
 layers, random weights that transformers wrote, one text without padding. Each measurement is a
 process of its own, by turns: processor seconds on one thread of a forward pass, and of one with its
 backward pass, and the peak of memory over that of the loaded model. Results go to
-benchmarks/results/modernbert.json, and modernbert.md has a table of them.
+benchmarks/results/modernbert.json, to those that are there, and modernbert.md has a table of them.
 """
 
 import argparse
@@ -41,15 +41,18 @@ def main():
     report = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         make_checkpoint(folder, arguments.layers)
-        for length in arguments.lengths:
-            for mode in ("forward", "train"):
-                lines = {library: [] for library in LIBRARIES}
-                for turn in range(arguments.turns):
-                    for library in LIBRARIES[:: -1 if turn % 2 else 1]:
-                        lines[library].append(run(library, folder, length, mode))
-                report[f"{arguments.layers} layers, {length} tokens, {mode}"] = lines
-                arguments.results.write_text(json.dumps(report, indent=1) + "\n")
-                arguments.results.with_suffix(".md").write_text(page(report))
+        for turn in range(arguments.turns):
+            for length in arguments.lengths:
+                for mode in ("forward", "train"):
+                    case = f"{arguments.layers} layers, {length} tokens, {mode}"
+                    lines = {
+                        library: run(library, folder, length, mode)
+                        for library in LIBRARIES[:: -1 if turn % 2 else 1]
+                    }
+                    for library, line in lines.items():
+                        report.setdefault(case, {}).setdefault(library, []).append(line)
+                    arguments.results.write_text(json.dumps(report, indent=1) + "\n")
+                    arguments.results.with_suffix(".md").write_text(page(report))
     print(page(report))
 
 

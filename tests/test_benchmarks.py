@@ -38,6 +38,18 @@ rivals, features, readings, reading_tasks, generate = map(
 )
 
 
+def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(tmp_path):
+    results = tmp_path / "gpu.json"
+    options = ["--anywhere", "--layers", "1", "--shapes", "1x16", "--turns", "1"]
+    options += ["--models", "modernbert-base", "--rows", "posenc-torch", "--results", results]
+    command = [sys.executable, BENCHMARKS / "gpu.py", *options, "--modes", "forward"]
+    subprocess.run(command, check=True)
+    (line,) = json.loads(results.read_text())["rows"]
+    assert line["model"] == "modernbert-base" and line["mode"] == "forward"
+    assert line["device"] == "cpu" and line["seconds"] > 0
+    assert any("flash_attention" in name for name in line["fused_kernels"])
+
+
 def line(row, mode, batch, length, seconds, peak_mb, others=0.0):
     place = {"row": row, "mode": mode, "model": "minilm", "batch": batch, "length": length}
     return {**place, "seconds": seconds, "peak_mb": peak_mb, "others": others}

@@ -9,6 +9,7 @@ import pytest
 
 import keras_posenc
 from keras_posenc.encodings import ENCODINGS
+from keras_posenc.models.families import FAMILIES
 
 pytestmark = pytest.mark.once
 
@@ -63,7 +64,10 @@ def test_pages_get_the_tables_of_the_results(generate):
 
 def test_links_between_pages_lead_somewhere():
     """What strict mkdocs would say, without mkdocs; pages that it generates are left to it."""
-    made = [DOCS / name for name in ("results", "notebooks", "gallery", "api", "contributing.md")]
+    made = [
+        DOCS / name
+        for name in ("results", "notebooks", "gallery", "api", "families", "contributing.md")
+    ]
     lost = []
     for path in [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text("utf-8")):
@@ -83,6 +87,20 @@ def test_every_encoding_has_a_page(generate):
     pictures = gallery.pictures("t5")
     assert list(pictures) == ["t5-decay.svg", "t5-map.svg"]
     assert all(svg.startswith("<?xml") for svg in pictures.values())
+
+
+def test_every_family_has_a_page(generate):
+    families = generate("families")
+    pages = {name: families.page(name) for name in families.names()}
+    assert list(pages) == list(FAMILIES)
+    assert (
+        "| `Transformer-{i}-FeedForward/intermediate` | `@layers.{i}.mlp.Wi`, part 1 of 2 |"
+        in (pages["modernbert"])
+    )
+    assert re.search(r"largest difference \| \d\.\de-0[67] on jax", pages["modernbert"])
+    assert "| longer texts | `rope_scaling=` |" in pages["modernbert"]
+    assert "| longer texts | `hierarchical_position=True`" in pages["bert"]
+    assert "`ForQuestionAnswering`" in pages["bert"]
 
 
 def test_every_public_name_is_in_the_reference(generate):

@@ -49,6 +49,7 @@ LAZY = {
     "jax": ("backend/",),
     "safetensors": (),
     "tokenizers": ("text/",),
+    "rjieba": ("text/words.py",),
     "matplotlib": ("analysis/plot.py",),
     "transformers": (),
 }

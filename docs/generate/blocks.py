@@ -102,8 +102,6 @@ def loading():
         ("backend", "file", "`import keras`", "`import keras_posenc`", "build and load", "peak")
     ]
     for row in report["rows"]:
-        if "file" not in row or "build + load s" not in row:
-            continue
         peak = row.get("peak over weights")
         seconds = [row.get(f"{k} s") for k in ("keras import", "import", "build + load")]
         cells = [f"{s:.1f} s" if s is not None else "–" for s in seconds]
@@ -158,17 +156,13 @@ def families():
     """Every family: what tells it, its positions, what its numbers were compared to, how near."""
     from keras_posenc.models.families.listing import family_table
 
-    measured = _json("families")
-    worst = {}
-    for differences in measured.values():
-        for name, difference in differences.items():
-            worst[name] = max(difference, worst.get(name, 0.0))
     rows = [("`model=`", "family", "`model_type`", "positions", "compared to", "within")]
-    for row in family_table(worst):
+    for row in family_table(tables.differences()):
         name = f"[{row['family']}]({row['paper']})" if row["paper"] else row["family"]
         kinds = ", ".join(f"`{kind}`" for kind in row["model_type"])
         near = f"{row['difference']:.1e}" if "difference" in row else "tests"
-        rows.append((f"`{row['model']}`", name, kinds, row["positions"], row["compared"], near))
+        page = f"[`{row['model']}`](../families/{row['model']}.md)"
+        rows.append((page, name, kinds, row["positions"], row["compared"], near))
     return _with(_rows(rows), [], "benchmarks/families.py   # on each backend", "families")
 
 

@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import api  # noqa: E402
 import blocks  # noqa: E402
+import families  # noqa: E402
 import gallery  # noqa: E402
 
 # Keras variables (3.15) have no `copy` argument in `__array__`, which NumPy 2 asks for.
@@ -28,7 +29,7 @@ FETCHED = re.compile(
 
 @event_priority(100)  # before mkdocs-jupyter, which is to find the notebooks
 def on_files(files, config):
-    """Adds the pages of the gallery and of the API, files of results, notebooks, CONTRIBUTING."""
+    """Adds pages of the gallery, families and API, files of results, notebooks, CONTRIBUTING."""
 
     def add(where, content):
         files.append(File.generated(config, where, content=content))
@@ -37,6 +38,8 @@ def on_files(files, config):
         add(f"gallery/{name}.md", gallery.page(name))
         for picture, svg in gallery.pictures(name).items():
             add(f"gallery/{picture}", svg)
+    for name in families.names():
+        add(f"families/{name}.md", families.page(name))
     for name, content in api.pages().items():
         add(f"api/{name}.md", content)
     for path in sorted([*blocks.BENCH.glob("*.*"), *blocks.RESULTS.glob("*.*")]):
@@ -57,9 +60,14 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_config(config):
-    """Lists the pages of the gallery in the navigation."""
-    pages = ["gallery/index.md", *(f"gallery/{name}.md" for name in gallery.SAID)]
-    config.nav = [{"Gallery": pages} if "Gallery" in part else part for part in config.nav]
+    """Lists the pages of the gallery and of the families in the navigation."""
+    made = {
+        "Gallery": ["gallery/index.md", *(f"gallery/{name}.md" for name in gallery.SAID)],
+        "Families": [f"families/{name}.md" for name in families.names()],
+    }
+    config.nav = [
+        {title: made.get(title, pages) for title, pages in part.items()} for part in config.nav
+    ]
     return config
 
 

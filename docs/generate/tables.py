@@ -29,14 +29,28 @@ def encodings():
 
 
 def families():
-    """The families by how they know where a token stands: what `model=` takes."""
+    """The families by how they know where a token stands and what they were compared to."""
     from keras_posenc.models.families import FAMILIES
 
-    by_positions = {}
+    measured, groups = differences(), {}
     for name, family in FAMILIES.items():
-        by_positions.setdefault(family.positions, []).append(f"`{name}`")
-    rows = [(positions, ", ".join(names)) for positions, names in by_positions.items()]
-    return markdown([("positions", "families, by `model=`"), *rows])
+        groups.setdefault(family.positions, {})[name] = family.compared.split(", and ")
+    rows = [("positions", "families, by `model=`", "compared to", "within")]
+    for positions, compared in groups.items():
+        near = max((measured[name] for name in compared if name in measured), default=None)
+        to = dict.fromkeys(what for each in compared.values() for what in each)
+        named = ", ".join(f"`{name}`" for name in compared)
+        rows.append((positions, named, ", ".join(to), f"{near:.1e}" if near else "tests"))
+    return markdown(rows)
+
+
+def differences():
+    """Family -> the largest difference of its outputs that was measured on any backend."""
+    worst = {}
+    for found in json.loads((RESULTS / "families.json").read_text("utf-8")).values():
+        for name, difference in found.items():
+            worst[name] = max(difference, worst.get(name, 0.0))
+    return worst
 
 
 def results():

@@ -40,7 +40,11 @@ def hints(account, checkpoint, table):
         return []
     family = family_of(checkpoint)
     stranger = family and not _plain(account.family).startswith(_plain(family))
-    if stranger and any(name.startswith("Transformer-0-") for name in account.missing):
+    found, missing = (
+        any(name.startswith("Transformer-0-") for name in names)
+        for names in ([name for name, *_ in account.loaded], account.missing)
+    )
+    if stranger and missing and not found:  # families share names: Llama's are EuroBERT's
         return [f"The names look like those of {family}."]
     hints = [_prefix_hint(checkpoint, table), _layers_hint(checkpoint, account)]
     hints += [_shape_hint(*row) for row in account.wrong_shape]

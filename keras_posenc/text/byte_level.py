@@ -112,12 +112,14 @@ def _read_merges(file):
 
 
 def _family(file, vocabulary, settings):
-    family = SAME.get(settings.family, settings.family)
+    # DeBERTa's first version, of whose pairs transformers 4 and 5 make different rows.
+    said = settings.family or ("deberta" if "[CLS]" in vocabulary else None)
+    family = SAME.get(said, said)
     if family in USES:
         return family
     if family is not None:
         raise ValueError(
-            f"{file}: how {quote(settings.family)} uses a vocab.json is not known here, only how "
+            f"{file}: how {quote(said)} uses a vocab.json is not known here, only how "
             f"{', '.join(USES)} do. With its tokenizer.json, which transformers writes "
             "(AutoTokenizer.from_pretrained(...).save_pretrained(...)), it is read."
         )

@@ -28,7 +28,8 @@ def refusals(source):
         rust = type(error) is Exception or type(error).__name__ == "PanicException"
         if not rust and not isinstance(error, ValueError):
             raise
-        raise ValueError(f"{source} is no tokenizer that works: {shorten(error)}.") from None
+        said = shorten(str(error).removeprefix("Exception: "))
+        raise ValueError(f"{source} is no tokenizer that works: {said}.") from None
 
 
 def add_tokens(tokenizer, vocabulary, names, added):

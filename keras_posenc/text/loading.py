@@ -16,6 +16,7 @@ from keras_posenc.untrusted import read_bytes, shorten
 MOST_BYTES = 2**26  # of a tokenizer.json; those of 256,000 tokens have half of it
 
 SENTENCE_PIECE = ("spm.model", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+PICKLED = "bpe_encoder.bin"
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCE_PIECE)
 
 
@@ -60,16 +61,22 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
 def find_tokenizer(path):
     """The file that a path of a file or of a directory leads to."""
     path = pathlib.Path(path)
-    if path.is_file():
+    pickled = path if path.name == PICKLED else path / PICKLED
+    if path.is_file() and path != pickled:
         return path
+    found = [path / name for name in FILES if (path / name).is_file()]
+    if found:
+        return found[0]
+    if pickled.is_file():
+        raise ValueError(
+            f"{pickled} is DeBERTa's tokenizer as a pickle, which is not read: put the "
+            "tokenizer.json beside it that transformers makes of its vocab.json and merges.txt."
+        )
     if not path.is_dir():
         raise FileNotFoundError(
             f"No tokenizer at {path}: give a vocab.txt, a tokenizer.json, another of "
             f"{', '.join(FILES[2:])}, or a directory of one."
         )
-    for name in FILES:
-        if (path / name).is_file():
-            return path / name
     there = shorten(", ".join(sorted(os.listdir(path)))) or "nothing"
     raise FileNotFoundError(f"No tokenizer ({', '.join(FILES)}) in {path}, which holds: {there}.")
 
@@ -165,7 +172,7 @@ def _changed(file, tokenizer, lowercase, strip_accents, vocabulary):
     return _word_piece(vocabulary, names, tokenizer.normalizer, tokenizer.pre_tokenizer, longest)
 
 
-def save(tokenizer, vocabulary, names, directory):
+def save(tokenizer, vocabulary, names, directory, entries):
     """Writes tokenizer.json, tokenizer_config.json and, for a BERT tokenizer, vocab.txt.
 
     Args:
@@ -173,6 +180,7 @@ def save(tokenizer, vocabulary, names, directory):
         vocabulary: its dict token -> id.
         names: dict role -> token.
         directory: where to write; created if missing.
+        entries: dict of further entries of tokenizer_config.json.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -191,7 +199,7 @@ def save(tokenizer, vocabulary, names, directory):
         if len(vocabulary) == max(vocabulary.values()) + 1:  # else line numbers are not ids
             tokens = sorted(vocabulary, key=vocabulary.get)
             _replace(directory / "vocab.txt", "\n".join(tokens) + "\n")
-    config |= {f"{role}_token": token for role, token in names.items()}
+    config |= {f"{role}_token": token for role, token in names.items()} | entries
     _replace(directory / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
 
 

@@ -56,13 +56,19 @@ def simplified_vocabulary(source, starts_with=SPECIAL):
             f"leave out what this vocabulary has not."
         )
     kept = dict.fromkeys(starts_with)
-    kept.update((t, None) for t in sorted(full, key=full.get) if not _redundant(t))
+    redundant = _redundant if source.pre_tokenize is None else _pieces_alone
+    kept.update((t, None) for t in sorted(full, key=full.get) if not redundant(t))
     return {token: new for new, token in enumerate(kept)}, [full[token] for token in kept]
 
 
 def _redundant(token):
     stem = token[2:] if token.startswith("##") else token
     return len(token) > 1 and any(_is_chinese(c) or _is_punctuation(c) for c in stem)
+
+
+def _pieces_alone(token):
+    """Of a tokenizer that finds words: any word may be one, and a piece follows no such word."""
+    return token.startswith("##") and _redundant(token)
 
 
 def _is_chinese(character):

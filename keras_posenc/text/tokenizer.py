@@ -31,6 +31,10 @@ class Tokenizer(Tokens):
         special_in_text: whether "[SEP]" in a text is the special token. False takes it for the five
             characters it is, so that no writer of a text can end it early; set True for texts of
             your own with "[MASK]" in them.
+        pre_tokenize: a function from a text, in lower case where the tokenizer makes it so, to the
+            list of its words, as in bert4keras: those in the vocabulary are tokens, the others are
+            cut as usual. For BERT's tokenizers alone; not saved, so give it anew. Default: words
+            of jieba for a RoFormer that has them (`pip install rjieba`), none for others.
         **others: none; a name of bert4keras's or transformers' is refused with the one here.
 
     Attributes:
@@ -38,11 +42,12 @@ class Tokenizer(Tokens):
         vocab_size: the required rows of a token table, the largest id + 1.
         pad_id, cls_id, sep_id, mask_id, unk_id, bos_id, eos_id: ids of the special tokens; None
             where missing. `pad_id` is never None: where no file names one it is `eos_id`.
+        pre_tokenize: the function that gives words, or None.
 
     Raises:
         FileNotFoundError: no such file, or none of them in the directory.
         ValueError: a damaged file, or an option that a tokenizer.json does not allow to change.
-        ImportError: if `tokenizers` is not installed.
+        ImportError: if `tokenizers` is not installed, or `rjieba` for a RoFormer with words.
         TypeError: an argument that is none, with its name here if it is another library's.
 
     Example:
@@ -62,10 +67,11 @@ class Tokenizer(Tokens):
         strip_accents=None,
         vocabulary=None,
         special_in_text=False,
+        pre_tokenize=None,
         **others,
     ):
         refuse("Tokenizer", others)
-        super().__init__(path, lowercase, strip_accents, vocabulary, special_in_text)
+        super().__init__(path, lowercase, strip_accents, vocabulary, special_in_text, pre_tokenize)
         self._told = False
 
     def encode(

@@ -5,6 +5,8 @@ from keras_posenc.text.decoding import join_pieces, join_words
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.loading import find_tokenizer, load, save
 from keras_posenc.text.roles import find_roles, keep_apart
+from keras_posenc.text.settings import Settings
+from keras_posenc.text.words import choose_words, words_first
 
 MOST_TOKENS = 2**24  # rows of a table; the largest vocabularies have 2^18
 
@@ -12,11 +14,17 @@ MOST_TOKENS = 2**24  # rows of a table; the largest vocabularies have 2^18
 class Tokens:
     """The vocabulary of a tokenizer: see `Tokenizer`, whose arguments these are."""
 
-    def __init__(self, path, lowercase, strip_accents, vocabulary, special_in_text):
+    def __init__(self, path, lowercase, strip_accents, vocabulary, special_in_text, pre_tokenize):
         self._rust, self._names = load(path, lowercase, strip_accents, vocabulary)
         self._source = "vocabulary=" if path is None else find_tokenizer(path)
         self._splitter = self._rust.pre_tokenizer
         self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
+        settings = None if path is None else Settings(self._source.parent)
+        self.pre_tokenize, self._entries = choose_words(
+            pre_tokenize, settings, self.vocabulary, self._source
+        )
+        if self.pre_tokenize is not None:
+            words_first(self._rust, self.vocabulary, self.pre_tokenize, self._source)
         self.vocab_size = max(self.vocabulary.values(), default=-1) + 1
         if self.vocab_size > MOST_TOKENS:
             raise ValueError(
@@ -117,7 +125,7 @@ class Tokens:
         # As it was read: how special tokens in a text are met is the reader's choice.
         apart, self._rust.pre_tokenizer = self._rust.pre_tokenizer, self._splitter
         try:
-            save(self._rust, self.vocabulary, self._named(), directory)
+            save(self._rust, self.vocabulary, self._named(), directory, self._entries)
         finally:
             self._rust.pre_tokenizer = apart
 

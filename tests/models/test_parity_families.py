@@ -347,6 +347,33 @@ def test_albert_unshared_needs_one_block():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("family", "tensor", "message"),
+    [
+        ("modernbert", "layers.0.attn.Wqkv.weight", "3 missing .*query/kernel.*key/.*value/"),
+        ("modernbert", "layers.0.mlp.Wi.weight", "2 missing .*intermediate/.*intermediate_1/"),
+        ("eurobert", "layers.0.mlp.up_proj.weight", "1 missing .*intermediate_1/kernel"),
+    ],
+)
+def test_what_is_packed_or_half_of_a_gated_unit_is_missing(tmp_path, family, tensor, message):
+    sizes = {**SIZES, "hidden_size": 16, "intermediate_size": 32, "pad_token_id": 0}
+    config = {**sizes, "model_type": family}
+    save_checkpoint(build_transformer_model(config), tmp_path)
+    arrays = {name: np.array(array) for name, array in open_checkpoint(tmp_path).items()}
+    arrays = {name: array for name, array in arrays.items() if not name.endswith(tensor)}
+    with pytest.raises(ValueError, match=rf"{message}.* Nothing was loaded\.$"):
+        build_transformer_model(config, arrays)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("act", ["SwiGLU", "swiglu", None])
+def test_neobert_names_its_gated_unit_or_does_not(act):
+    config = {**SIZES, "model_type": "neobert"} | ({"hidden_act": act} if act else {})
+    model = build_transformer_model(config)
+    assert model.transformer.config.hidden_act == ["silu", "linear"]
+
+
+@pytest.mark.once
 def test_a_family_and_its_transformer_from_outside():
     class Doubled(Transformer):
         def embed(self):

@@ -11,10 +11,11 @@ BLOCK = "@transformer_encoder.{i}"
 
 def configure(config):
     """The inner size is two thirds of the file's, rounded up to a multiple of 8."""
+    act = config.hidden_act
     return dataclasses.replace(
         config,
         intermediate_size=8 * -(-(2 * config.intermediate_size // 3) // 8),
-        hidden_act=[config.hidden_act, "linear"],
+        hidden_act=["silu" if act in ("SwiGLU", "swiglu") else act, "linear"],
         encodings=(rotary(config, layout="interleaved"),),
     )
 

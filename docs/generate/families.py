@@ -1,0 +1,88 @@
+"""A page for each family of pretrained models, from `FAMILIES` and the files of results."""
+
+import json
+
+import tables
+
+TASKS = {
+    "sequence_classification": "`ForSequenceClassification`",
+    "token_classification": "`ForTokenClassification`",
+    "question_answering": "`ForQuestionAnswering`",
+}
+
+
+def names():
+    """The families that have a page."""
+    from keras_posenc.models.families import FAMILIES
+
+    return list(FAMILIES)
+
+
+def page(name):
+    """What loads, how it goes beyond its length, how near it is, what its weights are called."""
+    from keras_posenc.models.families import FAMILIES
+
+    family = FAMILIES[name]
+    kinds = ", ".join(f"`{kind}`" for kind in family.model_types)
+    title = f"[{family.title}]({family.paper})" if family.paper else family.title
+    return f"""# {family.title}
+
+`build_transformer_model("path/to/directory")` loads {title} where `model_type` in config.json is
+{kinds}; `model="{name}"` names it where the config does not.
+
+| | |
+|---|---|
+| positions | {family.positions} |
+| longer texts | {_longer(family)} |
+| heads that load | {_heads(family)} |
+| compared to | {family.compared} |
+| largest difference | {_differences(name)} |
+
+The difference is of the outputs, as a share of the largest value, in float32, of tiny checkpoints
+([how](../guides/families.md)).
+
+## Names of the weights
+
+`{{i}}` is the number of the block, `@` stands for {_prefixes(family)}.
+
+{_weights(family)}
+"""
+
+
+def _longer(family):
+    if family.defaults.get("position_table", True):
+        return "`hierarchical_position=True`, or another `stretch=`"
+    if "rotary" in family.positions:
+        return "`rope_scaling=`"
+    return "read as they are; what is far has the last bucket, or the largest bias"
+
+
+def _heads(family):
+    heads = ["the vocabulary's (`with_mlm=True`)"] * any(
+        name.startswith("MLM") for name in family.table().rows
+    )
+    return ", ".join([*heads, *(TASKS[task] for task in family.heads_of(None))]) or "none"
+
+
+def _differences(name):
+    found = json.loads((tables.RESULTS / "families.json").read_text("utf-8"))
+    each = [f"{rows[name]:.1e} on {backend}" for backend, rows in found.items() if name in rows]
+    return ", ".join(each) or "held to 1e-5 by the tests alone"
+
+
+def _prefixes(family):
+    said = [f"`{prefix}`" if prefix else "nothing" for prefix in family.table().prefixes]
+    return " or ".join(said)
+
+
+def _weights(family):
+    rows = [("here", "in the file")]
+    for layer, places in family.table().rows.items():
+        places = places if isinstance(places, list) else [places]
+        rows.append((f"`{layer}`", ", ".join(_place(*place) for place in places)))
+    return tables.markdown(rows)
+
+
+def _place(scope, kind, cut=None):
+    part = f", part {cut.part + 1} of {cut.parts}" if cut else ""
+    return f"`{scope}`{part}"
