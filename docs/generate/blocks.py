@@ -24,7 +24,8 @@ def filled(text):
 
 def bench(name):
     """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
-    from keras_posenc.bench import published_results, to_table
+    from keras_posenc.bench import commands_of, published_results, to_table
+    from keras_posenc.bench.published import PAPERS, published
 
     found = published_results(name)
     seeds = sorted({one["seed"] for one in found})
@@ -32,67 +33,12 @@ def bench(name):
     backends = sorted({one["versions"]["backend"] for one in found})
     said = f"Seeds {', '.join(map(str, seeds))}; {', '.join(versions)} on {', '.join(backends)}; "
     said += f"[{name}.json](../results/bench/{name}.json)."
+    if any(published(one) is not None for one in found):
+        said += f" Published: {PAPERS}"
     pictures = sorted(BENCH.glob(f"{name}[.-]*svg"))
     shown = [f"![{p.stem}: accuracy by length](../results/bench/{p.name})" for p in pictures]
     commands = f"```\n{commands_of(found)}\n```"
     return "\n\n".join([to_table(found), said, commands, *shown])
-
-
-def commands_of(found):
-    """The commands that these results come from, by their settings: one for all tasks alike."""
-    alike = {}
-    for one in found:
-        key = json.dumps([one["settings"], one["versions"]["backend"], one["train_lengths"]])
-        alike.setdefault(key, []).append(one)
-    return "\n".join(_command(several) for several in alike.values())
-
-
-def _command(found):
-    from keras_posenc.bench.settings import Settings
-
-    def distinct(name):
-        return list(dict.fromkeys(str(one[name]) for one in found))
-
-    defaults = Settings(steps=1)
-    words = ["keras-posenc", "bench", *distinct("task")]
-    if (models := distinct("model")) != ["transformer"]:
-        words += ["--models", *models]
-    words += ["--encodings", *distinct("encodings")]
-    if (positions := distinct("positions")) != ["consecutive"]:
-        words += ["--positions", *positions]
-    words += ["--seeds", ",".join(distinct("seed"))]
-    for name, value in found[0]["settings"].items():
-        if value is None or value == getattr(defaults, name):
-            continue
-        value = _listed(value) if isinstance(value, list) else str(value)
-        value = pathlib.PurePath(value).name if name == "corpus" else value
-        words += [f"--{name.replace('_', '-')}", value]
-    words.insert(0, f"KERAS_BACKEND={found[0]['versions']['backend']}")
-    return _wrapped(words)
-
-
-def _listed(numbers):
-    """1-20 for all numbers from 1 to 20, else 25,50,100."""
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]}-{numbers[-1]}"
-    return ",".join(map(str, numbers))
-
-
-def _wrapped(words, width=76):
-    """A command in lines of the shell, options together with their values."""
-    parts = []
-    for word in words:
-        if word.startswith("--") or len(parts) == 0:
-            parts.append(shlex.quote(word) if word[0] == "-" else word)
-        else:
-            parts[-1] += f" {shlex.quote(word)}"
-    lines = [parts[0]]
-    for part in parts[1:]:
-        if len(lines[-1]) + 1 + len(part) <= width:
-            lines[-1] += f" {part}"
-        else:
-            lines.append(f"    {part}")
-    return " \\\n".join(lines)
 
 
 def recovery(model):

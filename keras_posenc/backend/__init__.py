@@ -22,6 +22,7 @@ for writers of its own file formats.
 | `weigh_values` | softmax(logits) v, and its gradient in few passes over the map |
 | `map_blocks` | blocks of query rows one after another, computed again in the backward pass |
 | `has_kernel`, `kernel_forms_map` | what the backend's fused attention kernels can do |
+| `train_steps` | many training steps as one program |
 | `gradient` | the gradient of a function, inside a loss |
 | `exporting`, `is_exporting` | tracing a program for another runtime |
 | `export_model` | a model as an ONNX or LiteRT file of any batch size and length |

@@ -133,3 +133,30 @@ def kernel_forms_map(q):
 def adamw_step(optimizer, gradient, variable, learning_rate, decay):
     """Whether the step was done here: XLA fuses that of Keras."""
     return False
+
+
+def train_steps(model):
+    """`shared.train_steps` as one loop on the device, compiled once for any count."""
+
+    @jax.jit
+    def program(state, metrics, batches, count):
+        def step(i, carry):
+            *state, losses = carry
+            logs, state = model.train_step((*state, metrics), [x[i] for x in batches])
+            return *map(list, state[:3]), losses.at[i].set(logs["loss"])
+
+        losses = jnp.zeros(batches[0].shape[0])
+        return jax.lax.fori_loop(0, count, step, (*state, losses))
+
+    def steps(batches, count):
+        model.reset_metrics()
+        held = model.trainable_variables, model.non_trainable_variables, model.optimizer.variables
+        state = tuple([v.value for v in variables] for variables in held)
+        metrics = [v.value for v in model.metrics_variables]
+        *state, losses = program(state, metrics, batches, count)
+        for variables, values in zip(held, state, strict=True):
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
+        return np.asarray(losses)[:count].tolist()
+
+    return steps

@@ -5,6 +5,7 @@ import contextvars
 import dataclasses
 import math
 
+import numpy as np
 from keras import ops
 
 NAMES = (
@@ -32,6 +33,7 @@ NAMES = (
     "on_accelerator",
     "one_pass",
     "take_last",
+    "train_steps",
     "update_slice",
     "weigh_values",
 )
@@ -253,3 +255,21 @@ def export_model(model, path, format):
     """Writes a model as a file of a format of Keras' own export."""
     model(example_inputs(model), training=False)  # Keras exports what was called
     model.export(path, format=format, verbose=False)
+
+
+def train_steps(model):
+    """A function (batches, count) -> losses: takes the first `count` of these training steps.
+
+    Args:
+        model: a compiled `keras.Model` whose optimizer is built.
+
+    Returns:
+        A function of `batches`, a tuple of arrays (K, B, ...) of inputs, targets and weights, and
+        of `count`, an int up to K, which gives a list of the losses.
+    """
+
+    def steps(batches, count):
+        losses = (model.train_on_batch(*(x[i] for x in batches)) for i in range(count))
+        return [float(np.ravel(loss)[0]) for loss in losses]
+
+    return steps

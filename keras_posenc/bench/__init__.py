@@ -1,14 +1,15 @@
 """Train short, test long: a benchmark of encodings on lengths that they were not trained on."""
 
 from keras_posenc.bench.campaign import bench
+from keras_posenc.bench.commands import commands_of
 from keras_posenc.bench.models import build_model
 from keras_posenc.bench.passkey import bench_passkey
+from keras_posenc.bench.passkey_table import passkey_table
 from keras_posenc.bench.pictures import save_pictures
 from keras_posenc.bench.settings import Settings
 from keras_posenc.bench.table import (
     curves,
     curves_by_place,
-    passkey_table,
     published_results,
     read_results,
     to_table,
@@ -19,6 +20,7 @@ __all__ = [
     "bench",
     "bench_passkey",
     "build_model",
+    "commands_of",
     "curves",
     "curves_by_place",
     "passkey_table",

@@ -1,16 +1,18 @@
 """Batches of a task at few widths, so that one compiled step serves many lengths. NumPy only."""
 
+import itertools
+
 import numpy as np
 
-# Of the seeds of test batches: no seed and step of a training give the same numbers.
-TEST = 2**31 - 1
+# Of the seeds of batches to measure on: no seed and step of a training give the same numbers.
+# Settings are chosen by trials, which therefore have a test of their own.
+TEST, TRIAL_TEST, VALIDATION = 2**31 - 1, 2**31 - 2, 2**31 - 3
 
 
 def width(places):
     """The width to pad to: the next of 32, 48, 64, 96, 128, ...
 
-    Four widths serve all lengths up to 40 of a task whose answer is as long as its input, 80 ids.
-    From 32 ids on at most a third is padding, and short texts are cheap.
+    Three widths serve tests at 50, 100 and 200 ids. From 32 ids on at most a third is padding.
 
     Example:
 
@@ -29,8 +31,10 @@ def places_of(task, length):
     return tokens if task.causal else tokens + task.output_length(tokens)
 
 
-def train_batch(task, curriculum, batch_size, seed, step):
+def train_batch(task, curriculum, batch_size, seed, step, places):
     """Makes the batch of a step, as a function of seed and step alone.
+
+    All steps have one width, so that one compiled program takes many of them.
 
     The loss is the mean over all places of the answer for the published tasks of the Chomsky
     hierarchy, and over the scored ones for the others.
@@ -40,6 +44,7 @@ def train_batch(task, curriculum, batch_size, seed, step):
         curriculum: a function (step, seed) -> length.
         batch_size: rows.
         seed, step: ints.
+        places: int. The width W to pad to.
 
     Returns:
         `(ids, targets, weights)`, each (B, W). The weights are 1 at the places that count, else 0.
@@ -47,7 +52,7 @@ def train_batch(task, curriculum, batch_size, seed, step):
     length = curriculum(step, seed)
     # The third number keeps these draws apart from that of the length.
     tokens, targets, mask = task.sample(batch_size, length, (seed, step, 1))
-    ids, answers = padded(task, tokens)
+    ids, answers = padded(task, tokens, places)
     wide = np.zeros(ids.shape, "int32")
     weights = np.zeros(ids.shape, "float32")
     wide[:, answers] = targets
@@ -55,18 +60,34 @@ def train_batch(task, curriculum, batch_size, seed, step):
     return ids, wide, weights
 
 
-def evaluation_batches(task, length, samples, rows):
-    """Yields `(ids, answers, targets, mask)`, the same for every run; `answers` is a slice."""
-    for number, start in enumerate(range(0, samples, rows)):
-        count = min(rows, samples - start)
-        tokens, targets, mask = task.sample(count, length, (TEST, length, number, 1))
-        yield *padded(task, tokens), targets, mask
+def evaluation_batches(task, length, rows, samples, scored=0, stream=TEST, wide=None):
+    """Yields full batches that are the same for every run, until there are enough.
+
+    Args:
+        task: a `Task`.
+        length: int.
+        rows: int. Rows of a batch.
+        samples, scored: ints. The least number of rows, and of scored places, in all.
+        stream: `TEST`, `TRIAL_TEST` or `VALIDATION`.
+        wide: int, the width to pad to; None: the next of `width`.
+
+    Yields:
+        `(ids, answers, targets, mask)`; `answers` is a slice.
+    """
+    drawn = counted = 0
+    for number in itertools.count():
+        tokens, targets, mask = task.sample(rows, length, (stream, length, number, 1))
+        yield *padded(task, tokens, wide), targets, mask
+        drawn, counted = drawn + rows, counted + mask.sum()
+        # What has no scored place in so many samples will have none, which is for others to say.
+        if drawn >= samples and (counted >= scored or not counted):
+            return
 
 
-def padded(task, tokens):
+def padded(task, tokens, wide=None):
     """The ids for a model, padded on the right, and the slice of the positions of the answer."""
     inputs = task.inputs(tokens)
     rows, places = inputs.shape
-    ids = np.full((rows, width(places)), task.input_size, "int32")
+    ids = np.full((rows, wide or width(places)), task.input_size, "int32")
     ids[:, :places] = inputs
     return ids, slice(places - task.output_length(tokens.shape[1]), places)

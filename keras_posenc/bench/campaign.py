@@ -5,14 +5,18 @@ import itertools
 import json
 import math
 import pathlib
+import platform
+import sys
 import time
-from statistics import fmean
 
 import keras
 
 from keras_posenc import encodings as position_encodings
+from keras_posenc.bench.batches import TEST, TRIAL_TEST
+from keras_posenc.bench.commands import commands_of
 from keras_posenc.bench.models import check_room
 from keras_posenc.bench.run import Contender
+from keras_posenc.bench.scores import scores, trained_scores
 from keras_posenc.bench.settings import (
     MODELS,
     RECURRENT,
@@ -31,6 +35,8 @@ from keras_posenc.untrusted import read_json
 
 # Of the budget: what is left for reading, saving and noise.
 RESERVE = 0.1
+# Seeds from this one on are trials, by which settings are chosen.
+FIRST_TRIAL = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +112,10 @@ def bench(
     interrupted one continues from its last state and ends with the same result, because weights,
     batches and dropout are functions of seed and step. Test batches are the same for all runs.
 
+    Settings are chosen by trials: seeds from 1000 on, whose test samples are others, so that no
+    choice sees a seed or a sample of the table. All lengths are drawn on until enough places are
+    scored, and up to four trained lengths are tested beside the longer ones.
+
     Args:
         tasks: list of names in `keras_posenc.tasks.TASKS`, each optionally with arguments after a
             colon, "counting:variables=1".
@@ -114,7 +124,7 @@ def bench(
             arguments as above, "cope:npos_max=16+log_n"; "sinusoidal" and "learned" are absolute.
         positions: list, tried with each of the encodings: "consecutive", or a method of
             `RandomPositionIds`, with arguments as above.
-        seeds: list of ints.
+        seeds: list of ints, all below 1000, or from 1000 on for trials.
         steps: int. Training steps of each run.
         budget: number, instead of `steps`: minutes for everything. The time of a step and of a test
             is measured first; the resulting number of steps, the same for all runs, is stored in
@@ -128,24 +138,29 @@ def bench(
             `output`/table.md.
 
     Raises:
-        ValueError: on an unknown name, if both or none of `steps` and `budget` are given, if the
-            budget is too small, if texts are too long for their ids, or if `output` has results
-            under other settings.
+        ValueError: on an unknown name, if trials and other seeds are mixed, if both or none of
+            `steps` and `budget` are given, if the budget is too small, if texts are too long for
+            their ids, or if `output` has results under other settings.
         NotADirectoryError: if `output` is a file.
         BlockingIOError: if another run is at work in `output`.
 
     Example:
 
-    >>> small = dict(layers=1, size=8, heads=2, batch_size=4, test_lengths=[41], test_samples=4)
+    >>> small = dict(layers=1, size=8, heads=2, batch_size=4, train_lengths=[8, 9])
     >>> results = bench(["parity_check"], encodings=["none", "rotary"], seeds=[0], steps=2,
-    ...     verbose=False, **small)
+    ...     verbose=False, test_lengths=[41], test_samples=4, test_scored=4, **small)
     >>> [(result["encodings"], list(result["accuracy"]["test"])) for result in results]
-    [('none', ['41']), ('rotary', ['41'])]
+    [('none', ['8', '9', '41']), ('rotary', ['8', '9', '41'])]
     """
     if (steps is None) == (budget is None):
         raise ValueError("Give either steps or budget: how long a run trains, or minutes for all.")
     if budget is not None and not (isinstance(budget, (int, float)) and 0 < budget < math.inf):
         raise ValueError(f"budget={budget!r}: give a number of minutes above 0.")
+    if len({seed >= FIRST_TRIAL for seed in seeds}) > 1:
+        raise ValueError(
+            f"seeds {min(seeds)} and {max(seeds)}: those from {FIRST_TRIAL} on are trials, by "
+            "which settings are chosen. Give one kind, and each kind its own output."
+        )
     runs = runs_of(tasks, models, encodings, positions, seeds)
     settings = {
         name: tuple(value) if isinstance(value, (list, range)) else value
@@ -190,25 +205,42 @@ def _result(run, contender, state, tell):
     record = contender.train(run.seed, state, tell)
     started = time.perf_counter()
     compiled = contender.clock.compiling()
-    scores = contender.test()
+    measured = contender.test(TRIAL_TEST if run.seed >= FIRST_TRIAL else TEST)
     seconds = {
         "training": record["seconds"],
         "testing": time.perf_counter() - started,
         "compiling": record["compiling"] + max(contender.clock.compiling() - compiled, 0.0),
     }
-    means = {split: fmean(values.values()) for split, values in scores["accuracy"].items()}
-    tell("accuracy " + ", ".join(f"{split} {mean:.1%}" for split, mean in means.items()))
-    return {
+    result = {
         **dataclasses.asdict(run),
-        **scores,
+        **measured,
         "chance": contender.task.chance,
         "losses": record["losses"],
+        "validation": record["validation"],
+        "steps": record["step"],
         "train_lengths": [min(contender.train_lengths), max(contender.train_lengths)],
         "parameters": contender.model.count_params(),
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
         "settings": _recorded(contender.settings),
-        "versions": {"keras": keras.__version__, "backend": keras.backend.backend()},
+        "versions": _versions(),
     }
+    tell(f"accuracy {_accuracies(result)}")
+    return {**result, "command": commands_of([result])}
+
+
+def _accuracies(result):
+    """Of each split the mean accuracy at the trained lengths, and at the longer ones."""
+    means = []
+    for split in result["accuracy"]:
+        (trained,), (longer,) = trained_scores([result], split), scores([result], split)
+        means.append(f"{split} {trained:.1%}, longer {longer:.1%}")
+    return "; ".join(means)
+
+
+def _versions():
+    backend = keras.backend.backend()
+    modules = {name: sys.modules[name].__version__ for name in ("keras", "numpy", backend)}
+    return {**modules, "backend": backend, "python": platform.python_version()}
 
 
 def _read(path, settings):

@@ -7,15 +7,27 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import tasks
-from keras_posenc.bench.batches import evaluation_batches, train_batch
+from keras_posenc import backend, tasks
+from keras_posenc.bench.batches import (
+    TEST,
+    TRIAL_TEST,
+    VALIDATION,
+    evaluation_batches,
+    places_of,
+    train_batch,
+    width,
+)
 from keras_posenc.bench.models import build_model
 from keras_posenc.bench.settings import lengths_of, splits_of, task_of
 from keras_posenc.training.schedules import cosine_warmup
 from keras_posenc.training.state import load_state, save_state
 
-# Steps between two states on disk: what a kill can cost.
+# Steps between two states on disk: what a kill can cost. Also those of one program, where the
+# backend takes several.
 SEGMENT = 100
+# Of a test batch, which is that of the validation too.
+MOST_ROWS = 256
+MOST_PLACES = 8192
 CLIP = 1.0
 WARMUP = 0.05
 
@@ -34,6 +46,8 @@ class Contender:
         self.splits = splits_of(name, settings.corpus)
         self.arguments = self.task, settings, model, encodings, positions
         self.train_lengths, self.test_lengths = lengths_of(self.task, settings)
+        self.trained_lengths = spread(self.train_lengths)
+        self.wide = max(places_of(self.task, length) for length in self.train_lengths)
         self.curriculum = tasks.curriculum("uniform", lengths=self.train_lengths)
         self.clock = Clock()
         self.model = build_model(*self.arguments)
@@ -47,6 +61,7 @@ class Contender:
             ),
         )
         self.model.optimizer.build(self.model.trainable_variables)
+        self._take = backend.train_steps(self.model)
         # Copies: on torch the arrays are the variables' own memory.
         self.blank = [np.array(ops.convert_to_numpy(v)) for v in self.model.optimizer.variables]
 
@@ -59,89 +74,141 @@ class Contender:
         for variable, value in zip(self.model.optimizer.variables, self.blank, strict=True):
             variable.assign(value)
 
-    def step(self, seed, number):
-        """Takes one training step and returns the loss."""
-        batch = train_batch(self.task, self.curriculum, self.settings.batch_size, seed, number)
-        with self.clock("train", batch[0].shape):
-            return float(np.ravel(self.model.train_on_batch(*batch))[0])
+    def steps(self, seed, first, last):
+        """Takes the training steps `first` to `last` - 1, at most `SEGMENT`; returns the losses."""
+        size, wide = self.settings.batch_size, self.wide
+        batches = [
+            train_batch(self.task, self.curriculum, size, seed, number, wide)
+            for number in range(first, last)
+        ]
+        # One shape for all segments, so that one program serves them all.
+        batches += batches[-1:] * (min(SEGMENT, self.settings.steps) - len(batches))
+        batches = tuple(map(np.stack, zip(*batches, strict=True)))
+        with self.clock("train", last - first):
+            return self._take(batches, last - first)
 
     def train(self, seed, state, tell):
         """Trains to the end, from the state in the file `state` if there is one.
 
         Returns:
-            The record: mean losses of every `SEGMENT` steps, seconds in total and for compilation.
+            The record: the step it ended at; of every `SEGMENT` steps the mean loss, and the loss
+            on fresh samples of the trained lengths; seconds in total and for compilation.
         """
         self.begin(seed)
-        record = {"step": 0, "losses": [], "seconds": 0.0, "compiling": 0.0}
+        record = {"step": 0, "losses": [], "validation": [], "seconds": 0.0, "compiling": 0.0}
         if state.exists():
-            record = load_state(state, self.model)
-        while record["step"] < self.settings.steps:
+            record |= load_state(state, self.model)
+        while record["step"] < self.settings.steps and not self._on_plateau(record):
             started, compiled = time.perf_counter(), self.clock.compiling()
             first = record["step"]
             last = min(first + SEGMENT, self.settings.steps)
             # torch draws dropout from its global state, which no variable holds.
             keras.utils.set_random_seed((seed * 1_000_003 + first) % 2**32)
-            losses = [self.step(seed, number) for number in range(first, last)]
+            losses = self.steps(seed, first, last)
             record["step"] = last
             record["losses"].append(round(statistics.fmean(losses), 6))
+            record["validation"].append(round(self.validate(), 6))
             record["seconds"] += time.perf_counter() - started
             record["compiling"] += max(self.clock.compiling() - compiled, 0.0)
             save_state(state, self.model, record)
-            tell(f"step {last:,} of {self.settings.steps:,}, loss {record['losses'][-1]:.4f}")
+            tell(f"step {last:,} of {self.settings.steps:,}, loss {record['validation'][-1]:.4f}")
         return record
 
-    def test(self):
-        """Measures the accuracy of the model on all splits and test lengths.
+    def _on_plateau(self, record):
+        patience = self.settings.patience
+        return patience is not None and on_plateau(record["validation"], -(-patience // SEGMENT))
+
+    def validate(self):
+        """The loss on fresh samples of the trained lengths, the same at every call."""
+        losses = []
+        for length in self.trained_lengths:
+            for logits, targets, mask in self._answers(self.task, length, VALIDATION, scored=0):
+                counted = np.ones(mask.shape) if self.task.level else mask
+                losses.append((cross_entropy(logits, targets) * counted).sum() / counted.sum())
+        return float(np.mean(losses))
+
+    def test(self, stream=TEST):
+        """Measures the accuracy of the model on all splits, at the trained and the test lengths.
+
+        Args:
+            stream: which samples, `TEST` or `TRIAL_TEST`.
 
         Returns:
-            A dict: `accuracy`, dict split -> dict length -> float; and for texts `by_place`, dict
-            split -> dict length -> `right` and `scored`: counts of positions, one for each span as
-            long as the longest training text.
+            A dict: `accuracy`, dict split -> dict length -> float; `scored`, the places counted for
+            each; and for texts `by_place`, dict split -> dict length -> `right` and `scored`:
+            counts of positions, one for each span as long as the longest training text.
         """
-        scores = {"accuracy": {split: {} for split in self.splits}}
+        scores = {name: {split: {} for split in self.splits} for name in ("accuracy", "scored")}
         if self.task.is_text:
             scores["by_place"] = {split: {} for split in self.splits}
         for split, task in self.splits.items():
-            for length in self.test_lengths:
-                answers = self._answers(task, length)
+            for length in sorted({*self.trained_lengths, *self.test_lengths}):
+                batches = self._answers(task, length, stream, self.settings.test_scored)
+                parts = [(logits.argmax(-1), *rest) for logits, *rest in batches]
+                answers = tuple(np.concatenate(part) for part in zip(*parts, strict=True))
                 scores["accuracy"][split][str(length)] = tasks.accuracy(*answers)
+                scores["scored"][split][str(length)] = int(answers[2].sum())
                 if task.is_text:
                     right, scored = tasks.right_by_span(*answers, max(self.train_lengths))
                     counts = {"right": right, "scored": scored}
                     scores["by_place"][split][str(length)] = counts
         return scores
 
-    def _answers(self, task, length):
-        """(predictions, targets, mask) of all samples of this length."""
-        samples, rows = self.settings.test_samples, self.test_rows
-        batches = []
-        for ids, answers, targets, mask in evaluation_batches(task, length, samples, rows):
+    def _answers(self, task, length, stream, scored):
+        """Yields (logits at the answer, targets, mask) of batches of this length."""
+        samples, places = self.settings.test_samples, places_of(task, length)
+        # As wide as in training where that is wide enough: one program for all these lengths.
+        wide = self.wide if places <= self.wide else width(places)
+        # At least two batches, so that the clock can tell compiling.
+        rows = -(-max(samples, self.settings.test_scored) // 2)
+        rows = max(1, min(rows, MOST_ROWS, MOST_PLACES // wide))
+        batches = evaluation_batches(task, length, rows, samples, scored, stream, wide)
+        for ids, answers, targets, mask in batches:
             with self.clock("test", ids.shape):
                 logits = self.model.predict_on_batch(ids)
-            batches.append((logits[:, answers].argmax(-1), targets, mask))
-        return tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
-
-    @property
-    def test_rows(self):
-        """Rows of a test batch: at least two batches, so that the clock can tell compiling."""
-        return min(self.settings.batch_size, -(-self.settings.test_samples // 2))
+            yield np.asarray(logits[:, answers], "float32"), targets, mask
 
     def cost(self):
-        """(seconds of a step, on average over the lengths; of the whole test; of compiling)."""
-        numbers, widths = range(200), {}
-        for number in numbers:
-            ids, _, _ = train_batch(self.task, self.curriculum, 1, 0, number)
-            widths.setdefault(ids.shape[1], []).append(number)
-        step = 0.0
-        for places, members in widths.items():
-            for _ in range(3):
-                self.step(0, members[0])
-            shape = self.settings.batch_size, places
-            step += len(members) / len(numbers) * self.clock.steady("train", shape)
+        """(seconds of a step; of the whole test; of compiling)."""
+        for _ in range(3):
+            self.steps(0, 0, 3)
+        step = self.clock.steady("train", 3) / 3
         started, compiled = time.perf_counter(), self.clock.compiling()
-        self.test()
+        self.test(TRIAL_TEST)
         compiling = self.clock.compiling()
         return step, time.perf_counter() - started - (compiling - compiled), compiling
+
+
+def spread(lengths, most=4):
+    """At most `most` of these lengths, evenly spread, with the longest.
+
+    Example:
+
+    >>> spread(range(1, 41)), spread([64])
+    ([10, 20, 30, 40], [64])
+    """
+    lengths = sorted(lengths)
+    count = min(most, len(lengths))
+    return [lengths[(i + 1) * len(lengths) // count - 1] for i in range(count)]
+
+
+def on_plateau(losses, patience):
+    """Whether none of the last `patience` losses is less than those before by over 1% and 0.001.
+
+    Example:
+
+    >>> on_plateau([0.7, 0.5, 0.499, 0.498], patience=2), on_plateau([0.7, 0.5, 0.4], patience=2)
+    (True, False)
+    """
+    before, last = losses[:-patience], losses[-patience:]
+    return bool(before) and min(last) >= 0.99 * min(before) - 0.001
+
+
+def cross_entropy(logits, targets):
+    """-log p of the targets (B, O) under logits (B, O, C), in NumPy."""
+    logits = logits - logits.max(-1, keepdims=True)
+    chosen = np.take_along_axis(logits, targets[..., None], -1)[..., 0]
+    return np.log(np.exp(logits).sum(-1)) - chosen
 
 
 class Clock:

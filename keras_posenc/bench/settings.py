@@ -30,7 +30,11 @@ class Settings:
             tasks of the Chomsky hierarchy, 64 for the others.
         test_lengths: lengths. None: 41, 50, 100, 200, 300, 500 for the tasks of the Chomsky
             hierarchy, 64, 128, 256, 512 for the others.
-        test_samples: int. Number of samples of each test length.
+        test_samples: int. Least number of samples of each test length.
+        test_scored: int. Least number of scored places of each test length: samples are drawn until
+            there are as many.
+        patience: int, steps. A run ends early once its loss on fresh samples of the trained lengths
+            has not fallen for so many steps, by more than 1% and 0.001. None: it never does.
         max_position: int. L of random ids, and rows of a learned table.
         corpus: path of a text file, for the language tasks.
 
@@ -54,11 +58,14 @@ class Settings:
     train_lengths: tuple | None = None
     test_lengths: tuple | None = None
     test_samples: int = 64
+    test_scored: int = 2000
+    patience: int | None = None
     max_position: int = 2048
     corpus: str | None = None
 
     def __post_init__(self):
-        for name in ("steps", "layers", "size", "heads", "batch_size", "test_samples"):
+        counts = ("steps", "layers", "size", "heads", "batch_size", "test_samples", "test_scored")
+        for name in (*counts, *["patience"] * (self.patience is not None)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value!r}: give an integer from 1 on.")

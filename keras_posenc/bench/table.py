@@ -4,7 +4,13 @@ import math
 import pathlib
 import statistics
 
+from keras_posenc.bench.published import published
+from keras_posenc.bench.scores import compared, far_scores, scores, trained_scores, verdicts
 from keras_posenc.untrusted import read_json
+
+# Columns that a table has whatever is in them, and those where nothing is written as a dash.
+ALWAYS = ("task", "model", "best", "mean", "worst", "seeds", "steps", "chance")
+DASHED = ("trained", "far", "published")
 
 
 def read_results(*paths):
@@ -146,37 +152,15 @@ def _lines(results, values_of):
     return curves
 
 
-def scores(results, split):
-    """Mean accuracy over the lengths beyond those of training, one number per seed."""
-    means = []
-    for result in results:
-        values = result["accuracy"][split]
-        longer = [v for n, v in values.items() if int(n) > result["train_lengths"][1]]
-        means.append(statistics.fmean(longer or values.values()))
-    return means
-
-
-def far_scores(results, split):
-    """Accuracy on the tokens beyond the longest training text, one number per seed.
-
-    It is computed for each longer length and then averaged. The list is empty if a result has no
-    counts by position, or no length is longer.
-    """
-    accuracies = []
-    for result in results:
-        # The first span is that of the training.
-        counts = result.get("by_place", {}).get(split, {}).values()
-        far = [(sum(c["right"][1:]), sum(c["scored"][1:])) for c in counts]
-        accuracies.append([right / scored for right, scored in far if scored])
-    return [statistics.fmean(values) for values in accuracies] if all(accuracies) else []
-
-
 def to_table(results):
     """Formats results as a Markdown table of accuracies in %, averaged over the longer lengths.
 
-    "best" is the best seed, as the papers report; "mean" and "worst" are over the seeds too. For
-    language tasks "far" is the accuracy on the tokens beyond the longest training text: the mean,
-    lowest and highest of the seeds. "compiling" is the share of the time spent on compilation.
+    "trained" is the mean accuracy at the trained lengths, where these were tested. "best" is the
+    best seed, as the papers report; "mean" and "worst" are over the seeds too. For language tasks
+    "far" is the accuracy on the tokens beyond the longest training text: the mean, lowest and
+    highest of the seeds. "so" says whether the task was learned and kept, see `scores.verdict`.
+    "against" compares the means with those of what a row adds to, and says where the ranges of
+    the seeds overlap. "published" is the figure of the papers that `published.PAPERS` names.
 
     Args:
         results: list of dict, as `bench` returns.
@@ -186,100 +170,60 @@ def to_table(results):
 
     Example:
 
-    >>> run = {"task": "parity_check", "model": "transformer", "positions": "consecutive"}
+    >>> run = {"task": "parity_check", "model": "gau", "positions": "consecutive"}
     >>> run |= {"encodings": "rotary", "train_lengths": [1, 40], "chance": 0.5}
-    >>> run["accuracy"] = {"test": {"41": 1.0, "50": 0.75}}
-    >>> run |= {"seconds": {"training": 9, "testing": 1, "compiling": 1}, "settings": {"steps": 5}}
+    >>> run |= {"accuracy": {"test": {"40": 1.0, "50": 0.55}}, "settings": {"steps": 5}}
     >>> print(to_table([run]))
-    | task | model | best | mean | worst | seeds | steps | chance | compiling |
-    |---|---|---|---|---|---|---|---|---|
-    | parity_check | rotary | 87.5 | 87.5 | 87.5 | 1 | 5 | 50.0 | 10% |
+    | task | model | trained | best | mean | worst | so | seeds | steps | chance |
+    |---|---|---|---|---|---|---|---|---|---|
+    | parity_check | gau rotary | 100.0 | 55.0 | 55.0 | 55.0 | learned, lost | 1 | 5 | 50.0 |
     """
-    with_far = any("by_place" in result for result in results)
-    heads = ["task", "model", "best", "mean", "worst", *["far"] * with_far]
-    heads += ["seeds", "steps", "chance", "compiling"]
-    rows = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    rows = []
     for (task, split), lines in grouped(results).items():
         whole = task if len(results[0]["accuracy"]) == 1 and split == "test" else f"{task}, {split}"
         for name, seeds in lines.items():
-            accuracies = [100 * score for score in scores(seeds, split)]
-            seconds = [result["seconds"] for result in seeds]
-            total = sum(s["training"] + s["testing"] for s in seconds)
-            compiling = sum(s["compiling"] for s in seconds) / total
-            cells = [whole, name, *(f"{f(accuracies):.1f}" for f in (max, statistics.fmean, min))]
-            if with_far:
-                far = [100 * score for score in far_scores(seeds, split)]
-                span = f"({min(far):.1f} to {max(far):.1f})" if far else ""
-                cells.append(f"{statistics.fmean(far):.1f} {span}" if far else "–")
-            cells += [str(len(seeds)), f"{seeds[0]['settings']['steps']:,}"]
-            cells += [f"{100 * seeds[0]['chance']:.1f}", f"{compiling:.0%}"]
-            rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+            rows.append({"task": whole, "model": name, **_cells(seeds, split)})
+            rows[-1]["against"] = "; ".join(
+                f"{control} {compared(scores(seeds, split), scores(lines[control], split))}"
+                for control in _controls(seeds[0], lines)
+            )
+    # What no row has is left out.
+    heads = [head for head in rows[0] if head in ALWAYS or any(row[head] for row in rows)]
+    cells = [[row[head] or "–" * (head in DASHED) for head in heads] for row in rows]
+    lines = [heads, *cells]
+    lines = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([lines[0], f"|{'---|' * len(heads)}", *lines[1:]])
 
 
-def passkey_table(results):
-    """Formats results of `bench_passkey` as a Markdown table of nDCG@1 in %, with a verdict.
-
-    The last column has what is more than the nearest chunk, over all lengths beyond the
-    checkpoint's that both have, with the half width of its 95% interval, paired by query.
-
-    Args:
-        results: list of dict, as `bench_passkey` returns.
-
-    Returns:
-        str.
-
-    Example:
-
-    >>> run = {"task": "passkey", "seed": 0, "train_lengths": [1, 512], "chance": 0.25}
-    >>> half = {"scores": {"512": [1, 1, 1, 1], "1024": [1, 0, 1, 0]}, "model": "tile", **run}
-    >>> all_found = {"scores": {"512": [1, 1, 1, 1], "1024": [1] * 4}, "model": "chunks_max", **run}
-    >>> print(passkey_table([half, all_found]))
-    | passkey | 512 | 1024 | more than chunks_max |
-    |---|---|---|---|
-    | tile | 100 | 50 | -50.0 ± 56.6 |
-    | chunks_max | 100 | 100 |  |
-    <BLANKLINE>
-    Chance is 25.0. Beyond 512 tokens, against chunks_max: no difference is shown for tile.
-    """
-    trained = results[0]["train_lengths"][1]
-    ways = {}
-    for result in results:
-        ways.setdefault(result["model"], {})[result["seed"]] = result["scores"]
-    lengths = sorted({int(n) for own in ways.values() for one in own.values() for n in one})
-    heads = [results[0]["task"], *map(str, lengths), "more than chunks_max"]
-    rows, verdicts = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"], {}
-    for way, own in ways.items():
-        cells = [way]
-        for length in map(str, lengths):
-            scores = [score for one in own.values() for score in one.get(length, [])]
-            cells.append(f"{100 * statistics.fmean(scores):.0f}" if scores else "–")
-        more = [] if way == "chunks_max" else _more(own, ways.get("chunks_max", {}), trained)
-        if len(more) > 1:
-            mean, half = statistics.fmean(more), statistics.stdev(more) * 1.96 / len(more) ** 0.5
-            what = "no difference is shown for"
-            what = what if abs(mean) <= half else "better" if mean > 0 else "worse"
-            verdicts.setdefault(what, []).append(way)
-        cells.append(f"{100 * mean:+.1f} ± {100 * half:.1f}" if len(more) > 1 else "")
-        rows.append(f"| {' | '.join(cells)} |")
-    told = f"Chance is {100 * results[0]['chance']:.1f}."
-    if verdicts:
-        said = "; ".join(
-            f"{what} {', '.join(verdicts[what])}"
-            for what in ("better", "worse", "no difference is shown for")
-            if what in verdicts
-        )
-        told += f" Beyond {trained:,} tokens, against chunks_max: {said}."
-    return "\n".join([*rows, "", told])
+def _cells(seeds, split):
+    """What a row says of its own seeds; an empty string where it has nothing to say."""
+    trained = [100 * score for score in trained_scores(seeds, split)]
+    longer = [100 * score for score in scores(seeds, split)]
+    far = [100 * score for score in far_scores(seeds, split)]
+    taken = [result.get("steps", result["settings"]["steps"]) for result in seeds]
+    steps = [f"{steps:,}" for steps in sorted({min(taken), max(taken)})]
+    paper = published(seeds[0])
+    return {
+        "trained": f"{statistics.fmean(trained):.1f}" if trained else "",
+        "best": f"{max(longer):.1f}",
+        "mean": f"{statistics.fmean(longer):.1f}",
+        "worst": f"{min(longer):.1f}",
+        "far": f"{statistics.fmean(far):.1f} ({min(far):.1f} to {max(far):.1f})" if far else "",
+        "so": verdicts(seeds, split),
+        "against": "",
+        "seeds": str(len(seeds)),
+        "steps": " to ".join(steps),
+        "chance": f"{100 * seeds[0]['chance']:.1f}",
+        "published": "" if paper is None else f"{paper:.1f}",
+    }
 
 
-def _more(own, chunks, trained):
-    """What each query of a way has more than with the chunks, its mean over the longer lengths."""
-    more = []
-    for seed in own.keys() & chunks.keys():
-        both = [n for n in own[seed].keys() & chunks[seed].keys() if int(n) > trained]
-        pairs = [zip(own[seed][n], chunks[seed][n], strict=True) for n in both]
-        more += [
-            statistics.fmean(a - b for a, b in queries) for queries in zip(*pairs, strict=True)
-        ]
-    return more
+def _controls(result, lines):
+    """Of these lines those that `result` adds something to; the first one for any other."""
+    encodings, _, _ = result["encodings"].rpartition("+")
+    plain, _, _ = result["encodings"].partition(":")
+    less = [{"positions": "consecutive"}, {"encodings": encodings}, {"encodings": plain}]
+    names = [name_of({**result, **one}) for one in less]
+    own, first = name_of(result), next(iter(lines))
+    controls = [name for name in dict.fromkeys(names) if name in lines and name != own]
+    return controls or [first] * (first != own)

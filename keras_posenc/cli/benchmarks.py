@@ -48,7 +48,8 @@ BENCHMARKS = [
             ),
             (
                 "--seeds",
-                "seeds, one run for each (default: 0,1,2)",
+                "seeds, one run for each; from 1000 on trials, by which settings are chosen, with "
+                "test samples of their own (default: 0,1,2)",
                 {"type": numbers, "metavar": "N,N,..."},
             ),
             ("--budget", "minutes for all runs together, instead of --steps", {"type": float}),
@@ -66,7 +67,18 @@ BENCHMARKS = [
                 "64,128,256,512)",
                 {"type": _lengths, "metavar": "N,N-N,..."},
             ),
-            ("--test-samples", "samples of each test length (default: 64)", {"type": int}),
+            ("--test-samples", "least samples of each test length (default: 64)", {"type": int}),
+            (
+                "--test-scored",
+                "least scored places of each test length (default: 2000)",
+                {"type": int},
+            ),
+            (
+                "--patience",
+                "steps without a lower loss on fresh samples of the trained lengths, after which a "
+                "run ends early (default: never)",
+                {"type": int},
+            ),
             ("--layers", "layers of a transformer (default: 3)", {"type": int}),
             ("--size", "features of a token (default: 64)", {"type": int}),
             ("--heads", "heads of a transformer (default: 8)", {"type": int}),

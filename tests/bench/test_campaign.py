@@ -1,4 +1,5 @@
 import json
+import pathlib
 import signal
 import subprocess
 import sys
@@ -6,13 +7,22 @@ import time
 
 import pytest
 
-from keras_posenc.bench import bench, to_table
-from keras_posenc.bench.campaign import _planned, runs_of
+from keras_posenc import bench as bench_room
+from keras_posenc.bench import Settings, bench, published_results, to_table
+from keras_posenc.bench.batches import TRIAL_TEST
+from keras_posenc.bench.campaign import FIRST_TRIAL, _contender, _planned, runs_of
 
 pytestmark = pytest.mark.once
 
 TINY = dict(
-    layers=1, size=8, heads=2, batch_size=4, train_lengths=[3], test_lengths=[4, 6], test_samples=8
+    layers=1,
+    size=8,
+    heads=2,
+    batch_size=4,
+    train_lengths=[3],
+    test_lengths=[4, 6],
+    test_samples=8,
+    test_scored=1,
 )
 
 
@@ -58,6 +68,38 @@ def test_what_is_done_is_not_repeated(tmp_path):
     assert (tmp_path / "table.md").read_text() == f"{to_table(both)}\n"
     with pytest.raises(ValueError, match="made with steps=2, not 3: give another output"):
         run(tmp_path, steps=3)
+
+
+def test_trained_lengths_are_tested_beside_the_longer_ones(tmp_path):
+    (result,) = run(tmp_path, train_lengths=[1, 2, 3], test_scored=50)
+    accuracy, scored = result["accuracy"]["test"], result["scored"]["test"]
+    assert list(accuracy) == list(scored) == ["1", "2", "3", "4", "6"]
+    # Full batches of 25 rows.
+    assert list(scored.values()) == [50, 50, 75, 100, 150]
+    assert result["steps"] == 2 and len(result["validation"]) == 1
+    assert result["versions"].keys() >= {"keras", "numpy", "backend", "python"}
+    assert result["command"].startswith(f"KERAS_BACKEND={result['versions']['backend']} keras-pos")
+
+
+def test_trials_have_seeds_and_test_samples_of_their_own(tmp_path):
+    words = "seeds 0 and 1000: those from 1000 on are trials, by which settings are chosen"
+    with pytest.raises(ValueError, match=words):
+        run(tmp_path / "mixed", seeds=[0, 1000])
+    assert not (tmp_path / "mixed").exists()
+    (trial,) = run(tmp_path / "trial", seeds=[1000], test_scored=300)
+    contender = _contender(
+        runs_of(["bucket_sort"], ["transformer"], ["none"], ["consecutive"], [1000])[0],
+        Settings(steps=2, **{**TINY, "test_scored": 300}),
+    )
+    contender.train(1000, tmp_path / "state.zip", _nothing)
+    assert trial["accuracy"] == contender.test(TRIAL_TEST)["accuracy"]
+    assert trial["accuracy"] != contender.test()["accuracy"]
+
+
+def test_the_table_has_no_trials():
+    names = (path.stem for path in pathlib.Path(bench_room.__file__).parent.glob("results/*.json"))
+    for name in names:
+        assert all(result["seed"] < FIRST_TRIAL for result in published_results(name)), name
 
 
 def test_runs_of_one_contender_are_side_by_side():

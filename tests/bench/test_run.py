@@ -15,7 +15,7 @@ def test_a_contender_begins_anew_with_every_seed():
 
     def losses(seed):
         contender.begin(seed)
-        return [contender.step(seed, number) for number in range(3)]
+        return contender.steps(seed, 0, 3)
 
     first, other, again = losses(0), losses(1), losses(0)
     np.testing.assert_allclose(first, again, rtol=1e-5)
@@ -29,14 +29,55 @@ def test_the_loss_is_the_mean_over_the_places_that_count(model):
     settings = dataclasses.replace(SMALL, dropout=0.0)
     contender = Contender("reverse_string", settings, model, "none", "consecutive")
     contender.begin(0)
-    ids, targets, weights = train_batch(contender.task, contender.curriculum, 4, 0, 0)
+    ids, targets, weights = train_batch(contender.task, contender.curriculum, 4, 0, 0, 10)
     assert (ids == contender.task.input_size).any()
     logits = contender.model.predict_on_batch(ids).astype("float64")
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     losses = -np.take_along_axis(log_p, targets[..., None], -1)[..., 0]
-    assert contender.step(0, 0) == pytest.approx(losses[weights == 1].mean(), rel=1e-5)
+    assert contender.steps(0, 0, 1) == pytest.approx([losses[weights == 1].mean()], rel=1e-5)
 
 
+@pytest.mark.parametrize("model", ["transformer", "stack_rnn"])
+def test_many_steps_are_as_many_single_ones(model):
+    """In one program where the backend can, of which the steps beyond `count` are not taken."""
+    settings = dataclasses.replace(SMALL, dropout=0.0)
+    contender = Contender("bucket_sort", settings, model, "none", "consecutive")
+    batches = [
+        train_batch(contender.task, contender.curriculum, 4, 0, step, contender.wide)
+        for step in range(3)
+    ]
+    contender.begin(0)
+    losses = [float(np.ravel(contender.model.train_on_batch(*batch))[0]) for batch in batches]
+    weights = [np.array(w) for w in contender.model.get_weights()]
+    contender.begin(0)
+    assert contender.steps(0, 0, 3) == pytest.approx(losses, rel=1e-5)
+    for one, other in zip(weights, contender.model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert int(contender.model.optimizer.iterations) == 3
+
+
+@pytest.mark.once
+def test_the_loss_of_the_trained_lengths():
+    settings = dataclasses.replace(SMALL, train_lengths=(2, 5), dropout=0.5)
+    contender = Contender("even_pairs", settings, "transformer", "rotary", "consecutive")
+    for variable in contender.model.trainable_variables:
+        if "answer" in variable.path:
+            variable.assign(np.zeros(variable.shape))
+    assert contender.validate() == pytest.approx(np.log(2), rel=1e-6)
+
+
+@pytest.mark.once
+def test_a_run_ends_at_a_plateau(tmp_path):
+    settings = dataclasses.replace(SMALL, steps=300, learning_rate=1e-9, patience=100)
+    contender = Contender("bucket_sort", settings, "transformer", "none", "consecutive")
+    record = contender.train(0, tmp_path / "state.zip", lambda words: None)
+    assert record["step"] == 200 and len(record["validation"]) == 2
+    # Nor does one go on that was killed after it.
+    again = contender.train(0, tmp_path / "state.zip", lambda words: None)
+    assert again == record
+
+
+@pytest.mark.once
 def test_the_clock_tells_compiling_from_running():
     clock = Clock()
     clock.times = {("train", 1): [5.0, 1.0, 1.0, 2.0], ("test", 1): [9.0], ("test", 2): [1.0, 1.5]}

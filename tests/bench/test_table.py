@@ -8,6 +8,7 @@ from keras_posenc.bench import (
     save_pictures,
     to_table,
 )
+from keras_posenc.bench.published import published
 from keras_posenc.training.state import write_text
 
 pytestmark = pytest.mark.once
@@ -37,9 +38,61 @@ RESULTS = [
 
 
 def test_the_table_is_of_the_longer_lengths_and_of_all_seeds():
-    _, _, plain, random = to_table(RESULTS).splitlines()
-    assert plain == "| bucket_sort | rotary | 60.0 | 50.0 | 40.0 | 2 | 1,000 | 20.0 | 12% |"
-    assert random.startswith("| bucket_sort | log_n sorted ids | 80.0 | 80.0 | 80.0 | 1 |")
+    head, _, plain, random = to_table(RESULTS).splitlines()
+    assert plain.startswith(
+        "| bucket_sort | rotary | 95.0 | 60.0 | 50.0 | 40.0 | learned, kept in "
+    )
+    assert plain.endswith(" |  | 2 | 1,000 | 20.0 | 30.6 |")
+    assert random.startswith(
+        "| bucket_sort | log_n sorted ids | 80.0 | 80.0 | 80.0 | 80.0 | learne"
+    )
+    assert random.endswith("| rotary +30.0, one seed | 1 | 1,000 | 20.0 | – |")
+
+
+def so(*values, **more):
+    table = to_table([result(n, value, **more) for n, value in enumerate(values)])
+    row = dict(zip(*(line.split(" | ") for line in table.splitlines()[::2]), strict=True))
+    return row["so"]
+
+
+def test_what_was_not_learned_is_told_from_what_was_not_kept():
+    assert so({"40": 0.3, "80": 0.25}) == "not learned"
+    assert so({"40": 1.0, "80": 0.3}) == "learned, lost"
+    assert so({"40": 0.7, "80": 0.69}) == "learned in part, kept"
+    assert (
+        so({"40": 1.0, "80": 0.9}, {"40": 0.3, "80": 0.3}) == "learned, kept (1); not learned (1)"
+    )
+    # Results of before trained lengths were tested.
+    assert so({"80": 0.3}, {"80": 0.9}) == "near chance (1); above chance (1)"
+    assert so({"40": 1.0}) == "learned"
+
+
+def test_a_row_is_compared_with_what_it_adds_to():
+    def row(encodings, positions, *values):
+        return [result(n, {"80": v}, encodings, positions) for n, v in enumerate(values)]
+
+    table = to_table(
+        [
+            *row("rotary", "consecutive", 0.3, 0.4),
+            *row("rotary", "sorted", 0.8, 0.9),
+            *row("rotary+log_n", "sorted", 0.7, 0.81),
+            *row("rotary:base=9", "consecutive", 0.5, 0.39),
+        ]
+    )
+    against = [line.split(" | ")[6] for line in table.splitlines()[2:]]
+    assert against == [
+        "",
+        "rotary +50.0",
+        "rotary sorted ids -9.5, overlaps",
+        "rotary +9.5, overlaps",
+    ]
+
+
+def test_the_published_figure_stands_beside_its_row():
+    assert published(result(0, {}, "transformer_xl", "sorted")) == 100
+    assert published(result(0, {}, model="tape_rnn")) == 70.7
+    assert published(result(0, {}, "rotary+log_n")) is None
+    assert published({**result(0, {}), "task": "counting"}) is None
 
 
 def test_models_and_splits_are_named():
@@ -76,9 +129,9 @@ def text_result(seed, *far):
 def test_far_tokens_are_those_beyond_the_training():
     results = [text_result(0, 5, 1), text_result(1, 8, 4), {**RESULTS[2], "by_place": {}}]
     head, _, far, without = to_table(results).splitlines()
-    assert head.startswith("| task | model | best | mean | worst | far | seeds |")
-    assert "| 56.0 | 60.0 (40.0 to 80.0) | 2 |" in far
-    assert "| 80.0 | – | 1 |" in without
+    assert head.startswith("| task | model | trained | best | mean | worst | far | against |")
+    assert "| 56.0 | 60.0 (40.0 to 80.0) |  | 2 |" in far
+    assert "| 80.0 | – | rotary +12.0, one seed |" in without
     assert "far" not in to_table(RESULTS)
 
 
