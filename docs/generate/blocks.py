@@ -98,6 +98,14 @@ def text_retrieval():
     )
 
 
+def back_to_level():
+    """Steps and seconds to 95% after stretching, by hidden characters and by distillation."""
+    module, rows = _benchmark("back_to_level"), _json("back_to_level")
+    seeds = " ".join(str(seed) for seed in sorted({row["seed"] for row in rows}))
+    command = f"benchmarks/back_to_level.py --seeds {seeds}"
+    return _with(module.table(rows), rows, command, "back_to_level", "torch")
+
+
 def translation():
     """An encoder-decoder and its rivals, with parts of its recipe switched off once."""
     module, rows, ways = _benchmark("translation"), _json("translation"), {}
@@ -200,6 +208,7 @@ BLOCKS = {
     "context_tools": context_tools,
     "text_retrieval": text_retrieval,
     "translation": translation,
+    "back_to_level": back_to_level,
     "precision": precision,
     "loading": loading,
     "newsgroups": newsgroups,
