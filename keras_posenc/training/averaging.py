@@ -9,8 +9,8 @@ def average_checkpoints(model, paths):
     """Sets the weights of `model` to the mean of several files, such as those of the last epochs.
 
     w = (w_1 + ... + w_n) / n for every floating-point variable; others come from the last file, or
-    stay as they are where files lack them, as the counters of dropout. The files are those of `keras.callbacks.ModelCheckpoint` or
-    `model.save`.
+    stay as they are where files lack them, as the counters of dropout. The files are those of
+    `keras.callbacks.ModelCheckpoint` or `model.save`.
 
     Averaging happens after training and costs nothing during it, so different sets of files can be
     tried. The alternative in Keras, `use_ema=True` of an optimizer with
