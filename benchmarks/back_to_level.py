@@ -14,16 +14,14 @@ Results go to benchmarks/results/back_to_level.json, a row for each way and seed
 computed again; the models before stretching are kept in build/recovery.
 """
 
-import argparse
-import json
 import pathlib
 import time
 
 import keras
 import numpy as np
+from kept import options, read_rows, write_rows
 from recovery import FACTOR, SETTINGS, Subject, compiled, spread
 
-from keras_posenc.training.state import write_text
 from keras_posenc.training.stretching.losses import FeatureDistance
 from keras_posenc.training.stretching.windows import most_central, window_starts
 
@@ -35,20 +33,12 @@ TEST_ROWS = 320
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, RESULTS, "build/recovery")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--marks", type=int, nargs="+", default=MARKS)
     parser.add_argument("--tiny", action="store_true", help="a few steps, to see that it runs")
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--folder", default="build/recovery", type=pathlib.Path)
-    parser.add_argument("--table", action="store_true", help="only print what the results say")
     arguments = parser.parse_args()
-    path, rows = arguments.results, []
-    if path.exists():
-        rows = json.loads(path.read_text("utf-8"))
+    path, rows = arguments.results, read_rows(arguments.results)
     if not arguments.table:
         settings = {**SETTINGS["small"], "test_rows": 4 if arguments.tiny else TEST_ROWS}
         if arguments.tiny:
@@ -62,7 +52,7 @@ def main():
                     continue
                 rows.append({**key, **measured(subject, WAYS[way], seed, arguments.marks)})
                 print(*key.values(), rows[-1]["level"], rows[-1]["accuracy"], flush=True)
-                write_text(path, json.dumps(rows, indent=1) + "\n")
+                write_rows(path, rows)
     print(table(rows))
 
 

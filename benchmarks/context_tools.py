@@ -13,19 +13,17 @@ Results go to benchmarks/results/context_tools.json, a row for each tool and see
 computed again; the models are kept in build/context_tools.
 """
 
-import argparse
-import json
 import pathlib
 
 import keras
 import numpy as np
 from data import CORPORA
+from kept import options, read_rows, write_rows
 from keras import ops
 from recovery import compiled, spread
 
 from keras_posenc import build_transformer_model, tasks
 from keras_posenc.training.schedules import cosine_warmup
-from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "context_tools.json"
 LENGTH, LENGTHS = 64, (64, 128, 256, 512)
@@ -70,20 +68,12 @@ TOOLS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, RESULTS, "build/context_tools")
     parser.add_argument("--tools", nargs="+", default=list(TOOLS), choices=TOOLS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--test-rows", type=int, default=TEST_ROWS)
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--folder", default="build/context_tools", type=pathlib.Path)
-    parser.add_argument("--table", action="store_true", help="only print what the results say")
     arguments = parser.parse_args()
-    path, rows = arguments.results, []
-    if path.exists():
-        rows = json.loads(path.read_text("utf-8"))
+    path, rows = arguments.results, read_rows(arguments.results)
     if not arguments.table:
         corpus = tasks.Corpus(f"{CORPORA}/book-excerpts.tab", test_share=0.2)
         for seed in arguments.seeds:
@@ -94,7 +84,7 @@ def main():
                 found = read(corpus, TOOLS[tool], weights, arguments.test_rows)
                 rows.append({"tool": tool, "seed": seed, **found})
                 print(seed, tool, found["loss"], flush=True)
-                write_text(path, json.dumps(rows, indent=1) + "\n")
+                write_rows(path, rows)
     print(table(rows))
 
 

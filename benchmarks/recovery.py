@@ -16,14 +16,13 @@ again, and their curves to recovery.svg beside it; the models before stretching 
 build/recovery.
 """
 
-import argparse
-import json
 import pathlib
 import statistics
 
 import keras
 import numpy as np
 from data import CORPORA, MINILM
+from kept import options, read_rows, write_rows
 from keras import ops
 
 from keras_posenc import (
@@ -67,20 +66,12 @@ SETTINGS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, RESULTS, "build/recovery")
     parser.add_argument("--models", nargs="+", default=list(SETTINGS), choices=SETTINGS)
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tiny", action="store_true", help="a few steps, to see that it runs")
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--folder", default="build/recovery", type=pathlib.Path)
-    parser.add_argument("--table", action="store_true", help="only print what the results say")
     arguments = parser.parse_args()
-    path, rows = arguments.results, []
-    if path.exists():
-        rows = json.loads(path.read_text("utf-8"))
+    path, rows = arguments.results, read_rows(arguments.results)
     for model in () if arguments.table else arguments.models:
         settings = tiny(SETTINGS[model]) if arguments.tiny else SETTINGS[model]
         subject = Subject(model, settings, arguments.folder)
@@ -94,7 +85,7 @@ def main():
                     continue
                 rows.append({**key, **subject.row(way, seed)})
                 print(*key.values(), rows[-1]["accuracy"], flush=True)
-                write_text(path, json.dumps(rows, indent=1) + "\n")
+                write_rows(path, rows)
     write_text(path.with_suffix(".svg"), to_svg(curves(rows, size=(9.6, 4.6))))
     for model in dict.fromkeys(row["model"] for row in rows):
         print(f"\n{model}\n{table([row for row in rows if row['model'] == model])}")

@@ -11,7 +11,6 @@ its windows shifted, as the last column says. Results go to benchmarks/results/s
 for each way and seed, and are not computed again; the stretched checkpoints stay in build/stretch.
 """
 
-import argparse
 import hashlib
 import json
 import pathlib
@@ -19,9 +18,9 @@ import platform
 import statistics
 
 from data import CORPORA, MINILM
+from kept import options, read_rows, write_rows
 
 from keras_posenc.training import stretch
-from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "stretch.json"
 TRAIN, TEST = f"{CORPORA}/book-excerpts.tab", f"{CORPORA}/grimm-tales.tab"
@@ -39,19 +38,13 @@ WAYS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, RESULTS, "build/stretch", seeds=[0])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[64])
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--set", type=json.loads, default={}, help="other settings, as JSON")
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--folder", default="build/stretch", type=pathlib.Path)
-    parser.add_argument("--table", action="store_true", help="only print what the results say")
     arguments = parser.parse_args()
-    rows = json.loads(arguments.results.read_text("utf-8")) if arguments.results.exists() else []
+    rows = read_rows(arguments.results)
     for steps in () if arguments.table else arguments.steps:
         for way in arguments.ways:
             for seed in arguments.seeds:
@@ -62,7 +55,7 @@ def main():
                     continue
                 rows.append({**key, **measured(key, arguments.folder)})
                 print(way, seed, rows[-1]["within"], rows[-1]["beyond"], flush=True)
-                write_text(arguments.results, json.dumps(rows, indent=1) + "\n")
+                write_rows(arguments.results, rows)
     print(table(rows))
 
 

@@ -14,9 +14,7 @@ Results go to benchmarks/results/text_retrieval.json, a row for each way to read
 not computed again; the models are kept in build/text_retrieval.
 """
 
-import argparse
 import dataclasses
-import json
 import math
 import pathlib
 import time
@@ -25,12 +23,12 @@ import keras
 import numpy as np
 from context_tools import LENGTH, LENGTHS, TOOLS, build, fixed, scaled, with_log_n
 from data import CORPORA
+from kept import options, read_rows, write_rows
 from keras import ops
 from recovery import compiled, spread
 
 from keras_posenc import tasks
 from keras_posenc.training.schedules import cosine_warmup
-from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "text_retrieval.json"
 STEPS, ROWS, RATE = 1500, 32, 3e-3
@@ -51,20 +49,12 @@ READINGS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, RESULTS, "build/text_retrieval")
     parser.add_argument("--readings", nargs="+", default=list(READINGS), choices=READINGS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--test-rows", type=int, default=TEST_ROWS)
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--folder", default="build/text_retrieval", type=pathlib.Path)
-    parser.add_argument("--table", action="store_true", help="only print what the results say")
     arguments = parser.parse_args()
-    path, rows = arguments.results, []
-    if path.exists():
-        rows = json.loads(path.read_text("utf-8"))
+    path, rows = arguments.results, read_rows(arguments.results)
     if not arguments.table:
         corpus = tasks.Corpus(f"{CORPORA}/book-excerpts.tab", test_share=0.2)
         facts = Facts(corpus, corpus.vocabulary_size + 2 * KINDS)
@@ -77,7 +67,7 @@ def main():
                 found = read(facts, reading, weights, arguments.test_rows, seed)
                 rows.append({"reading": name, "seed": seed, "steps": arguments.steps, **found})
                 print(seed, name, found["right"], flush=True)
-                write_text(path, json.dumps(rows, indent=1) + "\n")
+                write_rows(path, rows)
     print(table(rows))
 
 

@@ -14,10 +14,8 @@ Results go to benchmarks/results/translation.json, a row for each way and seed, 
 again; a training that was interrupted goes on from its last checkpoint in build/translation.
 """
 
-import argparse
 import collections
 import itertools
-import json
 import pathlib
 import platform
 import time
@@ -26,6 +24,7 @@ import keras
 import numpy as np
 import sacrebleu
 import tokenizers
+from kept import options, read_rows, write_rows
 from keras import ops
 from old_english import pairs
 
@@ -36,7 +35,7 @@ from keras_posenc import (
     build_encoder_decoder,
 )
 from keras_posenc.training import average_checkpoints
-from keras_posenc.training.state import load_state, save_state, write_text
+from keras_posenc.training.state import load_state, save_state
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "translation.json"
 PAD, START, END = range(3)
@@ -57,26 +56,18 @@ WAYS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, RESULTS, "build/translation", seeds=[0])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--beams", type=int, help="write with so many beams, too")
     parser.add_argument("--verses", type=int, help="test on the first ones only")
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--folder", default="build/translation", type=pathlib.Path)
-    parser.add_argument("--table", action="store_true", help="only print what the results say")
     arguments = parser.parse_args()
-    path, rows = arguments.results, []
-    if path.exists():
-        rows = json.loads(path.read_text("utf-8"))
+    path, rows = arguments.results, read_rows(arguments.results)
     if not arguments.table:
         texts = Texts(pairs(), arguments.verses)
         if not any("rival" in row for row in rows):
             rows += [{"rival": name, **scores} for name, scores in texts.rivals().items()]
-            write_text(path, json.dumps(rows, indent=1) + "\n")
+            write_rows(path, rows)
         for seed in arguments.seeds:
             for way in arguments.ways:
                 key = {"way": way, "seed": seed, "steps": arguments.steps}
@@ -86,7 +77,7 @@ def main():
                 found = run(texts, WAYS[way], seed, arguments.steps, folder, arguments.beams)
                 rows.append({**key, **found})
                 print(*key.values(), rows[-1]["test"], flush=True)
-                write_text(path, json.dumps(rows, indent=1) + "\n")
+                write_rows(path, rows)
     print(table(rows))
 
 

@@ -282,14 +282,15 @@ def gradient(function, x, differentiable):
 
 def has_kernel(q, biased):
     """Whether a fused attention kernel is worth using, for logits with or without a bias."""
-    # On a CPU the kernel has no gradient for a bias, and torch keeps whole maps in its place.
-    return not biased or (_adds_bias() and (on_accelerator(q) or not torch.is_grad_enabled()))
+    # On a CPU the kernel has no gradient for a bias, and torch keeps whole maps in its place; Keras
+    # adds none in it before 3.14.
+    return not biased or (_keras_is(3, 14) and (on_accelerator(q) or not torch.is_grad_enabled()))
 
 
 @functools.cache
-def _adds_bias():
-    """Whether Keras can add a bias in torch's kernel: not before 3.14."""
-    return tuple(int(part) for part in keras.__version__.split(".")[:2]) >= (3, 14)
+def _keras_is(*version):
+    """Whether Keras is of this version or newer."""
+    return tuple(int(part) for part in keras.__version__.split(".")[:2]) >= version
 
 
 def kernel_forms_map(q):
@@ -332,7 +333,7 @@ def adamw_step(optimizer, gradient, variable, learning_rate, decay):
 
 def export_model(model, path, format):
     """Writes a model as an ONNX file; Keras' own way fails where a length is free."""
-    if keras.__version__ < "3.15":  # whose operations fix what is free
+    if not _keras_is(3, 15):  # whose operations fix what is free
         raise ImportError(
             f"ONNX files are written on torch by Keras 3.15 and newer, and this is "
             f"{keras.__version__}: pip install -U keras, or set KERAS_BACKEND=tensorflow."

@@ -20,12 +20,12 @@ def growth(normalizer):
     """
     if normalizer is None:
         return 1.0
-    growth, steps = 1.0, [parse_json(normalizer.__getstate__())]
+    factor, steps = 1.0, [parse_json(normalizer.__getstate__())]
     while steps:
         step = steps.pop()
         steps += step.get("normalizers", [])
-        growth *= _growth(step)
-    return growth
+        factor *= _growth(step)
+    return factor
 
 
 def _growth(step):

@@ -1,0 +1,28 @@
+"""Shared by the benchmarks that keep a row of results for each run: options, reading, writing."""
+
+import argparse
+import json
+import pathlib
+
+from keras_posenc.training.state import write_text
+
+
+def options(doc, results, folder, seeds=(0, 1, 2)):
+    """A parser with --seeds, --results, --folder and --table."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(seeds))
+    parser.add_argument("--results", default=results, type=pathlib.Path)
+    parser.add_argument("--folder", default=folder, type=pathlib.Path)
+    parser.add_argument("--table", action="store_true", help="only print what the results say")
+    return parser
+
+
+def read_rows(path):
+    """The rows of results so far."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else []
+
+
+def write_rows(path, rows):
+    write_text(path, json.dumps(rows, indent=1) + "\n")
