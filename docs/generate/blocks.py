@@ -22,9 +22,10 @@ def filled(text):
     return MARKER.sub(lambda m: f"{m[0]}\n{BLOCKS[m[1]](*m[2].split())}\n", text)
 
 
-def bench(name):
+def bench(name, table="to_table"):
     """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
-    from keras_posenc.bench import commands_of, published_results, to_table
+    from keras_posenc import bench as benchmarks
+    from keras_posenc.bench import commands_of, published_results
     from keras_posenc.bench.published import PAPERS, published
 
     found = published_results(name)
@@ -38,7 +39,7 @@ def bench(name):
     pictures = sorted(BENCH.glob(f"{name}[.-]*svg"))
     shown = [f"![{p.stem}: accuracy by length](../results/bench/{p.name})" for p in pictures]
     commands = f"```\n{commands_of(found)}\n```"
-    return "\n\n".join([to_table(found), said, commands, *shown])
+    return "\n\n".join([getattr(benchmarks, table)(found), said, commands, *shown])
 
 
 def recovery(model):
