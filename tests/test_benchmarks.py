@@ -33,9 +33,9 @@ NAMES = "targets recovery attention precision context_tools stretch distant_fact
 targets, recovery, attention, precision, context_tools, stretch, distant_facts = map(
     imported, NAMES.split()
 )
-rivals, features, readings, reading_tasks, generate, back_to_level = map(
+rivals, features, readings, reading_tasks, generate, back_to_level, corpora = map(
     imported,
-    ("rivals", "features", "readings", "reading_tasks", "generate", "back_to_level"),
+    ("rivals", "features", "readings", "reading_tasks", "generate", "back_to_level", "corpora"),
 )
 
 
@@ -295,6 +295,15 @@ def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
     own = [{speakers.units[i] for i in part} for part in (train, test)]
     assert not own[0] & own[1] and len(own[1]) == 24 and test == other
     assert speakers.labels == ["Ross", "Joey"] * 48
+
+
+def test_no_source_is_in_both_parts_of_a_corpus(corpora):
+    for texts, count in ((corpora.episodes(), 227), (corpora.modules(), None)):
+        parts = [{text for text, is_test in texts if is_test == part} for part in (False, True)]
+        assert len(parts[0]) > len(parts[1]) > 20 and not parts[0] & parts[1]
+        assert count in (None, len(texts))
+    assert all(text.isascii() for text, _ in corpora.modules())
+    assert corpora.episodes()[0][0].startswith("Monica: There's nothing to tell!")
 
 
 def test_decoding_is_compared_by_tokens_a_second(generate, monkeypatch):
