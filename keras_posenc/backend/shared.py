@@ -95,7 +95,14 @@ def close(logits, cells):
 
 def close_for_softmax(logits, cells, keep=False):
     """`close` for logits that go into a softmax and, if not `keep`, nowhere else."""
-    return close(logits, cells)
+    return _closed(logits, ops.where(cells, math.inf, CLOSED))
+
+
+@ops.custom_gradient
+def _closed(logits, bound):
+    """A minimum, which XLA computes with the product before it, and no pass for the gradient: a
+    softmax gives the weights of 0 in closed cells none."""
+    return ops.minimum(logits, bound), lambda upstream: (upstream, ops.zeros_like(bound))
 
 
 def all_true(mask):
