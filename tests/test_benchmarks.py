@@ -33,9 +33,9 @@ NAMES = "targets recovery attention precision context_tools stretch distant_fact
 targets, recovery, attention, precision, context_tools, stretch, distant_facts = map(
     imported, NAMES.split()
 )
-rivals, features, readings, reading_tasks, generate, back_to_level, corpora = map(
-    imported,
-    ("rivals", "features", "readings", "reading_tasks", "generate", "back_to_level", "corpora"),
+NAMES = "rivals features readings reading_tasks generate back_to_level compare corpora"
+rivals, features, readings, reading_tasks, generate, back_to_level, compare, corpora = map(
+    imported, NAMES.split()
 )
 
 
@@ -192,6 +192,16 @@ def test_attention_is_judged_by_the_encodings_held_to_a_target(attention):
         ("cope", "1.81"),
     ]
     assert "## Targets" not in attention.page({"jax": no_target})
+
+
+def test_two_trees_are_compared_turn_by_turn(compare):
+    """The machine gets slower from turn to turn, and the ratio knows nothing of it."""
+    lines = {
+        "before": {"seconds": [1.0, 2.0, 4.0], "peak": 0.5},
+        "now": {"seconds": [1.1, 2.2, 4.8], "peak": 0.6},
+    }
+    text = compare.page("abc", {"torch step": lines})
+    assert text.endswith("| torch step | 2.000 | 2.200 | 1.10 | 0.5 | 0.6 |")
 
 
 def test_what_stretching_loses_is_a_row_for_each_way(stretch):
