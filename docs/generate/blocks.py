@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shlex
+import statistics
 import sys
 
 import tables
@@ -39,6 +40,33 @@ def bench(name):
     shown = [f"![{p.stem}: accuracy by length](../results/bench/{p.name})" for p in pictures]
     commands = f"```\n{commands_of(found)}\n```"
     return "\n\n".join([to_table(found), said, commands, *shown])
+
+
+def grid(name):
+    """A file of `keras-posenc bench` in short: a row a contender, a column a task."""
+    from keras_posenc.bench import published_results
+    from keras_posenc.bench.published import published
+    from keras_posenc.bench.scores import scores
+    from keras_posenc.bench.table import name_of
+
+    cells = {}
+    for one in published_results(name):
+        cells.setdefault(name_of(one), {}).setdefault(one["task"], []).append(one)
+    tasks = list(dict.fromkeys(task for row in cells.values() for task in row))
+    rows = [("", *(task.replace("_", " ") for task in tasks))]
+    for contender, row in cells.items():
+        row = [row.get(task, []) for task in tasks]
+        rows.append((contender, *(_in_short(scores(own, "test"), own, published) for own in row)))
+    return _rows(rows)
+
+
+def _in_short(values, own, published):
+    """Mean, lowest to highest, and what the papers have: "50 (48 to 52); 50.4"."""
+    if not own:
+        return "–"
+    low, mean, high = (100 * x for x in (min(values), statistics.fmean(values), max(values)))
+    paper = published(own[0])
+    return f"{mean:.0f} ({low:.0f} to {high:.0f})" + (f"; {paper:.0f}" if paper else "")
 
 
 def recovery(model):
@@ -200,6 +228,7 @@ BLOCKS = {
     "encodings": encodings,
     "verdicts": verdicts,
     "bench": bench,
+    "grid": grid,
     "recovery": recovery,
     "stretch": stretch,
     "readings": readings,
