@@ -177,9 +177,10 @@ def terms_table(rows):
 def curves(figure, rows):
     """The terms by distance, a panel a layer: the mean of heads and seeds; shaded: all seeds."""
     ways = {"no bias": ("sum",), "biases": ("sum", "qk", "ab")}
+    ways = {way: terms for way, terms in ways.items() if any(row["way"] == way for row in rows)}
     names = {"sum": "sum", **TERMS}
     ends = edges(LENGTHS[-1])[1:]
-    panels = figure.subplots(1, rows[0]["layers"], sharex=True)
+    panels = np.atleast_1d(figure.subplots(1, rows[0]["layers"], sharex=True))
     for layer, axes in enumerate(panels):
         looks = iter(COLOURS)
         for way, terms in ways.items():

@@ -57,6 +57,8 @@ def grid(name):
     for contender, row in cells.items():
         row = [row.get(task, []) for task in tasks]
         rows.append((contender, *(_in_short(scores(own, "test"), own, published) for own in row)))
+    chance = {one["task"]: one["chance"] for one in published_results(name)}
+    rows.append(("chance", *(f"{100 * chance[task]:.0f}" for task in tasks)))
     return _rows(rows)
 
 
@@ -124,6 +126,16 @@ def text_retrieval():
     return _with(
         module.table(rows), rows, "benchmarks/text_retrieval.py", "text_retrieval", "torch"
     )
+
+
+def rotary_collapse():
+    """Accuracy far beyond the trained length by way, and the terms of the layers."""
+    module, rows = _benchmark("rotary_collapse"), _json("rotary_collapse")
+    ways = " ".join(shlex.quote(way) for way in dict.fromkeys(row["way"] for row in rows))
+    seeds = " ".join(str(seed) for seed in sorted({row["seed"] for row in rows}))
+    told = f"{module.table(rows)}\n\n{module.terms_table(rows)}"
+    command = f"benchmarks/rotary_collapse.py --seeds {seeds} --ways {ways}"
+    return _with(told, rows, command, "rotary_collapse", "jax")
 
 
 def back_to_level():
@@ -238,6 +250,7 @@ BLOCKS = {
     "text_retrieval": text_retrieval,
     "translation": translation,
     "back_to_level": back_to_level,
+    "rotary_collapse": rotary_collapse,
     "precision": precision,
     "loading": loading,
     "newsgroups": newsgroups,
