@@ -156,14 +156,18 @@ def rise(row, layer, term):
 
 
 def terms_table(rows):
-    """Markdown, a row a way and layer: how terms vary by distance, and how they go on."""
+    """Markdown, a row a way and layer: how terms vary by distance, and how they go on.
+
+    Ways that add to the logits besides are left out: the four terms are not all of theirs.
+    """
     heads = ["", "layer", *TERMS.values(), "fourth beyond 64", "sum beyond 64"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for way in (way for way in WAYS if any(row["way"] == way for row in rows)):
+    terms_alone = [way for way, encodings in WAYS.items() if len(encodings) == 1]
+    for way in (way for way in terms_alone if any(row["way"] == way for row in rows)):
         own = [row for row in rows if row["way"] == way]
         for layer in range(own[0]["layers"]):
             cells = [way, str(layer + 1)]
-            biased = any(isinstance(e, dict) and e.get("use_bias") for e in WAYS[way])
+            biased = way != "no bias"
             for term in TERMS:
                 swings = [swing(row, layer, term) for row in own]
                 cells.append(spread(swings) if biased or term == "qk" else "–")
