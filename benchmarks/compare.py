@@ -1,12 +1,14 @@
 """Is this working tree slower than a commit, or does it need more memory?
 
     python benchmarks/compare.py 16aa856
-    python benchmarks/compare.py main~3 --backends torch --cases attention:t5 --repeats 5
+    python benchmarks/compare.py main~3 --backends torch --cases attention:t5 --turns 21
 
-Runs the same case in the code of the commit and in that of this tree by turns, in processes of
-their own: attention alone with an encoding (`attention.py`, 2,048 tokens, attention dropout 0.1)
-and a training step of MiniLM (`step.py`, one text of 2,048 tokens). Prints the medians, their
-ratios and the peaks of memory, and writes them to benchmarks/results/compare-COMMIT.json and .md.
+Two processes hold the same case, one by the code of the commit and one by that of this tree, and
+compute it by turns, one pass each, so that whatever else the machine does reaches both: attention
+alone with an encoding (`attention.py`, 2,048 tokens, attention dropout 0.1) and a training step of
+MiniLM (`step.py`, one text of 2,048 tokens). Prints medians of processor seconds, the median of the
+turns' ratios, and the peaks of memory, and writes them to benchmarks/results/compare-COMMIT.json
+and .md.
 """
 
 import argparse
@@ -17,11 +19,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).parent
 BACKENDS = {"torch": "posenc-torch", "tensorflow": "posenc-tf", "jax": "posenc-jax"}
 CASES = ["attention:plain", "attention:rotary", "attention:t5", "attention:cope", "step"]
 SLOWER = 1.03
+LENGTH, DROPOUT = 2048, 0.1
 
 
 def main():
@@ -31,9 +35,12 @@ def main():
     parser.add_argument("commit")
     parser.add_argument("--backends", nargs="+", choices=list(BACKENDS), default=list(BACKENDS))
     parser.add_argument("--cases", nargs="+", default=CASES)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.worker:
+        return work(arguments.commit)
     commit = _git("rev-parse", "--short", arguments.commit)
     path = arguments.results / f"compare-{commit}.json"
     report = json.loads(path.read_text()) if path.exists() else {}
@@ -44,7 +51,7 @@ def main():
             for backend in arguments.backends:
                 for case in arguments.cases:
                     trees = {"before": before, "now": HERE.parent}
-                    lines = alternate(trees, backend, case, arguments.repeats)
+                    lines = alternate(trees, backend, case, arguments.turns)
                     report[f"{backend} {case}"] = lines
                     print(backend, case, _cells(lines), flush=True)
                     path.write_text(json.dumps(report, indent=1) + "\n")
@@ -53,43 +60,108 @@ def main():
             _git("worktree", "remove", "--force", str(before))
 
 
-def alternate(trees, backend, case, repeats):
-    """{tree: {"seconds": [...], "peak": [...]}}"""
-    lines = {name: {"seconds": [], "peak": []} for name in trees}
-    for turn in range(repeats):
-        for name in sorted(trees, reverse=turn % 2):
-            seconds, peak = measured(trees[name], backend, case)
-            lines[name]["seconds"].append(seconds)
-            lines[name]["peak"].append(peak)
+def alternate(trees, backend, case, turns):
+    """{tree: {"seconds": one a turn, "peak": number}}"""
+    lines = {
+        name: {"seconds": [], "peak": peak(tree, backend, case)} for name, tree in trees.items()
+    }
+    workers = {name: started(tree, backend, case) for name, tree in trees.items()}
+    for turn in range(turns):
+        for name in sorted(workers, reverse=turn % 2):
+            lines[name]["seconds"].append(ask(workers[name])[0])
+    for worker in workers.values():
+        worker.communicate()
     return lines
 
 
-def measured(tree, backend, case):
-    """Processor seconds of a step, and the memory at its peak."""
+def peak(tree, backend, case):
+    """The peak of memory in a process of its own, in which what is freed goes back at once."""
+    worker = started(tree, backend, case, MALLOC_MMAP_THRESHOLD_="65536")
+    _, found = ask(worker)
+    worker.communicate()
+    return found
+
+
+def started(tree, backend, case, **variables):
+    """A process that has computed the case twice by the code of a tree, and waits for a line."""
+    path = os.pathsep.join([str(tree), str(tree / "benchmarks")])
+    variables |= {"PYTHONPATH": path, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    variables |= {"OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
+    return subprocess.Popen(
+        [sys.executable, __file__, f"{BACKENDS[backend]} {case}", "--worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **variables},
+        text=True,
+    )
+
+
+def ask(worker):
+    """Has a worker compute a pass: its processor seconds and its peak of memory."""
+    worker.stdin.write("run\n")
+    worker.stdin.flush()
+    while line := worker.stdout.readline():
+        if line.startswith("compare: "):
+            return [round(float(number), 5) for number in line.split()[1:]]
+    sys.exit(f"A process ended before its time: {worker.args}")
+
+
+def work(case):
+    """Computes a case twice, then once for each line that comes in, and prints the processor
+    seconds of that pass and its peak of memory."""
+    row, case = case.split()
     kind, _, encoding = case.partition(":")
-    if kind == "attention":
-        command = ["attention.py", "--alone", encoding, "--length", "2048"]
-    else:
-        command = ["step.py", BACKENDS[backend], "train", "minilm", "1", "2048"]
-    program = [sys.executable, tree / "benchmarks" / command[0], *command[1:]]
-    variables = {"PYTHONPATH": str(tree), "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    variables["OMP_NUM_THREADS"] = "1"
-    run = subprocess.run(program, capture_output=True, text=True, env={**os.environ, **variables})
-    if run.returncode:
-        sys.exit(f"{case} on {backend} failed in {tree}:\n{run.stderr[-2000:]}")
-    line = json.loads(run.stdout.splitlines()[-1])
-    if kind == "attention":
-        return line["ms"] / 1000, line["maps at peak"]
-    return line["cpu_seconds"], line["peak_mb"]
+    run, peak = attention(encoding) if kind == "attention" else step(row)
+    run()
+    run()
+    for _ in sys.stdin:
+        forget_peak()
+        start = time.process_time()
+        run()
+        print("compare:", time.process_time() - start, peak(), flush=True)
+
+
+def forget_peak():
+    """Has Linux count the peak of this process's memory from now on."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+
+
+def attention(encoding):
+    """A pass, forward and backward, and its peak of memory in maps of T x T numbers a head."""
+    import attention
+    import numpy as np
+    import parts
+    import step
+
+    parts.on_one_thread()
+    rng, size = np.random.default_rng(0), attention.HEADS * attention.SIZE
+    x, g = (rng.normal(size=(1, LENGTH, size)).astype("float32") for _ in range(2))
+    few = x[:, :64], g[:, :64]
+    attention.passes(encoding, DROPOUT, *few)()  # a backend holds more once it has run at all
+    before = step.status_mb("VmRSS")
+    map_bytes = 4 * attention.HEADS * LENGTH**2
+    peak = lambda: (step.peak_mb() - before) * 2**20 / map_bytes  # noqa: E731
+    return attention.passes(encoding, DROPOUT, x, g), peak
+
+
+def step(row):
+    """A training step of MiniLM, and its peak of memory in MB."""
+    import libraries
+    import rows
+    import step
+
+    row = rows.NAMES[row]
+    task = libraries.Task(row, "train", "minilm", 1, LENGTH, DROPOUT)
+    return libraries.LIBRARIES[row.library](task), step.peak_mb
 
 
 def page(commit, report):
     text = [
         f"# This tree beside {commit}",
         "",
-        f"Made by `python benchmarks/compare.py {commit}`: by turns, medians of processor",
-        "seconds of a step; memory at the peak, in maps of T x T numbers a head for attention",
-        "alone, else MB.",
+        f"Made by `python benchmarks/compare.py {commit}`: medians of the processor seconds of",
+        "a pass, by turns, and of the turns' ratios; memory at the peak of one, in maps of T x T",
+        "numbers a head for attention alone, else MB.",
         f"Slower is a ratio above {SLOWER}.",
         "",
         "| case | before | now | ratio | peak before | peak now |",
@@ -99,9 +171,11 @@ def page(commit, report):
 
 
 def _cells(lines):
-    before, now = (statistics.median(lines[name]["seconds"]) for name in ("before", "now"))
-    peaks = " | ".join(f"{statistics.median(lines[name]['peak']):.3g}" for name in lines)
-    return f"{before:.3f} | {now:.3f} | {now / before:.2f} | {peaks}"
+    before, now = (lines[name]["seconds"] for name in ("before", "now"))
+    ratio = statistics.median(b / a for a, b in zip(before, now, strict=True))
+    cells = [f"{statistics.median(seconds):.3f}" for seconds in (before, now)]
+    peaks = [f"{lines[name]['peak']:.3g}" for name in ("before", "now")]
+    return " | ".join([*cells, f"{ratio:.2f}", *peaks])
 
 
 def _git(*arguments):

@@ -33,10 +33,11 @@ NAMES = "targets recovery attention precision context_tools stretch distant_fact
 targets, recovery, attention, precision, context_tools, stretch, distant_facts = map(
     imported, NAMES.split()
 )
-NAMES = "rivals features readings reading_tasks generate back_to_level rotary_collapse"
-rivals, features, readings, reading_tasks, generate, back_to_level, rotary_collapse = map(
+NAMES = "rivals features readings reading_tasks generate back_to_level compare corpora"
+rivals, features, readings, reading_tasks, generate, back_to_level, compare, corpora = map(
     imported, NAMES.split()
 )
+rotary_collapse = imported("rotary_collapse")
 
 
 def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(tmp_path):
@@ -224,6 +225,16 @@ def test_attention_is_judged_by_the_encodings_held_to_a_target(attention):
     assert "## Targets" not in attention.page({"jax": no_target})
 
 
+def test_two_trees_are_compared_turn_by_turn(compare):
+    """The machine gets slower from turn to turn, and the ratio knows nothing of it."""
+    lines = {
+        "before": {"seconds": [1.0, 2.0, 4.0], "peak": 0.5},
+        "now": {"seconds": [1.1, 2.2, 4.8], "peak": 0.6},
+    }
+    text = compare.page("abc", {"torch step": lines})
+    assert text.endswith("| torch step | 2.000 | 2.200 | 1.10 | 0.5 | 0.6 |")
+
+
 def test_what_stretching_loses_is_a_row_for_each_way(stretch):
     def row(seed, before):
         part = {"before": before, "after": 0.9, "teacher": 0.94}
@@ -325,6 +336,15 @@ def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
     own = [{speakers.units[i] for i in part} for part in (train, test)]
     assert not own[0] & own[1] and len(own[1]) == 24 and test == other
     assert speakers.labels == ["Ross", "Joey"] * 48
+
+
+def test_no_source_is_in_both_parts_of_a_corpus(corpora):
+    for texts, count in ((corpora.episodes(), 227), (corpora.modules(), None)):
+        parts = [{text for text, is_test in texts if is_test == part} for part in (False, True)]
+        assert len(parts[0]) > len(parts[1]) > 20 and not parts[0] & parts[1]
+        assert count in (None, len(texts))
+    assert all(text.isascii() for text, _ in corpora.modules())
+    assert corpora.episodes()[0][0].startswith("Monica: There's nothing to tell!")
 
 
 def test_decoding_is_compared_by_tokens_a_second(generate, monkeypatch):

@@ -25,7 +25,7 @@ def filled(text):
 
 def bench(name):
     """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
-    from keras_posenc.bench import commands_of, published_results, to_table
+    from keras_posenc.bench import commands_of, perplexity_table, published_results, to_table
     from keras_posenc.bench.published import PAPERS, published
 
     found = published_results(name)
@@ -39,7 +39,8 @@ def bench(name):
     pictures = sorted(BENCH.glob(f"{name}[.-]*svg"))
     shown = [f"![{p.stem}: accuracy by length](../results/bench/{p.name})" for p in pictures]
     commands = f"```\n{commands_of(found)}\n```"
-    return "\n\n".join([to_table(found), said, commands, *shown])
+    table = perplexity_table(found) or to_table(found)
+    return "\n\n".join([table, said, commands, *shown])
 
 
 def grid(name):

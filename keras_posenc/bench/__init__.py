@@ -5,6 +5,7 @@ from keras_posenc.bench.commands import commands_of
 from keras_posenc.bench.models import build_model
 from keras_posenc.bench.passkey import bench_passkey
 from keras_posenc.bench.passkey_table import passkey_table
+from keras_posenc.bench.perplexity_table import perplexity_table
 from keras_posenc.bench.pictures import save_pictures
 from keras_posenc.bench.settings import Settings
 from keras_posenc.bench.table import (
@@ -24,6 +25,7 @@ __all__ = [
     "curves",
     "curves_by_place",
     "passkey_table",
+    "perplexity_table",
     "published_results",
     "read_results",
     "save_pictures",

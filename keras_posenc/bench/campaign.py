@@ -15,6 +15,7 @@ from keras_posenc import encodings as position_encodings
 from keras_posenc.bench.batches import TEST, TRIAL_TEST
 from keras_posenc.bench.commands import commands_of
 from keras_posenc.bench.models import check_room
+from keras_posenc.bench.perplexity_table import perplexity_table
 from keras_posenc.bench.run import Contender
 from keras_posenc.bench.scores import scores, trained_scores
 from keras_posenc.bench.settings import (
@@ -135,7 +136,7 @@ def bench(
 
     Returns:
         list of dict, one per run. They are also in `output`/results.json, and as a table in
-            `output`/table.md.
+            `output`/table.md, for causal language models with one of perplexities.
 
     Raises:
         ValueError: on an unknown name, if trials and other seeds are mixed, if both or none of
@@ -193,7 +194,8 @@ def _run_all(runs, settings, steps, budget, output, tell):
         state.unlink(missing_ok=True)
         results.append(result)
     write_text(output / "results.json", json.dumps(results, indent=1))
-    write_text(output / "table.md", f"{to_table(results)}\n")
+    tables = filter(None, (to_table(results), perplexity_table(results)))
+    write_text(output / "table.md", "\n\n".join(tables) + "\n")
     return results
 
 

@@ -13,6 +13,7 @@ from keras_posenc.bench.batches import (
     TRIAL_TEST,
     VALIDATION,
     evaluation_batches,
+    padded,
     places_of,
     train_batch,
     width,
@@ -136,7 +137,8 @@ class Contender:
         Returns:
             A dict: `accuracy`, dict split -> dict length -> float; `scored`, the places counted for
             each; and for texts `by_place`, dict split -> dict length -> `right` and `scored`:
-            counts of positions, one for each span as long as the longest training text.
+            counts of positions, one for each span as long as the longest training text. For causal
+            language models `by_context` too, see `losses_by_context`.
         """
         scores = {name: {split: {} for split in self.splits} for name in ("accuracy", "scored")}
         if self.task.is_text:
@@ -152,7 +154,44 @@ class Contender:
                     right, scored = tasks.right_by_span(*answers, max(self.train_lengths))
                     counts = {"right": right, "scored": scored}
                     scores["by_place"][split][str(length)] = counts
+        if self.task.is_text and not self.task.bidirectional:
+            scores["by_context"] = {
+                split: self.losses_by_context(task, stream) for split, task in self.splits.items()
+            }
         return scores
+
+    def losses_by_context(self, task, stream):
+        """Mean losses of the same tokens of a text, read with more and more of what precedes them.
+
+        The tokens are the last of each window, a quarter of the longest trained length, so that
+        the shortest context is about the longest that the training had.
+
+        Args:
+            task: a causal language model.
+            stream: as in `test`.
+
+        Returns:
+            dict length of the read window -> nats a token: the longest trained length, and the test
+            lengths beyond it.
+        """
+        trained = max(self.train_lengths)
+        scored = -(-trained // 4)
+        lengths = sorted({trained, *(n for n in self.test_lengths if n > trained)})
+        count = max(self.settings.test_samples, -(-self.settings.test_scored // scored))
+        tokens, targets, _ = task.sample(count, lengths[-1], (stream, lengths[-1], 0, 2))
+        losses = {}
+        for length in lengths:
+            wide = width(length)
+            rows, each = max(1, MOST_PLACES // wide), []
+            for first in range(0, count, rows):
+                own = slice(first, first + rows)
+                ids, answers = padded(task, tokens[own, -length:], wide)
+                with self.clock("test", ids.shape):
+                    logits = self.model.predict_on_batch(ids)
+                last = np.asarray(logits[:, answers], "float32")[:, -scored:]
+                each.append(cross_entropy(last, targets[own, -scored:]))
+            losses[str(length)] = round(float(np.concatenate(each).mean()), 5)
+        return losses
 
     def _answers(self, task, length, stream, scored):
         """Yields (logits at the answer, targets, mask) of batches of this length."""

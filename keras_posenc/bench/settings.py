@@ -36,7 +36,8 @@ class Settings:
         patience: int, steps. A run ends early once its loss on fresh samples of the trained lengths
             has not fallen for so many steps, by more than 1% and 0.001. None: it never does.
         max_position: int. L of random ids, and rows of a learned table.
-        corpus: path of a text file, for the language tasks.
+        corpus: path of a text file, or of a directory with train.txt and test.txt, for the language
+            tasks.
 
     Raises:
         ValueError: if a size is not a positive integer, or `size` is not a multiple of twice

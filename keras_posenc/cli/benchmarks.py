@@ -27,7 +27,13 @@ BENCHMARKS = [
         "bench",
         "train short, test long: compare encodings on lengths that they were not trained on; the "
         "same command resumes an interrupted one",
-        [("tasks", "tasks: even_pairs, counting:variables=1, language_model", {"nargs": "+"})],
+        [
+            (
+                "tasks",
+                "tasks: even_pairs, counting:variables=3, language_model:unit=words",
+                {"nargs": "+"},
+            )
+        ],
         [
             (
                 "--encodings",
@@ -55,7 +61,11 @@ BENCHMARKS = [
             ("--budget", "minutes for all runs together, instead of --steps", {"type": float}),
             ("--steps", "training steps of each run", {"type": int}),
             ("--output", "directory of results, tables and pictures (default: bench)", {}),
-            ("--corpus", "text file of the language tasks", {"metavar": "FILE"}),
+            (
+                "--corpus",
+                "text file of the language tasks, or a directory with train.txt and test.txt",
+                {"metavar": "PATH"},
+            ),
             (
                 "--train-lengths",
                 "training lengths (default: 1-40 for the Chomsky tasks, else 64)",

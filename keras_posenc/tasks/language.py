@@ -1,20 +1,27 @@
 """Language modelling on any text file: the next token, or masked ones."""
 
+import collections
 import pathlib
+import re
 
 import numpy as np
 
 from keras_posenc.tasks.base import Task
 
+WORD = re.compile(r"\w+|[^\w\s]|\n")
+
 
 class Corpus:
-    """A text file as token ids; its end is held out for the test.
+    """A text as token ids, of which a part is held out for the test.
 
     Args:
-        path: path of the file.
-        unit: "characters" (of UTF-8; the ids are those of the sorted characters of the file),
-            "bytes", or a tokenizer whose `encode(text)` gives `(token_ids, segment_ids)`.
-        test_share: float. Share of the tokens, at the end, that makes the test part.
+        path: path of a file, whose end is held out; or of a directory with train.txt and test.txt.
+        unit: "characters" (of UTF-8; the ids are those of the sorted characters of the text),
+            "bytes", "words" (words in lower case, marks and line ends: the most frequent of the
+            training part from id 1 on, all others 0), or a tokenizer whose `encode(text)` gives
+            `(token_ids, segment_ids)`.
+        test_share: float. Share of the tokens of a file, at its end, that makes the test part.
+        most_words: int. Words that have an id of their own.
 
     Attributes:
         parts: dict with the ids of "train" and of "test".
@@ -35,25 +42,28 @@ class Corpus:
     (3, [0, 1, 2, 0], 12)
     """
 
-    def __init__(self, path, unit="characters", test_share=0.1):
+    def __init__(self, path, unit="characters", test_share=0.1, most_words=2000):
         if not 0 < test_share < 1:
             raise ValueError(f"test_share={test_share}: give more than 0 and less than 1.")
-        data = pathlib.Path(path).read_bytes()
+        if most_words < 1:
+            raise ValueError(f"most_words={most_words}: give at least 1.")
+        path = pathlib.Path(path)
+        apart = path.is_dir()
+        files = [path / "train.txt", path / "test.txt"] if apart else [path]
+        pieces = [_pieces(file, unit) for file in files]
+        ids = np.concatenate(pieces)
+        cut = len(pieces[0]) if apart else len(ids) - round(len(ids) * test_share)
         if unit == "bytes":
-            ids, self.vocabulary_size = np.frombuffer(data, "uint8"), 256
-            self.mask_id = self.vocabulary_size
+            self.vocabulary_size = self.mask_id = 256
         elif unit == "characters":
-            codes = np.frombuffer(_decoded(path, data).encode("utf-32-le"), "<u4")
-            characters, ids = np.unique(codes, return_inverse=True)
+            characters, ids = np.unique(ids, return_inverse=True)
             self.vocabulary_size = self.mask_id = len(characters)
-        elif hasattr(unit, "encode") and not isinstance(unit, str):
-            ids = np.array(unit.encode(_decoded(path, data))[0])
-            ids = ids[~np.isin(ids, [unit.cls_id, unit.sep_id])]
-            self.vocabulary_size, self.mask_id = unit.vocab_size, unit.mask_id
+        elif unit == "words":
+            ids = _by_frequency(ids, cut, most_words)
+            self.vocabulary_size = self.mask_id = int(ids.max(initial=0)) + 1
         else:
-            raise ValueError(f"unit={unit!r}: give 'characters', 'bytes' or a tokenizer.")
+            self.vocabulary_size, self.mask_id = unit.vocab_size, unit.mask_id
         ids = ids.astype("int32")
-        cut = len(ids) - round(len(ids) * test_share)
         self.parts = {"train": ids[:cut], "test": ids[cut:]}
         for part, some in self.parts.items():
             if len(some) < 2:
@@ -76,6 +86,28 @@ class Corpus:
         return ids[start + np.arange(length)]
 
 
+def _pieces(path, unit):
+    """The units of a file: an array of numbers, or of str for words."""
+    data = path.read_bytes()
+    if unit == "bytes":
+        return np.frombuffer(data, "uint8")
+    if unit == "characters":
+        return np.frombuffer(_decoded(path, data).encode("utf-32-le"), "<u4")
+    if unit == "words":
+        return np.array(WORD.findall(_decoded(path, data).lower()), object)
+    if isinstance(unit, str) or not hasattr(unit, "encode"):
+        raise ValueError(f"unit={unit!r}: give 'characters', 'bytes', 'words' or a tokenizer.")
+    ids = np.array(unit.encode(_decoded(path, data))[0])
+    return ids[~np.isin(ids, [unit.cls_id, unit.sep_id])]
+
+
+def _by_frequency(words, cut, most):
+    """Ids from 1 on for the `most` most frequent of the first `cut` words, 0 for all others."""
+    frequent = collections.Counter(words[:cut]).most_common(most)
+    ids = {word: number for number, (word, _) in enumerate(frequent, 1)}
+    return np.array([ids.get(word, 0) for word in words], "int32")
+
+
 def _decoded(path, data):
     try:
         return data.decode("utf-8-sig")
@@ -87,18 +119,19 @@ class Text(Task):
     """Pieces of a text. There is nothing to solve: `solve` raises.
 
     Args:
-        corpus: a `Corpus`, or the path of a text file, read as characters.
+        corpus: a `Corpus`, or the path of one.
         split: "train" or "test".
+        unit: of a path, as in `Corpus`.
     """
 
     causal = is_text = True
     splits = ("train", "test")
 
-    def __init__(self, corpus, split="train"):
+    def __init__(self, corpus, split="train", unit="characters"):
         super().__init__()
         if split not in self.splits:
             raise ValueError(f"{self.name} has no split {split!r}: give 'train' or 'test'.")
-        self.corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+        self.corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus, unit)
         self.split, self.chance = split, self.corpus.chance
         self.vocabulary_size = self.classes = self.corpus.vocabulary_size
 
@@ -110,8 +143,9 @@ class LanguageModel(Text):
     """The next token of a text, at every position.
 
     Args:
-        corpus: a `Corpus`, or the path of a text file, read as characters.
+        corpus: a `Corpus`, or the path of one.
         split: "train" or "test".
+        unit: of a path, as in `Corpus`.
 
     Example:
 
@@ -136,9 +170,10 @@ class MaskedLanguageModel(Text):
     become the mask token, 10% a random token, and 10% stay.
 
     Args:
-        corpus: a `Corpus`, or the path of a text file, read as characters.
+        corpus: a `Corpus`, or the path of one.
         split: "train" or "test".
         rate: float. Share of the tokens to predict, above 0 and at most 1.
+        unit: of a path, as in `Corpus`.
 
     Example:
 
@@ -152,8 +187,8 @@ class MaskedLanguageModel(Text):
     name, bidirectional = "masked_language_model", True
     paper = "https://arxiv.org/abs/1810.04805"
 
-    def __init__(self, corpus, split="train", rate=0.15):
-        super().__init__(corpus, split)
+    def __init__(self, corpus, split="train", rate=0.15, unit="characters"):
+        super().__init__(corpus, split, unit)
         if not 0 < rate <= 1:
             raise ValueError(f"rate={rate}: give more than 0 and at most 1.")
         self.rate, self.mask_id = rate, self.corpus.mask_id

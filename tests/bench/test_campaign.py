@@ -152,7 +152,9 @@ def test_answers_in_texts_are_counted_by_place(tmp_path):
     short, long = result["by_place"]["test"].values()
     assert short["scored"] == [24] and long["scored"] == [24, 24, 16]
     assert sum(long["right"]) / 64 == result["accuracy"]["test"]["8"]
-    assert " far " in (tmp_path / "out" / "table.md").read_text()
+    assert list(result["by_context"]["test"]) == ["3", "8"]
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert " far " in table and "| 3 | 8 | longest against trained |" in table
 
 
 def test_a_budget_becomes_steps_once(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.bench import Settings
-from keras_posenc.bench.batches import train_batch
+from keras_posenc.bench.batches import TEST, train_batch
 from keras_posenc.bench.run import Clock, Contender
 
 SMALL = Settings(steps=20, layers=1, size=8, heads=2, batch_size=4, train_lengths=(3,))
@@ -86,3 +86,26 @@ def test_the_clock_tells_compiling_from_running():
     with clock("train", 3):
         pass
     assert 0 <= clock.times["train", 3][0] < 1
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("encodings", ["window:window=1", "sinusoidal"])
+def test_losses_by_context_are_of_the_same_tokens(tmp_path, encodings):
+    """One that sees a token alone loses the same at every length, and no other does."""
+    (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 20)
+    settings = dataclasses.replace(
+        SMALL, corpus=str(tmp_path / "text.txt"), test_lengths=(4, 11, 40), train_lengths=(6, 8)
+    )
+    contender = Contender("language_model", settings, "transformer", encodings, "consecutive")
+    contender.begin(0)
+    task = contender.splits["test"]
+    losses = contender.losses_by_context(task, TEST)
+    assert list(losses) == ["8", "11", "40"]
+    tokens, targets, _ = task.sample(1000, 40, (TEST, 40, 0, 2))
+    for length, loss in losses.items():
+        logits = contender.model.predict_on_batch(tokens[:, -int(length) :])[:, -2:]
+        log_p = logits - np.log(np.exp(logits.astype("float64")).sum(-1, keepdims=True))
+        own = np.take_along_axis(log_p, targets[:, -2:, None], -1)
+        assert loss == pytest.approx(-own.mean(), abs=2e-5)
+    same = np.ptp(list(losses.values())) < 2e-5
+    assert same == (encodings != "sinusoidal")

@@ -1,8 +1,11 @@
+import math
+
 import pytest
 
 from keras_posenc.bench import (
     curves,
     curves_by_place,
+    perplexity_table,
     published_results,
     read_results,
     save_pictures,
@@ -133,6 +136,22 @@ def test_far_tokens_are_those_beyond_the_training():
     assert "| 56.0 | 60.0 (40.0 to 80.0) |  | 2 |" in far
     assert "| 80.0 | – | rotary +12.0, one seed |" in without
     assert "far" not in to_table(RESULTS)
+
+
+def test_perplexities_have_the_ranges_of_the_seeds():
+    def of_context(seed, short, long, encodings):
+        losses = {"40": math.log(short), "80": math.log(long)}
+        return result(seed, {"40": 1.0}, encodings, by_context={"test": losses})
+
+    seeds = [of_context(0, 10, 8, "rotary"), of_context(1, 20, 15, "rotary")]
+    results = [*seeds, of_context(0, 10, 20, "sinusoidal"), *RESULTS]
+    assert perplexity_table(results).splitlines() == [
+        "| bucket_sort | 40 | 80 | longest against trained |",
+        "|---|---|---|---|",
+        "| rotary | 15.00 (10.00 to 20.00) | 11.50 (8.00 to 15.00) | 0.775 (0.750 to 0.800) |",
+        "| sinusoidal | 10.00 | 20.00 | 2.000 |",
+    ]
+    assert perplexity_table(RESULTS) == ""
 
 
 def test_curves_by_place_are_of_the_longest_text():

@@ -80,6 +80,31 @@ def test_bytes_and_tokenizers(path):
     assert (task.vocabulary_size, task.classes, task.mask_id) == (7, 7, 4)
 
 
+def test_words_have_ids_by_frequency_in_the_training_part(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("A cat, a dog.\n" * 3 + "a cat! " + "A bird bird bird bird bird")
+    corpus = tasks.Corpus(path, unit="words", test_share=6 / 30, most_words=3)
+    # Of the first 24 tokens "a" is 7, "cat" 4, and "," the first of those that are 3.
+    assert corpus.parts["train"].tolist() == [1, 2, 3, 1, 0, 0, 0] * 3 + [1, 2, 0]
+    assert corpus.parts["test"].tolist() == [1, 0, 0, 0, 0, 0]
+    assert (corpus.vocabulary_size, corpus.mask_id, corpus.chance) == (4, 4, 5 / 6)
+    task = tasks.get("language_model", corpus=path, unit="words")
+    assert task.classes == task.corpus.vocabulary_size == 9
+
+
+@pytest.mark.parametrize("unit", ["characters", "bytes", "words"])
+def test_a_directory_has_its_test_part_in_a_file_of_its_own(tmp_path, unit):
+    (tmp_path / "train.txt").write_text("b a a b b ")
+    (tmp_path / "test.txt").write_text("c b a b")
+    corpus = tasks.Corpus(tmp_path, unit=unit)
+    ids = {"characters": " abc", "bytes": map(chr, range(256)), "words": "?ba"}[unit]
+    number = {one: i for i, one in enumerate(ids)}
+    texts = {"train": "b a a b b ", "test": "c b a b"}
+    for part, text in texts.items():
+        units = text.split() if unit == "words" else text
+        assert corpus.parts[part].tolist() == [number.get(one, 0) for one in units]
+
+
 def test_chance_is_the_share_of_the_most_frequent_token(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("aab" * 30 + "ab" * 5)
@@ -125,8 +150,10 @@ def test_what_cannot_be_is_refused(path, tmp_path):
         tasks.get("masked_language_model", corpus=path, rate=0)
     with pytest.raises(ValueError, match="test_share=1: give more than 0 and less than 1"):
         tasks.Corpus(path, test_share=1)
-    with pytest.raises(ValueError, match="unit='words': give 'characters', 'bytes' or a tokenizer"):
-        tasks.Corpus(path, unit="words")
+    with pytest.raises(ValueError, match="unit='pages': give 'characters', 'bytes', 'words' or a"):
+        tasks.Corpus(path, unit="pages")
+    with pytest.raises(ValueError, match="most_words=0: give at least 1"):
+        tasks.Corpus(path, unit="words", most_words=0)
     latin = tmp_path / "latin.txt"
     latin.write_bytes("aä".encode("latin-1") * 40)
     with pytest.raises(ValueError, match="is not UTF-8, byte 1: give unit='bytes'"):

@@ -1,0 +1,54 @@
+"""The table of perplexities of one set of tokens, read with more and more context."""
+
+import math
+import statistics
+
+from keras_posenc.bench.table import name_of
+
+
+def perplexity_table(results):
+    """Formats results of causal language models as a Markdown table of perplexities.
+
+    The columns are the lengths of the windows that were read, from the longest trained one on. All
+    are scored on the same tokens, the last of each window, so a row that does not rise loses
+    nothing by a longer text, and one that falls uses it. A cell has the mean of the seeds and, in
+    parentheses, the lowest and the highest. "longest against trained" is the ratio of the last
+    column to the first, seed by seed: below 1 with every seed, what is far back was of use.
+
+    Args:
+        results: list of dict, as `bench` returns; those without `by_context` are left out.
+
+    Returns:
+        str; empty if there are no perplexities.
+
+    Example:
+
+    >>> run = {"task": "language_model", "model": "transformer", "positions": "consecutive"}
+    >>> run |= {"encodings": "alibi", "by_context": {"test": {"64": 1.2, "128": 1.1}}}
+    >>> print(perplexity_table([run]))
+    | language_model | 64 | 128 | longest against trained |
+    |---|---|---|---|
+    | alibi | 3.32 | 3.00 | 0.905 |
+    """
+    rows, tables = {}, []
+    for result in results:
+        for split, losses in result.get("by_context", {}).items():
+            task = result["task"] if split == "test" else f"{result['task']}, {split}"
+            rows.setdefault((task, *losses), {}).setdefault(name_of(result), []).append(losses)
+    for (task, *lengths), lines in rows.items():
+        heads = [task, *lengths, "longest against trained"]
+        cells = [[name, *_cells(seeds, lengths)] for name, seeds in lines.items()]
+        written = [f"| {' | '.join(row)} |" for row in (heads, *cells)]
+        tables.append("\n".join([written[0], f"|{'---|' * len(heads)}", *written[1:]]))
+    return "\n\n".join(tables)
+
+
+def _cells(seeds, lengths):
+    for length in lengths:
+        yield _ranged([math.exp(losses[length]) for losses in seeds], 2)
+    yield _ranged([math.exp(losses[lengths[-1]] - losses[lengths[0]]) for losses in seeds], 3)
+
+
+def _ranged(values, digits):
+    ends = f" ({min(values):.{digits}f} to {max(values):.{digits}f})" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{ends}"
