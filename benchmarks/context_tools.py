@@ -81,28 +81,38 @@ def main():
             for tool in arguments.tools:
                 if any((row["tool"], row["seed"]) == (tool, seed) for row in rows):
                     continue
-                found = read(corpus, TOOLS[tool], weights, arguments.test_rows)
+
+                def reader(length, tool=tool, weights=weights):
+                    model = build(corpus, TOOLS[tool](length / LENGTH))
+                    model.set_weights(weights)
+                    return model
+
+                found = read(corpus, reader, arguments.test_rows, LENGTHS)
                 rows.append({"tool": tool, "seed": seed, **found})
                 print(seed, tool, found["loss"], flush=True)
                 write_rows(path, rows)
     print(table(rows))
 
 
-def build(corpus, encodings):
+def build(corpus, encodings, **others):
+    sizes = {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 256,
+        "hidden_act": "gelu",
+        "segment_vocab_size": 0,
+        "pad_token_id": None,
+        "initializer_range": 0.1,
+        **others,
+    }
     return build_transformer_model(
         vocab_size=corpus.vocabulary_size,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=256,
-        hidden_act="gelu",
-        segment_vocab_size=0,
-        pad_token_id=None,
-        initializer_range=0.1,
         application="lm",
         with_mlm="linear",
         absolute_positions=False,
         encodings=encodings,
+        **sizes,
     )
 
 
@@ -126,14 +136,18 @@ def trained(corpus, seed, steps, folder):
     return model.get_weights()
 
 
-def read(corpus, tool, weights, rows):
-    """Loss and accuracy by length: of all characters, and of those beyond the trained length."""
+def read(corpus, reader, rows, lengths):
+    """Loss and accuracy by length: of all characters, and of those beyond the trained length.
+
+    Args:
+        reader: callable that returns the model for texts of a length.
+        lengths: of all of them the same `rows` windows of the longest are read, whole or cut.
+    """
     test = tasks.get("language_model", corpus=corpus, split="test")
-    ids, targets, _ = test.sample(rows, LENGTHS[-1], 2**31 - 1)
+    ids, targets, _ = test.sample(rows, lengths[-1], 2**31 - 1)
     found = {"loss": {}, "accuracy": {}, "far_loss": {}, "far_accuracy": {}}
-    for length in LENGTHS:
-        model = build(corpus, tool(length / LENGTH))
-        model.set_weights(weights)
+    for length in lengths:
+        model = reader(length)
         answers = targets.reshape(-1, length)
         size = max(1, 4096 // length)
         pieces = np.split(ids.reshape(-1, length), range(size, len(answers), size))

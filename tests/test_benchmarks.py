@@ -37,6 +37,7 @@ NAMES = "rivals features readings reading_tasks generate back_to_level compare c
 rivals, features, readings, reading_tasks, generate, back_to_level, compare, corpora = map(
     imported, NAMES.split()
 )
+rotary_collapse = imported("rotary_collapse")
 
 
 def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(tmp_path):
@@ -175,6 +176,36 @@ def test_context_tools_read_the_same_weights(context_tools, monkeypatch, tmp_pat
     assert len({round(row["loss"]["64"], 3) for row in found.values()}) == 1
     far = {(row["far_loss"]["128"], row["far_accuracy"]["128"]) for row in found.values()}
     assert len(far) == len(tools)
+
+
+def test_the_terms_of_trained_layers_are_a_row_for_each_way(rotary_collapse, monkeypatch, tmp_path):
+    path = tmp_path / "collapse.json"
+    monkeypatch.setattr(rotary_collapse, "LENGTHS", (64, 128))
+    options = ["--seeds", 0, "--steps", 1, "--layers", 1, "--test-rows", 1, "--results", path]
+    ways = ["no bias", "biases from Sandwich's"]
+    run_main(rotary_collapse, monkeypatch, *options, "--folder", tmp_path, "--ways", *ways)
+    plain, biased = json.loads(path.read_text())
+    assert [plain["way"], biased["way"]] == ways
+    terms = biased["inside"][0]["terms"]
+    # 128 distances: 0, 1, 2 to 3, ..., 64 to 127; those of both heads add up.
+    assert np.shape(terms["sum"]) == (2, 8)
+    parts = np.sum([terms[name] for name in rotary_collapse.TERMS], axis=0)
+    np.testing.assert_allclose(parts, terms["sum"], atol=5e-4)
+    # One step from Sandwich's bias: sixteen waves, divided by the root of the head's size.
+    np.testing.assert_allclose(np.array(terms["ab"])[:, 0], 16 / 32**0.5, atol=0.1)
+    assert not np.any(plain["inside"][0]["terms"]["ab"])
+    assert 0 < plain["inside"][0]["far_attention"] < 1
+    assert path.with_suffix(".svg").exists()
+
+
+def test_a_term_that_rises_beyond_the_trained_length_is_told(rotary_collapse):
+    spans = len(rotary_collapse.edges(1024)) - 1
+    falls, rises = [-float(i) for i in range(spans)], [0.0] * 7 + [1.0] * (spans - 7)
+    row = {"inside": [{"terms": {"sum": [falls, falls], "ab": [rises, rises]}}]}
+    assert rotary_collapse.swing(row, 0, "sum") == spans - 1
+    # Spans of 64, 128, 256 and 512 ids, 1 to 4 below that of 32 to 63.
+    assert np.isclose(rotary_collapse.rise(row, 0, "sum"), -(1 + 2 * 2 + 4 * 3 + 8 * 4) / 15)
+    assert rotary_collapse.rise(row, 0, "ab") == 1
 
 
 def test_attention_is_judged_by_the_encodings_held_to_a_target(attention):

@@ -47,7 +47,8 @@ def test_every_file_of_results_is_on_a_page(generate):
     rest = {("recovery", "small"), ("recovery", "minilm"), ("context_tools",), ("precision",)}
     rest |= {("loading",), ("newsgroups",), ("encodings",), ("verdicts",), ("comparisons",)}
     rest |= {("stretch",), ("passkey",), ("families",), ("distant_facts",), ("translation",)}
-    rest |= {("text_retrieval",), ("back_to_level",)}
+    rest |= {("text_retrieval",), ("back_to_level",), ("grid", "reduced_table")}
+    rest |= {("rotary_collapse",)}
     rest |= {("readings", task) for task in ("digests", "seasons", "speakers")}
     assert asked == bench | pages | rest
 

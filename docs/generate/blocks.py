@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shlex
+import statistics
 import sys
 
 import tables
@@ -40,6 +41,35 @@ def bench(name):
     commands = f"```\n{commands_of(found)}\n```"
     table = perplexity_table(found) or to_table(found)
     return "\n\n".join([table, said, commands, *shown])
+
+
+def grid(name):
+    """A file of `keras-posenc bench` in short: a row a contender, a column a task."""
+    from keras_posenc.bench import published_results
+    from keras_posenc.bench.published import published
+    from keras_posenc.bench.scores import scores
+    from keras_posenc.bench.table import name_of
+
+    cells = {}
+    for one in published_results(name):
+        cells.setdefault(name_of(one), {}).setdefault(one["task"], []).append(one)
+    tasks = list(dict.fromkeys(task for row in cells.values() for task in row))
+    rows = [("", *(task.replace("_", " ") for task in tasks))]
+    for contender, row in cells.items():
+        row = [row.get(task, []) for task in tasks]
+        rows.append((contender, *(_in_short(scores(own, "test"), own, published) for own in row)))
+    chance = {one["task"]: one["chance"] for one in published_results(name)}
+    rows.append(("chance", *(f"{100 * chance[task]:.0f}" for task in tasks)))
+    return _rows(rows)
+
+
+def _in_short(values, own, published):
+    """Mean, lowest to highest, and what the papers have: "50 (48 to 52); 50.4"."""
+    if not own:
+        return "–"
+    low, mean, high = (100 * x for x in (min(values), statistics.fmean(values), max(values)))
+    paper = published(own[0])
+    return f"{mean:.0f} ({low:.0f} to {high:.0f})" + (f"; {paper:.0f}" if paper else "")
 
 
 def recovery(model):
@@ -97,6 +127,16 @@ def text_retrieval():
     return _with(
         module.table(rows), rows, "benchmarks/text_retrieval.py", "text_retrieval", "torch"
     )
+
+
+def rotary_collapse():
+    """Accuracy far beyond the trained length by way, and the terms of the layers."""
+    module, rows = _benchmark("rotary_collapse"), _json("rotary_collapse")
+    ways = " ".join(shlex.quote(way) for way in dict.fromkeys(row["way"] for row in rows))
+    seeds = " ".join(str(seed) for seed in sorted({row["seed"] for row in rows}))
+    told = f"{module.table(rows)}\n\n{module.terms_table(rows)}"
+    command = f"benchmarks/rotary_collapse.py --seeds {seeds} --ways {ways}"
+    return _with(told, rows, command, "rotary_collapse", "jax")
 
 
 def back_to_level():
@@ -201,6 +241,7 @@ BLOCKS = {
     "encodings": encodings,
     "verdicts": verdicts,
     "bench": bench,
+    "grid": grid,
     "recovery": recovery,
     "stretch": stretch,
     "readings": readings,
@@ -210,6 +251,7 @@ BLOCKS = {
     "text_retrieval": text_retrieval,
     "translation": translation,
     "back_to_level": back_to_level,
+    "rotary_collapse": rotary_collapse,
     "precision": precision,
     "loading": loading,
     "newsgroups": newsgroups,
