@@ -1,6 +1,7 @@
 """Position encodings, one file for each place in attention where they act, and `get` by name."""
 
 import difflib
+import functools
 
 import keras
 
@@ -108,6 +109,19 @@ def spec_of(encoding):
             f"{type(encoding).__name__} has no name among those of `ENCODINGS`: save "
             "the model as .keras, which keeps classes."
         )
-    usual, config = type(encoding)().get_config(), encoding.get_config()
+    usual, config = _default_config(type(encoding)), _unshared(encoding.get_config())
     own = {k: v for k, v in config.items() if k not in ("name", "dtype") and v != usual[k]}
     return {"name": name, **own}
+
+
+@functools.cache
+def _default_config(kind):
+    return _unshared(kind().get_config())
+
+
+def _unshared(config):
+    """A config without the marks that Keras sets in a file on objects that occur twice, by their
+    addresses: of what is thrown away at once, the next may have the same."""
+    if isinstance(config, dict):
+        return {k: _unshared(v) for k, v in config.items() if k != "shared_object_id"}
+    return [_unshared(x) for x in config] if isinstance(config, list) else config

@@ -8,9 +8,11 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from keras.src.saving.serialization_lib import ObjectSharingScope
 from published import SIZES, publish, token_ids
 
 from keras_posenc import (
+    RotaryEmbedding,
     build_transformer_model,
     classifier,
     embedder,
@@ -18,6 +20,7 @@ from keras_posenc import (
     open_checkpoint,
     save_checkpoint,
 )
+from keras_posenc.encodings import spec_of
 
 SMALL = {**SIZES, "max_position_embeddings": 16, "hidden_act": "gelu"}
 
@@ -34,6 +37,17 @@ def assert_same_files(one, other):
         np.testing.assert_array_equal(first[name], second[name])
     configs = [json.loads((folder / "config.json").read_text()) for folder in (one, other)]
     assert configs[0] == configs[1]
+
+
+@pytest.mark.once
+def test_an_encoding_has_one_spec_however_often_a_file_names_it():
+    """Keras marks what it has serialized before at the same address, also of what is gone."""
+    encoding = RotaryEmbedding(base=50.0)
+    with ObjectSharingScope():
+        specs = [spec_of(encoding) for _ in range(3)]
+        # Many that are thrown away, so that addresses come again.
+        specs += [spec_of(RotaryEmbedding(base=50.0)) for _ in range(30)]
+    assert specs == [{"name": "rotary", "base": 50.0}] * 33
 
 
 @pytest.mark.parametrize(
