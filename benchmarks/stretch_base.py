@@ -11,6 +11,7 @@ thread; the peak of memory is all that the process holds. Measured once, results
 benchmarks/results/stretch_base.json.
 """
 
+import inspect
 import json
 import platform
 import statistics
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import fields
 
 import keras
 import rows
@@ -28,6 +30,7 @@ from step import peak_mb
 from keras_posenc import Tokenizer, build_transformer_model
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.config import read_config
+from keras_posenc.training import stretch
 from keras_posenc.training.stretching.corpus import Corpus
 from keras_posenc.training.stretching.recipe import StretchRecipe
 from keras_posenc.training.stretching.run import Distillation
@@ -85,12 +88,7 @@ def measured(steps, key):
         )
         save_checkpoint(model, folder)
         del model
-        settings = dict(alpha=0.2, kept_rows=1, local=None, global_every=None) | WAYS[key["way"]]
-        recipe = StretchRecipe(
-            checkpoint=folder, config=None, tokenizer=None, model="bert", length=length,
-            train_length=length, start="hierarchical", steps=steps, learning_rate=4e-5, seed=0,
-            **settings,
-        )  # fmt: skip
+        recipe = recipe_of(folder, model="bert", length=length, steps=steps, **WAYS[key["way"]])
         old = read_config(folder, "bert")
         source = {"weights": folder, "config": folder, "model": "bert"}
         corpus = Corpus(TEXTS, None, tokenizer, length)
@@ -102,6 +100,13 @@ def measured(steps, key):
     seconds = [round(after - before, 2) for before, after in zip(times, times[1:], strict=False)]
     versions = {"keras": keras.__version__, "python": platform.python_version()}
     return {"core_seconds": seconds[1:], "peak_mb": round(peak_mb()), "versions": versions}
+
+
+def recipe_of(checkpoint, **settings):
+    """The `StretchRecipe` of `stretch(checkpoint, texts, **settings)`, on texts of full length."""
+    defaults = {name: each.default for name, each in inspect.signature(stretch).parameters.items()}
+    given = {**defaults, "train_length": settings["length"], **settings, "checkpoint": checkpoint}
+    return StretchRecipe(**{field.name: given[field.name] for field in fields(StretchRecipe)})
 
 
 def table(found):

@@ -242,7 +242,7 @@ def test_what_a_stretched_mlm_keeps_is_paired_by_text(stretched_mlm):
     """Texts differ more than readings of one text do: the interval is of the difference."""
     texts, far = range(40), "all layers global"
     right = {"unstretched": [[n, n] for n in texts], "at once": [[0, 0] for n in texts]}
-    row = {"way": far, "seed": 0, "hidden": [[50, 50]] * 40, "core_seconds": 90}
+    row = {"way": far, "seed": 0, "hidden": [[50, 50]] * 40, "steps": 9, "core_seconds": 90}
     kept = [[n, max(0, n - (2 if n % 2 else 0))] for n in texts]
     rows = [{**row, "right": {**right, "after": kept}}, {**row, "right": {**right, "after": kept}}]
     assert stretched_mlm.kept_share(rows, "at once") == (0, 0)
