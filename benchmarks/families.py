@@ -30,6 +30,12 @@ def differences():
             lengths = [12] if transformer.config.position_table else [12, 40]
             for length in lengths:
                 yield transformer.family, case.compare(case.ours, case.theirs, length)
+    for name, make in {
+        "nezha": test_families.nezha,
+        "albert_unshared": test_families.unshared_albert,
+    }.items():
+        with tempfile.TemporaryDirectory() as folder:
+            yield name, test_families.difference(*make(pathlib.Path(folder)))
     for name in written.CASES:
         ours, weights = written.built(name)
         for length in (12, 40):

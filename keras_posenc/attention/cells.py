@@ -108,10 +108,8 @@ def weigh_cells(q, k, v, grid, rules, carry, output=None):
     """
     logits, carry = logits_of(q, k, grid, rules, carry)
     v = v * ops.cast(1 / (1 - rules.dropout), v.dtype) if rules.dropout else v
-    cells = grid.open()
-    if cells is not None:
-        logits = backend.close_for_softmax(logits, cells, rules.override("score", "scan"))
-    return backend.weigh_values(logits, v, rules.dropout, rules.hashes, output), carry
+    keep, dropping = rules.override("score", "scan"), (rules.dropout, rules.hashes)
+    return backend.weigh_values(logits, grid.open(), v, *dropping, output, keep), carry
 
 
 def by_head(x):

@@ -57,10 +57,12 @@ def take_last(table, index):
 interpolate = shared.interpolation(take_last)
 
 
-def weigh_values(logits, v, dropout, hashes, output=None):
-    """softmax(logits) v, (B, H, Tq, Dv); v is (B, H, Dv, Tk), already divided by 1 - dropout."""
+def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
+    """softmax(logits) v, (B, H, Tq, Dv), over the open cells; v is (B, H, Dv, Tk), already divided
+    by 1 - dropout."""
 
-    def forward(logits, v, hashes):
+    def forward(logits, bound, v, hashes):
+        logits = logits if bound is None else ops.minimum(logits, bound)
         below = logits - ops.max(logits, axis=-1, keepdims=True)
         above = ops.exp(below)
         total = ops.sum(above, axis=-1, keepdims=True)
@@ -74,12 +76,12 @@ def weigh_values(logits, v, dropout, hashes, output=None):
 
     def backward(residuals, upstream):
         weights, output, v, hashes = residuals
-        gradients = shared.weighing_gradients(weights, output, v, upstream, dropout, hashes)
-        return *gradients, None
+        of_logits, of_v = shared.weighing_gradients(weights, output, v, upstream, dropout, hashes)
+        return of_logits, None, of_v, None
 
     weigh = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
     weigh.defvjp(forward, backward)
-    return weigh(logits, v, hashes)
+    return weigh(logits, shared.bound_of(cells), v, hashes)
 
 
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):

@@ -16,7 +16,6 @@ NAMES = (
     "call_back",
     "check_range",
     "choose",
-    "close_for_softmax",
     "cumsum",
     "export_model",
     "exporting",
@@ -93,9 +92,13 @@ def close(logits, cells):
     return ops.where(cells, logits, CLOSED)
 
 
-def close_for_softmax(logits, cells, keep=False):
-    """`close` for logits that go into a softmax and, if not `keep`, nowhere else."""
-    return close(logits, cells)
+def bound_of(cells):
+    """The most that logits may be, or None where all cells are open.
+
+    Their minimum with it is `close`, in the pass of XLA that computes their product. It needs no
+    pass for its gradient: a softmax gives the weights of 0 in closed cells none.
+    """
+    return None if cells is None else ops.where(cells, math.inf, CLOSED)
 
 
 def all_true(mask):

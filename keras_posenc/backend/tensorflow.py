@@ -188,15 +188,19 @@ def _chosen(weights, rate, *hashes):
     return shared.keep_by_hash(weights, rate, hashes)
 
 
-def weigh_values(logits, v, dropout, hashes, output=None):
-    """softmax(logits) v, (B, H, Tq, Dv); v is (B, H, Dv, Tk), already divided by 1 - dropout.
+def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
+    """softmax(logits) v, (B, H, Tq, Dv), over the open cells; v is (B, H, Dv, Tk), already divided
+    by 1 - dropout.
 
     Args:
         output: the saved output, when only its gradient is needed.
     """
 
+    bound = shared.bound_of(cells)
+
     @tf.custom_gradient
     def weighed(logits, v):
+        logits = logits if bound is None else tf.minimum(logits, bound)
         weights, result = shared.softmax(logits), output
         if result is None:
             used = keep_by_hash(weights, dropout, hashes) if dropout else weights

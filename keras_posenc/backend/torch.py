@@ -70,10 +70,9 @@ def take_last(table, index):
 interpolate = shared.interpolation(take_last)
 
 
-def close_for_softmax(logits, cells, keep=False):
+def _close(logits, bound, keep):
     """`shared.close`, in place where it may be, with no pass over the map for its gradient."""
     # On a CPU a minimum is four times as fast as a choice over heads that share their cells.
-    bound = torch.where(cells, torch.inf, shared.CLOSED)
     if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and logits.requires_grad):
         return torch.minimum(logits, bound)
     return Closed.apply(logits, bound, keep)
@@ -109,8 +108,15 @@ def keep_by_hash(weights, rate, hashes):
     return torch.ops.aten.threshold_backward(weights, bits, -float(bound))
 
 
-def weigh_values(logits, v, dropout, hashes, output=None):
-    """softmax(logits) v, (B, H, Tq, Dv); v is (B, H, Dv, Tk), already divided by 1 - dropout."""
+def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
+    """softmax(logits) v, (B, H, Tq, Dv), over the open cells; v is (B, H, Dv, Tk), already divided
+    by 1 - dropout.
+
+    Args:
+        keep: bool. Leave the logits as they are, for another reader.
+    """
+    if cells is not None:
+        logits = _close(logits, shared.bound_of(cells), keep)
     # On a CPU, products with numbers below 1e-38 take five times as long. Weights of 0 in place of
     # them change nothing. That a map has such weights is told by the last of its rows.
     if logits.device.type == "cpu" and not torch.compiler.is_compiling():

@@ -77,7 +77,7 @@ UNSHARED = dataclasses.replace(
     FAMILY,
     name="albert_unshared",
     title="ALBERT, unshared",
-    compared="the shared model",
+    compared="transformers",
     recognises=lambda values: False,
     configure=unshared,
     weights=dataclasses.replace(
