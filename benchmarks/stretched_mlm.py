@@ -51,16 +51,16 @@ SETTINGS = {
     "windows": 3,
     # Of a cosine schedule of 250 steps, as in benchmarks/recovery.py, the first 140.
     "first": {"rows": 4, "steps": 140, "schedule": 250, "rate": 3e-4},
-    "steps": 12,
     "rate": 1e-4,  # of hidden tokens, as in benchmarks/recovery.py
     "texts": 12,
 }
-TINY = {"first": {"rows": 1, "steps": 2, "schedule": 2, "rate": 1e-4}, "steps": 1, "texts": 2}
+TINY = {"first": {"rows": 1, "steps": 2, "schedule": 2, "rate": 1e-4}, "texts": 2}
 
 
 def main():
     parser = options(__doc__, RESULTS, "build/stretched_mlm", seeds=[0, 1])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
+    parser.add_argument("--steps", type=int, default=12, help="after stretching")
     parser.add_argument("--tiny", action="store_true", help="a few steps, to see that it runs")
     arguments = parser.parse_args()
     rows = read_rows(arguments.results)
@@ -68,10 +68,10 @@ def main():
         subject = Subject(SETTINGS | (TINY if arguments.tiny else {}), arguments.folder)
         for seed in arguments.seeds:
             for way in arguments.ways:
-                key = {"way": way, "seed": seed}
+                key = {"way": way, "seed": seed, "steps": arguments.steps}
                 if any(key.items() <= row.items() for row in rows):
                     continue
-                rows.append({**key, **subject.row(way, seed)})
+                rows.append({**key, **subject.row(**key)})
                 write_lines(arguments.results, rows)
                 print(f"{table(rows[-1:])}\n{rows[-1].get('agreement')}", flush=True)
     print(f"{table(rows)}\n\n{verdict(rows)}")
@@ -169,11 +169,11 @@ class Subject:
     def unstretched(self, seed):
         return self.told(self.build(self.checkpoint), seed, 1)
 
-    def row(self, way, seed):
+    def row(self, way, seed, steps):
         """A way, measured: what is told, in the first window of each text and in the others."""
         settings, length = self.settings, self.settings["windows"] * (self.settings["window"] + 2)
         hidden, right = self.unstretched(seed)
-        found = {"steps": settings["steps"], "length": length, "hidden": halves(hidden)}
+        found = {"length": length, "hidden": halves(hidden)}
         found["right"] = {"unstretched": halves(right)}
         report = {}
         if way == HIDDEN:
@@ -182,16 +182,16 @@ class Subject:
             found["right"]["at once"] = halves(self.told(model, seed, settings["windows"])[1])
             compiled(model, settings["rate"])
             started = time.process_time()
-            for step in range(settings["steps"]):
+            for step in range(steps):
                 self.step(model, 1, settings["windows"], (seed, step, 1))
             seconds = time.process_time() - started
         else:
-            given = {"length": length, "steps": settings["steps"], "seed": seed, **WAYS[way]}
+            given = {"length": length, "steps": steps, "seed": seed, **WAYS[way]}
             recipe = recipe_of(self.checkpoint, model="bert", **given)
             model = self.build(self.checkpoint, **recipe.options(read_config(self.checkpoint)))
             found["right"]["at once"] = halves(self.told(model, seed, settings["windows"])[1])
             started = time.process_time()
-            output = self.folder.parent / f"{way.replace(' ', '-')}-{seed}"
+            output = self.folder.parent / f"{way.replace(' ', '-')}-{seed}-{steps}"
             report = stretch(self.checkpoint, TRAIN, output, test=TEST, **given).report
             report = {"agreement": {part: report[part] for part in ("within", "beyond")}}
             seconds = time.process_time() - started
@@ -232,19 +232,24 @@ def kept_share(rows, name, part=None):
 
 def table(rows):
     """Markdown: accuracy in % before, and what is kept of it at once and after the steps."""
-    steps = f"after {rows[0]['steps']} steps"
-    heads = ["", "seeds", "unstretched tells", "at once", "of it kept", steps, "kept"]
+    heads = ["", "seeds", "unstretched tells", "at once", "kept", "steps", "after them", "kept"]
     heads += ["kept beyond 512", "minutes of a core"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for way in (way for way in WAYS if any(row["way"] == way for row in rows)):
-        own = [row for row in rows if row["way"] == way]
+    for (way, steps), own in kinds(rows).items():
         cells = [way, str(len(own)), percent(own, "unstretched")]
-        for name in ("at once", "after"):
-            cells += [percent(own, name), interval(own, name)]
-        cells.append(interval(own, "after", 1))
+        cells += [percent(own, "at once"), interval(own, "at once"), str(steps)]
+        cells += [percent(own, "after"), interval(own, "after"), interval(own, "after", 1)]
         cells.append(spread([row["core_seconds"] / 60 for row in own]))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def kinds(rows):
+    """(way, steps) -> its rows, in the order of `WAYS`."""
+    found = {}
+    for row in sorted(rows, key=lambda row: (list(WAYS).index(row["way"]), row["steps"])):
+        found.setdefault((row["way"], row["steps"]), []).append(row)
+    return found
 
 
 def percent(rows, name):
@@ -259,12 +264,11 @@ def interval(rows, name, part=None):
 def verdict(rows, aim=0.95):
     """For each way what its interval says about 95% of the unstretched model's accuracy."""
     said = []
-    for way in dict.fromkeys(row["way"] for row in rows):
-        own = [row for row in rows if row["way"] == way]
+    for (way, steps), own in kinds(rows).items():
         kept, half = kept_share(own, "after")
-        what = "not decided" if abs(kept - aim) <= half else "more" if kept > aim else "less"
-        said.append(f"{way} {what}")
-    return f"Of 95% after the steps: {'; '.join(said)}."
+        what = "not decided" if abs(kept - aim) <= half else "yes" if kept > aim else "no"
+        said.append(f"{way}, {steps} steps: {what}")
+    return f"Is 95% kept after the steps? {'; '.join(said)}."
 
 
 if __name__ == "__main__":

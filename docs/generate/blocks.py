@@ -110,8 +110,14 @@ def stretched_mlm():
     """What a stretched masked language model still tells, at once and after a few steps."""
     module, rows = _benchmark("stretched_mlm"), _json("stretched_mlm")
     told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    seeds = " ".join(str(seed) for seed in sorted({row["seed"] for row in rows}))
-    command = f"benchmarks/stretched_mlm.py --seeds {seeds}"
+    calls = {}
+    for (way, steps), own in module.kinds(rows).items():
+        seeds = " ".join(str(row["seed"]) for row in own)
+        calls.setdefault(f"--steps {steps} --seeds {seeds}", []).append(shlex.quote(way))
+    command = "\nKERAS_BACKEND=torch python ".join(
+        f"benchmarks/stretched_mlm.py {options} --ways {' '.join(ways)}"
+        for options, ways in calls.items()
+    )
     return _with(told, rows, command, "stretched_mlm", "torch")
 
 
