@@ -19,8 +19,8 @@ import time
 
 import keras
 import numpy as np
-from kept import options, read_rows, write_rows
-from recovery import FACTOR, SETTINGS, Subject, compiled, spread
+from kept import options, read_rows, spread, write_rows
+from recovery import FACTOR, SETTINGS, Subject, compiled
 
 from keras_posenc.training.stretching.losses import FeatureDistance
 from keras_posenc.training.stretching.windows import most_central, window_starts

@@ -18,9 +18,9 @@ import pathlib
 import keras
 import numpy as np
 from data import CORPORA
-from kept import options, read_rows, write_rows
+from kept import options, read_rows, spread, write_rows
 from keras import ops
-from recovery import compiled, spread
+from recovery import compiled
 
 from keras_posenc import build_transformer_model, tasks
 from keras_posenc.training.schedules import cosine_warmup

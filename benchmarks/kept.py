@@ -3,6 +3,7 @@
 import argparse
 import json
 import pathlib
+import statistics
 
 from keras_posenc.training.state import write_text
 
@@ -26,3 +27,14 @@ def read_rows(path):
 
 def write_rows(path, rows):
     write_text(path, json.dumps(rows, indent=1) + "\n")
+
+
+def write_lines(path, rows):
+    """The same, a line a row, for rows of many numbers."""
+    write_text(path, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+
+
+def spread(values, places=1):
+    """Mean, and lowest to highest of the seeds."""
+    low, high = min(values), max(values)
+    return f"{statistics.fmean(values):.{places}f} ({low:.{places}f} to {high:.{places}f})"

@@ -4,19 +4,19 @@
 
 The stretched checkpoint is that of benchmarks/readings.py. One pass over 8,192 tokens takes twelve
 seconds of a core where all layers are global, so that is left to whoever asks for these --lengths.
-Runs are in build/passkey, where an interrupted call goes on; the results are written to
-benchmarks/results/passkey.json, and shown as a table.
+Runs are in build/passkey, where an interrupted call goes on; the results are added to those in
+benchmarks/results/passkey.json, and all of them shown as a table. Another number of --documents has
+another chance, and needs --results and an --output of its own.
 """
 
 import argparse
-import json
 import pathlib
 
 from data import MINILM
+from kept import read_rows, write_lines
 from reading_tasks import Readings
 
 from keras_posenc.bench import bench_passkey, passkey_table
-from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "passkey.json"
 WAYS = [
@@ -35,15 +35,33 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--ways", nargs="*", default=WAYS, help="beside the stretched checkpoint")
     parser.add_argument("--lengths", type=int, nargs="+", default=[256, 512, 1024, 2048])
     parser.add_argument("--documents", type=int, default=16)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/passkey"))
+    parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
     arguments = parser.parse_args()
+    path = arguments.results
+    asked = {name: value for name, value in vars(arguments).items() if name != "results"}
     stretched = [Readings(pathlib.Path("build/readings")).long.checkpoint]
-    results = bench_passkey(MINILM, WAYS, stretched, **vars(arguments))
-    write_text(RESULTS, "[\n" + ",\n".join(map(json.dumps, results)) + "\n]\n")
-    print(passkey_table(results))
+    results = bench_passkey(MINILM, stretched=stretched, **asked)
+    rows = merged([*read_rows(path), *results])
+    write_lines(path, rows)
+    print(passkey_table(rows))
+
+
+def merged(rows):
+    """The rows of one way and seed as one row, of the lengths of all; the later counts."""
+    kept = {}
+    for row in rows:
+        own = kept.setdefault((row["model"], row["seed"]), row)
+        if own["settings"] != row["settings"]:
+            raise ValueError(f"Not one table: {own['settings']} and {row['settings']}.")
+        for name in ("scores", "seconds"):
+            own[name] = {**own[name], **row[name]}
+        own["accuracy"]["test"] |= row["accuracy"]["test"]
+    return list(kept.values())
 
 
 if __name__ == "__main__":

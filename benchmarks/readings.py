@@ -26,7 +26,6 @@ features are kept in build/readings, so that a run that was interrupted goes on 
 import argparse
 import collections
 import itertools
-import json
 import pathlib
 import platform
 import time
@@ -35,6 +34,7 @@ import keras
 import numpy as np
 import rivals
 import sklearn
+from kept import read_rows, write_lines
 from reading_tasks import (
     BAYES,
     BAYES_512,
@@ -53,8 +53,6 @@ from reading_tasks import (
     WHOLE,
     Readings,
 )
-
-from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "readings.json"
 # The rows in the order of the table.
@@ -77,7 +75,7 @@ def main():
     parser.add_argument("--table", action="store_true", help="only print what the results say")
     arguments = parser.parse_args()
     path = arguments.results
-    rows = json.loads(path.read_text("utf-8")) if path.exists() else []
+    rows = read_rows(path)
     for name in () if arguments.table else arguments.tasks or TASKS:
         task = TASKS[name](Readings(arguments.output))
         for (way, tell), seed in itertools.product(task.ways.items(), arguments.seeds):
@@ -88,7 +86,7 @@ def main():
             scores = scored(task, tell, seed)
             seconds = round(time.perf_counter() - started)
             rows.append({**given, "scores": scores, "seconds": seconds, **versions()})
-            write_text(path, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+            write_lines(path, rows)
             print(f"{name}, {way}, seed {seed}: {np.mean(scores):.1%}, {seconds} s", flush=True)
     for name in dict.fromkeys(row["task"] for row in rows):
         print(f"\n{name}\n\n{table(rows, name)}\n\n{verdict(rows, name)}")

@@ -22,7 +22,7 @@ import statistics
 import keras
 import numpy as np
 from data import CORPORA, MINILM
-from kept import options, read_rows, write_rows
+from kept import options, read_rows, spread, write_rows
 from keras import ops
 
 from keras_posenc import (
@@ -298,12 +298,6 @@ def curves(figure, rows):
     found = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
     lines = {label: handle for pairs in found for handle, label in pairs}
     figure.legend(lines.values(), lines.keys(), loc="outside lower left", ncols=4)
-
-
-def spread(values, places=1):
-    """Mean, and lowest to highest of the seeds."""
-    low, high = min(values), max(values)
-    return f"{statistics.fmean(values):.{places}f} ({low:.{places}f} to {high:.{places}f})"
 
 
 if __name__ == "__main__":

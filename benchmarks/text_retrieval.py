@@ -23,9 +23,9 @@ import keras
 import numpy as np
 from context_tools import LENGTH, LENGTHS, TOOLS, build, fixed, scaled, with_log_n
 from data import CORPORA
-from kept import options, read_rows, write_rows
+from kept import options, read_rows, spread, write_rows
 from keras import ops
-from recovery import compiled, spread
+from recovery import compiled
 
 from keras_posenc import tasks
 from keras_posenc.training.schedules import cosine_warmup

@@ -38,6 +38,8 @@ rivals, features, readings, reading_tasks, generate, back_to_level, compare, cor
     imported, NAMES.split()
 )
 rotary_collapse = imported("rotary_collapse")
+NAMES = "stretched_mlm stretch_base passkey"
+stretched_mlm, stretch_base, passkey = map(imported, NAMES.split())
 
 
 def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(tmp_path):
@@ -244,9 +246,88 @@ def test_what_stretching_loses_is_a_row_for_each_way(stretch):
             "within": part, "beyond": part, "seconds": 120,
         }  # fmt: skip
 
-    found = stretch.table([row(0, 0.8), row(1, 0.9)])
+    rows = [row(0, 0.8), row(1, 0.9)]
+    found = stretch.table(rows)
     assert "| every third layer global | length=2048 steps=64 | 2 | 0.850 / 0.850 |" in found
-    assert found.endswith("| 0.900 / 0.900 | 0.940 / 0.940 | 2.0 |")
+    assert found.endswith("| 0.900 / 0.900 | 0.940 / 0.940 | 2.0 |  |")
+    settings = {"length": 2048, "steps": 64}
+    first = [
+        {**row(seed, 0.7), "way": stretch.FIRST, "settings": settings}
+        | {"beyond": {"before": 0.7, "after": after, "teacher": 0.94}}
+        for seed, after in ((1, 0.8), (0, 0.6), (2, 0.1))
+    ]
+    assert stretch.table([*rows, *first]).endswith("| 2.0 | 0.200 (0.100 to 0.300) |")
+
+
+def test_a_text_is_asked_the_same_in_windows_and_in_one_pass(stretched_mlm, tmp_path):
+    class Copy:
+        """It says of each token that it is what it sees."""
+
+        def predict_on_batch(self, inputs):
+            read.append(inputs["token_ids"])
+            return np.eye(subject.tokenizer.vocab_size, dtype="int8")[inputs["token_ids"]]
+
+    settings = {**stretched_mlm.SETTINGS, "window": 10, "texts": 4}
+    subject, read = stretched_mlm.Subject(settings, tmp_path), []
+    hidden, right = subject.told(Copy(), 3, 1)
+    assert hidden.sum() == 4 * round(0.15 * 30) and 0 < right.sum() < hidden.sum()
+    for one, other in zip(subject.told(Copy(), 3, 3), (hidden, right), strict=True):
+        np.testing.assert_array_equal(one, other)
+    windows, whole = np.concatenate(read[:4]), np.concatenate(read[4:])
+    assert windows.shape == (12, 12) and whole.shape == (4, 32)
+    np.testing.assert_array_equal(windows[:, 1:-1].reshape(4, 30), whole[:, 1:-1])
+    tokenizer = subject.tokenizer
+    assert set(whole[:, 0]) == {tokenizer.cls_id} and set(whole[:, -1]) == {tokenizer.sep_id}
+    assert tokenizer.unk_id not in tokenizer.encode("Once upon a time there was a king")[0]
+
+
+def test_what_a_stretched_mlm_keeps_is_paired_by_text(stretched_mlm):
+    """Texts differ more than readings of one text do: the interval is of the difference."""
+    texts, far = range(40), "all layers global"
+    right = {"unstretched": [[n, n] for n in texts], "at once": [[0, 0] for n in texts]}
+    row = {"way": far, "seed": 0, "hidden": [[50, 50]] * 40, "steps": 9, "core_seconds": 90}
+    kept = [[n, max(0, n - (2 if n % 2 else 0))] for n in texts]
+    rows = [{**row, "right": {**right, "after": kept}}, {**row, "right": {**right, "after": kept}}]
+    assert stretched_mlm.kept_share(rows, "at once") == (0, 0)
+    share, half = stretched_mlm.kept_share(rows, "after")
+    level, one = np.tile([2 * n for n in texts], 2), np.tile(np.sum(kept, axis=1), 2)
+    without = (one.sum() - one) / (level.sum() - level)  # the jackknife
+    deviation = np.sqrt((len(one) - 1) / len(one) * np.square(without - without.mean()).sum())
+    assert share == pytest.approx(1 - 39 / 1560)
+    assert half == pytest.approx(1.96 * deviation, rel=0.05)
+    table = stretched_mlm.table(rows)
+    assert f"| {far} | 2 | 39.0 | 0.0 | 0 ± 0% | 9 | 38.0 |" in table
+    assert table.endswith("| 95 ± 1% | 1.5 (1.5 to 1.5) |")
+    assert stretched_mlm.verdict(rows).endswith("all layers global, 9 steps: yes.")
+    assert stretched_mlm.verdict(rows, aim=0.97).endswith("9 steps: not decided.")
+    assert stretched_mlm.verdict(rows, aim=1.0).endswith("9 steps: no.")
+
+
+def test_a_step_of_stretching_is_timed_at_any_size(stretch_base, monkeypatch):
+    sizes = {"layers": 2, "width": 8, "heads": 2, "inner": 16}
+    monkeypatch.setattr(stretch_base.rows, "MODELS", {"tiny": sizes})
+    key = {"model": "tiny", "length": 64, "way": "every third layer global"}
+    found = stretch_base.measured(1, key)
+    (seconds,) = found["core_seconds"]
+    assert 0 < seconds < 60 and found["peak_mb"] > 100
+    told = stretch_base.table([{**key, "core_seconds": [40.0, 50.0], "peak_mb": 2500}])
+    assert told.endswith("| tiny, every third layer global | 64 | 45 | 160 | 2.5 |")
+
+
+def test_passkeys_of_further_lengths_and_seeds_join_the_table(passkey):
+    def row(seed, documents=4, **scores):
+        found = {n[1:]: [score] * documents for n, score in scores.items()}
+        mean = {n: float(np.mean(own)) for n, own in found.items()}
+        settings = {"documents": documents}
+        return {"model": "tile", "seed": seed, "scores": found, "settings": settings,
+                "seconds": dict.fromkeys(found, 1.0), "accuracy": {"test": mean}}  # fmt: skip
+
+    rows = passkey.merged([row(0, n256=1, n512=0), row(1, n256=1), row(0, n512=1, n1024=0)])
+    assert [row["seed"] for row in rows] == [0, 1]
+    assert rows[0]["accuracy"]["test"] == {"256": 1, "512": 1, "1024": 0}
+    assert list(rows[0]["scores"]) == list(rows[0]["seconds"]) == ["256", "512", "1024"]
+    with pytest.raises(ValueError, match="Not one table"):
+        passkey.merged([row(0, n256=1), row(0, documents=8, n512=1)])
 
 
 def test_near_and_distant_facts_are_on_either_side_of_512_tokens(distant_facts):

@@ -147,6 +147,29 @@ def back_to_level():
     return _with(module.table(rows), rows, command, "back_to_level", "torch")
 
 
+def stretched_mlm():
+    """What a stretched masked language model still tells, at once and after a few steps."""
+    module, rows = _benchmark("stretched_mlm"), _json("stretched_mlm")
+    told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
+    calls = {}
+    for (way, steps), own in module.kinds(rows).items():
+        seeds = " ".join(str(row["seed"]) for row in own)
+        calls.setdefault(f"--steps {steps} --seeds {seeds}", []).append(shlex.quote(way))
+    command = "\nKERAS_BACKEND=torch python ".join(
+        f"benchmarks/stretched_mlm.py {options} --ways {' '.join(ways)}"
+        for options, ways in calls.items()
+    )
+    return _with(told, rows, command, "stretched_mlm", "torch")
+
+
+def stretch_base():
+    """Seconds and memory of a step of stretching a model of BERT-base's shape."""
+    module, rows = _benchmark("stretch_base"), _json("stretch_base")
+    ways = " ".join(shlex.quote(row["way"]) for row in rows)
+    command = f"benchmarks/stretch_base.py --ways {ways}"
+    return _with(module.table(rows), rows, command, "stretch_base", "torch OMP_NUM_THREADS=1")
+
+
 def translation():
     """An encoder-decoder and its rivals, with parts of its recipe switched off once."""
     module, rows, ways = _benchmark("translation"), _json("translation"), {}
@@ -252,6 +275,8 @@ BLOCKS = {
     "translation": translation,
     "back_to_level": back_to_level,
     "rotary_collapse": rotary_collapse,
+    "stretched_mlm": stretched_mlm,
+    "stretch_base": stretch_base,
     "precision": precision,
     "loading": loading,
     "newsgroups": newsgroups,
