@@ -48,7 +48,7 @@ def test_every_file_of_results_is_on_a_page(generate):
     rest |= {("loading",), ("newsgroups",), ("encodings",), ("verdicts",), ("comparisons",)}
     rest |= {("stretch",), ("passkey",), ("families",), ("distant_facts",), ("translation",)}
     rest |= {("text_retrieval",), ("back_to_level",), ("grid", "reduced_table")}
-    rest |= {("rotary_collapse",)}
+    rest |= {("rotary_collapse",), ("stretched_mlm",), ("stretch_base",)}
     rest |= {("readings", task) for task in ("digests", "seasons", "speakers")}
     assert asked == bench | pages | rest
 
