@@ -77,7 +77,8 @@ def main():
     if not arguments.table:
         corpus = tasks.Corpus(f"{CORPORA}/book-excerpts.tab", test_share=0.2)
         for seed in arguments.seeds:
-            weights = trained(corpus, seed, arguments.steps, arguments.folder)
+            file = arguments.folder / f"{arguments.steps}-{seed}.weights.h5"
+            weights = trained(corpus, ["rotary"], seed, arguments.steps, file).get_weights()
             for tool in arguments.tools:
                 if any((row["tool"], row["seed"]) == (tool, seed) for row in rows):
                     continue
@@ -116,24 +117,23 @@ def build(corpus, encodings, **others):
     )
 
 
-def trained(corpus, seed, steps, folder):
-    """The weights of a model that learned on windows of `LENGTH`."""
-    path = folder / f"{steps}-{seed}.weights.h5"
+def trained(corpus, encodings, seed, steps, path, **sizes):
+    """A model that learned on windows of `LENGTH`, or that of the file, if it is there."""
     keras.utils.set_random_seed(seed)
-    model = build(corpus, ["rotary"])
+    model = build(corpus, encodings, **sizes)
     if path.exists():
         model.load_weights(path)
-        return model.get_weights()
+        return model
     task = tasks.get("language_model", corpus=corpus)
     compiled(model, cosine_warmup(RATE, steps, steps // 20))
     for step in range(steps):
         ids, targets, _ = task.sample(ROWS, LENGTH, (seed, step))
         loss = float(np.ravel(model.train_on_batch({"token_ids": ids}, targets))[0])
         if step % 100 == 99:
-            print(f"{seed}: step {step + 1}, loss {loss:.3f}", flush=True)
-    folder.mkdir(parents=True, exist_ok=True)
+            print(f"{path.stem}: step {step + 1}, loss {loss:.3f}", flush=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     model.save_weights(path)
-    return model.get_weights()
+    return model
 
 
 def read(corpus, reader, rows, lengths):

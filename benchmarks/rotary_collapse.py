@@ -19,18 +19,15 @@ build/rotary_collapse.
 import pathlib
 import statistics
 
-import keras
 import numpy as np
-from context_tools import LENGTH, RATE, ROWS, build, read
+from context_tools import LENGTH, read, trained
 from data import CORPORA
-from kept import options, read_rows, spread, write_rows
+from kept import options, read_rows, spread, write_lines
 from keras import ops
-from recovery import compiled
 
 from keras_posenc import tasks
 from keras_posenc.analysis import attention_inputs, rotary_terms_of
 from keras_posenc.analysis.plot import COLOURS, styled, to_svg
-from keras_posenc.training.schedules import cosine_warmup
 from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "rotary_collapse.json"
@@ -59,37 +56,19 @@ def main():
         corpus = tasks.Corpus(f"{CORPORA}/book-excerpts.tab", test_share=0.2)
         for seed in arguments.seeds:
             for way in arguments.ways:
-                key = {"way": way, "seed": seed, "steps": arguments.steps}
-                key["layers"] = arguments.layers
+                steps, layers = arguments.steps, arguments.layers
+                key = {"way": way, "seed": seed, "steps": steps, "layers": layers}
                 if any(key.items() <= row.items() for row in rows):
                     continue
-                model = trained(corpus, **key, folder=arguments.folder)
+                file = f"{list(WAYS).index(way)}-{layers}-{steps}-{seed}.weights.h5"
+                sizes = {"num_hidden_layers": layers, "attention_bias": False}
+                model = trained(corpus, WAYS[way], seed, steps, arguments.folder / file, **sizes)
                 found = read(corpus, lambda _, model=model: model, arguments.test_rows, LENGTHS)
                 rows.append({**key, **found, "inside": inside(model, corpus)})
                 print(seed, way, found["accuracy"], flush=True)
-                write_rows(path, rows)
+                write_lines(path, rows)
         write_text(path.with_suffix(".svg"), to_svg(curves(rows, size=(9.6, 4.8))))
     print(table(rows), f"\n\n{terms_table(rows)}")
-
-
-def trained(corpus, way, seed, steps, layers, folder):
-    """A model that learned on windows of `LENGTH`."""
-    path = folder / f"{list(WAYS).index(way)}-{layers}-{steps}-{seed}.weights.h5"
-    keras.utils.set_random_seed(seed)
-    model = build(corpus, WAYS[way], num_hidden_layers=layers, attention_bias=False)
-    if path.exists():
-        model.load_weights(path)
-        return model
-    task = tasks.get("language_model", corpus=corpus)
-    compiled(model, cosine_warmup(RATE, steps, steps // 20))
-    for step in range(steps):
-        ids, targets, _ = task.sample(ROWS, LENGTH, (seed, step))
-        loss = float(np.ravel(model.train_on_batch({"token_ids": ids}, targets))[0])
-        if step % 100 == 99:
-            print(f"{seed} {way}: step {step + 1}, loss {loss:.3f}", flush=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_weights(path)
-    return model
 
 
 def edges(length):

@@ -81,14 +81,15 @@ def recovery(model):
 
 def stretch():
     """What each start of a stretched MiniLM loses at once, and what training brings back."""
-    rows, ways = _json("stretch"), {}
-    for row in rows:
-        ways.setdefault(row["settings"]["steps"], {})[shlex.quote(row["way"])] = True
-    command = "\nKERAS_BACKEND=torch python ".join(
-        f"benchmarks/stretch.py --steps {steps} --ways {' '.join(names)}"
-        for steps, names in ways.items()
-    )
-    return _with(_benchmark("stretch").table(rows), rows, command, "stretch", "torch")
+    module, rows = _benchmark("stretch"), _json("stretch")
+
+    def asked(row):
+        given = module.others(row["way"], row["settings"])
+        said = f"--length {given.pop('length')} --steps {given.pop('steps')}"
+        return f"{said} --set {shlex.quote(json.dumps(given))}" if given else said
+
+    command = _commands("stretch", rows, asked)
+    return _with(module.table(rows), rows, command, "stretch", "torch")
 
 
 def readings(task):
@@ -110,9 +111,8 @@ def passkey():
 def distant_facts():
     """Who tells whether two distant facts agree, and the verdict."""
     module, rows = _benchmark("distant_facts"), _json("distant_facts")
-    seeds = " ".join(str(row["seed"]) for row in rows)
     told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    command = f"benchmarks/distant_facts.py --seeds {seeds}"
+    command = f"benchmarks/distant_facts.py {_seeds(rows)}"
     return _with(told, rows, command, "distant_facts", "torch")
 
 
@@ -132,18 +132,14 @@ def text_retrieval():
 def rotary_collapse():
     """Accuracy far beyond the trained length by way, and the terms of the layers."""
     module, rows = _benchmark("rotary_collapse"), _json("rotary_collapse")
-    ways = " ".join(shlex.quote(way) for way in dict.fromkeys(row["way"] for row in rows))
-    seeds = " ".join(str(seed) for seed in sorted({row["seed"] for row in rows}))
     told = f"{module.table(rows)}\n\n{module.terms_table(rows)}"
-    command = f"benchmarks/rotary_collapse.py --seeds {seeds} --ways {ways}"
-    return _with(told, rows, command, "rotary_collapse", "jax")
+    return _with(told, rows, _commands("rotary_collapse", rows), "rotary_collapse", "jax")
 
 
 def back_to_level():
     """Steps and seconds to 95% after stretching, by hidden characters and by distillation."""
     module, rows = _benchmark("back_to_level"), _json("back_to_level")
-    seeds = " ".join(str(seed) for seed in sorted({row["seed"] for row in rows}))
-    command = f"benchmarks/back_to_level.py --seeds {seeds}"
+    command = f"benchmarks/back_to_level.py {_seeds(rows)}"
     return _with(module.table(rows), rows, command, "back_to_level", "torch")
 
 
@@ -151,35 +147,25 @@ def stretched_mlm():
     """What a stretched masked language model still tells, at once and after a few steps."""
     module, rows = _benchmark("stretched_mlm"), _json("stretched_mlm")
     told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    calls = {}
-    for (way, steps), own in module.kinds(rows).items():
-        seeds = " ".join(str(row["seed"]) for row in own)
-        calls.setdefault(f"--steps {steps} --seeds {seeds}", []).append(shlex.quote(way))
-    command = "\nKERAS_BACKEND=torch python ".join(
-        f"benchmarks/stretched_mlm.py {options} --ways {' '.join(ways)}"
-        for options, ways in calls.items()
-    )
+    command = _commands("stretched_mlm", rows, lambda row: f"--steps {row['steps']}")
     return _with(told, rows, command, "stretched_mlm", "torch")
 
 
 def stretch_base():
     """Seconds and memory of a step of stretching a model of BERT-base's shape."""
     module, rows = _benchmark("stretch_base"), _json("stretch_base")
-    ways = " ".join(shlex.quote(row["way"]) for row in rows)
-    command = f"benchmarks/stretch_base.py --ways {ways}"
+    command = _commands("stretch_base", rows, lambda row: f"--steps {len(row['core_seconds'])}")
     return _with(module.table(rows), rows, command, "stretch_base", "torch OMP_NUM_THREADS=1")
 
 
 def translation():
     """An encoder-decoder and its rivals, with parts of its recipe switched off once."""
-    module, rows, ways = _benchmark("translation"), _json("translation"), {}
-    for row in (row for row in rows if "way" in row):
-        beams = " --beams 4" if "4 beams" in row["test"] else ""
-        ways.setdefault(f"--steps {row['steps']}{beams}", []).append(shlex.quote(row["way"]))
-    command = "\nKERAS_BACKEND=torch python ".join(
-        f"benchmarks/translation.py {options} --ways {' '.join(names)}"
-        for options, names in ways.items()
-    )
+    module, rows = _benchmark("translation"), _json("translation")
+
+    def asked(row):
+        return f"--steps {row['steps']}" + " --beams 4" * ("4 beams" in row["test"])
+
+    command = _commands("translation", [row for row in rows if "way" in row], asked)
     return _with(module.table(rows), rows, command, "translation", "torch")
 
 
@@ -282,6 +268,25 @@ BLOCKS = {
     "newsgroups": newsgroups,
     "page": included,
 }
+
+
+def _seeds(rows):
+    seeds = sorted({row["seed"] for row in rows if "seed" in row})
+    return " ".join(["--seeds", *map(str, seeds)]) if seeds else ""
+
+
+def _commands(name, rows, asked=lambda row: ""):
+    """The calls of a benchmark that made these rows, those of the same options in one."""
+    seeds, calls = {}, {}
+    for row in rows:
+        seeds.setdefault((asked(row), row["way"]), []).append(row)
+    for (options, way), own in seeds.items():
+        options = " ".join(filter(None, (options, _seeds(own))))
+        calls.setdefault(options, []).append(shlex.quote(way))
+    return "\nKERAS_BACKEND=torch python ".join(
+        " ".join(filter(None, (f"benchmarks/{name}.py", options, "--ways", *ways)))
+        for options, ways in calls.items()
+    )
 
 
 def _with(table, rows, command, name, backend=None):

@@ -108,8 +108,9 @@ def weigh_cells(q, k, v, grid, rules, carry, output=None):
     """
     logits, carry = logits_of(q, k, grid, rules, carry)
     v = v * ops.cast(1 / (1 - rules.dropout), v.dtype) if rules.dropout else v
-    keep, dropping = rules.override("score", "scan"), (rules.dropout, rules.hashes)
-    return backend.weigh_values(logits, grid.open(), v, *dropping, output, keep), carry
+    keep = rules.override("score", "scan")  # what these read is the logits themselves
+    cells, dropout, hashes = grid.open(), rules.dropout, rules.hashes
+    return backend.weigh_values(logits, cells, v, dropout, hashes, output, keep), carry
 
 
 def by_head(x):

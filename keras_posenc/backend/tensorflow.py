@@ -195,7 +195,6 @@ def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
     Args:
         output: the saved output, when only its gradient is needed.
     """
-
     bound = shared.bound_of(cells)
 
     @tf.custom_gradient
