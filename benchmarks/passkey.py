@@ -1,24 +1,26 @@
 """Passkeys by length: what `keras-posenc bench passkey` finds with MiniLM, stretched in each way.
 
     KERAS_BACKEND=torch python benchmarks/passkey.py
+    KERAS_BACKEND=torch python benchmarks/passkey.py --needles    # facts in real text
 
 The stretched checkpoint is that of benchmarks/readings.py. One pass over 8,192 tokens takes twelve
 seconds of a core where all layers are global, so that is left to whoever asks for these --lengths.
-Runs are in build/passkey, where an interrupted call goes on; the results are added to those in
-benchmarks/results/passkey.json, and all of them shown as a table. Another number of --documents has
-another chance, and needs --results and an --output of its own.
+Needles lie in Grimm's tales. Runs are in build/passkey, where an interrupted call goes on; the
+results are added to those in benchmarks/results/passkey.json or needle.json, and all of them shown
+as a table. Another number of --documents has another chance, and needs --results and an --output of
+its own.
 """
 
 import argparse
 import pathlib
 
-from data import MINILM
+from data import CORPORA, MINILM
 from kept import read_rows, write_lines
 from reading_tasks import Readings
 
 from keras_posenc.bench import bench_passkey, passkey_table
 
-RESULTS = pathlib.Path(__file__).parent / "results" / "passkey.json"
+RESULTS = pathlib.Path(__file__).parent / "results"
 WAYS = [
     "truncate",
     "chunks_max",
@@ -39,11 +41,14 @@ def main():
     parser.add_argument("--lengths", type=int, nargs="+", default=[256, 512, 1024, 2048])
     parser.add_argument("--documents", type=int, default=16)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--needles", action="store_true", help="in tales")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/passkey"))
-    parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
-    arguments = parser.parse_args()
-    path = arguments.results
-    asked = {name: value for name, value in vars(arguments).items() if name != "results"}
+    parser.add_argument("--results", type=pathlib.Path)
+    asked = vars(parser.parse_args())
+    task = "needle" if asked.pop("needles") else "passkey"
+    path = asked.pop("results") or RESULTS / f"{task}.json"
+    asked["corpus"] = f"{CORPORA}/grimm-tales.tab" if task == "needle" else None
+    asked["output"] /= task
     stretched = [Readings(pathlib.Path("build/readings")).long.checkpoint]
     results = bench_passkey(MINILM, stretched=stretched, **asked)
     rows = merged([*read_rows(path), *results])

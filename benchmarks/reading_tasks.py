@@ -164,20 +164,27 @@ def _telling(rival, read, labels):
     return tell
 
 
+def digest_texts(part, count):
+    """Digests of the posts of a part of 20 Newsgroups, "train" or "test"."""
+    posts = read_texts(f"{CORPORA}/20newsgroups-{part}.tab")
+    kept = [i for i, group in enumerate(posts.labels) if group in GROUPS]
+    columns = (posts.texts, posts.labels, posts.lines)
+    return digests(Texts(*([c[i] for i in kept] for c in columns)), count, most_words=200)
+
+
+def drawn_digests(count, seed):
+    """Which of so many digests a seed trains on."""
+    return np.random.default_rng(seed).permutation(count)[: 5 * count // 8].tolist()
+
+
 def digests_of_posts(readings, count=320, test_count=200):
-    texts, labels = [], []
-    for part, number in (("train", count), ("test", test_count)):
-        posts = read_texts(f"{CORPORA}/20newsgroups-{part}.tab")
-        kept = [i for i, group in enumerate(posts.labels) if group in GROUPS]
-        columns = (posts.texts, posts.labels, posts.lines)
-        made = digests(Texts(*([c[i] for i in kept] for c in columns)), number, most_words=200)
-        texts, labels = texts + made.texts, labels + made.labels
+    made = [digest_texts("train", count), digest_texts("test", test_count)]
+    texts, labels = made[0].texts + made[1].texts, made[0].labels + made[1].labels
     ids = [row[: readings.room(LENGTH)] for row in readings.tokenizer.contents(texts)]
     test = list(range(count, count + test_count))
 
     def parts(seed):
-        drawn = np.random.default_rng(seed).permutation(count)[: 5 * count // 8]
-        return [(drawn.tolist(), test)]
+        return [(drawn_digests(count, seed), test)]
 
     return Task(labels, list(range(len(texts))), parts, readings.of_texts(ids, labels))
 

@@ -38,8 +38,8 @@ rivals, features, readings, reading_tasks, generate, back_to_level, compare, cor
     imported, NAMES.split()
 )
 rotary_collapse = imported("rotary_collapse")
-NAMES = "stretched_mlm stretch_base passkey"
-stretched_mlm, stretch_base, passkey = map(imported, NAMES.split())
+NAMES = "stretched_mlm stretch_base passkey fine_tuned"
+stretched_mlm, stretch_base, passkey, fine_tuned = map(imported, NAMES.split())
 
 
 def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(tmp_path):
@@ -312,6 +312,31 @@ def test_a_step_of_stretching_is_timed_at_any_size(stretch_base, monkeypatch):
     assert 0 < seconds < 60 and found["peak_mb"] > 100
     told = stretch_base.table([{**key, "core_seconds": [40.0, 50.0], "peak_mb": 2500}])
     assert told.endswith("| tiny, every third layer global | 64 | 45 | 160 | 2.5 |")
+
+
+def test_chunks_to_train_on_have_the_label_of_the_whole(fine_tuned, reading_tasks, tmp_path):
+    readings = reading_tasks.Readings(tmp_path)
+    made = fine_tuned.digest_texts("train", 5)
+    chunks = fine_tuned.chunked(made, readings)
+    ids = readings.tokenizer.contents(made.texts)
+    counts = [-(-len(row) // 510) for row in ids]
+    assert chunks.labels == np.repeat(made.labels, counts).tolist() and max(counts) > 1
+    parts = readings.tokenizer.contents(chunks.texts)
+    assert max(map(len, parts)) <= 520
+    assert np.isclose(sum(map(len, parts)), sum(map(len, ids)), rtol=0.01)
+    one, other = (set(fine_tuned.drawn_digests(320, seed)) for seed in (0, 1))
+    assert len(one) == len(other) == 200 and one != other
+
+
+def test_fine_tuned_ways_are_paired_by_digest(fine_tuned):
+    told = {fine_tuned.SHORT: [[0, 0, 1, 1]] * 2, fine_tuned.WHOLE: [[1, 0, 1, 1], [0, 1, 1, 1]]}
+    rows = [
+        {"way": way, "seed": seed, "right": right}
+        for way, seeds in told.items()
+        for seed, right in enumerate(seeds)
+    ]
+    assert f"| {fine_tuned.WHOLE} | 75.0% ± 28.3 | +25.0 ± 28.3 |" in fine_tuned.table(rows)
+    assert "+25.0 ± 28.3 points, no difference is shown" in fine_tuned.verdict(rows)
 
 
 def test_passkeys_of_further_lengths_and_seeds_join_the_table(passkey):

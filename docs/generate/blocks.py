@@ -100,12 +100,22 @@ def readings(task):
     return _with(told, rows, f"benchmarks/readings.py {task}", "readings", "torch")
 
 
-def passkey():
+def retrieval(task):
     """How well each way of reading finds one sentence of a long document, by length."""
     from keras_posenc.bench import passkey_table
 
-    rows = _json("passkey")
-    return _with(passkey_table(rows), rows, "benchmarks/passkey.py", "passkey", "torch")
+    rows = _json(task)
+    lengths = sorted({int(length) for row in rows for length in row["scores"]})
+    command = f"benchmarks/passkey.py {_seeds(rows)} --lengths {' '.join(map(str, lengths))}"
+    command += " --needles" * (task == "needle")
+    return _with(passkey_table(rows), rows, command, task, "torch")
+
+
+def fine_tuned():
+    """Who tells digests of posts after fine-tuning, and the verdict."""
+    module, rows = _benchmark("fine_tuned"), _json("fine_tuned")
+    told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
+    return _with(told, rows, f"benchmarks/fine_tuned.py {_seeds(rows)}", "fine_tuned", "torch")
 
 
 def distant_facts():
@@ -255,7 +265,8 @@ BLOCKS = {
     "stretch": stretch,
     "readings": readings,
     "distant_facts": distant_facts,
-    "passkey": passkey,
+    "retrieval": retrieval,
+    "fine_tuned": fine_tuned,
     "context_tools": context_tools,
     "text_retrieval": text_retrieval,
     "translation": translation,
