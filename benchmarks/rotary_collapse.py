@@ -4,12 +4,13 @@
     KERAS_BACKEND=jax python benchmarks/rotary_collapse.py --table      # the results as a table
 
 A causal model of characters learns on windows of 64: four layers, two heads, no biases in the
-projections of its attention. Ways differ in what is added to rotary positions: nothing; biases of
-queries and keys, from zeros or from those of Sandwich; the additive bias of the GAU; Sandwich's
-fixed bias. Each reads the same windows of 1,024, whole and cut into pieces, the last fifth of the
-book excerpts. In two of the windows the layers are looked into: the four terms of their logits by
-distance, averaged over the pairs of tokens so far apart and over heads, and the share of the
-attention of the second half of the window that goes beyond the trained length.
+projections of its attention; or two gated attention units of one head in place of each layer. Ways
+differ in what is added to rotary positions: nothing; biases of queries and keys, from zeros or from
+those of Sandwich; the additive bias of the GAU; Sandwich's fixed bias. Each reads the same windows
+of 1,024, whole and cut into pieces, the last fifth of the book excerpts. In two of the windows the
+layers are looked into: the four terms of their logits by distance, averaged over the pairs of
+tokens so far apart and over heads, and the share of the attention of the second half of the window
+that goes beyond the trained length.
 
 Results go to benchmarks/results/rotary_collapse.json, a row for each way and seed, and are not
 computed again, and the terms to rotary_collapse.svg beside it; the models are kept in
@@ -41,6 +42,11 @@ WAYS = {
     "the GAU's bias": ["rotary", {"name": "rotary_bias", "initializer": "sandwich"}],
     "Sandwich": ["rotary", "sandwich"],
 }
+GATED = "gated units, "
+WAYS |= {f"{GATED}{way}": encodings for way, encodings in WAYS.items()}
+# Two units have about as many weights as a layer.
+UNITS = {"block": "gau", "gau_normalization": "softmax", "num_attention_heads": 1}
+UNITS |= {"attention_key_size": 64, "intermediate_size": 128}
 TERMS = {"qk": "first, q'Rk", "ak": "second, a'Rk", "qb": "third, q'Rb", "ab": "fourth, a'Rb"}
 
 
@@ -62,6 +68,8 @@ def main():
                     continue
                 file = f"{list(WAYS).index(way)}-{layers}-{steps}-{seed}.weights.h5"
                 sizes = {"num_hidden_layers": layers, "attention_bias": False}
+                if way.startswith(GATED):
+                    sizes |= {**UNITS, "num_hidden_layers": 2 * layers}
                 model = trained(corpus, WAYS[way], seed, steps, arguments.folder / file, **sizes)
                 found = read(corpus, lambda _, model=model: model, arguments.test_rows, LENGTHS)
                 rows.append({**key, **found, "inside": inside(model, corpus)})
@@ -137,11 +145,13 @@ def rise(row, layer, term):
 def terms_table(rows):
     """Markdown, a row a way and layer: how terms vary by distance, and how they go on.
 
-    Ways that add to the logits besides are left out: the four terms are not all of theirs.
+    Ways that add to the logits besides are left out: the four terms are not all of theirs; and
+    gated units, for their number.
     """
     heads = ["", "layer", *TERMS.values(), "fourth beyond 64", "sum beyond 64"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     terms_alone = [way for way, encodings in WAYS.items() if len(encodings) == 1]
+    terms_alone = [way for way in terms_alone if not way.startswith(GATED)]
     for way in (way for way in terms_alone if any(row["way"] == way for row in rows)):
         own = [row for row in rows if row["way"] == way]
         for layer in range(own[0]["layers"]):

@@ -184,10 +184,11 @@ def test_the_terms_of_trained_layers_are_a_row_for_each_way(rotary_collapse, mon
     path = tmp_path / "collapse.json"
     monkeypatch.setattr(rotary_collapse, "LENGTHS", (64, 128))
     options = ["--seeds", 0, "--steps", 1, "--layers", 1, "--test-rows", 1, "--results", path]
-    ways = ["no bias", "biases from Sandwich's"]
+    ways = ["no bias", "biases from Sandwich's", "gated units, biases"]
     run_main(rotary_collapse, monkeypatch, *options, "--folder", tmp_path, "--ways", *ways)
-    plain, biased = json.loads(path.read_text())
-    assert [plain["way"], biased["way"]] == ways
+    plain, biased, gated = json.loads(path.read_text())
+    assert [plain["way"], biased["way"], gated["way"]] == ways
+    assert len(gated["inside"]) == 2 and np.shape(gated["inside"][0]["terms"]["sum"]) == (1, 8)
     terms = biased["inside"][0]["terms"]
     # 128 distances: 0, 1, 2 to 3, ..., 64 to 127; those of both heads add up.
     assert np.shape(terms["sum"]) == (2, 8)

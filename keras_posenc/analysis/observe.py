@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.analysis.measure import Recorder, entropy
+from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.contextual import ContextualPositionEmbedding
 from keras_posenc.encodings.rotary import RotaryEmbedding
@@ -153,7 +154,8 @@ def rotary_terms(q, k, query_bias, key_bias, rotary=None):
 def rotary_terms_of(layer, states):
     """Computes `rotary_terms` of an attention layer with a rotary encoding.
 
-    The biases are the sum of those of its projections and those of its rotary encoding.
+    The biases are the sum of those of its projections (of a `GatedAttentionUnit` the offsets of
+    queries and keys) and those of its rotary encoding. A norm of heads takes the former in.
 
     Args:
         layer: a built `PositionalAttention`.
@@ -174,15 +176,25 @@ def rotary_terms_of(layer, states):
     (2, 64)
     """
     rotary = layer.encodings[_index(layer, RotaryEmbedding)]
-    learned = rotary.use_bias and (rotary.query_bias, rotary.key_bias)
-    heads, biases = [], []
-    for i, dense in enumerate((layer.query_dense, layer.key_dense)):
-        kernel = ops.convert_to_numpy(dense.kernel)
-        heads.append(np.einsum("bte,ehd->bthd", states, kernel))
-        bias = np.zeros(kernel.shape[1:]) if dense.bias is None else dense.bias
-        bias = ops.convert_to_numpy(bias)
-        biases.append(bias + ops.convert_to_numpy(learned[i]) if learned else bias)
-    return rotary_terms(*heads, *biases, rotary=rotary)
+    heads = map(ops.convert_to_numpy, layer._project(states, states, states)[:2])
+    contents, biases = [], []
+    learned = (rotary.query_bias, rotary.key_bias) if rotary.use_bias else (0.0, 0.0)
+    for x, own, more in zip(heads, _biases_of_heads(layer), learned, strict=True):
+        own = np.zeros((1, x.shape[-1])) if own is None else ops.convert_to_numpy(own)
+        own = np.reshape(own, (-1, x.shape[-1]))
+        own = np.repeat(own, x.shape[2] // len(own), axis=0)  # heads that share keys
+        contents.append(x - own)
+        biases.append(own + ops.convert_to_numpy(more))
+    return rotary_terms(*contents, *biases, rotary=rotary)
+
+
+def _biases_of_heads(layer):
+    """What is added to every query and to every key, or None."""
+    if not layer.use_bias or layer.head_norm:  # a norm leaves no sum of content and bias
+        return None, None
+    if isinstance(layer, GatedAttentionUnit):
+        return layer.query_offset, layer.key_offset
+    return layer.query_dense.bias, layer.key_dense.bias
 
 
 def contextual_positions(layer, states, causal=True):

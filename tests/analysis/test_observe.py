@@ -5,6 +5,7 @@ import pytest
 
 from keras_posenc import PositionalAttention, build_encoder_decoder
 from keras_posenc.analysis import observe
+from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.encodings.rotary import RotaryEmbedding
 
 
@@ -73,6 +74,28 @@ def test_the_terms_of_a_layer_add_up_to_its_logits():
     assert np.abs(found["ab"]).min() > 0.1
     with pytest.raises(ValueError, match="no RotaryEmbedding among its encodings: \\['LogN'\\]"):
         observe.rotary_terms_of(PositionalAttention(2, 8, encodings=["log_n"]), states)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        GatedAttentionUnit(12, 8, encodings=[RotaryEmbedding(use_bias=True)]),
+        PositionalAttention(4, 8, num_key_value_heads=2, encodings=["rotary"]),
+        PositionalAttention(2, 8, encodings=["rotary"], head_norm=keras.layers.RMSNormalization()),
+    ],
+    ids=["gated unit", "shared keys", "normalised heads"],
+)
+def test_the_terms_of_other_attention_add_up_to_its_logits_too(layer):
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(2, 5, 12)).astype("float32")
+    inputs = [states] if isinstance(layer, GatedAttentionUnit) else [states, states]
+    layer(*inputs)
+    layer.set_weights([rng.normal(0, 0.5, weight.shape) for weight in layer.get_weights()])
+    found = observe.rotary_terms_of(layer, states)
+    logits = keras.ops.convert_to_numpy(layer(*inputs, return_attention_logits=True)[1])
+    expected = [logits.diagonal(-r, 2, 3).mean((0, 2)) for r in range(5)]
+    np.testing.assert_allclose(found["sum"], np.stack(expected, -1), atol=1e-4)
+    assert (np.abs(found["ab"]).max() == 0) == (layer.head_norm is not None)
 
 
 def test_contextual_positions_count_gates_from_the_key_to_the_query():
