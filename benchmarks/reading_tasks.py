@@ -17,6 +17,8 @@ LENGTH = 2048
 STRETCH = {"length": 8192, "local": 256, "global_every": 3, "steps": 24, "seed": 0}
 GROUPS = ("comp.graphics", "rec.sport.hockey", "sci.med", "sci.space", "talk.politics.mideast")
 FRIENDS = ("Chandler", "Joey", "Monica", "Phoebe", "Rachel", "Ross")
+MOST_WORDS = 200  # of a post in a digest
+AROUND = 5  # lines to each side
 SHORT, WHOLE = "first 512 tokens", "stretched, one pass"
 MEAN, MAX = "512-token chunks, mean", "512-token chunks, highest"
 OWN, CHUNKS = "512-token chunks, features averaged", "512-token chunks"
@@ -26,6 +28,9 @@ BY_TOKEN = "512-token chunks, features averaged by token"
 BAYES, TFIDF = "naive Bayes, all words", "TF-IDF + logistic regression, all words"
 BAYES_512, TFIDF_512 = (way.replace("all words", SHORT) for way in (BAYES, TFIDF))
 BAYES_LINE, TFIDF_LINE = (way.replace("all words", "the line's words") for way in (BAYES, TFIDF))
+BAYES_AROUND, TFIDF_AROUND = (
+    way.replace("all words", f"words of {2 * AROUND + 1} lines") for way in (BAYES, TFIDF)
+)
 
 
 @dataclasses.dataclass
@@ -127,6 +132,10 @@ class Readings:
         chunks = functools.cache(lambda t: self.short.lines_in_chunks(ids[t], spans[t]))
         passes = functools.cache(lambda t: self.long.lines(ids[t], spans[t]))
         words = [self.tokenizer.decode(texts[t][line]) for t, line in items]
+        around = [
+            self.tokenizer.decode(sum(texts[t][max(0, line - AROUND) : line + AROUND + 1], []))
+            for t, line in items
+        ]
 
         def in_chunks(i):
             return chunks(items[i][0])[items[i][1]]
@@ -149,6 +158,8 @@ class Readings:
         return {
             BAYES_LINE: _telling(rivals.BAYES, words.__getitem__, labels),
             TFIDF_LINE: _telling(rivals.TFIDF, words.__getitem__, labels),
+            BAYES_AROUND: _telling(rivals.BAYES, around.__getitem__, labels),
+            TFIDF_AROUND: _telling(rivals.TFIDF, around.__getitem__, labels),
             SHORT: first_only,
             CHUNKS: _telling(rivals.FEATURES, in_chunks, labels),
             WHOLE: _telling(rivals.FEATURES, lambda i: passes(items[i][0])[items[i][1]], labels),
@@ -164,12 +175,16 @@ def _telling(rival, read, labels):
     return tell
 
 
-def digest_texts(part, count):
-    """Digests of the posts of a part of 20 Newsgroups, "train" or "test"."""
+def posts_of(part):
+    """The posts of `GROUPS` in a part of 20 Newsgroups, "train" or "test"."""
     posts = read_texts(f"{CORPORA}/20newsgroups-{part}.tab")
     kept = [i for i, group in enumerate(posts.labels) if group in GROUPS]
-    columns = (posts.texts, posts.labels, posts.lines)
-    return digests(Texts(*([c[i] for i in kept] for c in columns)), count, most_words=200)
+    return Texts(*([c[i] for i in kept] for c in (posts.texts, posts.labels, posts.lines)))
+
+
+def digest_texts(part, count):
+    """Digests of the posts of a part."""
+    return digests(posts_of(part), count, most_words=MOST_WORDS)
 
 
 def drawn_digests(count, seed):
@@ -187,6 +202,36 @@ def digests_of_posts(readings, count=320, test_count=200):
         return [(drawn_digests(count, seed), test)]
 
     return Task(labels, list(range(len(texts))), parts, readings.of_texts(ids, labels))
+
+
+def lines_of_digests(readings, count=120, test_count=100):
+    """Lines of ten words, and the group of the post that each is of."""
+    texts, items, labels = [], [], []
+    for part, made in (("train", count), ("test", test_count)):
+        posts = posts_of(part)
+        # Cut as in a digest, which parts its posts by an empty line.
+        cut = (" ".join(text.split()[:MOST_WORDS]) for text in posts.texts)
+        group_of = dict(zip(cut, posts.labels, strict=True))
+        for digest in digest_texts(part, made).texts:
+            lines, groups = [], []
+            for post in digest.split("\n\n"):
+                words = post.split()
+                own = [" ".join(words[i : i + 10]) for i in range(0, len(words), 10)]
+                lines += own
+                groups += [group_of[post]] * len(own)
+            ids = readings.tokenizer.contents(lines)
+            fits = int((np.cumsum([len(line) for line in ids]) <= readings.room(LENGTH)).sum())
+            known = [i for i in range(fits) if ids[i]]
+            items += [(len(texts), i) for i in known]
+            labels += [groups[i] for i in known]
+            texts.append(ids[:fits])
+    units = [number for number, _ in items]
+
+    def parts(seed):
+        both = set(drawn_digests(count, seed)), set(range(count, count + test_count))
+        return [tuple([i for i, unit in enumerate(units) if unit in part] for part in both)]
+
+    return Task(labels, units, parts, readings.of_lines(texts, items, labels), 1)
 
 
 def seasons_of_friends(readings, each=12, folds=5):
@@ -244,4 +289,5 @@ TASKS = {
     "digests": digests_of_posts,
     "seasons": seasons_of_friends,
     "speakers": speakers_of_friends,
+    "lines": lines_of_digests,
 }

@@ -42,11 +42,19 @@ WAYS = {
     "hierarchical, alpha 0.2": {"hierarchical_position": 0.2},
     "hierarchical, alpha 0.4": {"hierarchical_position": 0.4},
     "hierarchical, alpha 0.45": {"hierarchical_position": 0.45},
+    "hierarchical, alpha 0.6": {"hierarchical_position": 0.6},
+    "hierarchical, alpha 0.8": {"hierarchical_position": 0.8},
     "hierarchical 0.4 without row 0": {"hierarchical_position": 0.4, "kept_rows": 1},
     "tile": {"stretch": "tile"},
     "interpolate": {"stretch": "interpolate"},
     "fresh": {"stretch": "fresh"},
     "unstretched": {},
+}
+# The ways of one model alone: row 0 is unlike the others where [CLS] stands on it.
+ALONE = {
+    "hierarchical 0.4 without row 0": "minilm",
+    "hierarchical, alpha 0.6": "small",
+    "hierarchical, alpha 0.8": "small",
 }
 # Steps are those of a training; at each number of `marks` the long windows are tested.
 SETTINGS = {
@@ -77,8 +85,7 @@ def main():
         subject = Subject(model, settings, arguments.folder)
         for seed in arguments.seeds:
             for way in arguments.ways:
-                # Row 0 is unlike the others where [CLS] stands on it.
-                if model == "small" and "without" in way:
+                if ALONE.get(way, model) != model:
                     continue
                 key = {"model": model, "way": way, "seed": seed}
                 if any(key.items() <= row.items() for row in rows):
