@@ -29,6 +29,7 @@ from keras import ops
 from keras_posenc import tasks
 from keras_posenc.analysis import attention_inputs, rotary_terms_of
 from keras_posenc.analysis.plot import COLOURS, styled, to_svg
+from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "rotary_collapse.json"
@@ -96,7 +97,8 @@ def inside(model, corpus):
             name: [[round(float(head[a:b].mean()), 4) for a, b in spans] for head in terms[name]]
             for name in (*TERMS, "sum")
         }
-        _, weights = layer(states, states, use_causal_mask=True, return_attention_scores=True)[:2]
+        both = [states] if isinstance(layer, GatedAttentionUnit) else [states, states]
+        _, weights = layer(*both, use_causal_mask=True, return_attention_scores=True)[:2]
         weights = ops.convert_to_numpy(weights).mean((0, 1))
         far = np.tril(weights, -LENGTH)[len(weights) // 2 :].sum(-1).mean()
         layers.append({"terms": means, "far_attention": round(float(far), 4)})

@@ -261,7 +261,8 @@ class PositionalAttention(keras.layers.Layer):
             key_positions = query_positions
         query, key, value = self._inputs(query, value, key)
         q, k, v, merge = self._project(query, key, value)
-        memory, new_cache = self._remember(key, k, v, _both(key_mask, value_mask), cache)
+        keep = _both(*(self._checked_mask(mask, key) for mask in (key_mask, value_mask)))
+        memory, new_cache = self._remember(key, k, v, keep, cache)
         positions, orders = (query_positions, key_positions), (query_order, key_order)
         who, tables = (use_causal_mask, attention_mask), self._tables(tables)
         grid = grid_of_call(q, memory, positions, orders, *who, tables, bool(training), packed)
@@ -290,6 +291,22 @@ class PositionalAttention(keras.layers.Layer):
                     f"{type(self).__name__} was built for a `{name}` of {built} features: make "
                     f"another layer for other sizes. Received: {x.shape[-1]} features"
                 )
+
+    def _checked_mask(self, mask, key):
+        """The mask, which would be left out on torch, whatever its shape, if it closes nothing."""
+        wanted = tuple(key.shape[:2])
+        shape = wanted if mask is None else tuple(mask.shape)
+        fits = len(shape) == 2 and all(
+            size in (None, other) or other is None or (size, axis) == (1, 0)
+            for axis, (size, other) in enumerate(zip(shape, wanted, strict=True))
+        )
+        if not fits:
+            raise ValueError(
+                f"{type(self).__name__}: a mask of the keys has one bool a key, {wanted}; what "
+                "depends on the query is an `attention_mask`. Received a mask of the shape "
+                f"{shape}"
+            )
+        return mask
 
     def _remember(self, key, k, v, mask, cache):
         """The `Memory` that the queries attend to, and the cache that holds it, if there is one."""

@@ -1,3 +1,5 @@
+import re
+
 import keras
 import numpy as np
 import oracles
@@ -125,6 +127,16 @@ def test_without_encodings_it_is_keras_attention_with_the_same_weights():
     a, weights = ours(X, Y, return_attention_scores=True)
     b, scores = theirs(X, Y, return_attention_scores=True)
     np.testing.assert_allclose(numpy(weights), numpy(scores), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(B, T - 1), (B, T, T), (B + 1, T), (T,)])
+@pytest.mark.parametrize("name", ["key_mask", "value_mask"])
+def test_a_mask_of_other_keys_is_refused(name, shape):
+    message = (
+        rf"one bool a key, \({B}, {T}\); .*`attention_mask`. Received .* {re.escape(str(shape))}"
+    )
+    with pytest.raises(ValueError, match=message):
+        make()(X, X, **{name: ops.ones(shape, "bool")})
 
 
 def test_masks_of_every_kind_match_the_oracle():
