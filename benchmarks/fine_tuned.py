@@ -13,14 +13,17 @@ Results go to benchmarks/results/fine_tuned.json, a row for each way and seed; r
 interrupted go on in build/fine-tuned.
 """
 
+import csv
 import pathlib
 import platform
+import statistics
 import time
 
 import keras
+import numpy as np
 import rivals
 from data import MINILM
-from kept import options, read_rows, write_lines
+from kept import options, read_rows, spread, write_lines
 from reading_tasks import (
     BAYES,
     LENGTH,
@@ -82,11 +85,21 @@ def measured(seed, readings, folder):
     for way, (run, how) in READINGS.items():
         said = [p.label for p in predict(folder / run.replace(" ", "-"), test.texts, **how)]
         rows.append({**row(way, seed, said, test), "train_seconds": seconds[run]})
+    rows[-1]["losses"] = around_growth(folder / WHOLE.replace(" ", "-"))
     for way in (BAYES, TFIDF):
         rival = rivals.BAYES if way == BAYES else rivals.TFIDF
         model = rivals.fitted(rival, train.texts, train.labels, 5)
         rows.append(row(way, seed, model.predict(test.texts), test))
     return rows
+
+
+def around_growth(folder, count=20):
+    """The mean loss of so many updates before and after the first epoch, when texts grow."""
+    with open(folder / "steps.csv", encoding="utf-8", newline="") as file:
+        steps = [(float(row["epoch"]), float(row["loss"])) for row in csv.DictReader(file)]
+    short = [loss for epoch, loss in steps if epoch <= 1]
+    both = short[-count:], [loss for _, loss in steps[len(short) :][:count]]
+    return [round(statistics.fmean(losses), 4) for losses in both]
 
 
 def row(way, seed, said, test):
@@ -120,7 +133,15 @@ def table(rows):
 
 def verdict(rows):
     found = scores(rows)
-    return rivals.compared(found, WHOLE, [way for way in found if way != WHOLE])
+    said = [rivals.compared(found, WHOLE, [way for way in found if way != WHOLE])]
+    losses = np.array([row["losses"] for row in rows if "losses" in row])
+    if len(losses):
+        before, after = (spread(column, 2) for column in losses.T)
+        said.append(
+            f"Loss of its training, 20 updates before texts grow from 512 to {LENGTH:,} tokens: "
+            f"{before}; 20 after: {after}."
+        )
+    return " ".join(said)
 
 
 if __name__ == "__main__":

@@ -337,7 +337,16 @@ def test_fine_tuned_ways_are_paired_by_digest(fine_tuned):
         for seed, right in enumerate(seeds)
     ]
     assert f"| {fine_tuned.WHOLE} | 75.0% ± 28.3 | +25.0 ± 28.3 |" in fine_tuned.table(rows)
-    assert "+25.0 ± 28.3 points, no difference is shown" in fine_tuned.verdict(rows)
+    assert fine_tuned.verdict(rows).endswith("+25.0 ± 28.3 points, no difference is shown.")
+    rows[-1]["losses"] = [0.5, 0.25]
+    assert "0.50 (0.50 to 0.50); 20 after: 0.25 (" in fine_tuned.verdict(rows)
+
+
+def test_the_loss_is_told_where_texts_grow(fine_tuned, tmp_path):
+    losses = [(0.5, 4.0), (1.0, 2.0), (1.25, 1.0), (1.5, 3.0), (2.0, 9.0)]
+    lines = ["epoch,loss", *(f"{epoch},{loss}" for epoch, loss in losses)]
+    (tmp_path / "steps.csv").write_text("\n".join(lines) + "\n")
+    assert fine_tuned.around_growth(tmp_path, 2) == [3.0, 2.0]
 
 
 def test_passkeys_of_further_lengths_and_seeds_join_the_table(passkey):
