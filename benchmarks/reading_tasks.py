@@ -248,7 +248,7 @@ def seasons_of_friends(readings, each=12, folds=5):
     return Task(labels, list(range(len(ids))), parts, readings.of_texts(ids, labels), 3)
 
 
-def speakers_of_friends(readings, count=48, test_count=24):
+def speakers_of_friends(readings, count=160, test_count=40):
     episodes = _episodes(readings, lambda name, line: f"- {line}")
     drawn = np.random.default_rng(0).permutation(len(episodes))[:count]
     episodes = [episodes[i] for i in drawn]

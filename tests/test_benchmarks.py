@@ -437,7 +437,7 @@ def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
         reading_tasks,
         "_episodes",
         lambda readings, written: [
-            (f"{i % 10:02}", ["Ross", "All", "Joey"], [[5], [6], [7]]) for i in range(150)
+            (f"{i % 10:02}", ["Ross", "All", "Joey"], [[5], [6], [7]]) for i in range(200)
         ],
     )
     unread = mock.Mock()
@@ -450,8 +450,26 @@ def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
     ((train, test),) = speakers.parts(0)
     ((_, other),) = speakers.parts(1)
     own = [{speakers.units[i] for i in part} for part in (train, test)]
-    assert not own[0] & own[1] and len(own[1]) == 24 and test == other
-    assert speakers.labels == ["Ross", "Joey"] * 48
+    assert not own[0] & own[1] and len(own[1]) == 40 and test == other
+    assert speakers.labels == ["Ross", "Joey"] * 160
+
+
+def test_a_line_of_a_digest_has_the_group_of_its_post(reading_tasks):
+    readings = mock.Mock(room=lambda length: 30)
+    readings.tokenizer.contents = lambda lines: [list(range(len(line.split()))) for line in lines]
+    lines = reading_tasks.lines_of_digests(readings, 8, 4)
+    (texts, items, labels), _ = readings.of_lines.call_args
+    assert len(texts) == 12 and all(20 <= sum(map(len, text)) <= 30 for text in texts)
+    assert all(len(line) == 10 for text in texts for line in text[:2])
+    posts = reading_tasks.posts_of("train")
+    starts = [" ".join(text.split()[:10]) for text in posts.texts]
+    begun = dict(zip(starts, posts.labels, strict=True))
+    digests = reading_tasks.digest_texts("train", 8).texts
+    found = [begun[" ".join(digest.split()[:10])] for digest in digests]
+    assert found == [labels[items.index((text, 0))] for text in range(8)]
+    ((train, test),) = lines.parts(0)
+    assert {lines.units[i] for i in test} == set(range(8, 12))
+    assert len({lines.units[i] for i in train}) == 5
 
 
 def test_no_source_is_in_both_parts_of_a_corpus(corpora):
