@@ -19,7 +19,7 @@ import time
 
 import keras
 import numpy as np
-from kept import options, read_rows, spread, write_rows
+from kept import options, read_rows, spread, versions, write_rows
 from recovery import FACTOR, SETTINGS, Subject, compiled
 
 from keras_posenc.training.stretching.losses import FeatureDistance
@@ -50,7 +50,8 @@ def main():
                 key = {"way": way, "seed": seed}
                 if any(key.items() <= row.items() for row in rows):
                     continue
-                rows.append({**key, **measured(subject, WAYS[way], seed, arguments.marks)})
+                found = measured(subject, WAYS[way], seed, arguments.marks)
+                rows.append({**key, **found, "versions": versions()})
                 print(*key.values(), rows[-1]["level"], rows[-1]["accuracy"], flush=True)
                 write_rows(path, rows)
     print(table(rows))

@@ -14,11 +14,12 @@ computed again; the models are kept in build/context_tools.
 """
 
 import pathlib
+import time
 
 import keras
 import numpy as np
 from data import CORPORA
-from kept import options, read_rows, spread, write_rows
+from kept import options, read_rows, spread, stamp, write_rows
 from keras import ops
 from recovery import compiled
 
@@ -88,8 +89,9 @@ def main():
                     model.set_weights(weights)
                     return model
 
+                started = time.process_time()
                 found = read(corpus, reader, arguments.test_rows, LENGTHS)
-                rows.append({"tool": tool, "seed": seed, **found})
+                rows.append({"tool": tool, "seed": seed, **found, **stamp(started)})
                 print(seed, tool, found["loss"], flush=True)
                 write_rows(path, rows)
     print(table(rows))

@@ -15,15 +15,13 @@ interrupted go on in build/fine-tuned.
 
 import csv
 import pathlib
-import platform
 import statistics
 import time
 
-import keras
 import numpy as np
 import rivals
 from data import MINILM
-from kept import options, read_rows, spread, write_lines
+from kept import options, read_rows, spread, versions, write_lines
 from reading_tasks import (
     BAYES,
     LENGTH,
@@ -104,8 +102,7 @@ def around_growth(folder, count=20):
 
 def row(way, seed, said, test):
     right = [int(a == b) for a, b in zip(said, test.labels, strict=True)]
-    versions = {"keras": keras.__version__, "python": platform.python_version()}
-    return {"way": way, "seed": seed, "right": right, "versions": versions}
+    return {"way": way, "seed": seed, "right": right, "versions": versions()}
 
 
 def chunked(texts, readings):

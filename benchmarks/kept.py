@@ -3,7 +3,11 @@
 import argparse
 import json
 import pathlib
+import platform
 import statistics
+import time
+
+import keras
 
 from keras_posenc.training.state import write_text
 
@@ -32,6 +36,20 @@ def write_rows(path, rows):
 def write_lines(path, rows):
     """The same, a line a row, for rows of many numbers."""
     write_text(path, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+
+
+def versions():
+    """What a result was made with."""
+    return {
+        "keras": keras.__version__,
+        "backend": keras.backend.backend(),
+        "python": platform.python_version(),
+    }
+
+
+def stamp(started):
+    """Versions, and the seconds of a core since `started`, a reading of `time.process_time`."""
+    return {"core_seconds": round(time.process_time() - started, 1), "versions": versions()}
 
 
 def spread(values, places=1):

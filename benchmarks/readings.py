@@ -29,14 +29,11 @@ import argparse
 import collections
 import itertools
 import pathlib
-import platform
 import time
 
-import keras
 import numpy as np
 import rivals
-import sklearn
-from kept import read_rows, write_lines
+from kept import read_rows, versions, write_lines
 from reading_tasks import (
     BAYES,
     BAYES_512,
@@ -90,7 +87,7 @@ def main():
             started = time.perf_counter()
             scores = scored(task, tell, seed)
             seconds = round(time.perf_counter() - started)
-            rows.append({**given, "scores": scores, "seconds": seconds, **versions()})
+            rows.append({**given, "scores": scores, "seconds": seconds, "versions": versions()})
             write_lines(path, rows)
             print(f"{name}, {way}, seed {seed}: {np.mean(scores):.1%}, {seconds} s", flush=True)
     for name in dict.fromkeys(row["task"] for row in rows):
@@ -105,12 +102,6 @@ def scored(task, tell, seed):
         for i, label in zip(test, said, strict=True):
             right[task.units[i]].append(bool(label == task.labels[i]))
     return [round(float(np.mean(right[unit])), 4) for unit in sorted(right)]
-
-
-def versions():
-    found = {"keras": keras.__version__, "backend": keras.backend.backend()}
-    found |= {"scikit-learn": sklearn.__version__, "python": platform.python_version()}
-    return {"versions": found}
 
 
 def by_way(rows, task):

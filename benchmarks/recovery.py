@@ -18,11 +18,12 @@ build/recovery.
 
 import pathlib
 import statistics
+import time
 
 import keras
 import numpy as np
 from data import CORPORA, MINILM
-from kept import options, read_rows, spread, write_rows
+from kept import options, read_rows, spread, stamp, write_rows
 from keras import ops
 
 from keras_posenc import (
@@ -90,7 +91,8 @@ def main():
                 key = {"model": model, "way": way, "seed": seed}
                 if any(key.items() <= row.items() for row in rows):
                     continue
-                rows.append({**key, **subject.row(way, seed)})
+                started = time.process_time()
+                rows.append({**key, **subject.row(way, seed), **stamp(started)})
                 print(*key.values(), rows[-1]["accuracy"], flush=True)
                 write_rows(path, rows)
     write_text(path.with_suffix(".svg"), to_svg(curves(rows, size=(9.6, 4.6))))

@@ -19,11 +19,12 @@ build/rotary_collapse.
 
 import pathlib
 import statistics
+import time
 
 import numpy as np
 from context_tools import LENGTH, read, trained
 from data import CORPORA
-from kept import options, read_rows, spread, write_lines
+from kept import options, read_rows, spread, stamp, write_lines
 from keras import ops
 
 from keras_posenc import tasks
@@ -67,13 +68,15 @@ def main():
                 key = {"way": way, "seed": seed, "steps": steps, "layers": layers}
                 if any(key.items() <= row.items() for row in rows):
                     continue
+                started = time.process_time()
                 file = f"{list(WAYS).index(way)}-{layers}-{steps}-{seed}.weights.h5"
                 sizes = {"num_hidden_layers": layers, "attention_bias": False}
                 if way.startswith(GATED):
                     sizes |= {**UNITS, "num_hidden_layers": 2 * layers}
                 model = trained(corpus, WAYS[way], seed, steps, arguments.folder / file, **sizes)
                 found = read(corpus, lambda _, model=model: model, arguments.test_rows, LENGTHS)
-                rows.append({**key, **found, "inside": inside(model, corpus)})
+                found["inside"] = inside(model, corpus)
+                rows.append({**key, **found, **stamp(started)})
                 print(seed, way, found["accuracy"], flush=True)
                 write_lines(path, rows)
         write_text(path.with_suffix(".svg"), to_svg(curves(rows, size=(9.6, 4.8))))

@@ -13,7 +13,6 @@ benchmarks/results/stretch_base.json.
 
 import inspect
 import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -21,10 +20,9 @@ import tempfile
 import time
 from dataclasses import fields
 
-import keras
 import rows
 from data import CORPORA, MINILM
-from kept import options, read_rows, write_lines
+from kept import options, read_rows, versions, write_lines
 from step import peak_mb
 
 from keras_posenc import Tokenizer, build_transformer_model
@@ -98,8 +96,7 @@ def measured(steps, key):
             run.step(step)
             times.append(time.process_time())
     seconds = [round(after - before, 2) for before, after in zip(times, times[1:], strict=False)]
-    versions = {"keras": keras.__version__, "python": platform.python_version()}
-    return {"core_seconds": seconds[1:], "peak_mb": round(peak_mb()), "versions": versions}
+    return {"core_seconds": seconds[1:], "peak_mb": round(peak_mb()), "versions": versions()}
 
 
 def recipe_of(checkpoint, **settings):

@@ -23,7 +23,7 @@ import keras
 import numpy as np
 from context_tools import LENGTH, LENGTHS, TOOLS, build, fixed, scaled, with_log_n
 from data import CORPORA
-from kept import options, read_rows, spread, write_rows
+from kept import options, read_rows, spread, stamp, write_rows
 from keras import ops
 from recovery import compiled
 
@@ -62,10 +62,12 @@ def main():
             for name in arguments.readings:
                 if any((row["reading"], row["seed"]) == (name, seed) for row in rows):
                     continue
+                started = time.process_time()
                 learned, reading = READINGS[name]
                 weights = trained(facts, learned(1), seed, arguments.steps, arguments.folder)
                 found = read(facts, reading, weights, arguments.test_rows, seed)
-                rows.append({"reading": name, "seed": seed, "steps": arguments.steps, **found})
+                key = {"reading": name, "seed": seed, "steps": arguments.steps}
+                rows.append({**key, **found, **stamp(started)})
                 print(seed, name, found["right"], flush=True)
                 write_rows(path, rows)
     print(table(rows))

@@ -171,7 +171,7 @@ def results():
                 f"one pass of the stretched model {facts['stretched, one pass']}, chunks "
                 f"{facts['512-token chunks, averaged']}, the first 512 tokens "
                 f"{facts['first 512 tokens']}, counted words {facts['naive Bayes, all words']}",
-                "only attention that reaches both tells",
+                "of these, only one pass tells",
             ),
             (
                 "[A training step](docs/performance/steps.md) on 2,048 tokens, MiniLM, two cores",
