@@ -1,6 +1,9 @@
-"""Draws the picture of the README, docs/assets/lengths.svg, from keras_posenc/bench/results."""
+"""Draws the picture of the README, docs/assets/lengths.svg, from the files of results."""
 
+import json
 import pathlib
+
+import numpy as np
 
 from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
 from keras_posenc.bench import curves, published_results
@@ -21,12 +24,21 @@ PANELS = {
 }
 
 
+STEPS = 64
+# Way and steps in stretch.json, what is read of its rows -> name in the picture.
+AGREEMENT = {
+    ("every third layer global", STEPS, "teacher"): "unstretched, with itself",
+    ("every third layer global", STEPS, "after"): "by `stretch`, minutes",
+    ("as published", 0, "before"): "as published, at once",
+}
+
+
 @styled
 def lengths(figure):
-    """Accuracy by length, a panel a task, each with its own lines and length of training."""
-    for axes, (name, panel) in zip(
-        figure.subplots(1, len(PANELS), sharey=True), PANELS.items(), strict=True
-    ):
+    """What a stretched BERT keeps, by position; accuracy by length, a panel a task."""
+    stretching, *panels = figure.subplots(1, 1 + len(PANELS))
+    agreement(stretching)
+    for axes, (name, panel) in zip(panels, PANELS.items(), strict=True):
         title, split, names = panel
         found = published_results(name)
         lines = curves(found)[split]
@@ -42,9 +54,29 @@ def lengths(figure):
         axes.minorticks_off()
         axes.set(title=title, xlabel="length of the test", ylim=(0, 103))
         axes.legend(loc="lower left")
-    figure.axes[0].set_ylabel("answers right (%; dashed: chance)")
+    panels[0].set_ylabel("answers right (%; dashed: chance)")
+
+
+def agreement(axes):
+    """The mean cosine with the features of the unstretched model, by position."""
+    rows = json.loads((ROOT / "benchmarks" / "results" / "stretch.json").read_text("utf-8"))
+    for index, ((way, steps, name), label) in enumerate(AGREEMENT.items()):
+        own = [
+            row["agreement"]
+            for row in rows
+            if row["way"] == way
+            and (row["settings"]["length"], row["settings"]["steps"]) == (2048, steps)
+        ]
+        at = [(part["from"] + part["to"]) / 2 for part in own[0]]
+        seeds = np.array([[part[name] for part in parts] for parts in own])
+        axes.plot(at, seeds.mean(0), color=COLOURS[index], label=label)
+        axes.fill_between(at, seeds.min(0), seeds.max(0), color=COLOURS[index], alpha=0.15, lw=0)
+    axes.axvline(512, color="#333333", linestyle=":")
+    axes.set(title="BERT, 512 to 2,048 tokens", xlabel="position", ylim=(0, 1.03))
+    axes.set_ylabel("cosine with the unstretched model")
+    axes.legend(loc="lower left")
 
 
 if __name__ == "__main__":
-    text = to_svg(lengths(size=(8.6, 3.4)))
+    text = to_svg(lengths(size=(11.4, 3.4)))
     (ROOT / "docs" / "assets" / "lengths.svg").write_text(text, "utf-8")
