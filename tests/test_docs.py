@@ -55,7 +55,7 @@ def test_every_file_of_results_is_on_a_page(generate):
     }
     rest |= {("text_retrieval",), ("back_to_level",), ("grid", "reduced_table")}
     rest |= {("rotary_collapse",), ("stretched_mlm",), ("stretch_base",)}
-    rest |= {("readings", task) for task in ("digests", "seasons", "speakers")}
+    rest |= {("readings", task) for task in ("digests", "seasons", "speakers", "lines")}
     assert asked == bench | pages | rest
 
 
