@@ -148,7 +148,7 @@ def results():
                 "after 64",
                 f"{score(*mlm, 'rotary+log_n exponential ids', 512)}%, consecutive ids "
                 f"{score(*mlm, 'rotary', 512)}%",
-                "holds at 8 times the length, costs 4 points up to twice",
+                "holds at 8 times the length, costs 4 points and more up to twice",
             ),
             (
                 "[RoPE with biases](docs/evidence/rotary-bias.md#where-the-control-collapses): "
