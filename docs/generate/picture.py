@@ -28,7 +28,7 @@ STEPS = 64
 # Way and steps in stretch.json, what is read of its rows -> name in the picture.
 AGREEMENT = {
     ("every third layer global", STEPS, "teacher"): "unstretched, with itself",
-    ("every third layer global", STEPS, "after"): "by `stretch`, minutes",
+    ("every third layer global", STEPS, "after"): "by `stretch`, after minutes",
     ("as published", 0, "before"): "as published, at once",
 }
 
@@ -72,7 +72,7 @@ def agreement(axes):
         axes.plot(at, seeds.mean(0), color=COLOURS[index], label=label)
         axes.fill_between(at, seeds.min(0), seeds.max(0), color=COLOURS[index], alpha=0.15, lw=0)
     axes.axvline(512, color="#333333", linestyle=":")
-    axes.set(title="BERT, 512 to 2,048 tokens", xlabel="position", ylim=(0, 1.03))
+    axes.set(title="A BERT stretched to 2,048", xlabel="position", ylim=(0, 1.03))
     axes.set_ylabel("cosine with the unstretched model")
     axes.legend(loc="lower left")
 
