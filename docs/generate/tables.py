@@ -124,7 +124,7 @@ def results():
         for row in json.loads((RESULTS / "peers.json").read_text("utf-8"))["rows"]
         if (row["mode"], row["model"], row["batch"], row["length"]) == ("train", "minilm", 1, 2048)
     }
-    mlm = ("equal_mean", "test")
+    mlm, again = ("equal_mean", "test"), ("masked_ids", "test")
     counting = "cope:npos_max=16"
     return markdown(
         [
@@ -147,8 +147,11 @@ def results():
                 "[Equal-mean ids and log-n](docs/evidence/equal-mean.md): masked characters at 512 "
                 "after 64",
                 f"{score(*mlm, 'rotary+log_n exponential ids', 512)}%, consecutive ids "
-                f"{score(*mlm, 'rotary', 512)}%",
-                "holds at 8 times the length, costs 4 points and more up to twice",
+                f"{score(*mlm, 'rotary', 512)}%; repeated on JAX "
+                f"{score(*again, 'rotary+log_n exponential ids', 512)} and "
+                f"{score(*again, 'rotary', 512)}%",
+                "apart with three seeds, overlapping with three others; costs 4 points and more up "
+                "to twice",
             ),
             (
                 "[RoPE with biases](docs/evidence/rotary-bias.md#where-the-control-collapses): "
