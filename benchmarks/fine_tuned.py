@@ -83,7 +83,8 @@ def measured(seed, readings, folder):
     for way, (run, how) in READINGS.items():
         said = [p.label for p in predict(folder / run.replace(" ", "-"), test.texts, **how)]
         rows.append({**row(way, seed, said, test), "train_seconds": seconds[run]})
-    rows[-1]["losses"] = around_growth(folder / WHOLE.replace(" ", "-"))
+        if way == WHOLE:
+            rows[-1]["losses"] = around_growth(folder / run.replace(" ", "-"))
     for way in (BAYES, TFIDF):
         rival = rivals.BAYES if way == BAYES else rivals.TFIDF
         model = rivals.fitted(rival, train.texts, train.labels, 5)

@@ -1,6 +1,7 @@
 """Shared by the benchmarks that keep a row of results for each run: options, reading, writing."""
 
 import argparse
+import importlib.metadata
 import json
 import pathlib
 import platform
@@ -44,6 +45,7 @@ def versions():
         "keras": keras.__version__,
         "backend": keras.backend.backend(),
         "python": platform.python_version(),
+        "scikit-learn": importlib.metadata.version("scikit-learn"),
     }
 
 

@@ -28,7 +28,7 @@ STEPS = 64
 # Way and steps in stretch.json, what is read of its rows -> name in the picture.
 AGREEMENT = {
     ("every third layer global", STEPS, "teacher"): "unstretched, with itself",
-    ("every third layer global", STEPS, "after"): "by `stretch`, after minutes",
+    ("every third layer global", STEPS, "after"): "by stretch, after minutes",
     ("as published", 0, "before"): "as published, at once",
 }
 

@@ -152,8 +152,9 @@ class GatedAttentionUnit(PositionalAttention):
     def compute_output_shape(self, inputs_shape, *others):
         return super().compute_output_shape(inputs_shape, inputs_shape)
 
-    def compute_output_spec(self, inputs, *args, positions=None, **kwargs):
-        return super().compute_output_spec(inputs, inputs, query_positions=positions, **kwargs)
+    def compute_output_spec(self, inputs, mask=None, *args, positions=None, **kwargs):
+        given = {"key_mask": mask, "query_positions": positions, **kwargs}
+        return super().compute_output_spec(inputs, inputs, **given)
 
     def get_config(self):
         config = super().get_config()

@@ -3,6 +3,7 @@
 import math
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_posenc import encodings as position_encodings
@@ -260,8 +261,8 @@ class PositionalAttention(keras.layers.Layer):
         if packed and key_positions is None:
             key_positions = query_positions
         query, key, value = self._inputs(query, value, key)
-        q, k, v, merge = self._project(query, key, value)
         keep = _both(*(self._checked_mask(mask, key) for mask in (key_mask, value_mask)))
+        q, k, v, merge = self._project(query, key, value)
         memory, new_cache = self._remember(key, k, v, keep, cache)
         positions, orders = (query_positions, key_positions), (query_order, key_order)
         who, tables = (use_causal_mask, attention_mask), self._tables(tables)
@@ -295,7 +296,7 @@ class PositionalAttention(keras.layers.Layer):
     def _checked_mask(self, mask, key):
         """The mask, which would be left out on torch, whatever its shape, if it closes nothing."""
         wanted = tuple(key.shape[:2])
-        shape = wanted if mask is None else tuple(mask.shape)
+        shape = wanted if mask is None else tuple(np.shape(mask))
         fits = len(shape) == 2 and all(
             size in (None, other) or other is None or (size, axis) == (1, 0)
             for axis, (size, other) in enumerate(zip(shape, wanted, strict=True))
@@ -402,6 +403,9 @@ class PositionalAttention(keras.layers.Layer):
         **kwargs,
     ):
         self._check_widths(query=query, value=value)
+        key = args[0] if args else kwargs.get("key")
+        for name in ("key_mask", "value_mask"):
+            self._checked_mask(kwargs.get(name), value if key is None else key)
         self._check_packed(kwargs.get("packed"), kwargs.get("query_positions"), cache)
         ordered = kwargs.get("use_causal_mask") or kwargs.get("query_order") is not None
         self._check_order(ordered or cache is not None, kwargs.get("attention_mask") is not None)

@@ -36,7 +36,8 @@ class Memory:
         batch, new = ops.shape(self.keys)[:2]
         remedy = "The cache is full: make it longer, make_cache(batch_size, length)."
         check_positions(start + new - 1, keys.shape[1], remedy)
-        keep = ops.ones((batch, new), "bool") if self.keep is None else ops.cast(self.keep, "bool")
+        keep = ops.ones((), "bool") if self.keep is None else ops.cast(self.keep, "bool")
+        keep = ops.broadcast_to(keep, (batch, new))
         stored = [self.keys, *self.features.values()]
         together = ops.concatenate(stored, axis=-1)
         keys = ops.slice_update(keys, (0, start, 0, 0), ops.cast(together, keys.dtype))

@@ -41,8 +41,9 @@ def by_words(queries, documents, k1=1.2, b=0.75):
     """Scores (Q, N) of Okapi BM25 over token ids, without any model.
 
     score = sum over the query's tokens of idf * tf (k1 + 1) / (tf + k1 (1 - b + b n / mean n))
-    with idf = ln(1 + (N - df + 0.5) / (df + 0.5)). Of several queries the tokens that all ask for
-    are left out, as stop words are: they tell no query from another, and favour documents.
+    with idf = ln(1 + (N - df + 0.5) / (df + 0.5)). Tokens that several queries all ask for, and
+    equally often, are left out, as stop words are: they tell no query from another, and favour
+    documents.
 
     Args:
         queries, documents: lists of lists of token ids.
@@ -64,7 +65,7 @@ def by_words(queries, documents, k1=1.2, b=0.75):
         having = (counts > 0).sum()
         idf = np.log(1 + (len(documents) - having + 0.5) / (having + 0.5))
         asked = np.array([list(ids).count(token) for ids in queries])
-        if len(queries) > 1 and asked.all():
+        if len(queries) > 1 and (asked == asked[0]).all():
             continue
         scores += asked[:, None] * (idf * counts * (k1 + 1) / (counts + scale))
     return scores

@@ -6,7 +6,7 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_posenc import Encoding, PositionalAttention
+from keras_posenc import Encoding, GatedAttentionUnit, PositionalAttention
 from keras_posenc.attention.cells import Rules
 from keras_posenc.attention.choose import attend
 
@@ -137,6 +137,26 @@ def test_a_mask_of_other_keys_is_refused(name, shape):
     )
     with pytest.raises(ValueError, match=message):
         make()(X, X, **{name: ops.ones(shape, "bool")})
+
+
+def test_a_functional_model_refuses_a_mask_of_other_keys_too():
+    x, mask = keras.Input((T, E)), keras.Input((T, E), dtype="bool")
+    for layer in (make(), GatedAttentionUnit(E, 4)):
+        inputs = (x,) if isinstance(layer, GatedAttentionUnit) else (x, x)
+        name = "mask" if isinstance(layer, GatedAttentionUnit) else "key_mask"
+        with pytest.raises(ValueError, match=rf"one bool a key, \(None, {T}\)"):
+            layer(*inputs, **{name: mask})
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_one_mask_may_serve_all_texts(cached):
+    layer = make()
+    found = []
+    for mask in (KEEP[:1], np.repeat(KEEP[:1], B, 0)):
+        more = {"cache": layer.make_cache(B, T)} if cached else {}
+        found.append(layer(X, X, key_mask=ops.convert_to_tensor(mask), **more))
+    one, all_of_them = (numpy(x[0] if cached else x) for x in found)
+    np.testing.assert_allclose(one, all_of_them, atol=1e-6)
 
 
 def test_masks_of_every_kind_match_the_oracle():

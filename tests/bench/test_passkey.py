@@ -126,9 +126,10 @@ def test_words_by_the_published_formula():
             idf = np.log(1 + (3 - df + 0.5) / (df + 0.5))
             expected += idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * len(own) / 3))
         assert score == pytest.approx(expected)
-    # What every query asks for says nothing of which document is meant.
-    both = by_words([[1, 9, 9], [4, 9]], [*documents[:2], [9, 3, 3, 4]])
+    # What every query asks for alike says nothing of which document is meant.
+    both = by_words([[1, 9], [4, 9]], [*documents[:2], [9, 3, 3, 4]])
     np.testing.assert_array_equal(both, by_words([[1], [4]], [*documents[:2], [9, 3, 3, 4]]))
+    assert by_words([[9], [9, 9]], documents[:2] + [[9]])[:, 2].all()
 
 
 @pytest.mark.once
