@@ -104,10 +104,15 @@ def retrieval(task):
     """How well each way of reading finds one sentence of a long document, by length."""
     from keras_posenc.bench import passkey_table
 
-    rows = _json(task)
-    lengths = sorted({int(length) for row in rows for length in row["scores"]})
-    command = f"benchmarks/passkey.py {_seeds(rows)} --lengths {' '.join(map(str, lengths))}"
-    command += " --needles" * (task == "needle")
+    rows, measured = _json(task), {}
+    for length in sorted({int(length) for row in rows for length in row["scores"]}):
+        own = [row for row in rows if str(length) in row["scores"]]
+        measured.setdefault(_seeds(own), []).append(str(length))
+    command = _AGAIN.join(
+        f"benchmarks/passkey.py {seeds} --lengths {' '.join(lengths)}"
+        + " --needles" * (task == "needle")
+        for seeds, lengths in measured.items()
+    )
     return _with(passkey_table(rows), rows, command, task, "torch")
 
 
@@ -281,6 +286,10 @@ BLOCKS = {
 }
 
 
+# Between the commands of one block.
+_AGAIN = "\nKERAS_BACKEND=torch python "
+
+
 def _seeds(rows):
     seeds = sorted({row["seed"] for row in rows if "seed" in row})
     return " ".join(["--seeds", *map(str, seeds)]) if seeds else ""
@@ -294,7 +303,7 @@ def _commands(name, rows, asked=lambda row: ""):
     for (options, way), own in seeds.items():
         options = " ".join(filter(None, (options, _seeds(own))))
         calls.setdefault(options, []).append(shlex.quote(way))
-    return "\nKERAS_BACKEND=torch python ".join(
+    return _AGAIN.join(
         " ".join(filter(None, (f"benchmarks/{name}.py", options, "--ways", *ways)))
         for options, ways in calls.items()
     )
