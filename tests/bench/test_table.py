@@ -180,6 +180,6 @@ def test_pictures_and_table_come_from_the_file_alone(tmp_path):
 
 def test_results_come_with_the_package():
     results = published_results("bucket_sort")
-    assert len(results) == 12 and results[0]["encodings"] == "rotary"
+    assert len(results) == 18 and results[0]["encodings"] == "rotary"
     with pytest.raises(ValueError, match="No results 'bucket': there are bucket_sort, chomsky, "):
         published_results("bucket")
