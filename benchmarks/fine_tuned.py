@@ -1,6 +1,6 @@
 """Digests of posts, told by encoders that are fine-tuned, not frozen as in benchmarks/readings.py.
 
-    KERAS_BACKEND=torch python benchmarks/fine_tuned.py           # an hour of a core for each seed
+    KERAS_BACKEND=torch python benchmarks/fine_tuned.py           # forty minutes of a core a seed
     KERAS_BACKEND=torch python benchmarks/fine_tuned.py --table     # the results as a table
 
 The digests of benchmarks/readings.py: eight real posts, whose label is the group of most of them.
@@ -40,7 +40,7 @@ from keras_posenc.training import finetune, predict
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "fine_tuned.json"
 FIRST_CHUNK = "512-token chunks, the model of the first 512"
-# Lengths and epochs of each training: 250 updates of 125 to 200 digests, 260 of their chunks.
+# Lengths and epochs of each training: 250 updates of digests, 278 to 280 of their chunks.
 STAGES = {SHORT: [(512, 5)], MEAN: [(512, 2)], WHOLE: [(512, 1), (LENGTH, 1)]}
 COMMON = {"token_budget": LENGTH, "learning_rate": 1e-4, "dropout_rate": 0.0}
 COMMON |= {"attention_dropout_rate": 0.0}
@@ -56,7 +56,7 @@ COUNT, TEST_COUNT = 320, 200
 
 
 def main():
-    parser = options(__doc__, RESULTS, "build/fine-tuned", seeds=[0, 1])
+    parser = options(__doc__, RESULTS, "build/fine-tuned")
     parser.add_argument("--readings", default="build/readings", type=pathlib.Path)
     arguments = parser.parse_args()
     rows = read_rows(arguments.results)
