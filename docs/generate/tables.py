@@ -174,7 +174,7 @@ def results():
                 f"{stretched['hierarchical, alpha 0.4']:.0f}%, unstretched "
                 f"{stretched['unstretched']:.0f}%; by `stretch`, two layers of three local, "
                 f"{kept:.0%} of the unstretched model's",
-                "contradicts the author: half is lost at once; with local layers nothing",
+                "contradicts the author: half is lost at once; with local layers no loss is shown",
             ),
             (
                 "[Reading on](docs/evidence/long-texts.md): the group of most of eight posts, a "
