@@ -2,6 +2,7 @@
 
     make demo                                                               # seed 0
     KERAS_BACKEND=torch python benchmarks/distant_facts.py --seeds 0 1 2 --record
+    KERAS_BACKEND=torch python benchmarks/distant_facts.py --length 4096 --record    # farther apart
 
 "Anna has a red box. ... Anna has a blue box." Between a fact and a true or false statement about it
 are hundreds of words of a real book. Books to train on are excerpts, those to test on other ones,
@@ -12,12 +13,15 @@ updates, on all texts that it can read whole, which then reads the first 512 tok
 has the accuracy on the distant facts and, paired by text, what it has more than the first 512
 tokens, with 95% intervals.
 
+With --length 4096 the model is stretched to 4,096 tokens, and most facts to test are up to 2,900
+words apart; so far apart are 16 of the texts to train on.
+
 Runs and report go to build/distant-facts; one that was interrupted goes on where it stood. The rows
 are added to benchmarks/results/distant_facts.json with --record.
 """
 
 import argparse
-import json
+import dataclasses
 import pathlib
 import platform
 import time
@@ -25,6 +29,7 @@ import time
 import numpy as np
 import rivals
 from data import CORPORA, MINILM
+from kept import read_rows, write_lines
 
 from keras_posenc.analysis import plot, write_report, write_stretch_report
 from keras_posenc.tasks.long_texts import distant_facts
@@ -34,26 +39,54 @@ from keras_posenc.training.metrics import accuracy_by_length
 from keras_posenc.training.state import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_facts.json"
-LENGTH = 1536
-STRETCH = {"length": LENGTH, "steps": 10}
-# Words between the two facts: within 512 tokens, and never within.
-NEAR, FAR = (0, 330), (520, 1000)
+# Words between the two facts: within 512 tokens, never within, and up to 4,096.
+NEAR, FAR, FARTHER = (0, 330), (520, 1000), (1000, 2900)
 # How many to train on. The nearest teach to compare, the others how far apart.
 TRAIN = [(192, (0, 20)), (64, (40, 120)), (32, (200, 330)), (24, FAR)]
-TEST = [(20, NEAR), (70, FAR)]
-BORDERS = (0, 512, 768, 1024, 1280, LENGTH)
-STAGES = {LENGTH: [(48, 5), (192, 1), (512, 1), (LENGTH, 1)], 512: [(48, 5), (192, 1), (512, 3)]}
+# Lengths of the texts that one training reads after another, and epochs of each.
+TO_COMPARE = [(48, 5), (192, 1)]
+AT_512 = [*TO_COMPARE, (512, 3)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reach:
+    """How far apart the facts are: what is trained on, what is tested, by which lengths told."""
+
+    train: list
+    test: list
+    stages: list
+    borders: tuple
+    minutes: int
+
+
+REACHES = {
+    1536: Reach(
+        TRAIN,
+        [(20, NEAR), (70, FAR)],
+        [*TO_COMPARE, (512, 1), (1536, 1)],
+        (0, 512, 768, 1024, 1280, 1536),
+        7,
+    ),
+    4096: Reach(
+        [*TRAIN, (16, FARTHER)],
+        [(20, NEAR), (20, FAR), (50, FARTHER)],
+        [*TO_COMPARE, (512, 1), (1536, 1), (4096, 1)],
+        (0, 512, 1536, 2048, 3072, 4096),
+        20,
+    ),
+}
+STEPS = 10  # of stretching
 # Without dropout a step takes two thirds of the time.
 COMMON = {
     "learning_rate": 3e-4,
     # One place decides, however long the text: a mean over all of it would hide that.
     "pooling": "max",
     "longer": "skip",
-    "token_budget": LENGTH,
+    # A longer text is a batch of its own.
+    "token_budget": 1536,
     "dropout_rate": 0.0,
     "attention_dropout_rate": 0.0,
 }
-MINUTES = 7
 SHORT, MEAN, BEST = "first 512 tokens", "512-token chunks, averaged", "512-token chunks, highest"
 WHOLE, WORDS = "stretched, one pass", "naive Bayes, all words"
 
@@ -62,37 +95,40 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--length", type=int, choices=REACHES, default=1536)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--output", type=pathlib.Path, default="build/distant-facts")
     parser.add_argument("--record", action="store_true", help="add the seeds to the results")
     arguments = parser.parse_args()
-    print(f"On two idle cores this takes about {MINUTES} minutes for each seed.", flush=True)
+    length, folders = arguments.length, arguments.output / str(arguments.length)
+    minutes = REACHES[length].minutes
+    print(f"On two idle cores this takes about {minutes} minutes for each seed.", flush=True)
     rows = []
     for seed in arguments.seeds:
-        rows.append(measured(seed, arguments.output / f"seed-{seed}"))
+        rows.append(measured(seed, length, folders / f"seed-{seed}"))
         if arguments.record:
             record(rows[-1])
     print(f"\n{table(rows)}\n\n{verdict(rows)}")
-    folder = arguments.output / f"seed-{arguments.seeds[-1]}"
+    folder = folders / f"seed-{arguments.seeds[-1]}"
     minutes = sum(row["seconds"] for row in rows) / 60
     print(f"\n{minutes:.1f} minutes. In {folder}, with pictures: report.html, facts.svg,")
     print("and how well the stretched model keeps its features, stretched/report.html")
 
 
-def measured(seed, folder):
+def measured(seed, length, folder):
     """The lengths of the test texts of a seed, and for each way whether each was told right."""
-    train, test = parts(seed)
-    print(f"\nSeed {seed}, 1 of 4: MiniLM is stretched to {LENGTH:,} tokens, without labels")
-    books = book_texts("book-excerpts")
-    report = stretch(MINILM, books, folder / "stretched", seed=seed, **STRETCH).report
-    write_stretch_report(folder / "stretched")
+    train, test = parts(seed, length)
+    print(f"\nSeed {seed}, 1 of 4: MiniLM is stretched to {length:,} tokens, without labels")
+    books, output = book_texts("book-excerpts", most_words(length)), folder / "stretched"
+    report = stretch(MINILM, books, output, seed=seed, length=length, steps=STEPS).report
+    write_stretch_report(output)
     print(stretch_summary(report))
     seconds = report["seconds"]
-    runs, models = {}, {LENGTH: (WHOLE, folder / "stretched"), 512: (SHORT, MINILM)}
-    for number, (length, (way, checkpoint)) in enumerate(models.items(), 2):
+    runs = {WHOLE: folder / f"at-{length}", SHORT: folder / "at-512"}
+    models = {WHOLE: (output, REACHES[length].stages), SHORT: (MINILM, AT_512)}
+    for number, (way, (checkpoint, stages)) in enumerate(models.items(), 2):
         print(f"\nSeed {seed}, {number} of 4: fine-tuned for '{way}'", flush=True)
-        runs[way] = folder / f"at-{length}"
-        found = finetune(checkpoint, train, runs[way], lengths=STAGES[length], seed=seed, **COMMON)
+        found = finetune(checkpoint, train, runs[way], lengths=stages, seed=seed, **COMMON)
         print(f"{found['train']['steps']} updates in {found['train']['seconds']:.0f} s")
         seconds += found["train"]["seconds"]
     write_report(runs, folder / "report.html")
@@ -111,6 +147,7 @@ def measured(seed, folder):
         right[way] = [int(a == b) for a, b in zip(said, test.labels, strict=True)]
     right[WORDS] = naive_bayes(train, test)
     row = {
+        "length": length,
         "seed": seed,
         "tokens": [len(ids) + 2 for ids in Tokenizer(MINILM).contents(test.texts)],
         "right": right,
@@ -124,24 +161,30 @@ def measured(seed, folder):
     return row
 
 
-def parts(seed):
+def parts(seed, length=1536):
     """Texts to train on, and to test on, from other books."""
-    excerpts, tales = book_texts("book-excerpts"), book_texts("grimm-tales")
-    made = [(excerpts, count, words) for count, words in TRAIN]
+    reach, most = REACHES[length], most_words(length)
+    excerpts, tales = book_texts("book-excerpts", most), book_texts("grimm-tales", most)
+    made = [(excerpts, count, words) for count, words in reach.train]
     train = [distant_facts(*how, seed=seed) for how in made]
-    made = [(tales, count, words) for count, words in TEST]
+    made = [(tales, count, words) for count, words in reach.test]
     test = [distant_facts(*how, seed=seed + 10**6) for how in made]
     return joined(train), joined(test)
 
 
-def book_texts(name):
-    """Texts, the short ones joined to others, so that all have the words of a distant fact."""
+def most_words(length):
+    """Words between the farthest facts."""
+    return max(high for _, (_, high) in REACHES[length].train)
+
+
+def book_texts(name, words):
+    """Texts, the short ones joined to others, so that all have so many words."""
     found = [""]
     for text in read_texts(f"{CORPORA}/{name}.tab", label=False).texts:
-        if len(found[-1].split()) >= FAR[1]:
+        if len(found[-1].split()) >= words:
             found.append("")
         found[-1] = f"{found[-1]} {text}".strip()
-    return [text for text in found if len(text.split()) >= FAR[1]]
+    return [text for text in found if len(text.split()) >= words]
 
 
 def joined(several):
@@ -168,7 +211,8 @@ def together(rows):
 def by_length(rows):
     """For each way its accuracy by the length of the texts."""
     tokens, right = together(rows)
-    return {way: accuracy_by_length(own, tokens, BORDERS) for way, own in right.items()}
+    borders = REACHES[rows[0]["length"]].borders
+    return {way: accuracy_by_length(own, tokens, borders) for way, own in right.items()}
 
 
 def distant(rows):
@@ -198,9 +242,10 @@ def verdict(rows):
 
 
 def record(row):
-    rows = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
-    rows = [other for other in rows if other["seed"] != row["seed"]] + [row]
-    write_text(RESULTS, json.dumps(rows) + "\n")
+    rows = read_rows(RESULTS)
+    key = row["length"], row["seed"]
+    rows = [other for other in rows if (other["length"], other["seed"]) != key] + [row]
+    write_lines(RESULTS, rows)
 
 
 if __name__ == "__main__":

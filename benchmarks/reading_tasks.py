@@ -236,7 +236,7 @@ def lines_of_digests(readings, count=120, test_count=100):
 
 def seasons_of_friends(readings, each=12, folds=5):
     ids, labels = [], []
-    for season, _, lines in _episodes(readings, lambda name, line: f"{name}: {line}"):
+    for season, _, lines in named_episodes(readings):
         if labels.count(season) < each:
             ids.append(sum(lines, []))
             labels.append(season)
@@ -249,10 +249,8 @@ def seasons_of_friends(readings, each=12, folds=5):
 
 
 def speakers_of_friends(readings, count=160, test_count=40):
-    episodes = _episodes(readings, lambda name, line: f"- {line}")
-    drawn = np.random.default_rng(0).permutation(len(episodes))[:count]
-    episodes = [episodes[i] for i in drawn]
     items, labels = [], []
+    episodes = speaking_episodes(readings, count)
     for number, (_, names, lines) in enumerate(episodes):
         known = [i for i, name in enumerate(names) if name in FRIENDS and lines[i]]
         items += [(number, i) for i in known]
@@ -260,15 +258,31 @@ def speakers_of_friends(readings, count=160, test_count=40):
     units = [number for number, _ in items]
 
     def parts(seed):
-        rest = np.random.default_rng(seed).permutation(np.arange(test_count, count))
-        own = (set(rest[: 3 * len(rest) // 4]), set(range(test_count)))
+        own = set(drawn_episodes(count, test_count, seed)), set(range(test_count))
         return [tuple([i for i, unit in enumerate(units) if unit in part] for part in own)]
 
     texts = [lines for _, _, lines in episodes]
     return Task(labels, units, parts, readings.of_lines(texts, items, labels), 1)
 
 
-def _episodes(readings, written):
+def speaking_episodes(readings, count):
+    """So many episodes, the names before the lines removed; the first ones are to test on."""
+    episodes = episodes_of_friends(readings, lambda name, line: f"- {line}")
+    drawn = np.random.default_rng(0).permutation(len(episodes))[:count]
+    return [episodes[i] for i in drawn]
+
+
+def drawn_episodes(count, test_count, seed):
+    """Which of the episodes that are not to test on a seed trains on."""
+    rest = np.random.default_rng(seed).permutation(np.arange(test_count, count))
+    return rest[: 3 * len(rest) // 4].tolist()
+
+
+def named_episodes(readings):
+    return episodes_of_friends(readings, lambda name, line: f"{name}: {line}")
+
+
+def episodes_of_friends(readings, written):
     """Of each episode 2,048 tokens from a random line on: (season, names, token ids of lines)."""
     with open(f"{CORPORA}/friends-transcripts.tab", encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file][3:]
