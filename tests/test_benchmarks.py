@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 from unittest import mock
 
 import numpy as np
@@ -318,7 +319,9 @@ def test_a_step_of_stretching_is_timed_at_any_size(stretch_base, monkeypatch):
 def test_chunks_to_train_on_have_the_label_of_the_whole(fine_tuned, reading_tasks, tmp_path):
     readings = reading_tasks.Readings(tmp_path)
     made = fine_tuned.digest_texts("train", 5)
-    chunks = fine_tuned.chunked(made, readings)
+    task = fine_tuned.WholeTexts(readings, made, made, {}, 2048)
+    chunks = task.data[fine_tuned.MEAN]
+    assert task.data[fine_tuned.SHORT] is task.data[fine_tuned.WHOLE] is made
     ids = readings.tokenizer.contents(made.texts)
     counts = [-(-len(row) // 510) for row in ids]
     assert chunks.labels == np.repeat(made.labels, counts).tolist() and max(counts) > 1
@@ -329,24 +332,81 @@ def test_chunks_to_train_on_have_the_label_of_the_whole(fine_tuned, reading_task
     assert len(one) == len(other) == 200 and one != other
 
 
+def test_seasons_to_train_on_and_to_test_on_are_of_other_episodes(
+    fine_tuned, reading_tasks, tmp_path
+):
+    one, other = (fine_tuned.seasons(reading_tasks.Readings(tmp_path), seed) for seed in (0, 1))
+    assert one.test.texts == other.test.texts and one.train.texts != other.train.texts
+    assert not {*one.train.texts, *other.train.texts} & {*one.test.texts}
+    assert {one.train.labels.count(season) for season in one.train.labels} == {9}
+    assert {one.test.labels.count(season) for season in one.test.labels} == {8}
+
+
+def test_lines_are_told_by_the_mean_of_their_words(
+    fine_tuned, reading_tasks, tmp_path, monkeypatch
+):
+    """Each reading holds whole lines; what it does not hold is the most frequent friend's."""
+    lines = fine_tuned.Lines(reading_tasks.Readings(tmp_path), 0, {}, 1024, 6, 2)
+    whole, chunks, first = (
+        lines.data[way] for way in (fine_tuned.WHOLE, fine_tuned.CHUNKS, fine_tuned.SHORT)
+    )
+    assert len(whole.texts) == len(first.texts) == 3 < len(chunks.texts)
+    assert sum(chunks.texts, []) == sum(whole.texts, [])
+    assert sum(chunks.labels, []) == sum(whole.labels, [])
+    sizes = [len(ids) for ids in lines.tokenizer.contents([" ".join(t) for t in chunks.texts])]
+    assert max(sizes) <= 510 < sum(sizes) / 3
+    assert all(text == chunk for text, chunk in zip(first.texts[:1], chunks.texts, strict=False))
+
+    class Told:
+        """A model that hears Ross in every word but the first of each text, where Joey shouts."""
+
+        labels = ["O", *fine_tuned.FRIENDS]
+
+        def judged(self, texts, verbose):
+            found = []
+            for words in texts:
+                logits = np.zeros((len(words), 7))
+                logits[:, 0], logits[:, self.labels.index("Ross")] = 9, 1
+                logits[0, self.labels.index("Joey")] = 1000
+                found.append(types.SimpleNamespace(logits=logits))
+            return found, None
+
+    monkeypatch.setattr(fine_tuned, "load_finetuned", lambda folder: Told())
+    for way in lines.ways:
+        scores = lines.told(way, tmp_path)
+        for episode, score in zip(lines.test, scores, strict=True):
+            held = len(lines.parts(way, episode)[0][0])
+            said, words = [], 0
+            starts = np.cumsum([0, *(len(t) for t, _ in lines.parts(way, episode))])
+            for line, name in episode:
+                told = "Joey" if line and words in starts else "Ross"
+                told = lines.most if way == fine_tuned.SHORT and words >= held else told
+                words += len(line)
+                said += [told == name] if line and name != "O" else []
+            assert score == pytest.approx(np.mean(said), abs=1e-4)
+
+
 def test_fine_tuned_ways_are_paired_by_digest(fine_tuned):
     told = {fine_tuned.SHORT: [[0, 0, 1, 1]] * 2, fine_tuned.WHOLE: [[1, 0, 1, 1], [0, 1, 1, 1]]}
     rows = [
-        {"way": way, "seed": seed, "right": right}
+        {"task": "digests", "way": way, "seed": seed, "scores": right}
         for way, seeds in told.items()
         for seed, right in enumerate(seeds)
     ]
-    assert f"| {fine_tuned.WHOLE} | 75.0% ± 28.3 | +25.0 ± 28.3 |" in fine_tuned.table(rows)
-    assert fine_tuned.verdict(rows).endswith("+25.0 ± 28.3 points, no difference is shown.")
-    rows[-1]["losses"] = [0.5, 0.25]
-    assert "0.50 (0.50 to 0.50); 20 after: 0.25 (" in fine_tuned.verdict(rows)
+    rows.append({**rows[0], "task": "seasons"})
+    table, verdict = fine_tuned.table(rows, "digests"), fine_tuned.verdict(rows, "digests")
+    assert f"| {fine_tuned.WHOLE} | 75.0% ± 28.3 | +25.0 ± 28.3 |" in table
+    assert verdict.endswith("+25.0 ± 28.3 points, no difference is shown.")
+    rows[-2]["losses"] = [0.5, 0.25]
+    assert "0.50 (0.50 to 0.50); 20 after: 0.25 (" in fine_tuned.verdict(rows, "digests")
 
 
 def test_the_loss_is_told_where_texts_grow(fine_tuned, tmp_path):
     losses = [(0.5, 4.0), (1.0, 2.0), (1.25, 1.0), (1.5, 3.0), (2.0, 9.0)]
     lines = ["epoch,loss", *(f"{epoch},{loss}" for epoch, loss in losses)]
     (tmp_path / "steps.csv").write_text("\n".join(lines) + "\n")
-    assert fine_tuned.around_growth(tmp_path, 2) == [3.0, 2.0]
+    assert fine_tuned.around_growth(tmp_path, count=2) == [3.0, 2.0]
+    assert fine_tuned.around_growth(tmp_path, 1.5, 2) == [2.0, 9.0]
 
 
 def test_passkeys_of_further_lengths_and_seeds_join_the_table(passkey):
@@ -370,15 +430,21 @@ def test_near_and_distant_facts_are_on_either_side_of_512_tokens(distant_facts):
     train, test = (
         [len(ids) + 2 for ids in tokenizer.contents(part.texts)] for part in distant_facts.parts(0)
     )
-    (near, _), (far, _) = distant_facts.TEST
+    (near, _), (far, _) = distant_facts.REACHES[1536].test
     assert len(test) == near + far and max(test[:near]) <= 512 and max(train + test) <= 1536
     assert min(test[near:]) > 512 + 16, "no chunk has both facts"
     assert sum(n > 512 for n in train) == distant_facts.TRAIN[-1][0]
+    far = [
+        [len(ids) + 2 for ids in tokenizer.contents(part.texts)]
+        for part in distant_facts.parts(0, 4096)
+    ]
+    assert [max(part) <= 4096 for part in far] == [True, True]
+    assert [sum(n > 1536 for n in part) > 10 for part in far] == [True, True]
 
 
 def test_distant_facts_are_told_by_length_and_by_seed(distant_facts):
     ways = {distant_facts.SHORT: [1, 1, 0, 1, 0, 0], distant_facts.WHOLE: [1, 1, 1, 1, 1, 0]}
-    rows = [{"tokens": [100, 400, 600, 700, 1100, 1200], "right": ways}] * 2
+    rows = [{"length": 1536, "tokens": [100, 400, 600, 700, 1100, 1200], "right": ways}] * 2
     told = distant_facts.table(rows)
     assert "| stretched, one pass | 75.0% ± 32.1 | +50.0 ± 37.0 |" in told
     assert "| tokens (texts) | seeds | 1–512 (4) | 513–768 (4) | 1,025–1,280 (4) |" in told
@@ -435,7 +501,7 @@ def test_units_are_scored_by_the_share_of_their_items(readings, reading_tasks):
 def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
     monkeypatch.setattr(
         reading_tasks,
-        "_episodes",
+        "episodes_of_friends",
         lambda readings, written: [
             (f"{i % 10:02}", ["Ross", "All", "Joey"], [[5], [6], [7]]) for i in range(200)
         ],

@@ -50,9 +50,9 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("stretch",),
         ("retrieval", "passkey"),
         ("retrieval", "needle"),
-        ("fine_tuned",),
+        ("fine_tuned", "digests"),
         ("families",),
-        ("distant_facts",),
+        ("distant_facts", "1536"),
         ("translation",),
     }
     rest |= {("text_retrieval",), ("back_to_level",), ("grid", "reduced_table")}

@@ -11,6 +11,7 @@ import statistics
 import sys
 
 import tables
+from figures import FIGURES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -26,7 +27,8 @@ def filled(text):
 def bench(name):
     """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
     from keras_posenc.bench import commands_of, perplexity_table, published_results, to_table
-    from keras_posenc.bench.published import PAPERS, published
+    from keras_posenc.bench.published import published, source
+    from keras_posenc.bench.table import name_of
 
     found = published_results(name)
     seeds = sorted({one["seed"] for one in found})
@@ -34,12 +36,15 @@ def bench(name):
     backends = sorted({one["versions"]["backend"] for one in found})
     said = f"Seeds {', '.join(map(str, seeds))}; {', '.join(versions)} on {', '.join(backends)}; "
     said += f"[{name}.json](../results/bench/{name}.json)."
-    if any(published(one) is not None for one in found):
-        said += f" Published: {PAPERS}"
+    figure, sources = published, filter(None, dict.fromkeys(map(source, found)))
+    if name in FIGURES:
+        own, figures = FIGURES[name]
+        figure, sources = (lambda one, split: figures.get(name_of(one))), [own]
+    said += "".join(f" Published: {text}" for text in sources)
     pictures = sorted(BENCH.glob(f"{name}[.-]*svg"))
     shown = [f"![{p.stem}: accuracy by length](../results/bench/{p.name})" for p in pictures]
     commands = f"```\n{commands_of(found)}\n```"
-    table = perplexity_table(found) or to_table(found)
+    table = perplexity_table(found, figure) or to_table(found, figure)
     return "\n\n".join([table, said, commands, *shown])
 
 
@@ -116,18 +121,21 @@ def retrieval(task):
     return _with(passkey_table(rows), rows, command, task, "torch")
 
 
-def fine_tuned():
-    """Who tells digests of posts after fine-tuning, and the verdict."""
-    module, rows = _benchmark("fine_tuned"), _json("fine_tuned")
-    told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    return _with(told, rows, f"benchmarks/fine_tuned.py {_seeds(rows)}", "fine_tuned", "torch")
+def fine_tuned(task):
+    """Who tells the labels of a task after fine-tuning, and the verdict."""
+    module = _benchmark("fine_tuned")
+    rows = [row for row in _json("fine_tuned") if row["task"] == task]
+    told = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
+    command = f"benchmarks/fine_tuned.py {task} {_seeds(rows)}"
+    return _with(told, rows, command, "fine_tuned", "torch")
 
 
-def distant_facts():
-    """Who tells whether two distant facts agree, and the verdict."""
-    module, rows = _benchmark("distant_facts"), _json("distant_facts")
+def distant_facts(length):
+    """Who tells whether two facts agree that are up to so many tokens apart, and the verdict."""
+    module = _benchmark("distant_facts")
+    rows = [row for row in _json("distant_facts") if row["length"] == int(length)]
     told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
-    command = f"benchmarks/distant_facts.py {_seeds(rows)}"
+    command = f"benchmarks/distant_facts.py --length {length} {_seeds(rows)}"
     return _with(told, rows, command, "distant_facts", "torch")
 
 

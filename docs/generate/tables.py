@@ -115,6 +115,8 @@ def results():
     digest = {way: f"{mean(seeds):.1f}%" for way, seeds in digest.items()}
     facts = {}  # of the distant ones, in percent
     for row in json.loads((RESULTS / "distant_facts.json").read_text("utf-8")):
+        if row["length"] != 1536:
+            continue
         for way, right in row["right"].items():
             told = [one for one, n in zip(right, row["tokens"], strict=True) if n > 512]
             facts.setdefault(way, []).append(100 * mean(told))

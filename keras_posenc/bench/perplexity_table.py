@@ -6,7 +6,7 @@ import statistics
 from keras_posenc.bench.table import name_of
 
 
-def perplexity_table(results):
+def perplexity_table(results, figure=None):
     """Formats results of causal language models as a Markdown table of perplexities.
 
     The columns are the lengths of the windows that were read, from the longest trained one on. All
@@ -17,6 +17,8 @@ def perplexity_table(results):
 
     Args:
         results: list of dict, as `bench` returns; those without `by_context` are left out.
+        figure: function (result, split) -> the published figure of a row, or None; where given, the
+            last column.
 
     Returns:
         str; empty if there are no perplexities.
@@ -30,14 +32,19 @@ def perplexity_table(results):
     |---|---|---|---|
     | alibi | 3.32 | 3.00 | 0.905 |
     """
-    rows, tables = {}, []
+    rows, tables, papers = {}, [], {}
     for result in results:
         for split, losses in result.get("by_context", {}).items():
             task = result["task"] if split == "test" else f"{result['task']}, {split}"
             rows.setdefault((task, *losses), {}).setdefault(name_of(result), []).append(losses)
+            if figure is not None:
+                papers[task, name_of(result)] = figure(result, split) or "–"
     for (task, *lengths), lines in rows.items():
-        heads = [task, *lengths, "longest against trained"]
-        cells = [[name, *_cells(seeds, lengths)] for name, seeds in lines.items()]
+        heads = [task, *lengths, "longest against trained", *["published"] * bool(papers)]
+        cells = [
+            [name, *_cells(seeds, lengths), *[papers.get((task, name))] * bool(papers)]
+            for name, seeds in lines.items()
+        ]
         written = [f"| {' | '.join(row)} |" for row in (heads, *cells)]
         tables.append("\n".join([written[0], f"|{'---|' * len(heads)}", *written[1:]]))
     return "\n\n".join(tables)

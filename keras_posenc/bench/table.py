@@ -152,7 +152,7 @@ def _lines(results, values_of):
     return curves
 
 
-def to_table(results):
+def to_table(results, figure=published):
     """Formats results as a Markdown table of accuracies in %, averaged over the longer lengths.
 
     "trained" is the mean accuracy at the trained lengths, where these were tested. "best" is the
@@ -160,10 +160,11 @@ def to_table(results):
     "far" is the accuracy on the tokens beyond the longest training text: the mean, lowest and
     highest of the seeds. "so" says whether the task was learned and kept, see `scores.verdict`.
     "against" compares the means with those of what a row adds to, and says where the ranges of
-    the seeds overlap. "published" is the figure of the papers that `published.PAPERS` names.
+    the seeds overlap. "published" is the figure of the papers, see `published.SOURCES`.
 
     Args:
         results: list of dict, as `bench` returns.
+        figure: function (result, split) -> the published figure, or None.
 
     Returns:
         str.
@@ -182,7 +183,9 @@ def to_table(results):
     for (task, split), lines in grouped(results).items():
         whole = task if len(results[0]["accuracy"]) == 1 and split == "test" else f"{task}, {split}"
         for name, seeds in lines.items():
-            rows.append({"task": whole, "model": name, **_cells(seeds, split)})
+            paper = figure(seeds[0], split)
+            paper = "" if paper is None else str(paper)
+            rows.append({"task": whole, "model": name, **_cells(seeds, split), "published": paper})
             rows[-1]["against"] = "; ".join(
                 f"{control} {compared(scores(seeds, split), scores(lines[control], split))}"
                 for control in _controls(seeds[0], lines)
@@ -202,7 +205,6 @@ def _cells(seeds, split):
     far = [100 * score for score in far_scores(seeds, split)]
     taken = [result.get("steps", result["settings"]["steps"]) for result in seeds]
     steps = [f"{steps:,}" for steps in sorted({min(taken), max(taken)})]
-    paper = published(seeds[0])
     return {
         "trained": f"{statistics.fmean(trained):.1f}" if trained else "",
         "best": f"{max(longer):.1f}",
@@ -214,7 +216,6 @@ def _cells(seeds, split):
         "seeds": str(len(seeds)),
         "steps": " to ".join(steps),
         "chance": f"{100 * seeds[0]['chance']:.1f}",
-        "published": "" if paper is None else f"{paper:.1f}",
     }
 
 

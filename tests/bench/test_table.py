@@ -11,7 +11,7 @@ from keras_posenc.bench import (
     save_pictures,
     to_table,
 )
-from keras_posenc.bench.published import published
+from keras_posenc.bench.published import published, source
 from keras_posenc.training.state import write_text
 
 pytestmark = pytest.mark.once
@@ -95,7 +95,14 @@ def test_the_published_figure_stands_beside_its_row():
     assert published(result(0, {}, "transformer_xl", "sorted")) == 100
     assert published(result(0, {}, model="tape_rnn")) == 70.7
     assert published(result(0, {}, "rotary+log_n")) is None
-    assert published({**result(0, {}), "task": "counting"}) is None
+    assert published({**result(0, {}), "task": "counting:variables=3"}, "train") is None
+    counted = {**result(0, {}, "cope:npos_max=16"), "task": "counting:variables=3"}
+    assert published(counted, "train") == 98.8 and published(counted, "dense") is None
+    assert "15,700 steps" in source(counted) and source({"task": "language_model"}) == ""
+    counted["encodings"] += ",gate=values"
+    assert published(counted, "train") is None
+    told = to_table([{**result(0, {"80": 0.5}), "task": "x"}], lambda one, split: f"{split}: 7")
+    assert told.endswith(" test: 7 |")
 
 
 def test_models_and_splits_are_named():
@@ -152,6 +159,10 @@ def test_perplexities_have_the_ranges_of_the_seeds():
         "| sinusoidal | 10.00 | 20.00 | 2.000 |",
     ]
     assert perplexity_table(RESULTS) == ""
+    figures = {"rotary": "4.1, 4.0"}
+    told = perplexity_table(results, lambda one, split: figures.get(one["encodings"])).splitlines()
+    assert told[0].endswith("| longest against trained | published |")
+    assert told[2].endswith("| 4.1, 4.0 |") and told[3].endswith("| 2.000 | – |")
 
 
 def test_curves_by_place_are_of_the_longest_text():

@@ -1,0 +1,35 @@
+"""What sources report of language models, to stand beside the results of the same contender here.
+
+Tasks of a paper's own are in `keras_posenc.bench.published`; a language model is another one on
+every text, so these figures belong to files of results. Transcribed by hand.
+"""
+
+_COPE = "Golovneva et al., [2405.18719](https://arxiv.org/abs/2405.18719)"
+_STEPS = "its number of steps was not transcribed"
+EQUAL_MEAN = (
+    "Su Jianlin, [spaces.ac.cn/archives/9444](https://spaces.ac.cn/archives/9444): which is best "
+    "at 512 tokens after a training on 64, without figures or steps."
+)
+ROTARY_BIAS = (
+    "Su Jianlin, [spaces.ac.cn/archives/9577](https://spaces.ac.cn/archives/9577): accuracy in % "
+    "of a GAU-α of one head, trained on 512 tokens with batches of 512, steps not told: the mean "
+    "of 1,024, 2,048 and 4,096, as many times the trained length as here; in parentheses at 512."
+)
+BIASES = {"rotary": "24.6 (52.4)", "rotary:use_bias=True": "45.3 (52.8)"}
+# File of results -> the source, and the figure of each contender.
+FIGURES = {
+    "equal_mean": (EQUAL_MEAN, {"rotary+log_n exponential ids": "best"}),
+    "masked_ids": (EQUAL_MEAN, {"rotary+log_n exponential ids": "best"}),
+    "rotary_bias": (ROTARY_BIAS, BIASES),
+    "rotary_bias_heads": (ROTARY_BIAS, {f"gau {name}": said for name, said in BIASES.items()}),
+    "words": (
+        f"{_COPE}, perplexity on Wikitext-103, trained on 1,024 tokens, read with 1,024 and 2,560; "
+        f"its relative positions stand beside Shaw's; {_STEPS}.",
+        {"shaw:max_distance=64": "22.9, 24.2", "cope": "22.6, 21.6"},
+    ),
+    "code": (
+        f"{_COPE}, perplexity on code, 20 million parameters, trained and read with 4,096 tokens; "
+        f"its absolute positions stand beside sinusoidal ones; {_STEPS}.",
+        {"sinusoidal": "4.7", "rotary": "4.1", "cope": "3.9", "rotary+cope": "4.0"},
+    ),
+}
