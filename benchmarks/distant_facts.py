@@ -7,11 +7,11 @@
 "Anna has a red box. ... Anna has a blue box." Between a fact and a true or false statement about it
 are hundreds of words of a real book. Books to train on are excerpts, those to test on other ones,
 Grimm's tales. MiniLM is stretched by position distillation on the excerpts, without labels, then
-fine-tuned on near facts first and distant ones last. Its rivals: the same MiniLM with no fewer
-updates, on all texts that it can read whole, which then reads the first 512 tokens, or chunks of
-512 whose probabilities are averaged or the highest of which is taken; and counted words. Each row
-has the accuracy on the distant facts and, paired by text, what it has more than the first 512
-tokens, with 95% intervals.
+fine-tuned on near facts first and distant ones last. Its rivals: the same MiniLM with as many
+updates, three less at the most, on all texts that it can read whole, which then reads the first 512
+tokens, or chunks of 512 whose probabilities are averaged or the highest of which is taken; and
+counted words. Each row has the accuracy on the distant facts and, paired by text, what it has more
+than the first 512 tokens, with 95% intervals.
 
 With --length 4096 the model is stretched to 4,096 tokens, and most facts to test are up to 2,900
 words apart; so far apart are 16 of the texts to train on.
@@ -45,16 +45,19 @@ NEAR, FAR, FARTHER = (0, 330), (520, 1000), (1000, 2900)
 TRAIN = [(192, (0, 20)), (64, (40, 120)), (32, (200, 330)), (24, FAR)]
 # Lengths of the texts that one training reads after another, and epochs of each.
 TO_COMPARE = [(48, 5), (192, 1)]
-AT_512 = [*TO_COMPARE, (512, 3)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Reach:
-    """How far apart the facts are: what is trained on, what is tested, by which lengths told."""
+    """How far apart the facts are: what is trained on, what is tested, by which lengths told.
+
+    `stages` are those of the stretched model, `short` those of its rivals, about as many updates.
+    """
 
     train: list
     test: list
     stages: list
+    short: list
     borders: tuple
     minutes: int
 
@@ -64,6 +67,7 @@ REACHES = {
         TRAIN,
         [(20, NEAR), (70, FAR)],
         [*TO_COMPARE, (512, 1), (1536, 1)],
+        [*TO_COMPARE, (512, 3)],
         (0, 512, 768, 1024, 1280, 1536),
         7,
     ),
@@ -71,8 +75,9 @@ REACHES = {
         [*TRAIN, (16, FARTHER)],
         [(20, NEAR), (20, FAR), (50, FARTHER)],
         [*TO_COMPARE, (512, 1), (1536, 1), (4096, 1)],
+        [*TO_COMPARE, (512, 7)],
         (0, 512, 1536, 2048, 3072, 4096),
-        20,
+        9,
     ),
 }
 STEPS = 10  # of stretching
@@ -125,7 +130,7 @@ def measured(seed, length, folder):
     print(stretch_summary(report))
     seconds = report["seconds"]
     runs = {WHOLE: folder / f"at-{length}", SHORT: folder / "at-512"}
-    models = {WHOLE: (output, REACHES[length].stages), SHORT: (MINILM, AT_512)}
+    models = {WHOLE: (output, REACHES[length].stages), SHORT: (MINILM, REACHES[length].short)}
     for number, (way, (checkpoint, stages)) in enumerate(models.items(), 2):
         print(f"\nSeed {seed}, {number} of 4: fine-tuned for '{way}'", flush=True)
         found = finetune(checkpoint, train, runs[way], lengths=stages, seed=seed, **COMMON)
