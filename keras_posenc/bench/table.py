@@ -184,7 +184,7 @@ def to_table(results, figure=published):
         whole = task if len(results[0]["accuracy"]) == 1 and split == "test" else f"{task}, {split}"
         for name, seeds in lines.items():
             paper = figure(seeds[0], split)
-            paper = "" if paper is None else str(paper)
+            paper = f"{paper:.1f}" if isinstance(paper, int | float) else paper or ""
             rows.append({"task": whole, "model": name, **_cells(seeds, split), "published": paper})
             rows[-1]["against"] = "; ".join(
                 f"{control} {compared(scores(seeds, split), scores(lines[control], split))}"
