@@ -53,6 +53,7 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("fine_tuned", "digests"),
         ("families",),
         ("distant_facts", "1536"),
+        ("distant_facts", "4096"),
         ("translation",),
     }
     rest |= {("text_retrieval",), ("back_to_level",), ("grid", "reduced_table")}
