@@ -57,6 +57,7 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("translation",),
     }
     rest |= {("text_retrieval",), ("back_to_level",), ("grid", "reduced_table")}
+    rest |= {("ranges", "counting_variables"), ("ranges", "counting_gates")}
     rest |= {("rotary_collapse",), ("stretched_mlm",), ("stretch_base",)}
     rest |= {("readings", task) for task in ("digests", "seasons", "speakers", "lines")}
     assert asked == bench | pages | rest
@@ -70,6 +71,7 @@ def test_pages_get_the_tables_of_the_results(generate):
     assert "Seeds 0, 1, 2; Keras 3.15.1 on jax; [bucket_sort.json]" in shown
     assert "bench bucket_sort \\\n    --encodings rotary rotary+log_n" in shown
     assert "| hierarchical, alpha 0.4 | 28.0 (24.5 to 30.7) |" in shown
+    assert "| counting:variables=3, train | 256 | 19 to 22 | 28 to 30 | 35 to 44 |" in shown
     assert "| 512 | 86.3 | 85.5 | 86.5 | 85.6 |" in shown
 
 

@@ -68,6 +68,22 @@ def grid(name):
     return _rows(rows)
 
 
+def ranges(name):
+    """Lowest to highest seed at each longer length: a row a task and split."""
+    from keras_posenc.bench import published_results
+    from keras_posenc.bench.table import grouped
+
+    rows = [("", "tokens")]
+    for (task, split), lines in grouped(published_results(name)).items():
+        rows[0] = (*rows[0][:2], *lines)
+        first = next(iter(lines.values()))[0]
+        for length in (n for n in first["accuracy"][split] if int(n) > first["train_lengths"][1]):
+            values = [[one["accuracy"][split][length] for one in own] for own in lines.values()]
+            cells = [f"{100 * min(own):.0f} to {100 * max(own):.0f}" for own in values]
+            rows.append((f"{task}, {split}", length, *cells))
+    return _rows(rows)
+
+
 def _in_short(values, own, published):
     """Mean, lowest to highest, and what the papers have: "50 (48 to 52); 50.4"."""
     if not own:
@@ -274,6 +290,7 @@ BLOCKS = {
     "verdicts": verdicts,
     "bench": bench,
     "grid": grid,
+    "ranges": ranges,
     "recovery": recovery,
     "stretch": stretch,
     "readings": readings,

@@ -19,8 +19,8 @@ FLIP_FLOP = (
     f"ones; four layers, small; {_ABSOLUTE}; its number of steps was not transcribed."
 )
 SELECTIVE_COPY = (
-    f"{_COPE}128 tokens to copy, with as many blanks, half and twice as many; {_ABSOLUTE}; its "
-    "number of steps was not transcribed."
+    f"{_COPE}128 tokens to copy, with as many blanks, half and twice as many; perhaps of whole "
+    f"texts, since 0 is below a guess; {_ABSOLUTE}; its number of steps was not transcribed."
 )
 COUNTING = (
     f"{_COPE}programs of up to 512 operations, within the trained length; four layers of 256 "
