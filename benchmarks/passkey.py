@@ -4,7 +4,7 @@
     KERAS_BACKEND=torch python benchmarks/passkey.py --needles    # facts in real text
 
 The stretched checkpoint is that of benchmarks/readings.py. One pass over 8,192 tokens takes twelve
-seconds of a core where all layers are global, so that is left to whoever asks for these --lengths.
+seconds of a core where all layers are global, so whoever wants these --lengths asks for them.
 Needles lie in Grimm's tales. Runs are in build/passkey, where an interrupted call goes on; the
 results are added to those in benchmarks/results/passkey.json or needle.json, and all of them shown
 as a table. Another number of --documents has another chance, and needs --results and an --output of

@@ -51,6 +51,8 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("retrieval", "passkey"),
         ("retrieval", "needle"),
         ("fine_tuned", "digests"),
+        ("fine_tuned", "seasons"),
+        ("fine_tuned", "speakers"),
         ("families",),
         ("distant_facts", "1536"),
         ("distant_facts", "4096"),
