@@ -90,7 +90,7 @@ class Lines:
     def __init__(self, readings, seed, stages, token_budget, count=160, test_count=40):
         self.seed, self.stages = seed, stages
         self.settings = {"token_budget": token_budget, "task": "tag"}
-        self.rivals = functools.partial(speakers_of_friends, readings, count, test_count)
+        self.counting = functools.partial(speakers_of_friends, readings, count, test_count)
         self.tokenizer, self.room = readings.tokenizer, readings.room(512)
         # Episode -> its lines: the words, and who says them.
         episodes = [
@@ -153,7 +153,7 @@ class Lines:
         return FRIENDS[known.mean(0).argmax()] if len(known) else self.most
 
     def counted(self):
-        task = self.rivals()
+        task = self.counting()
         for way in (BAYES_LINE, TFIDF_LINE, BAYES_AROUND, TFIDF_AROUND):
             yield way, scored(task, task.ways[way], self.seed)
 
@@ -171,7 +171,7 @@ def chunked(texts, readings):
         for ids, label in zip(tokenizer.contents(texts.texts), texts.labels, strict=True)
         for i in range(0, len(ids), room)
     ]
-    return Texts(*map(list, zip(*found, strict=True)), list(range(1, len(found) + 1)))
+    return _texts(found)
 
 
 def digests(readings, seed, count=320, test_count=200):
