@@ -56,8 +56,7 @@ LAZY = {
 # Who else may ask which backend runs: they write its name into a report, beside the versions.
 TOLD_THE_BACKEND = (
     "backend/",
-    "training/finetune.py",
-    "training/pretrain.py",
+    "training/recipe.py",
     "training/pretraining.py",
     "training/trainer.py",
     "training/stretching/run.py",

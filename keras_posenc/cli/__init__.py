@@ -38,6 +38,7 @@ def main(argv=None):
     """
     arguments = vars(parser().parse_args(argv))
     command, debug = arguments.pop("command"), arguments.pop("debug", False)
+    anew = arguments.get("overwrite", False)
     try:
         with interruptible():
             _run(command, arguments)
@@ -45,7 +46,10 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (KeyboardInterrupt, Exception) as error:
         if _is_interrupt(error):
-            return _fail(f"interrupted{AGAIN.get(command, '')}.", 130)
+            again = AGAIN.get(command, "")
+            if anew:
+                again = again.replace("the same command", "the same command without --overwrite")
+            return _fail(f"interrupted{again}.", 130)
         if debug or not isinstance(error, MISTAKES):
             raise
         return _fail(f"error: {_one_line(error)}", 2)

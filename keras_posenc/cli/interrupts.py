@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 import threading
 
 # Time for what closes files on its way out.
@@ -14,7 +15,8 @@ def interruptible():
 
     One raise is not enough: Python drops what is raised in callbacks of its garbage collector, and
     Keras has an `except:` around its look at the inputs of a model, so that a training would go on.
-    Where the system has SIGALRM it is raised again after `AGAIN_AFTER` seconds.
+    Where the system has SIGALRM it is raised again after `AGAIN_AFTER` seconds, and nothing is said
+    of the one that was dropped.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -30,10 +32,18 @@ def interruptible():
             signal.alarm(AGAIN_AFTER)
         raise KeyboardInterrupt
 
+    def dropped(found):
+        if found.exc_type is not KeyboardInterrupt:
+            told(found)
+
     before = {number: signal.signal(number, interrupt) for number in signals}
+    told = sys.unraisablehook
+    if again:
+        sys.unraisablehook = dropped
     try:
         yield
     finally:
+        sys.unraisablehook = told
         if again:
             signal.alarm(0)
         for number, handler in before.items():

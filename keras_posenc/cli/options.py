@@ -9,6 +9,17 @@ MODEL = [
 ]
 
 
+def number_or_none(text):
+    """1.5 -> 1.5, none -> None."""
+    try:
+        return None if text.lower() == "none" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"give a number, or none, not {text!r}") from None
+
+
+CLIP = {"type": number_or_none, "metavar": "X"}
+
+
 def numbers(text):
     """64,128 -> [64, 128]."""
     try:

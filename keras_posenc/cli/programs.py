@@ -1,5 +1,6 @@
 """From a command's arguments to the Python program that does it."""
 
+import math
 import sys
 import textwrap
 
@@ -47,12 +48,14 @@ def _pretrain(arguments):
 def _evaluate(arguments):
     positional = [arguments.pop(name) for name in ("directory", "data")]
     output = arguments.pop("output", None)
+    folder = f"pathlib.Path({_literal(output)}).parent"
     if not sys.stdout.isatty():
         arguments["verbose"] = 0
     return _program(
         output and "import json\nimport pathlib\n",
         "from keras_posenc.training import evaluate, summary",
         "",
+        output and f"{folder}.mkdir(parents=True, exist_ok=True)",
         f"metrics = {_call('evaluate', *positional, **arguments)}",
         "print(summary(metrics))",
         output and f"pathlib.Path({_literal(output)}).write_text(json.dumps(metrics, indent=1))",
@@ -279,6 +282,8 @@ def _literal(value):
         return str(value)
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     if isinstance(value, tuple) and len(value) > 1:
         return f"({', '.join(map(_literal, value))})"
     if isinstance(value, str) and repr(value)[1:-1] == value and '"' not in value:

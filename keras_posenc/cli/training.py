@@ -2,7 +2,7 @@
 
 import argparse
 
-from keras_posenc.cli.options import MODEL, STRETCHES, columns
+from keras_posenc.cli.options import CLIP, MODEL, STRETCHES, columns
 
 TASKS = ("classify", "multilabel", "regress", "tag", "qa", "embed")
 STARTS = ("hierarchical", "tile", "interpolate")
@@ -117,7 +117,7 @@ TRAINING = [
                 {"type": float},
             ),
             ("--weight-decay", "weight decay of the matrices (default: 0.01)", {"type": float}),
-            ("--clip", "maximum norm of the gradients (default: 1)", {"type": float}),
+            ("--clip", "maximum norm of the gradients, or none (default: 1)", CLIP),
             ("--token-budget", "maximum tokens in a batch (default: 8192)", {"type": int}),
             ("--dropout-rate", "dropout of the features (default: the config's)", {"type": float}),
             (
@@ -132,7 +132,7 @@ TRAINING = [
             *COLUMNS,
             (
                 "--overwrite",
-                "replace a run with other settings in OUTPUT",
+                "start anew, whatever run is in OUTPUT",
                 {"action": "store_true"},
             ),
             ("--no-report", "write no report.html (it needs Matplotlib)", {"action": "store_true"}),
@@ -181,7 +181,7 @@ TRAINING = [
                 {"type": float},
             ),
             ("--weight-decay", "weight decay of the matrices (default: 0.01)", {"type": float}),
-            ("--clip", "maximum norm of the gradients (default: 1)", {"type": float}),
+            ("--clip", "maximum norm of the gradients, or none (default: 1)", CLIP),
             ("--token-budget", "maximum tokens in a batch (default: 4096)", {"type": int}),
             ("--pack", "let short texts share rows", {"action": "store_true"}),
             ("--dropout-rate", "dropout of the features (default: the config's)", {"type": float}),
@@ -196,7 +196,7 @@ TRAINING = [
             *COLUMNS,
             (
                 "--overwrite",
-                "replace a run with other settings in OUTPUT",
+                "start anew, whatever run is in OUTPUT",
                 {"action": "store_true"},
             ),
         ],
@@ -239,7 +239,7 @@ TRAINING = [
             COLUMNS[0],
             (
                 "--overwrite",
-                "replace a run with other settings in OUTPUT",
+                "start anew, whatever run is in OUTPUT",
                 {"action": "store_true"},
             ),
             ("--no-report", "write no report.html (it needs Matplotlib)", {"action": "store_true"}),

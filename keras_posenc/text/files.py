@@ -63,7 +63,8 @@ def read_texts(path, text=None, label=None):
     Formats: .tsv and .csv with a header line, .jsonl with one object per line, Orange's .tab
     (names, types, flags) and .txt with one text per line. In .tab and .tsv a row is one line, and
     quotes are ordinary characters, except in lines that are exactly as csv writes them. Blank lines
-    between rows are skipped; `lines` keeps the original numbers.
+    between rows are skipped, and `lines` keeps the original numbers; in .txt, where answers are
+    laid beside lines, they are an error.
 
     Args:
         path: the file, in UTF-8.
@@ -90,18 +91,34 @@ def read_texts(path, text=None, label=None):
     return read_table(path, text, label, _one_label)
 
 
-def read_table(path, text, label, parse, usual_names=LABEL_NAMES):
+def read_long_texts(path, text=None):
+    """Reads texts to learn from without labels, as `read_texts(label=False)`, but for a .txt:
+    blank lines, as between the paragraphs of a book, are skipped.
+
+    Args:
+        path, text: as in `read_texts`.
+
+    Returns:
+        A `Texts`.
+    """
+    return read_table(path, text, False, _one_label, skip_blank=True)
+
+
+def read_table(path, text, label, parse, usual_names=LABEL_NAMES, skip_blank=False):
     """Reads texts and labels of any kind from a file; arguments as of `read_texts`.
 
     Args:
         path, text, label: as in `read_texts`.
         parse: a function from where a cell stands, in words, and the cell, to a label.
         usual_names: usual names of the label column, the likeliest first.
+        skip_blank: bool. Whether blank lines of a .txt are no error.
 
     Returns:
         A `Texts`.
     """
     columns, rows, flagged = read_rows(path, READERS)
+    if skip_blank and pathlib.Path(path).suffix.lower() == ".txt":
+        rows = [(n, row) for n, row in rows if row["text"].strip()]
     label = _label_column(path, label, columns, text, flagged, usual_names)
     names = _text_columns(path, text, [name for name in columns if name != label], flagged)
     texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]

@@ -42,6 +42,10 @@ def read_groups(path, text, label):
                 f"{path}: which columns have the texts? Give text=, two or three of "
                 f"{shorten(columns)}."
             )
+    if isinstance(text, str) or len(text) not in (2, 3):
+        raise ValueError(
+            f'Give two or three columns, text=("anchor", "positive"). Received: text={text!r}'
+        )
     names = [present(path, name, columns) for name in text]
     if label is None:
         others = [name for name in columns if name not in names]

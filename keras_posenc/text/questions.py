@@ -35,7 +35,7 @@ def read_questions(path, text=None, label=None):
         raise FileNotFoundError(f"No file {path}.")
     squad = path.suffix.lower() == ".json"
     rows, what = (_squad(path), "question") if squad else (read_rows(path, READERS)[1], "line")
-    question_key, passage_key = text or ("question", None)
+    question_key, passage_key = _keys(text)
     texts, labels = [], []
     for number, row in rows:
         where = f"{path}, {what} {number}"
@@ -45,6 +45,18 @@ def read_questions(path, text=None, label=None):
         if label is not False:
             labels.append(_answers(where, row, label or "answers", pair[1]))
     return Texts(texts, None if label is False else labels, [number for number, _ in rows])
+
+
+def _keys(text):
+    """The names of the two columns; None of the second stands for any usual one."""
+    if text is None:
+        return "question", None
+    if isinstance(text, str) or len(text) != 2:
+        raise ValueError(
+            f'Give the columns of questions and passages, text=("question", "context"). '
+            f"Received: text={text!r}"
+        )
+    return text
 
 
 def _squad(path):

@@ -30,7 +30,7 @@ def open_documents(source, role, read_file, task):
     documents = _opened(source, role, read_file)
     if task.needs_labels:
         _check_labelled(documents, source, role)
-    labels = documents.labels or [None] * len(documents.texts)
+    labels = [None] * len(documents.texts) if documents.labels is None else documents.labels
     checked = [
         task.checked(f"on line {line} of {role}", text, label)
         for line, text, label in zip(documents.lines, documents.texts, labels, strict=True)
@@ -57,8 +57,8 @@ def _check_labelled(documents, source, role):
             "labels with `label`, or give a file that has one."
         )
     for line, label in zip(documents.lines, documents.labels, strict=True):
-        if label is None:
-            raise ValueError(f"{role}, line {line}: the text has no label, but None.")
+        if label is None or isinstance(label, (float, np.floating)) and np.isnan(label):
+            raise ValueError(f"{role}, line {line}: the text has no label, but {label}.")
 
 
 def read_labelled(source, role, text=None, label=None):
@@ -125,17 +125,19 @@ def _from_lists(source, role):
     return Texts(texts, labels, list(range(1, len(texts) + 1)))
 
 
-def split(documents, share, seed):
+def split(documents, share, seed, names_in=lambda label: ()):
     """Splits off the same share of every class, or of all where labels are no classes.
 
     Args:
         documents: a labelled `Texts`.
         share: float in (0, 1). The share that is held out.
         seed: int. The same seed holds out the same documents.
+        names_in: a function from a label that is no class to the names in it.
 
     Returns:
         Two `Texts`: the rest and the held-out documents, each in the order of `documents`. A class
-            with one document stays in the first.
+            with one document stays in the first, and so does a document with a name that no other
+            one of the first has.
 
     Raises:
         ValueError: if `share` is not in (0, 1), or so small that nothing is held out.
@@ -155,6 +157,12 @@ def split(documents, share, seed):
     for name in sorted(set(names)):
         members = rng.permutation(np.flatnonzero(labels == name))
         is_held_out[members[: min(round(share * len(members)), len(members) - 1)]] = True
+    own = [set(names_in(label)) for label in documents.labels]
+    shown = set().union(*(own[index] for index in np.flatnonzero(~is_held_out)))
+    for index in np.flatnonzero(is_held_out):
+        if own[index] - shown:
+            is_held_out[index] = False
+            shown |= own[index]
     if not is_held_out.any():
         raise ValueError(
             f"A share of {share} holds out none of {len(labels)} documents in {len(set(names))} "

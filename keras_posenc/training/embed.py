@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 
+from keras_posenc.checkpoints.folder import newest
 from keras_posenc.checkpoints.sentence_transformers import (
     read_longest,
     read_modules,
@@ -15,8 +16,10 @@ from keras_posenc.models.config import read_config
 from keras_posenc.models.embedding import embedder, normalizes
 from keras_posenc.text import TextBatches, Tokenizer, read_texts
 from keras_posenc.training.recipe import in_range
+from keras_posenc.training.saved import load_finetuned
 from keras_posenc.training.state import replacing
-from keras_posenc.training.text_model import TextModel
+from keras_posenc.training.text_model import TextModel, padding_id
+from keras_posenc.untrusted import read_json
 
 
 def open_embedder(
@@ -32,7 +35,8 @@ def open_embedder(
     """Opens a directory of sentence-transformers: its model, tokenizer, length and prompt.
 
     Args:
-        directory: str or path; one of an encoder alone is pooled by its mean.
+        directory: str or path; one of an encoder alone is pooled by its mean, and the `output` of
+            `finetune(task="embed")` as it was trained.
         max_length: int. Tokens after which texts are cut; default what the directory says. Beyond
             the positions of the model, its table is stretched.
         prompt: str, put before every text: a name of the directory's prompts, or a text. Default:
@@ -60,6 +64,18 @@ def open_embedder(
     >>> texts.model.get_layer("Embedding-Position").bound >= 2048
     True
     """
+    if _is_finetuned(directory):
+        given = {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
+        given = [name for name, value in given.items() if value is not None]
+        if given:
+            raise ValueError(
+                f"{directory} holds a model that was fine-tuned at its length: leave "
+                f"{' and '.join(given)} out."
+            )
+        model = load_finetuned(directory, max_length, token_budget)
+        return TextModel(
+            model.model, model.tokenizer, model.max_length, token_budget, prompt=prompt or ""
+        )
     transformer, pooling, *_ = read_modules(directory)
     tokenizer = _tokenizer(transformer)
     config = read_config(transformer.folder)
@@ -81,7 +97,7 @@ def open_embedder(
     }
     if stretch in ("interpolate", "fresh"):
         arguments["max_position"] = max_length
-    tokenizer.pad_id = _padding(tokenizer, config.pad_token_id)
+    tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
     arguments["pad_token_id"] = tokenizer.pad_id
     arguments = {name: value for name, value in arguments.items() if value is not None}
     return TextModel(
@@ -113,7 +129,7 @@ def embed(
     Args:
         directory: str or path of a directory of sentence-transformers, or of an encoder.
         texts: list of str, or a path for `read_texts`.
-        output: path of a .npy file to write the vectors to, or None.
+        output: path of a .npy file to write the vectors to, or None; its folder is created.
         text: name of the text column; default one with a usual name, see `read_texts`.
         max_length: int. Tokens after which texts are cut, which is told; default what the directory
             says. More than the model's own positions stretch its table.
@@ -144,6 +160,8 @@ def embed(
             "chunks reads all of a text and max_length cuts it off: give one of them. "
             f"Received: chunks={chunks!r}, max_length={max_length!r}"
         )
+    if output is not None:
+        pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
     model = open_embedder(
         directory,
         max_length=max_length if chunks is None else chunks,
@@ -187,6 +205,12 @@ def _by_chunks(model, texts, verbose):
     return vectors
 
 
+def _is_finetuned(directory):
+    """Whether `finetune` wrote a model of vectors there."""
+    settings = newest(pathlib.Path(directory), "labels.json")
+    return settings.is_file() and read_json(settings).get("task") == "embed"
+
+
 def _tokenizer(transformer):
     tokenizer = Tokenizer(transformer.folder)
     if transformer.config.get("do_lower_case") and tokenizer.tokenize("A") != tokenizer.tokenize(
@@ -206,14 +230,6 @@ def _scaling(scaling):
         raise ValueError(
             f"rope_scaling is TYPE:FACTOR, such as yarn:4. Received: {scaling!r}"
         ) from None
-
-
-def _padding(tokenizer, own):
-    """The id to pad with: the config's, unless texts end in it, as in Qwen3's embedders; then that
-    of a special token which no text has."""
-    added = set(tokenizer.encode("a")[0])
-    candidates = [own, tokenizer.pad_id, *tokenizer.special_ids]
-    return next(token for token in candidates if token is not None and token not in added)
 
 
 def _prompt(directory, prompt, pooling):

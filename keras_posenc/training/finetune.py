@@ -6,12 +6,10 @@ import json
 import os
 import pathlib
 
-import keras
-
 from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.text import Texts
 from keras_posenc.training.data import digest, split
-from keras_posenc.training.recipe import Recipe, one_of, open_output, stages
+from keras_posenc.training.recipe import Recipe, environment, one_of, open_output, stages
 from keras_posenc.training.saved import FILES
 from keras_posenc.training.state import check_space, write_text
 from keras_posenc.training.stretching.run import stretch as stretch_before
@@ -103,7 +101,7 @@ def finetune(
         alpha: float. Weight of the coarse digit in the hierarchical stretch.
         stretch_first: long texts without labels, as `keras_posenc.stretch` takes them: the
             checkpoint is stretched by it first, under its defaults, into `output`/stretched, in
-            place of `stretch` and `alpha`.
+            place of `stretch` and `alpha`. `text` names its column too, if it is one name.
         stride: int. With task "qa", the tokens that windows of a passage share; default a quarter
             of `max_length`.
         pooling: "mean", "cls", "max" or "last" over the tokens of a text, where a task pools; or
@@ -117,9 +115,10 @@ def finetune(
         token_budget: int. Maximum tokens in a batch, padding included.
         dropout_rate: float. Dropout of the features; default the config's.
         attention_dropout_rate: float. Dropout of the attention weights; default the config's.
-        head_dropout: float. Dropout before the last layer.
+        head_dropout: float. Dropout before the last layer; of a family's own head its config says.
         seed: int.
-        overwrite: bool. Replace a run with other settings in `output`.
+        overwrite: bool. Start anew, whatever run `output` holds: give it once, for a run that was
+            interrupted goes on without it.
         verbose: as in `keras.Model.fit`.
 
     Returns:
@@ -174,7 +173,7 @@ def finetune(
     settings = {
         **dataclasses.asdict(recipe),
         "stretch_first": _named(stretch_first),
-        "backend": keras.backend.backend(),
+        **environment(),
         **{role: part and digest(part) for role, part in documents.items()},
     }
     stretching = None
@@ -182,7 +181,7 @@ def finetune(
         stretching = dict(
             texts=stretch_first,
             length=recipe.longest,
-            text=text,
+            text=_column_of(text, stretch_first),
             config=config,
             tokenizer=tokenizer,
             model=model,
@@ -198,10 +197,7 @@ def finetune(
 
 def _run(recipe, documents, names, settings, stretching, output, overwrite, verbose):
     files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
-    if overwrite:
-        for path in files.values():
-            path.unlink(missing_ok=True)
-    if all((output / name).exists() for name in ("metrics.json", *FILES)):
+    if not overwrite and all((output / name).exists() for name in ("metrics.json", *FILES)):
         files["state.zip"].unlink(missing_ok=True)
         return read_json(files["metrics.json"], METRICS)
     report = None
@@ -211,6 +207,9 @@ def _run(recipe, documents, names, settings, stretching, output, overwrite, verb
             recipe, checkpoint=str(output / "stretched"), config=None, tokenizer=None
         )
     trainer = Trainer(recipe, documents, TASKS[recipe.task], names)
+    if overwrite:  # not before: a run that is there is worth more than a mistake in this call
+        for path in files.values():
+            path.unlink(missing_ok=True)
     write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
     check_space(output, trainer.model)
     trainer.run(files["state.zip"], verbose)
@@ -220,6 +219,13 @@ def _run(recipe, documents, names, settings, stretching, output, overwrite, verb
         write_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False))
     files["state.zip"].unlink()
     return metrics
+
+
+def _column_of(text, path):
+    """The column of the long texts to stretch by: that of the documents, if it is one; a .txt has
+    none."""
+    is_table = isinstance(path, (str, os.PathLike)) and pathlib.Path(path).suffix != ".txt"
+    return text if is_table and isinstance(text, str) else None
 
 
 def _named(texts):
@@ -235,7 +241,7 @@ def _documents(task, train, validation, test, text, label, seed):
     documents that the training ones do not show."""
     documents = {"train": task.read(train, "train", text, label)}
     if isinstance(validation, float):
-        documents["train"], validation = split(documents["train"], validation, seed)
+        documents["train"], validation = split(documents["train"], validation, seed, task.names_in)
     names = task.names(documents["train"])
     for role, source in (("validation", validation), ("test", test)):
         documents[role] = None if source is None else task.read(source, role, text, label)

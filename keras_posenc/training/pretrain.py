@@ -1,15 +1,14 @@
 """`pretrain`: a checkpoint goes on learning from texts without labels."""
 
 import dataclasses
+import functools
 import pathlib
-
-import keras
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.config import read_config
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
-from keras_posenc.training.recipe import STRETCHES, in_range, one_of
+from keras_posenc.training.recipe import STRETCHES, environment, in_range, one_of, whole
 from keras_posenc.training.steps import once, told
 
 KEYS = ("before", "after", "losses")
@@ -46,16 +45,16 @@ class PretrainRecipe:
         one_of("objective", self.objective, OBJECTIVES)
         if self.stretch is not None:
             one_of("stretch", self.stretch, STRETCHES)
-        in_range("length", self.length, above=2)
-        in_range("epochs", self.epochs, above=0)
+        whole("length", self.length, above=2)
+        whole("epochs", self.epochs, above=0)
         if self.steps is not None:
-            in_range("steps", self.steps, above=0)
+            whole("steps", self.steps, above=0)
         in_range("masked", self.masked, above=0, below=1)
-        in_range("max_ngram", self.max_ngram, above=0)
+        whole("max_ngram", self.max_ngram, above=0)
         in_range("learning_rate", self.learning_rate, above=0)
         in_range("warmup", self.warmup, least=0, below=1)
         in_range("weight_decay", self.weight_decay, least=0)
-        in_range("token_budget", self.token_budget, above=0)
+        whole("token_budget", self.token_budget, above=0)
         if self.clip is not None:
             in_range("clip", self.clip, above=0)
 
@@ -157,7 +156,8 @@ def pretrain(
         tokenizer: path of the tokenizer; default the directory of `checkpoint`.
         model: name of the family; default what the config says.
         seed: int.
-        overwrite: bool. Start anew if `output` holds another run.
+        overwrite: bool. Start anew, whatever run `output` holds; one that was interrupted goes on
+            without it.
         verbose: bool. Whether to print where it stands and how long it will take.
 
     Returns:
@@ -212,15 +212,15 @@ def pretrain(
     texts = read_corpus(corpus, validation, objective == "unilm", text, label, seed)
     settings = {
         **dataclasses.asdict(recipe),
-        "backend": keras.backend.backend(),
+        **environment(),
         "texts": texts.digest(),
     }
 
-    def work(state):
+    def prepare():
         run = Pretraining(recipe, sizes, options, open_checkpoint(checkpoint), words, texts)
-        return run.run(state, told(verbose)), run.save
+        return functools.partial(run.run, tell=told(verbose)), run.save
 
-    return once(pathlib.Path(output), settings, overwrite, work, KEYS)
+    return once(pathlib.Path(output), settings, overwrite, prepare, KEYS)
 
 
 def pretrain_summary(metrics):

@@ -13,6 +13,7 @@ from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import Texts, read_texts
+from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
 from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.recipe import in_range
@@ -44,6 +45,8 @@ def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
         corpus, validation, text, label, seed: as in `pretrain`.
         pairs: bool. Whether the texts are prompts with answers.
     """
+    if validation is None:
+        raise ValueError("validation=None: give texts, or the share of the corpus to hold out.")
     train = _read(corpus, pairs, text, label)
     if isinstance(validation, float):
         in_range("validation", validation, above=0, below=1)
@@ -58,7 +61,7 @@ def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
 
 def _read(source, pairs, text, label):
     if isinstance(source, (str, os.PathLike)):
-        source = read_texts(source, text=text, label=label if pairs else False)
+        source = read_texts(source, text, label) if pairs else read_long_texts(source, text)
     if isinstance(source, Texts):
         texts = source.texts
         if pairs and source.labels is not None:

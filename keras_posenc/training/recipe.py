@@ -6,6 +6,8 @@ import math
 import os
 import pathlib
 
+import keras
+
 from keras_posenc.positions import stretched
 from keras_posenc.untrusted import quote, read_json, shorten
 
@@ -44,13 +46,13 @@ class Recipe:
         one_of("stretch", self.stretch, STRETCHES)
         one_of("schedule", self.schedule, SCHEDULES)
         if self.stride is not None:
-            in_range("stride", self.stride, least=0)
+            whole("stride", self.stride, least=0)
         one_of("longer", self.longer, LONGER)
         in_range("learning_rate", self.learning_rate, above=0)
         in_range("warmup", self.warmup, least=0, below=1)
         in_range("weight_decay", self.weight_decay, least=0)
         in_range("head_dropout", self.head_dropout, least=0, below=1)
-        in_range("token_budget", self.token_budget, above=0)
+        whole("token_budget", self.token_budget, above=0)
         if self.clip is not None:
             in_range("clip", self.clip, above=0)
         for length, epochs in self.lengths:
@@ -124,6 +126,18 @@ def in_range(name, value, *, least=None, above=None, below=None):
         raise ValueError(f"{name} must be {words}. Received: {value!r}")
 
 
+def whole(name, value, **bounds):
+    """Raises ValueError for a setting that is not a whole number, or out of bounds."""
+    in_range(name, value, **bounds)
+    if not isinstance(value, int):
+        raise ValueError(f"{name} must be a whole number. Received: {value!r}")
+
+
+def environment():
+    """What a run depends on beside its settings, for `open_output`."""
+    return {"backend": keras.backend.backend(), "dtype_policy": keras.config.dtype_policy().name}
+
+
 def open_output(output, settings, overwrite):
     """Creates the output directory, or finds a run with the same settings in it to continue.
 
@@ -157,8 +171,9 @@ def open_output(output, settings, overwrite):
 def _refuse_other(output, before, settings):
     settings = json.loads(json.dumps(settings))
     # Runs from before there were tasks say nothing of them, nor do runs without a task, nor those
-    # from before rows were packed.
+    # from before rows were packed, or a policy was kept.
     since = {"task": "classify", "stride": None, "longer": "cut", "pack": False}
+    since["dtype_policy"] = settings.get("dtype_policy")
     before = {key: value for key, value in since.items() if key in settings} | before
     other = [
         f"{shorten(key)} was {quote(before.get(key))} and is now {quote(settings.get(key))}"

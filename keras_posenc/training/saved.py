@@ -139,6 +139,7 @@ class FineTuned:
             "max_length": self.max_length,
             "token_budget": self.token_budget,
             "task": self.task,
+            "pad_id": self.tokenizer.pad_id,
         }
         settings |= {} if self.stride is None else {"stride": self.stride}
         with replacing_together(pathlib.Path(directory)) as folder:
@@ -152,8 +153,9 @@ class FineTuned:
         """Writes a checkpoint with the head and its labels, and the tokenizer, for transformers.
 
         `transformers.pipeline` runs it: "token-classification" of `task="tag"`,
-        "question-answering" of "qa", "text-classification" of the others, trained with
-        `pooling="head"`.
+        "question-answering" of "qa", "text-classification" of classes and numbers, trained with
+        `pooling="head"` (`function_to_apply="none"` gives the numbers as they are). Of "embed" it
+        writes the encoder, without its pooling.
 
         Args:
             directory: where to write.
@@ -165,6 +167,10 @@ class FineTuned:
             ValueError: if transformers has no such head: none pools by the mean, for one.
         """
         config = self.model.transformer.config
+        if self.kind.problem_type is not None and config.source is not None:
+            # It decides what transformers makes of the logits.
+            source = {**config.source, "problem_type": self.kind.problem_type}
+            self.model.transformer.config = dataclasses.replace(config, source=source)
         longer = config.position_table and self.max_length > config.max_position
         written = save_checkpoint(
             self.model,
@@ -224,17 +230,23 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
         saved_length, saved_budget = int(settings["max_length"]), int(settings["token_budget"])
         # Before there were tasks, all was classification.
         task, stride = settings.get("task", "classify"), settings.get("stride")
-        is_known = task in TASKS and (stride is None or type(stride) is int)
+        pad = settings.get("pad_id")
+        is_known = task in TASKS and all(n is None or type(n) is int for n in (stride, pad))
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{directory / 'labels.json'} is damaged ({shorten(error)}).") from None
     if not is_known:
         raise ValueError(
-            f"{directory / 'labels.json'} is damaged (task {quote(task)}, stride {quote(stride)})."
+            f"{directory / 'labels.json'} is damaged (task {quote(task)}, stride {quote(stride)}, "
+            f"pad_id {quote(pad)})."
         )
     file = newest(directory, "tokenizer.json")
+    tokenizer = Tokenizer(file if file.is_file() else directory)
+    tokenizer.pad_id = tokenizer.pad_id if pad is None else pad
+    if stride is not None and max_length is not None:
+        stride = min(stride, max_length // 4)
     return FineTuned(
         load_keras(newest(directory, "model.keras")),
-        Tokenizer(file if file.is_file() else directory),
+        tokenizer,
         labels,
         saved_length if max_length is None else max_length,
         saved_budget if token_budget is None else token_budget,

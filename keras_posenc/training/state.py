@@ -69,7 +69,12 @@ def save_state(path, model, record):
         archive.writestr("record.json", json.dumps(record))
         for index, variable in enumerate(_variables(model)):
             with archive.open(f"{index}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, ops.convert_to_numpy(variable))
+                np.lib.format.write_array(file, _plain(ops.convert_to_numpy(variable)))
+
+
+def _plain(array):
+    """The array in a type that NumPy can write: bfloat16, which it lacks, as float32."""
+    return array if array.dtype.isbuiltin == 1 else array.astype("float32")
 
 
 def check_space(folder, model):

@@ -12,15 +12,17 @@ from keras_posenc.untrusted import read_json
 SAVE_EVERY = 30
 
 
-def once(output, settings, overwrite, work, keys):
+def once(output, settings, overwrite, prepare, keys):
     """Does some work in a directory once: a call after its end reads what it found.
 
     Args:
         output: `pathlib.Path` of the directory.
         settings: dict that JSON can hold, which tells this work from others.
-        overwrite: bool. Ignore another run that is already there.
-        work: function of the path of the state. Returns a report that JSON can hold, and a function
-            that writes the other results into a directory.
+        overwrite: bool. Start anew, whatever run is already there; it is kept until what it takes
+            to start has been found in order.
+        prepare: function without arguments, of all that may be refused. Returns two functions: one
+            of the path of the state, which does the work and returns a report that JSON can hold;
+            and one that writes the other results into a directory.
         keys: tuple of str, what the report holds.
 
     Returns:
@@ -32,12 +34,13 @@ def once(output, settings, overwrite, work, keys):
     with owned(output):
         open_output(output, settings, overwrite)
         files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
-        if overwrite:
-            for path in files.values():
-                path.unlink(missing_ok=True)
-        if not files["metrics.json"].exists():
+        if overwrite or not files["metrics.json"].exists():
+            work, save = prepare()
+            if overwrite:
+                for path in files.values():
+                    path.unlink(missing_ok=True)
             write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
-            report, save = work(files["state.zip"])
+            report = work(files["state.zip"])
             with replacing_together(output) as folder:
                 save(folder)
                 write_text(folder / "metrics.json", json.dumps(report, indent=1))

@@ -143,6 +143,24 @@ def load_text_model(directory):
     return TextModel(model, tokenizer, **{name: settings[name] for name in FIELDS})
 
 
+def padding_id(tokenizer, own):
+    """The id to pad with, which no text has: models mask it wherever it stands.
+
+    Args:
+        tokenizer: `Tokenizer`.
+        own: int or None, that of the model's config. It is taken unless the tokenizer adds it to
+            every text, as those of Qwen3's embedders do; then that of another special token, if
+            there is one.
+
+    Returns:
+        int.
+    """
+    added = set(tokenizer.encode("a")[0])
+    candidates = [own, tokenizer.pad_id, *tokenizer.special_ids]
+    unused = (token for token in candidates if token is not None and token not in added)
+    return next(unused, tokenizer.pad_id)
+
+
 class _Chosen(keras.utils.PyDataset):
     """The inputs that a model has, out of those of other batches."""
 

@@ -16,11 +16,13 @@ from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text import Tokenizer
+from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.saved import FineTuned
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.state import load_state, save_state, write_text
+from keras_posenc.training.text_model import padding_id
 
 OWN = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
 
@@ -47,7 +49,7 @@ class Trainer:
         beside = beside if beside.is_dir() else beside.parent
         weights = open_checkpoint(recipe.checkpoint)
         tokenizer = Tokenizer(recipe.tokenizer or beside)
-        encoder = _encoder(recipe, recipe.config or beside, weights, names, task)
+        encoder = _encoder(recipe, recipe.config or beside, weights, tokenizer, names, task)
         self.transformer = encoder.transformer
         self.finetuned = FineTuned(
             encoder if recipe.pooling == OWN else task.model(encoder, names, recipe),
@@ -60,6 +62,12 @@ class Trainer:
         )
         self.model = task.trained(self.finetuned.model, names)
         self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
+        if self.left_out:
+            LOGGER.warning(
+                f"{self.left_out:,} of {len(documents['train']):,} texts to train on are longer "
+                f"than the longest stage, {recipe.longest:,} tokens, and are not read: "
+                "longer='skip'."
+            )
         self._compile()
 
     def _batches(self, length):
@@ -77,13 +85,23 @@ class Trainer:
                     f"{self.token_counts.min()}: give a longer stage, or longer='cut'."
                 )
             texts, targets = ([column[i] for i in kept] for column in (texts, targets))
-        return at_length.batches(texts, targets, **options)
+        batches = at_length.batches(texts, targets, **options)
+        self.task.check_batches(batches, self.finetuned.labels)
+        return batches
 
     @functools.cached_property
     def token_counts(self):
         """Tokens of each document to train on, special tokens included."""
-        whole = dataclasses.replace(self.finetuned, max_length=self.recipe.longest)
-        return whole.batches(self.documents["train"].texts).lengths
+        whole = dataclasses.replace(self.finetuned, max_length=None, stride=None)
+        options = self.task.training_options()
+        return whole.batches(self.documents["train"].texts, **options).lengths
+
+    @property
+    def left_out(self):
+        """How many of the documents to train on no stage reads."""
+        if self.recipe.longer == "cut":
+            return 0
+        return int((self.token_counts > self.recipe.longest).sum())
 
     def _compile(self):
         model, recipe, names = self.model, self.recipe, self.finetuned.labels
@@ -162,7 +180,7 @@ class Trainer:
         }
         last = self.batches[self.recipe.final_length]
         train = {
-            "documents": len(self.documents["train"]),
+            "documents": len(self.documents["train"]) - self.left_out,
             "epochs": len(self.history),
             "steps": sum(row["steps"] for row in self.history),
             "seconds": sum(row["seconds"] for row in self.history),
@@ -181,22 +199,24 @@ class Trainer:
         }
 
 
-def _encoder(recipe, config, weights, names, task):
+def _encoder(recipe, config, weights, tokenizer, names, task):
     """The pretrained encoder, stretched if a stage exceeds its positions; with its family's own
-    head for the names, if that is to pool."""
+    head for the names, if that is to pool. It masks what the tokenizer pads with from here on."""
     rates = {
         "dropout_rate": recipe.dropout_rate,
         "attention_dropout_rate": recipe.attention_dropout_rate,
     }
     options = {name: rate for name, rate in rates.items() if rate is not None}
     if recipe.pooling == OWN:
-        if not task.of_texts:
+        if task.problem_type is None:
             raise ValueError(
                 f'pooling="head" is the head of a text\'s classes or numbers; task={task.name!r} '
                 "has one of its own: leave pooling out."
             )
         options |= {"head": "sequence_classification", "labels": list(map(str, names))}
     sizes = read_config(config, recipe.model)
+    tokenizer.pad_id = padding_id(tokenizer, sizes.pad_token_id)
+    options |= {"pad_token_id": tokenizer.pad_id}
     if sizes.position_table and recipe.longest > sizes.max_position:
         options |= {"stretch": recipe.stretch, "max_position": recipe.longest}
         if recipe.stretch == "hierarchical":

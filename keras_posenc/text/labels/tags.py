@@ -143,7 +143,7 @@ def check_tags(number, tags, count):
 
 
 def check_spans(number, text, spans):
-    """The spans of a text in their order.
+    """The spans of a text in their order, without the spaces at their ends.
 
     Raises:
         ValueError: if an entry is a tag, or a span is outside, empty or meets another.
@@ -158,9 +158,9 @@ def check_spans(number, text, spans):
             f"Text {number} has the span {quote(wrong[0])}: give (start, end, kind), two ints in "
             "characters and a str."
         )
-    spans, before = sorted(map(tuple, spans)), (0, 0, None)
-    for span in spans:
-        start, end, _ = span
+    trimmed, before = [], (0, 0, None)
+    for span in sorted(map(tuple, spans)):
+        start, end, kind = span
         if not 0 <= start < end <= len(text) or not text[start:end].strip():
             raise ValueError(
                 f"Text {number} has the span {quote(span)}, of no character: it has "
@@ -172,7 +172,10 @@ def check_spans(number, text, spans):
                 f"{quote(span)}: a token has one tag."
             )
         before = span
-    return spans
+        own = text[start:end]
+        end -= len(own) - len(own.rstrip())
+        trimmed.append((start + len(own) - len(own.lstrip()), end, kind))
+    return trimmed
 
 
 def tag_names(values):

@@ -5,7 +5,8 @@ import os
 
 import numpy as np
 
-from keras_posenc.text import Texts, read_texts
+from keras_posenc.text import Texts
+from keras_posenc.text.files import read_long_texts
 
 TEST_SHARE = 0.1
 
@@ -65,7 +66,7 @@ class Corpus:
 
 def _stream(texts, tokenizer, text, seed):
     if isinstance(texts, (str, os.PathLike)):
-        texts = read_texts(texts, text=text, label=False)
+        texts = read_long_texts(texts, text)
     ids = tokenizer.contents(texts.texts if isinstance(texts, Texts) else texts)
     order = np.random.default_rng((seed, 0)).permutation(len(ids))
     between = [] if tokenizer.sep_id is None else [tokenizer.sep_id]

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_posenc.training.recipe import in_range, one_of
+from keras_posenc.training.recipe import in_range, one_of, whole
 
 STARTS = ("hierarchical", "tile", "interpolate")
 
@@ -28,14 +28,14 @@ class StretchRecipe:
 
     def __post_init__(self):
         one_of("start", self.start, STARTS)
-        in_range("length", self.length, above=2)
-        in_range("train_length", self.train_length, above=2)
-        in_range("steps", self.steps, least=0)
+        whole("length", self.length, above=2)
+        whole("train_length", self.train_length, above=2)
+        whole("steps", self.steps, least=0)
         in_range("learning_rate", self.learning_rate, above=0)
         if self.local is not None:
-            in_range("local", self.local, above=0)
+            whole("local", self.local, above=0)
         if self.global_every is not None:
-            in_range("global_every", self.global_every, above=0)
+            whole("global_every", self.global_every, above=0)
             if self.local is None:
                 raise ValueError(
                     "global_every says which layers stay global where the others are local: give "
@@ -52,6 +52,11 @@ class StretchRecipe:
             raise ValueError(
                 f"{self.checkpoint} serves {config.max_position} positions already: give a length "
                 f"above that. Received: length={self.length}"
+            )
+        if not config.max_position < self.train_length <= self.length:
+            raise ValueError(
+                f"train_length={self.train_length}: give a length above the {config.max_position} "
+                f"positions that {self.checkpoint} serves, up to length={self.length}."
             )
         arguments = {"stretch": self.start, "max_position": self.length}
         if self.start == "hierarchical":

@@ -17,6 +17,7 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.optimizer import adamw
+from keras_posenc.training.recipe import environment
 from keras_posenc.training.schedules import cosine_warmup
 from keras_posenc.training.steps import once, take_steps, told
 from keras_posenc.training.stretching.corpus import Corpus
@@ -104,7 +105,8 @@ def stretch(
         tokenizer: path of the tokenizer; default the directory of `checkpoint`.
         model: name of the family; default what the config says.
         seed: int. Of which pieces of the texts are read.
-        overwrite: bool. Start anew if `output` holds another run.
+        overwrite: bool. Start anew, whatever run `output` holds; one that was interrupted goes on
+            without it.
         verbose: bool. Whether to print where it stands and how long it will take.
 
     Returns:
@@ -153,22 +155,22 @@ def stretch(
         corpus = Corpus(texts, test, tokenizer, recipe.train_length, seed, text)
         settings = {
             **dataclasses.asdict(recipe),
-            "backend": keras.backend.backend(),
+            **environment(),
             "texts": corpus.digest(),
         }
         output = pathlib.Path(scratch) / "stretched" if output is None else pathlib.Path(output)
 
-        def work(state):
+        def prepare():
             distilling = Distillation(recipe, source, old, options, tokenizer, corpus)
 
             def save(folder):
                 distilling.save(folder)
                 tokenizer.save(folder)
 
-            return distilling.run(state, told(verbose)), save
+            return functools.partial(distilling.run, tell=told(verbose)), save
 
         keys = ("agreement", "within", "beyond")
-        report = once(output, settings, overwrite, work, keys)
+        report = once(output, settings, overwrite, prepare, keys)
         return Stretched(build_transformer_model(output, model=source["model"]), report)
 
 

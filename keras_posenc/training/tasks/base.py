@@ -26,7 +26,9 @@ class Task:
     per_token = False  # whether outputs are (T, ...) a row
     has_windows = False  # whether long texts are always read whole, in windows with a stride
     reads_chunks = True  # whether `chunks=` makes sense
-    of_texts = False  # whether a model is a classifier's: features, pooled, and numbers of a text
+    # What transformers calls it, where a model is a classifier's: features, pooled, and numbers of
+    # a text.
+    problem_type = None
 
     # Data: from files and lists to `Texts` with checked labels.
     def read(self, source, role, text=None, label=None):
@@ -52,6 +54,10 @@ class Task:
         """The names of the outputs, from the training documents."""
         raise NotImplementedError
 
+    def names_in(self, label):
+        """The names of outputs in one label, where it has several."""
+        return ()
+
     def check_names(self, documents, names, role):
         """Checks that documents ask for nothing that training did not show."""
 
@@ -71,6 +77,9 @@ class Task:
     def model(self, encoder, names, recipe):
         """The model that is saved: the encoder with a head."""
         raise NotImplementedError
+
+    def check_batches(self, batches, names):
+        """Refuses training batches from which nothing can be learned."""
 
     def trained(self, model, names):
         """The model that is fitted: the same, or one around it."""

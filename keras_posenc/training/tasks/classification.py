@@ -41,7 +41,7 @@ class Classification(Task):
     name = "classify"
     scores = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
     watched = ("accuracy",)
-    of_texts = True
+    problem_type = "single_label_classification"
 
     def read(self, source, role, text=None, label=None):
         return read_labelled(source, role, text, label)

@@ -116,6 +116,16 @@ class Embedding(Task):
     def training_options(self):
         return {"apart": True}
 
+    def check_batches(self, batches, names):
+        alone = len(batches.lengths) < 1.5 * len(batches)  # most batches are of one pair
+        if names == list(ROLES[:2]) and alone:
+            raise ValueError(
+                f"The {len(batches.lengths):,} pairs of train make {len(batches):,} batches, and a "
+                "pair that is alone in one has no other to be told from: raise token_budget to "
+                "several times what a pair takes, lower max_length, or give negatives. The "
+                f"shapes are {batches.shapes}."
+            )
+
     def model(self, encoder, names, recipe):
         return embedder(encoder, recipe.pooling)
 

@@ -41,24 +41,28 @@ class MultiLabel(Task):
         "loss": "loss",
     }
     watched = ("accuracy",)
-    of_texts = True
+    problem_type = "multi_label_classification"
 
     def read_file(self, path, text, label):
         return read_table(path, text, label, names_in)
 
     def checked(self, where, text, value):
-        if isinstance(value, str) or not all(isinstance(name, str) and name for name in value):
+        names = value if isinstance(value, (list, tuple, set, frozenset, np.ndarray)) else [None]
+        if not all(isinstance(name, str) and name for name in names):
             raise ValueError(
                 f"The text {where} has the labels {quote(value)}: give a list of names, which may "
                 "be empty."
             )
-        return sorted(set(value))
+        return sorted(set(names))
 
     def names(self, train):
         names = sorted({name for labels in train.labels for name in labels})
         if len(names) < 2:
             raise ValueError(f"train has the labels {names} only: give two or more.")
         return names
+
+    def names_in(self, label):
+        return label
 
     def check_names(self, documents, names, role):
         for line, labels in zip(documents.lines, documents.labels, strict=True):

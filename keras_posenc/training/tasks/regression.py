@@ -40,7 +40,7 @@ class Regression(Task):
         "loss": "loss",
     }
     watched = ("mean_absolute_error",)
-    of_texts = True
+    problem_type = "regression"
 
     def read_file(self, path, text, label):
         return read_table(path, text, label, numbers_in, SCORE_NAMES)

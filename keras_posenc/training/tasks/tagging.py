@@ -69,6 +69,10 @@ class Tagging(Task):
         return read_tagged(path, text, label)
 
     def checked(self, where, text, value):
+        if not isinstance(value, (list, tuple, np.ndarray)):
+            raise ValueError(
+                f"The text {where} has the tags {quote(value)}: give a list, of tags or of spans."
+            )
         if isinstance(text, str):
             return check_spans(where, text, value)
         if not isinstance(text, list) or not all(isinstance(word, str) for word in text):
@@ -80,6 +84,9 @@ class Tagging(Task):
         if len(names) < 2:
             raise ValueError(f"train has the tags {names} only: there is nothing to learn.")
         return names
+
+    def names_in(self, label):
+        return tag_names([label])
 
     def check_names(self, documents, names, role):
         for line, entry in zip(documents.lines, documents.labels, strict=True):
