@@ -170,16 +170,19 @@ class Subject:
             layer.set_weights(old + layer.get_weights()[len(old) :])
         long = 1 if way == "unstretched" else FACTOR
         compiled(model, then["rate"])
-        found = {"accuracy": {}, "by_block": {}}
+        found = {"accuracy": {}, "by_block": {}, "seconds": {}}
+        seconds = 0.0  # of a core, of the training alone
         for step in range(marks[-1] + 1):
             if step in marks:
                 right, scored = self.score(model, long, seed)
                 found["accuracy"][str(step)] = round(sum(right) / sum(scored), 5)
                 blocks = zip(right, scored, strict=True)
                 found["by_block"][str(step)] = [round(r / n, 5) for r, n in blocks]
+                found["seconds"][str(step)] = round(seconds, 1)
             if step < marks[-1]:
-                rows = then["rows"] * FACTOR // long
+                started, rows = time.process_time(), then["rows"] * FACTOR // long
                 self.step(model, rows, long * self.length, (seed, step, 1))
+                seconds += time.process_time() - started
         return found
 
     def step(self, model, rows, length, seed):
@@ -261,11 +264,11 @@ def recovered(row, level):
 
 
 def table(rows):
-    """Markdown: accuracy in % at once and after the last step, and the steps it took."""
+    """Markdown: accuracy in % at once and after the last step; what that took, and four fifths."""
     levels = {r["seed"]: r["accuracy"]["0"] for r in rows if r["way"] == "unstretched"}
     last = max(rows[0]["accuracy"], key=int)
     heads = ["", "at once", "of this beyond the old length"]
-    heads += [f"after {last} steps", "steps to four fifths"]
+    heads += [f"after {last} steps", "seconds of a core for these", "steps to four fifths"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for way in (way for way in WAYS if any(row["way"] == way for row in rows)):
         own = [row for row in rows if row["way"] == way]
@@ -274,6 +277,8 @@ def table(rows):
         cells = [way, spread([100 * row["accuracy"]["0"] for row in own])]
         cells.append("" if way == "unstretched" else spread(later))
         cells.append(spread([100 * row["accuracy"][last] for row in own]))
+        took = [row["seconds"][last] for row in own if "seconds" in row]
+        cells.append(spread(took, 0) if took else "–")
         cells.append(", ".join(step or "–" for step in steps))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -134,6 +134,10 @@ class PositionalAttention(keras.layers.Layer):
                 f"Positions are counted along one axis, so `attention_axes` must be None or 1. "
                 f"Received: {attention_axes}"
             )
+        if not isinstance(encodings, (list, tuple)):
+            raise TypeError(
+                f"`encodings` is a list of names, dicts or encodings. Received: {encodings!r}"
+            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim or key_dim

@@ -96,5 +96,7 @@ def _settle(folder):
     """Moves new results to their places; `newest` finds those that are not moved yet."""
     if (folder / RESULTS).is_dir():
         for path in sorted((folder / RESULTS).iterdir()):
+            if path.is_dir():  # which no rename replaces
+                shutil.rmtree(folder / path.name, ignore_errors=True)
             os.replace(path, folder / path.name)
         (folder / RESULTS).rmdir()

@@ -1,5 +1,6 @@
 """Directories of sentence-transformers: `modules.json`, and what stands beside it."""
 
+import json
 import os
 import pathlib
 import typing
@@ -10,6 +11,7 @@ from keras_posenc.untrusted import is_beside, parse_json, quote, read_bytes, sho
 
 MODULES = "modules.json"
 MOST_MODULES = 32
+MOST_MODULE = 2**30  # bytes of a file of one
 # Where the settings of a transformer lie; the first is written today.
 TRANSFORMER_CONFIGS = tuple(
     f"sentence_{name}_config.json"
@@ -75,6 +77,11 @@ class Module(typing.NamedTuple):
     folder: pathlib.Path
     config: dict
     index: pathlib.Path
+
+
+def is_embedder(directory):
+    """Whether a directory lists the modules of an embedder."""
+    return (pathlib.Path(directory) / MODULES).is_file()
 
 
 def read_modules(directory):
@@ -184,6 +191,37 @@ def read_prompts(directory):
     if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
         raise ValueError(f"{directory}: `prompts` must be texts by name. Found {quote(prompts)}.")
     return prompts, default if default in list(prompts) else None
+
+
+def files_around(directory, longest):
+    """What makes an embedder of the transformer in a directory: pooling, other modules, prompts.
+
+    Args:
+        directory: str or path, with `modules.json`.
+        longest: int. Tokens after which texts are to be cut.
+
+    Returns:
+        dict path -> bytes, to be written beside the files of another transformer.
+
+    Raises:
+        FileNotFoundError, ValueError: as `read_modules`.
+    """
+    transformer, *others = read_modules(directory)
+    index = transformer.index
+    rows = parse_json(read_bytes(index))
+    rows[0]["path"] = ""
+    settings = {**transformer.config, "max_seq_length": longest}
+    files = {MODULES: json.dumps(rows, indent=2).encode()}
+    files[TRANSFORMER_CONFIGS[0]] = json.dumps(settings, indent=1).encode()
+    prompts = index.parent / "config_sentence_transformers.json"
+    paths = [prompts] if prompts.exists() else []
+    for module in others:
+        if module.folder.is_dir() and module.folder != index.parent:
+            paths += sorted(path for path in module.folder.iterdir() if path.is_file())
+    for path in paths:
+        _check_beside(path, index)
+        files[str(path.relative_to(index.parent))] = read_bytes(path, MOST_MODULE)
+    return files
 
 
 def _module(index, name, path):

@@ -45,6 +45,14 @@ ENCODINGS = {
     "window": Window,
     "xpos": XPos,
 }
+# Names of what is found under another name, or is no encoding of attention.
+ELSEWHERE = {
+    "rope": "it is called 'rotary' here.",
+    "relative": "there are several: 'shaw', 't5', 'transformer_xl' and others.",
+    "sinusoidal": "SinusoidalPositionEmbedding is a layer of its own, before attention.",
+    "learned": "LearnedPositionEmbedding is a layer of its own, before attention.",
+    "none": "give an empty list.",
+}
 
 
 def get(spec):
@@ -82,6 +90,7 @@ def get(spec):
     if name not in ENCODINGS:
         near = difflib.get_close_matches(name, ENCODINGS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(ENCODINGS)}."
+        hint = ELSEWHERE.get(name.lower(), hint)
         raise ValueError(f"Unknown encoding {name!r}: {hint}")
     return ENCODINGS[name](**arguments)
 

@@ -132,9 +132,7 @@ def read_table(path, text, label, parse, usual_names=LABEL_NAMES, skip_blank=Fal
 
 def read_rows(path, readers):
     """(columns, rows, flagged) of a file, by its reader."""
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"No file {path}.")
+    path = existing(path)
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise ValueError(f"{path}: {path.suffix!r} is not one of {', '.join(readers)}.")
@@ -142,6 +140,19 @@ def read_rows(path, readers):
     if not rows:
         raise ValueError(f"{path} has column names but no rows.")
     return columns, rows, flagged
+
+
+def existing(path):
+    """The `pathlib.Path` of a file that there is."""
+    path = pathlib.Path(path)
+    if path.is_dir():
+        raise FileNotFoundError(
+            f"{path} is a directory: give one file, or a list of texts, such as "
+            f"[each.read_text() for each in pathlib.Path({str(path)!r}).glob('*.txt')]."
+        )
+    if not path.is_file():
+        raise FileNotFoundError(f"No file {path}.")
+    return path
 
 
 def decode(path):
@@ -205,7 +216,8 @@ def _text_columns(path, text, columns, flagged):
     key = usual(columns, [flagged.get("text"), *TEXT_NAMES])
     if key is None and len(columns) != 1:
         raise ValueError(
-            f"{path}: which column has the texts? Give text=, one of {shorten(columns)}."
+            f"{path}: which column has the texts? Give text= (--text-column), one of "
+            f"{shorten(columns)}."
         )
     return [key or columns[0]]
 

@@ -39,7 +39,8 @@ def read_groups(path, text, label):
         text = tuple(name for name in keys if name)
         if len(text) < 2 or keys[0] is None or keys[1] is None:
             raise ValueError(
-                f"{path}: which columns have the texts? Give text=, two or three of "
+                f"{path}: which columns have the texts? Give text= (--text-column), two or "
+                "three of "
                 f"{shorten(columns)}."
             )
     if isinstance(text, str) or len(text) not in (2, 3):

@@ -1,8 +1,6 @@
 """Reading of tagged texts: two columns as in CoNLL, or JSON lines."""
 
-import pathlib
-
-from keras_posenc.text.files import Texts, decode, read_jsonl, read_rows, text_in
+from keras_posenc.text.files import Texts, decode, existing, read_jsonl, read_rows, text_in
 from keras_posenc.text.labels.tags import check_spans, check_tags
 from keras_posenc.text.tables import lines_of
 from keras_posenc.untrusted import quote, shorten
@@ -31,9 +29,7 @@ def read_tagged(path, text=None, label=None):
         FileNotFoundError: no such file.
         ValueError: names the file, the line and the problem.
     """
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"No file {path}.")
+    path = existing(path)
     suffix = path.suffix.lower()
     if suffix == ".jsonl":
         return _read_objects(path, text, label)

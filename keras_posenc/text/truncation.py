@@ -62,7 +62,8 @@ def tell_truncation(lengths, max_length):
         _log(
             f"{cut:,} of {len(lengths):,} texts are longer than max_length={max_length}: {share} "
             "of all tokens are cut off. The longest has "
-            f"{lengths.max():,} tokens; windows and chunks= read all of a text."
+            f"{lengths.max():,} tokens; windows, and chunks= of predict, evaluate and embed, read "
+            "all of a text."
         )
     return cut > 0
 

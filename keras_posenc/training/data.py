@@ -54,7 +54,7 @@ def _check_labelled(documents, source, role):
     if documents.labels is None:
         raise ValueError(
             f"{role}={str(source)!r} holds texts without labels. Name the column of the "
-            "labels with `label`, or give a file that has one."
+            "labels with `label` (--label-column), or give a file that has one."
         )
     for line, label in zip(documents.lines, documents.labels, strict=True):
         if label is None or isinstance(label, (float, np.floating)) and np.isnan(label):
@@ -113,16 +113,26 @@ def _check_names(labels, lines, role):
 
 
 def _from_lists(source, role):
-    try:
-        texts, labels = source
-    except (TypeError, ValueError):
+    halves = tuple(source) if isinstance(source, (list, tuple)) else ()
+    if len(halves) != 2 or not all(map(_is_list, halves)):
         raise TypeError(
-            f"{role} must be a path, a Texts, or a pair (texts, labels). Received: {type(source)}"
-        ) from None
+            f"{role} must be a path, a Texts, or a pair (texts, labels) of lists. Received: "
+            f"{quote(source)}"
+        )
+    texts, labels = halves
+    if isinstance(source, list) and all(isinstance(half, tuple) for half in halves):
+        raise TypeError(
+            f"{role} is a list of two tuples: give a pair (texts, labels) of lists, and not "
+            f"(text, label) pairs. Received: {quote(source)}"
+        )
     texts, labels = list(texts), list(labels)
     if len(texts) != len(labels):
         raise ValueError(f"{role} holds {len(texts)} texts but {len(labels)} labels.")
     return Texts(texts, labels, list(range(1, len(texts) + 1)))
+
+
+def _is_list(half):
+    return hasattr(half, "__len__") and not isinstance(half, (str, bytes, dict))
 
 
 def split(documents, share, seed, names_in=lambda label: ()):

@@ -415,6 +415,10 @@ def test_errors_name_the_value_and_the_remedy():
         PositionalAttention(H, D, attention_axes=2)
     with pytest.raises(TypeError, match="An encoding is a name, a dict with a name.*Received: 3"):
         PositionalAttention(H, D, encodings=[3])
+    with pytest.raises(TypeError, match="`encodings` is a list of names.*Received: 'rotary'"):
+        PositionalAttention(H, D, encodings="rotary")
+    with pytest.raises(ValueError, match="Unknown encoding 'rope': it is called 'rotary' here"):
+        PositionalAttention(H, D, encodings=["rope"])
     with pytest.raises(ValueError, match="Unknown encoding 'rotray'"):
         PositionalAttention(H, D, encodings=["rotray"])
     with pytest.raises(ValueError, match="Unknown encoding 'rotray'"):

@@ -134,7 +134,7 @@ def test_predict_says_on_stderr_what_it_cuts_off(finetuned, tmp_path):
     told = [line for line in done.stderr.splitlines() if "longer than" in line]
     assert told == [
         "1 of 2 texts are longer than max_length=6: 23.1% of all tokens are cut off. The longest "
-        "has 9 tokens; windows and chunks= read all of a text."
+        "has 9 tokens; windows, and chunks= of predict, evaluate and embed, read all of a text."
     ]
 
 

@@ -158,9 +158,13 @@ BROKEN = [
     (
         "a.csv",
         "id,note\n1,a\n",
-        r"which column has the texts\? Give text=, one of \['id', 'note'\]",
+        r"which column has the texts\? Give text= \(--text-column\), one of \['id', 'note'\]",
     ),
-    ("a.csv", "label\nx\n", r"which column has the texts\? Give text=, one of \[\]"),
+    (
+        "a.csv",
+        "label\nx\n",
+        r"which column has the texts\? Give text= \(--text-column\), one of \[\]",
+    ),
     ("a.jsonl", JSON + "{'text': 'a'}\n", "a.jsonl, line 2: not JSON .Expecting property name"),
     ("a.jsonl", JSON + '{"text": "a"\n', "a.jsonl, line 2: not JSON"),
     ("a.jsonl", JSON + '\n["a", "x"]\n', "a.jsonl, line 3: a list, not a JSON object"),
@@ -186,6 +190,8 @@ def test_broken_files_name_the_line(write, name, content, message):
 
 
 def test_missing_files_and_columns(write, tmp_path):
+    with pytest.raises(FileNotFoundError, match="is a directory: give one file, or a list of te"):
+        read_texts(tmp_path)
     with pytest.raises(FileNotFoundError, match="No file .*nowhere.tsv"):
         read_texts(tmp_path / "nowhere.tsv")
     path = write("a.tsv", TSV + "one\tx\n")

@@ -1,6 +1,7 @@
 """What a user must not lose or be misled by: old runs, rare labels, padding, pairs, formats."""
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -14,7 +15,15 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text import Texts
 from keras_posenc.text.cells import names_in, numbers_in
 from keras_posenc.text.files import read_long_texts, read_texts
-from keras_posenc.training import embed, evaluate, finetune, load_finetuned, predict, stretch
+from keras_posenc.training import (
+    embed,
+    evaluate,
+    finetune,
+    load_finetuned,
+    open_embedder,
+    predict,
+    stretch,
+)
 from keras_posenc.training.data import split
 from keras_posenc.training.state import load_state, save_state
 
@@ -270,3 +279,26 @@ def test_numbers_of_the_shell_that_are_none(capsys, pretrained, corpus, tmp_path
     data = [str(tmp_path / "out"), str(corpus / "test.tsv")]
     assert main(["evaluate", *data, "--output", str(found)]) == 0
     assert json.loads(found.read_text())["labels"] == ["a", "b", "c"]
+
+
+@pytest.mark.once
+def test_an_embedder_stays_one_when_it_is_stretched(minilm, pretrained, tmp_path, capsys):
+    source, output = tmp_path / "bert", tmp_path / "long"
+    shutil.copytree(pretrained, source)
+    shutil.copy(minilm / "modules.json", source)
+    (source / "1_Pooling").mkdir()
+    (source / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    (source / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
+    prompts = {"prompts": {"query": "w3 "}, "default_prompt_name": "query"}
+    (source / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    texts, long = ["w1 w2 w3", "w5 w6"], [" ".join(f"w{i % 35}" for i in range(200))] * 4
+    for _ in range(2):
+        stretch(source, long, output, length=24, steps=0, verbose=False, overwrite=True)
+    before, after = (embed(folder, texts, verbose=0) for folder in (source, output))
+    np.testing.assert_allclose(after, before, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(after, axis=1), 1, atol=1e-5)
+    assert open_embedder(output).max_length == 24
+    (source / "1_Pooling" / "config.json").write_text('{"pooling_mode": "unknown"}')
+    (source / "modules.json").write_text("[]")
+    stretch(source, long, output, length=24, steps=0, overwrite=True)
+    assert "The encoder alone is stretched, without what modules.json" in capsys.readouterr().out

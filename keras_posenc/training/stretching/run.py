@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
+from keras_posenc.checkpoints.sentence_transformers import files_around, is_embedder
 from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
@@ -86,7 +87,8 @@ def stretch(
             tokenizer; or a model of `build_transformer_model`, with `tokenizer`.
         texts: long texts, without labels: a path for `read_texts`, a `Texts`, or a list of str.
         output: directory for the stretched checkpoint, its tokenizer, recipe.json and metrics.json;
-            None saves nothing.
+            None saves nothing. Pooling, prompts and what else a directory of sentence-transformers
+            has come along.
         test: texts to measure on, as `texts`; by default a tenth of `texts` is held out.
         length: int. Number of positions to serve.
         local: int. Tokens to each side that a local layer sees; [CLS] sees and is seen by all.
@@ -160,12 +162,17 @@ def stretch(
         }
         output = pathlib.Path(scratch) / "stretched" if output is None else pathlib.Path(output)
 
+        around = _around(checkpoint, length, told(verbose))
+
         def prepare():
             distilling = Distillation(recipe, source, old, options, tokenizer, corpus)
 
             def save(folder):
                 distilling.save(folder)
                 tokenizer.save(folder)
+                for name, content in around.items():
+                    (folder / name).parent.mkdir(exist_ok=True)
+                    (folder / name).write_bytes(content)
 
             return functools.partial(distilling.run, tell=told(verbose)), save
 
@@ -316,6 +323,17 @@ def stretch_summary(report):
     steps = len(report["losses"])
     lines.append(f"Mean cosine of features; {steps:,} steps in {report['seconds']:,.0f} s.")
     return "\n".join(lines)
+
+
+def _around(checkpoint, length, tell):
+    """What lies around the encoder in a directory of sentence-transformers: pooling, prompts."""
+    if not isinstance(checkpoint, (str, os.PathLike)) or not is_embedder(checkpoint):
+        return {}
+    try:
+        return files_around(checkpoint, length)
+    except (ValueError, FileNotFoundError) as error:
+        tell(f"The encoder alone is stretched, without what modules.json lists: {error}")
+        return {}
 
 
 def _source(checkpoint, config, tokenizer, model, scratch):
