@@ -187,6 +187,17 @@ def _without_optimizer(model):
     return model_on(model, model.outputs, model.name)
 
 
+def _check_positions(model, name, length):
+    """Refuses a length that is given where the model has no position, before a text is read."""
+    layer = model.transformer.layers.get("Embedding-Position")
+    bound = getattr(layer, "bound", getattr(layer, "input_dim", None))
+    if bound is not None and isinstance(length, int) and length > bound:
+        raise ValueError(
+            f"{name}={length}: the model has {bound} positions. Give at most so many: chunks= "
+            "reads texts of any length, and a training with a longer stage makes more positions."
+        )
+
+
 def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, pool="mean"):
     """Loads a model that `finetune` saved.
 
@@ -201,7 +212,8 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
 
     Raises:
         FileNotFoundError: if `directory` does not exist or lacks a file.
-        ValueError: if a file in it is damaged, or both `max_length` and `chunks` are given.
+        ValueError: if a file in it is damaged, the model has no positions for a length, or both
+            `max_length` and `chunks` are given.
 
     Example:
 
@@ -239,13 +251,16 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
             f"{directory / 'labels.json'} is damaged (task {quote(task)}, stride {quote(stride)}, "
             f"pad_id {quote(pad)})."
         )
+    model = load_keras(newest(directory, "model.keras"))
+    length = max_length if chunks is None else chunks
+    _check_positions(model, "max_length" if chunks is None else "chunks", length)
     file = newest(directory, "tokenizer.json")
     tokenizer = Tokenizer(file if file.is_file() else directory)
     tokenizer.pad_id = tokenizer.pad_id if pad is None else pad
     if stride is not None and max_length is not None:
         stride = min(stride, max_length // 4)
     return FineTuned(
-        load_keras(newest(directory, "model.keras")),
+        model,
         tokenizer,
         labels,
         saved_length if max_length is None else max_length,

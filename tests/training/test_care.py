@@ -208,6 +208,14 @@ def test_long_texts_have_columns_of_their_own_and_paragraphs(pretrained, tmp_pat
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("given", [{"max_length": 2305}, {"chunks": 2305}])
+def test_positions_that_a_model_lacks_are_told_before_it_reads(finetuned, given):
+    (name,) = given
+    with pytest.raises(ValueError, match=f"{name}=2305: the model has 256 positions. Give at mo"):
+        predict(finetuned, ["w1"], **given)
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("given", [{"train_length": 16}, {"train_length": 25}, {"steps": 1.5}])
 def test_lengths_and_steps_of_a_stretching_that_are_none(pretrained, given):
     options = {"length": 24, "steps": 1, "verbose": False, **given}
