@@ -59,7 +59,18 @@ def policy_of_part(layer, name):
     With the whole map as its policy, it would be saved as if it were not quantized.
     """
     policy = layer.dtype_policy
-    return policy[f"{layer.path}/{name}"] if _is_map(policy) else policy
+    if not _is_map(policy):
+        return policy
+    # Files from before have paths as keys, which are others in another model.
+    return policy[name if name in tuple(policy) else f"{layer.path}/{name}"]
+
+
+def built(layer, part, *shapes):
+    """Builds a layer that `layer` makes when it is itself built, and returns it; a part of a frozen
+    layer is frozen: Keras asks each weight, not the layers around it."""
+    part.trainable = part.trainable and layer.trainable
+    part.build(*shapes)
+    return part
 
 
 def with_quantized_parts(config, layer, parts):
@@ -73,7 +84,7 @@ def with_quantized_parts(config, layer, parts):
     policy = layer.dtype_policy
     if not (_is_map(policy) or any(part.quantization_mode for part in parts)):
         return config
-    policies = {part.path: part.dtype_policy for part in parts}
+    policies = {part.name: part.dtype_policy for part in parts}
     default = policy.default_policy if _is_map(policy) else policy
     policy = keras.dtype_policies.DTypePolicyMap(default, policies) if parts else policy
     return {**config, "dtype": keras.dtype_policies.serialize(policy)}

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.attention.layer import PositionalAttention, listed
 
 # normalization -> the encodings that implement it, appended to those of the user.
 NORMALIZATIONS = {
@@ -76,7 +76,12 @@ class GatedAttentionUnit(PositionalAttention):
         for name, size in (("units", units), ("key_size", key_size)):
             if not isinstance(size, int) or size < 1:
                 raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
-        encodings = [*encodings, *NORMALIZATIONS[normalization]]
+        for name in ("head_norm", "num_key_value_heads"):
+            if kwargs.get(name) is not None:
+                raise ValueError(
+                    f"A gated unit has one head: leave `{name}` out. Received: {kwargs[name]!r}"
+                )
+        encodings = [*listed(encodings), *NORMALIZATIONS[normalization]]
         super().__init__(1, key_size, value_dim=units, encodings=encodings, **kwargs)
         self.units = units
         self.key_size = key_size

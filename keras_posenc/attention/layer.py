@@ -12,6 +12,7 @@ from keras_posenc.attention.choose import attend
 from keras_posenc.attention.geometry import grid_of_call
 from keras_posenc.attention.memory import Memory, empty_cache
 from keras_posenc.sublayers import (
+    built,
     initializer_of_part,
     policy_of_part,
     with_quantized_parts,
@@ -134,17 +135,13 @@ class PositionalAttention(keras.layers.Layer):
                 f"Positions are counted along one axis, so `attention_axes` must be None or 1. "
                 f"Received: {attention_axes}"
             )
-        if not isinstance(encodings, (list, tuple)):
-            raise TypeError(
-                f"`encodings` is a list of names, dicts or encodings. Received: {encodings!r}"
-            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim or key_dim
         self.num_key_value_heads = num_key_value_heads or num_heads
         self.head_norm = keras.saving.serialize_keras_object(head_norm) if head_norm else None
         self.query_norm, self.key_norm = (self._head_norm(name) for name in ("query", "key"))
-        self.encodings = _checked([position_encodings.get(spec) for spec in encodings])
+        self.encodings = _checked([self._encoding(spec) for spec in listed(encodings)])
         self.dropout = dropout
         self.use_bias = use_bias
         self.output_size = _one_size(output_shape)
@@ -160,6 +157,15 @@ class PositionalAttention(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
         self.supports_masking = True
 
+    def _encoding(self, spec):
+        """The encoding of a spec; one that is made here computes in the layer's dtype."""
+        own = self.dtype_policy.name != keras.config.dtype_policy().name
+        if own and isinstance(spec, str):
+            spec = {"name": spec}
+        if own and isinstance(spec, dict) and "class_name" not in spec:
+            spec = {"dtype": self.dtype_policy.name, **spec}
+        return position_encodings.get(spec)
+
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
         heads, kept = (None, self.num_heads), (None, self.num_key_value_heads)
@@ -170,7 +176,7 @@ class PositionalAttention(keras.layers.Layer):
         output_size = self.output_size or query_shape[-1]
         self.output_dense = self._projection("attention_output", merged_shape, (None, output_size))
         for norm in (self.query_norm, self.key_norm) if self.head_norm else ():
-            norm.build((*query_shape[:-1], self.num_heads, self.key_dim))
+            built(self, norm, (*query_shape[:-1], self.num_heads, self.key_dim))
         self._build_encodings(query_shape, key_shape)
         widths = query_shape[-1], key_shape[-1], value_shape[-1]
         self._widths = dict(zip(("query", "key", "value"), widths, strict=True))
@@ -180,7 +186,8 @@ class PositionalAttention(keras.layers.Layer):
         for encoding in self.encodings:
             if not encoding.built:
                 shapes = [(*query_shape[:-1], self.num_heads, self.key_dim)]
-                encoding.build(*shapes, *([key_shape] if encoding.overrides("features") else []))
+                shapes += [key_shape] if encoding.overrides("features") else []
+                built(self, encoding, *shapes)
 
     def _projection(self, name, input_shape, output_shape):
         merging = len(output_shape) == 2
@@ -199,8 +206,7 @@ class PositionalAttention(keras.layers.Layer):
         )
         # This layer handles the mask; else Keras warns that the projection loses it.
         dense.supports_masking = True
-        dense.build(input_shape)
-        return dense
+        return built(self, dense, input_shape)
 
     def _head_norm(self, name):
         """The norm of the heads of the queries or keys, a copy of the one that was given."""
@@ -285,6 +291,7 @@ class PositionalAttention(keras.layers.Layer):
         """The query, the key and the value in the compute dtype, of the widths that were built."""
         inputs = {"query": query, "key": value if key is None else key, "value": value}
         self._check_widths(**inputs)
+        self._check_lengths(inputs["key"], value)
         return [ops.cast(x, self.compute_dtype) for x in inputs.values()]
 
     def _check_widths(self, **inputs):
@@ -296,6 +303,15 @@ class PositionalAttention(keras.layers.Layer):
                     f"{type(self).__name__} was built for a `{name}` of {built} features: make "
                     f"another layer for other sizes. Received: {x.shape[-1]} features"
                 )
+
+    def _check_lengths(self, key, value):
+        """torch's kernels would read values that there are not."""
+        keys, values = key.shape[1], value.shape[1]
+        if None not in (keys, values) and keys != values:
+            raise ValueError(
+                f"{type(self).__name__}: a key has a value each. Received: {keys} keys and "
+                f"{values} values"
+            )
 
     def _checked_mask(self, mask, key):
         """The mask, which would be left out on torch, whatever its shape, if it closes nothing."""
@@ -406,8 +422,9 @@ class PositionalAttention(keras.layers.Layer):
         cache=None,
         **kwargs,
     ):
-        self._check_widths(query=query, value=value)
         key = args[0] if args else kwargs.get("key")
+        self._check_widths(query=query, value=value)
+        self._check_lengths(value if key is None else key, value)
         for name in ("key_mask", "value_mask"):
             self._checked_mask(kwargs.get(name), value if key is None else key)
         self._check_packed(kwargs.get("packed"), kwargs.get("query_positions"), cache)
@@ -448,6 +465,15 @@ class PositionalAttention(keras.layers.Layer):
         }
         parts = [getattr(self, name) for name in dir(self) if name.endswith("_dense")]
         return with_quantized_parts(config, self, parts)
+
+
+def listed(encodings):
+    """The encodings, or TypeError if they are no list: a name would be read by its letters."""
+    if not isinstance(encodings, (list, tuple)):
+        raise TypeError(
+            f"`encodings` is a list of names, dicts or encodings. Received: {encodings!r}"
+        )
+    return encodings
 
 
 def _checked(encodings):

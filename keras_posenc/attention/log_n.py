@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.attention.layer import PositionalAttention, listed
 from keras_posenc.encodings.scale import LOG_N_VARIANTS, LogN, ScalableSoftmax
 
 VARIANTS = (*LOG_N_VARIANTS, "ssmax")
@@ -71,7 +71,7 @@ class LogNAttention(PositionalAttention):
             scaling = ScalableSoftmax(train_length)
         else:
             scaling = LogN(train_length, clipped, variant)
-        super().__init__(num_heads, key_dim, value_dim, [*encodings, scaling], **kwargs)
+        super().__init__(num_heads, key_dim, value_dim, [*listed(encodings), scaling], **kwargs)
         others = self.encodings[:-1]
         if any(isinstance(encoding, (LogN, ScalableSoftmax)) for encoding in others):
             raise ValueError(

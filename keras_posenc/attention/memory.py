@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.positions import check_positions
+from keras_posenc.positions.guard import mark_missing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Memory:
         stored = [self.keys, *self.features.values()]
         together = ops.concatenate(stored, axis=-1)
         keys = ops.slice_update(keys, (0, start, 0, 0), ops.cast(together, keys.dtype))
-        values = ops.slice_update(values, (0, start, 0, 0), ops.cast(self.values, values.dtype))
+        ids = (start + ops.arange(new, dtype="int32"))[:, None]
+        own = mark_missing(self.values, ids, values.shape[1])
+        values = ops.slice_update(values, (0, start, 0, 0), ops.cast(own, values.dtype))
         kept = ops.slice_update(kept, (0, start), keep)
         after = keys, values, kept, start + new
         if self.features:

@@ -9,7 +9,7 @@ from keras_posenc import backend
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.maps.columns import LastColumns
 from keras_posenc.maps.sums import sum_from_right
-from keras_posenc.sublayers import policy_of_part, with_quantized_parts
+from keras_posenc.sublayers import built, policy_of_part, with_quantized_parts
 
 GATES = ("query_key", "separate_keys", "values")
 SCALINGS = ("after", "before")
@@ -103,7 +103,7 @@ class ContextualPositionEmbedding(Encoding):
             )
             # The attention layer handles the mask; without this Keras warns that it is lost.
             self.gate_dense.supports_masking = True
-            self.gate_dense.build(states_shape)
+            built(self, self.gate_dense, states_shape)
 
     def table_arguments(self, num_heads, head_size):
         """A table (D, P) of zeros, or (D, 2P - 1) if bidirectional."""

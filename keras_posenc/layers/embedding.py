@@ -46,11 +46,19 @@ class TokenEmbedding(keras.layers.Embedding):
     def quantized_call(self, inputs, reverse=False):
         if not reverse:
             return super().quantized_call(inputs)
-        scores = ops.matmul(inputs, ops.transpose(ops.cast(self.embeddings, self.compute_dtype)))
-        return scores / ops.cast(self.embeddings_scale, self.compute_dtype)
+        table = ops.transpose(ops.cast(self._embeddings, self.compute_dtype))
+        scores = ops.matmul(inputs, table) / ops.cast(self.embeddings_scale, self.compute_dtype)
+        if self.lora_enabled:  # beside the scaled numbers, not among them
+            a, b = (
+                ops.transpose(ops.cast(x, self.compute_dtype))
+                for x in (self.lora_embeddings_a, self.lora_embeddings_b)
+            )
+            scale = self.lora_alpha / self.lora_rank
+            scores = scores + scale * ops.matmul(ops.matmul(inputs, b), a)
+        return scores
 
     def compute_mask(self, inputs, mask=None):
-        if keras.backend.is_float_dtype(inputs.dtype):
+        if len(inputs.shape) > 2:  # features; ids may be floats, as those of `keras.Input` are
             return mask
         return None if self.pad_token_id is None else ops.not_equal(inputs, self.pad_token_id)
 

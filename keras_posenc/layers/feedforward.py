@@ -3,6 +3,7 @@
 import keras
 
 from keras_posenc.sublayers import (
+    built,
     initializer_of_part,
     policy_of_part,
     with_quantized_parts,
@@ -76,8 +77,7 @@ class FeedForward(keras.layers.Layer):
             dtype=policy_of_part(self, name),
             name=name,
         )
-        dense.build(input_shape)
-        return dense
+        return built(self, dense, input_shape)
 
     def call(self, inputs):
         x = self.inner[0](inputs)

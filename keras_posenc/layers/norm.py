@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc.sublayers import policy_of_part, with_quantized_parts
+from keras_posenc.sublayers import built, policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -75,8 +75,7 @@ class ConditionalLayerNormalization(keras.layers.Layer):
             dtype=policy_of_part(self, name),
             name=name,
         )
-        dense.build(input_shape)
-        return dense
+        return built(self, dense, input_shape)
 
     def call(self, inputs, condition):
         if self.hidden_dense is not None:

@@ -155,6 +155,12 @@ def _pooled(features, pooling, dropout_rate, name):
     return keras.layers.Dropout(dropout_rate, name=f"{name}-Dropout")(x)
 
 
+def _is_packed(encoder):
+    """Whether attention is called with `packed`, as it is in a clone too."""
+    nodes = [node for depth in encoder._nodes_by_depth.values() for node in depth]
+    return any(node.arguments.kwargs.get("packed") for node in nodes if not node.is_input)
+
+
 def features_of(encoder, head, of_tokens=False):
     """The features (B, T, D) of an encoder.
 
@@ -173,8 +179,7 @@ def features_of(encoder, head, of_tokens=False):
             f"{head} needs the features (B, T, D) of an encoder without heads: build it "
             "without with_pool, with_nsp, with_mlm, with_discriminator and head."
         )
-    options = getattr(getattr(encoder, "transformer", None), "options", None)
-    if getattr(options, "packed", False) and not of_tokens:
+    if not of_tokens and _is_packed(encoder):
         raise ValueError(
             f"{head} is of one text a row, and this encoder's rows hold several: build it without "
             "`packed`, with the same `layers`."

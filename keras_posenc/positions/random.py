@@ -179,7 +179,8 @@ class RandomPositionIds(keras.layers.Layer):
                 for shape in (self.alpha, self.alpha * (stretch - 1))
             ]
             return ops.cast(index, "float32") * (stretch * ops.sigmoid(logs[0] - logs[1]))
-        skip = _uniform_integer(uniform(1), self.max_position - count + 1)
+        # Of a text that is too long ids go on from 0, so that a table says which do not exist.
+        skip = _uniform_integer(uniform(1), ops.maximum(self.max_position - count, 0) + 1)
         if self.method == "offset":
             return index + skip
         cut = 1 + _uniform_integer(uniform(1), (count + 1) // 2)

@@ -216,6 +216,15 @@ class InterpolatedPositionEmbedding(_LongPositionEmbedding):
     (2, 1536, 64)
     """
 
+    def __init__(self, input_dim, output_dim, max_position, **kwargs):
+        super().__init__(input_dim, output_dim, max_position, **kwargs)
+        most = 1 + (2**31 - 1) // max(input_dim - 1, 1)
+        if max_position > most:
+            raise ValueError(
+                f"A table of {input_dim} rows is interpolated to at most {most} positions, by "
+                f"integers of 32 bits. Received: max_position={max_position}"
+            )
+
     def rows(self, position_ids):
         if self.max_position == self.input_dim:
             return super().rows(position_ids)

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_posenc.backend.shared import CLOSED
 from keras_posenc.encodings.rotary import RotaryEmbedding
-from keras_posenc.sublayers import policy_of_part, with_quantized_parts
+from keras_posenc.sublayers import built, policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -88,8 +88,7 @@ class GlobalPointer(keras.layers.Layer):
             dtype=policy_of_part(self, name),
             name=name,
         )
-        dense.build(input_shape)
-        return dense
+        return built(self, dense, input_shape)
 
     def build_rotation(self, inputs_shape, heads):
         """Builds the rotary embedding of queries and keys, or returns None."""

@@ -73,8 +73,7 @@ class CausalGraph(keras.Function):
         self.by_segments = _by_segments(calls)
         self.attentions = [node.operation for node in calls]
         self.names = _input_names(model)
-        positions = [node.operation for node in nodes if _is_position_embedding(node.operation)]
-        self.bound = min((layer.bound for layer in positions if layer.bound), default=None)
+        self.bound = min(filter(None, map(_bound, nodes)), default=None)
         self.vocab_size = self.outputs[0].shape[-1]
         tokens = self.inputs[self.names["token_ids"]]
         readers = [n.operation for n in nodes if any(x is tokens for x in n.input_tensors)]
@@ -126,7 +125,7 @@ class CausalGraph(keras.Function):
             if isinstance(operation, PositionalAttention):
                 return functools.partial(attend, operation)
             if _is_position_embedding(operation):
-                return lambda x, *_, **__: operation(x, ids)
+                return lambda x, *more, **named: operation(x, ids + _offset(more, named))
             if isinstance(operation, ID_LAYERS):
                 return lambda *_, **__: keras.ops.cast(ids, operation.compute_dtype)
             return _same if operation is self.skipped else operation
@@ -147,6 +146,28 @@ def _nothing(operation, *args, **kwargs):
 
 def _is_position_embedding(operation):
     return isinstance(operation, AbsolutePositionEmbedding)
+
+
+def _offset(more, named):
+    """The `offset` of a call of a position embedding, which counts where no ids are given."""
+    offset = [*more, None, None][1] or named.get("offset", 0)
+    ids = [*more, None][0] if more else named.get("position_ids")
+    if ids is not None:
+        return 0
+    if not isinstance(offset, int):
+        raise ValueError(
+            "Generator takes position embeddings with an int as `offset`, and this one is made in "
+            "the model."
+        )
+    return offset
+
+
+def _bound(node):
+    """The first position of a text that a position embedding lacks, or None."""
+    if not _is_position_embedding(node.operation) or not node.operation.bound:
+        return None
+    arguments = node.arguments
+    return node.operation.bound - _offset(arguments.args[1:], arguments.kwargs)
 
 
 def _logits(model):
