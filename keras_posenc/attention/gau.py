@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc.attention.layer import PositionalAttention, listed
+from keras_posenc.attention.shapes import check_features
 
 # normalization -> the encodings that implement it, appended to those of the user.
 NORMALIZATIONS = {
@@ -89,6 +90,7 @@ class GatedAttentionUnit(PositionalAttention):
         self.normalization = normalization
 
     def build(self, inputs_shape):
+        check_features(type(self).__name__, inputs=inputs_shape)
         size = 2 * self.units + self.key_size
         self.input_dense = self._projection("input", inputs_shape, (None, 1, size))
         merged_shape = (*inputs_shape[:-1], 1, self.units)

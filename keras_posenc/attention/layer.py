@@ -11,6 +11,7 @@ from keras_posenc.attention.cells import Rules
 from keras_posenc.attention.choose import attend
 from keras_posenc.attention.geometry import grid_of_call
 from keras_posenc.attention.memory import Memory, empty_cache
+from keras_posenc.attention.shapes import check_attention_mask, check_features, check_lengths
 from keras_posenc.sublayers import (
     built,
     initializer_of_part,
@@ -168,6 +169,8 @@ class PositionalAttention(keras.layers.Layer):
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        check_features(type(self).__name__, **shapes)
         heads, kept = (None, self.num_heads), (None, self.num_key_value_heads)
         self.query_dense = self._projection("query", query_shape, (*heads, self.key_dim))
         self.key_dense = self._projection("key", key_shape, (*kept, self.key_dim))
@@ -275,6 +278,8 @@ class PositionalAttention(keras.layers.Layer):
         q, k, v, merge = self._project(query, key, value)
         memory, new_cache = self._remember(key, k, v, keep, cache)
         positions, orders = (query_positions, key_positions), (query_order, key_order)
+        sizes = q.shape[0], self.num_heads, q.shape[1], memory.keys.shape[1]
+        check_attention_mask(type(self).__name__, attention_mask, *sizes)
         who, tables = (use_causal_mask, attention_mask), self._tables(tables)
         grid = grid_of_call(q, memory, positions, orders, *who, tables, bool(training), packed)
         self._check_order(grid.row_order is not None, grid.mask is not None)
@@ -291,7 +296,7 @@ class PositionalAttention(keras.layers.Layer):
         """The query, the key and the value in the compute dtype, of the widths that were built."""
         inputs = {"query": query, "key": value if key is None else key, "value": value}
         self._check_widths(**inputs)
-        self._check_lengths(inputs["key"], value)
+        check_lengths(type(self).__name__, inputs["key"], value)
         return [ops.cast(x, self.compute_dtype) for x in inputs.values()]
 
     def _check_widths(self, **inputs):
@@ -303,15 +308,6 @@ class PositionalAttention(keras.layers.Layer):
                     f"{type(self).__name__} was built for a `{name}` of {built} features: make "
                     f"another layer for other sizes. Received: {x.shape[-1]} features"
                 )
-
-    def _check_lengths(self, key, value):
-        """torch's kernels would read values that there are not."""
-        keys, values = key.shape[1], value.shape[1]
-        if None not in (keys, values) and keys != values:
-            raise ValueError(
-                f"{type(self).__name__}: a key has a value each. Received: {keys} keys and "
-                f"{values} values"
-            )
 
     def _checked_mask(self, mask, key):
         """The mask, which would be left out on torch, whatever its shape, if it closes nothing."""
@@ -424,7 +420,7 @@ class PositionalAttention(keras.layers.Layer):
     ):
         key = args[0] if args else kwargs.get("key")
         self._check_widths(query=query, value=value)
-        self._check_lengths(value if key is None else key, value)
+        check_lengths(type(self).__name__, value if key is None else key, value)
         for name in ("key_mask", "value_mask"):
             self._checked_mask(kwargs.get(name), value if key is None else key)
         self._check_packed(kwargs.get("packed"), kwargs.get("query_positions"), cache)
@@ -434,9 +430,9 @@ class PositionalAttention(keras.layers.Layer):
         shape = self.compute_output_shape(query.shape, value.shape)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         keys = value.shape[1] if cache is None else cache[0].shape[1]
-        scores = keras.KerasTensor(
-            (query.shape[0], self.num_heads, query.shape[1], keys), dtype="float32"
-        )
+        sizes = query.shape[0], self.num_heads, query.shape[1], keys
+        check_attention_mask(type(self).__name__, kwargs.get("attention_mask"), *sizes)
+        scores = keras.KerasTensor(sizes, dtype="float32")
         extras = [scores] * (return_attention_scores + return_attention_logits)
         if cache is not None:
             extras.append(tuple(keras.KerasTensor(x.shape, x.dtype) for x in cache))

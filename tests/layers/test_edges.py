@@ -73,6 +73,21 @@ def test_every_key_has_a_value():
             layer(make(4), make(5), make(6))
 
 
+def test_shapes_are_checked_alike_on_every_backend():
+    layer, x = PositionalAttention(2, 4), np.zeros((3, 5, 8), "float32")
+    layer(x, x)
+    for shape in ((3, 5), (5,), (3, 5, 4), (3, 4, 5, 5), (1, 1, 1, 5, 5)):
+        for inputs in (x, keras.Input((5, 8), batch_size=3)):
+            with pytest.raises(ValueError, match="an `attention_mask` is .Tq, Tk., .B, Tq, Tk. or"):
+                layer(inputs, inputs, attention_mask=np.ones(shape, bool))
+    for shape in ((5, 5), (1, 5), (3, 5, 5), (1, 5, 5), (3, 2, 5, 5), (3, 1, 5, 5)):
+        layer(x, x, attention_mask=np.ones(shape, bool))
+    with pytest.raises(ValueError, match="takes features .B, T, D.. Received: `query` .5, 8."):
+        PositionalAttention(2, 4)(x[0], x[0])
+    with pytest.raises(ValueError, match="takes features .B, T, D.. Received: `inputs` .5, 8."):
+        GatedAttentionUnit(8, 4)(x[0])
+
+
 @pytest.mark.once
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize("mode", ["int8", "int4"])

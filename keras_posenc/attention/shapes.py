@@ -1,0 +1,41 @@
+"""Checks of shapes, with one message where backends would have three, or none."""
+
+
+def check_features(name, **shapes):
+    """Raises ValueError unless these shapes are of features (B, T, D)."""
+    for role, shape in shapes.items():
+        if len(shape) != 3:
+            raise ValueError(f"{name} takes features (B, T, D). Received: `{role}` {tuple(shape)}")
+
+
+def check_lengths(name, key, value):
+    """Raises ValueError unless there are as many keys as values: torch's kernels would read values
+    that there are not."""
+    keys, values = key.shape[1], value.shape[1]
+    if None not in (keys, values) and keys != values:
+        raise ValueError(
+            f"{name}: a key has a value each. Received: {keys} keys and {values} values"
+        )
+
+
+def check_attention_mask(name, mask, batch, heads, rows, columns):
+    """Raises ValueError unless a mask (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk) fits a map.
+
+    Args:
+        name: str, of the layer.
+        mask: a tensor or an array, or None.
+        batch, heads, rows, columns: the sizes of the map; None or a tensor where unknown.
+    """
+    if mask is None:
+        return
+    wanted = {2: (rows, columns), 3: (batch, rows, columns), 4: (batch, heads, rows, columns)}
+    wanted = wanted.get(len(mask.shape))
+    if wanted is None or not all(map(_fits, mask.shape, wanted)):
+        raise ValueError(
+            f"{name}: an `attention_mask` is (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), for "
+            f"{(batch, heads, rows, columns)}. Received: one of the shape {tuple(mask.shape)}"
+        )
+
+
+def _fits(size, wanted):
+    return size in (None, 1) or not isinstance(wanted, int) or size == wanted
