@@ -97,7 +97,8 @@ def recovery(model):
     """What stretching loses, and how fast it returns: `model` is small or minilm."""
     module = _benchmark("recovery")
     rows = [row for row in _json("recovery") if row["model"] == model]
-    return _with(module.table(rows), rows, f"benchmarks/recovery.py --models {model}", "recovery")
+    command = f"benchmarks/recovery.py --models {model}"
+    return _with(module.table(rows), rows, command, "recovery", "torch")
 
 
 def stretch():
@@ -337,6 +338,10 @@ def _commands(name, rows, asked=lambda row: ""):
 def _with(table, rows, command, name, backend=None):
     seeds = sorted({row["seed"] for row in rows if "seed" in row})
     said = f"Seeds {', '.join(map(str, seeds))}; " if seeds else ""
+    known = [row["versions"] for row in rows if "versions" in row]
+    if known:
+        said += ", ".join(sorted({f"Keras {v['keras']}" for v in known}))
+        said += f" ({len(known)} of {len(rows)} rows)" * (len(known) < len(rows)) + "; "
     said += f"[{name}.json](../results/{name}.json)."
     variable = f"KERAS_BACKEND={backend} " if backend else ""
     return f"{table}\n\n{said}\n\n```\n{variable}python {command}\n```"

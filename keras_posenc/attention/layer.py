@@ -159,12 +159,12 @@ class PositionalAttention(keras.layers.Layer):
         self.supports_masking = True
 
     def _encoding(self, spec):
-        """The encoding of a spec; one that is made here computes in the layer's dtype."""
-        own = self.dtype_policy.name != keras.config.dtype_policy().name
+        """The encoding of a spec; in a layer of float32 it is one of float32, whatever is usual."""
+        own = self.dtype_policy.name == "float32" != keras.config.dtype_policy().name
         if own and isinstance(spec, str):
             spec = {"name": spec}
         if own and isinstance(spec, dict) and "class_name" not in spec:
-            spec = {"dtype": self.dtype_policy.name, **spec}
+            spec = {"dtype": "float32", **spec}
         return position_encodings.get(spec)
 
     def build(self, query_shape, value_shape, key_shape=None):

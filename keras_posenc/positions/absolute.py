@@ -82,7 +82,7 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
 
     def call(self, inputs, position_ids=None, offset=0):
         length = ops.shape(inputs)[1]
-        if isinstance(offset, float):
+        if not keras.backend.is_int_dtype(getattr(offset, "dtype", type(offset))):
             raise TypeError(f"`offset` must be an integer. Received: {offset}")
         if position_ids is None:
             position_ids = consecutive(length, offset)

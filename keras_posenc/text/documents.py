@@ -56,7 +56,7 @@ def encode_rows(texts, tokenizer, max_length, stride=None, offsets=False):
             no room.
         TypeError: if a text is none of these, or the texts are of several kinds.
     """
-    kind = _kind_of_all(texts)
+    kind = kind_of_all(texts)
     if kind == "ids":
         return _encode_ids(texts, tokenizer, max_length, stride, offsets)
     if tokenizer is None:
@@ -174,7 +174,8 @@ def _encode_ids(texts, tokenizer, max_length, stride, offsets):
     return rows, np.array([len(ids) for ids, *_ in map(parts_of, texts)])
 
 
-def _kind_of_all(texts):
+def kind_of_all(texts):
+    """What texts are, "str" or another kind, or an error if one is empty or of another kind."""
     if isinstance(texts, str):
         raise TypeError("Expected a list of texts, not one str.")
     if len(texts) == 0:

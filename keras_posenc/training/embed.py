@@ -15,6 +15,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
 from keras_posenc.models.config import read_config
 from keras_posenc.models.embedding import embedder, normalizes
 from keras_posenc.text import TextBatches, Tokenizer, read_texts
+from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.recipe import in_range
 from keras_posenc.training.saved import load_finetuned
 from keras_posenc.training.state import replacing
@@ -133,8 +134,8 @@ def embed(
         text: name of the text column; default one with a usual name, see `read_texts`.
         max_length: int. Tokens after which texts are cut, which is told; default what the directory
             says. More than the model's own positions stretch its table.
-        chunks: int. Read all of a text, in chunks of so many tokens: the vector is the mean of
-            those of the chunks, which count by their tokens.
+        chunks: int. Read all of a text, in chunks of so many tokens, the first of which has the
+            prompt: the vector is the mean of those of the chunks, which count by their tokens.
         prompt, stretch, alpha, rope_scaling, token_budget: as in `open_embedder`.
         verbose: as in `keras.Model.predict`.
 
@@ -182,6 +183,7 @@ def embed(
 
 def _by_chunks(model, texts, verbose):
     """The means of the vectors of each text's windows, which count by the tokens in them."""
+    kind_of_all(texts)
     tokenizer, length = model.tokenizer, model.max_length
     by_text = [tokenizer.windows(model.prompt + text, length) for text in texts]
     pieces = [piece for windows in by_text for piece in windows]

@@ -9,6 +9,7 @@ import keras
 from keras_posenc.checkpoints.folder import newest, replacing_together
 from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.text import TextBatches, Tokenizer
+from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.state import replacing, write_text
 from keras_posenc.untrusted import read_json, shorten
 
@@ -72,6 +73,7 @@ class TextModel:
             ValueError: if a text is empty, or there is none.
         """
         if self.prompt:
+            kind_of_all(texts)  # with the prompt none is empty
             texts = [self.prompt + t if isinstance(t, str) else t for t in texts]
         batches = TextBatches(
             texts,

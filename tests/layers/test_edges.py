@@ -191,7 +191,7 @@ def test_int8_logits_with_lora():
 
 
 @pytest.mark.once
-def test_encodings_compute_in_the_dtype_of_their_layer():
+def test_encodings_of_a_layer_in_float32_are_too():
     before = keras.config.dtype_policy()
     try:
         keras.config.set_dtype_policy("mixed_float16")
