@@ -154,8 +154,7 @@ class FineTuned:
 
         `transformers.pipeline` runs it: "token-classification" of `task="tag"`,
         "question-answering" of "qa", "text-classification" of classes and numbers, trained with
-        `pooling="head"` (`function_to_apply="none"` gives the numbers as they are). Of "embed" it
-        writes the encoder, without its pooling.
+        `pooling="head"`. Of "embed" it writes the encoder, without its pooling.
 
         Args:
             directory: where to write.

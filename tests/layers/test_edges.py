@@ -112,6 +112,7 @@ def test_quantized_parts_are_found_in_any_model(mode, tmp_path):
 
 def causal(offset, **named):
     ids = keras.Input((None,), dtype="int32", name="token_ids")
+    offset = offset(ids) if callable(offset) else offset
     table = TokenEmbedding(12, 8, pad_token_id=None)
     x = LearnedPositionEmbedding(20, 8, embeddings_initializer="normal")(table(ids), offset=offset)
     x = PositionalAttention(2, 4)(x, x, use_causal_mask=True, **named)
@@ -126,6 +127,10 @@ def test_positions_that_begin_later_do_so_in_generation():
         text = np.concatenate([text, model.predict(text, verbose=0)[:, -1:].argmax(-1)], axis=1)
     written = Generator(model, max_length=5).predict({"token_ids": prompt}, verbose=0)
     np.testing.assert_array_equal(written[:, -5:], text[:, -5:])
+    with pytest.raises(
+        ValueError, match="embeddings with an int as `offset`, and this one is made"
+    ):
+        Generator(causal(offset=keras.ops.max))
     with pytest.raises(ValueError, match="and the model has 17"):
         Generator(model, max_length=18).predict({"token_ids": prompt}, verbose=0)
 

@@ -150,8 +150,8 @@ def _is_position_embedding(operation):
 
 def _offset(more, named):
     """The `offset` of a call of a position embedding, which counts where no ids are given."""
-    offset = [*more, None, None][1] or named.get("offset", 0)
-    ids = [*more, None][0] if more else named.get("position_ids")
+    ids = more[0] if more else named.get("position_ids")
+    offset = more[1] if len(more) > 1 else named.get("offset", 0)
     if ids is not None:
         return 0
     if not isinstance(offset, int):
