@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_posenc.attention.layer import PositionalAttention, listed
-from keras_posenc.attention.shapes import check_features
+from keras_posenc.attention.checks import check_features, listed
+from keras_posenc.attention.layer import PositionalAttention
 
 # normalization -> the encodings that implement it, appended to those of the user.
 NORMALIZATIONS = {
@@ -48,6 +48,7 @@ class GatedAttentionUnit(PositionalAttention):
         (B, T, E); if scores, logits or a cache are requested, a tuple in that order.
 
     Raises:
+        TypeError: if `encodings` is no list, or holds an unknown kind.
         ValueError: on an unknown `normalization`, a size that is not a positive integer, or as in
             `PositionalAttention`.
 

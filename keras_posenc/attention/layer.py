@@ -3,15 +3,20 @@
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_posenc import encodings as position_encodings
 from keras_posenc.attention.cells import Rules
+from keras_posenc.attention.checks import (
+    check_attention_mask,
+    check_features,
+    check_lengths,
+    checked_mask,
+    listed,
+)
 from keras_posenc.attention.choose import attend
 from keras_posenc.attention.geometry import grid_of_call
 from keras_posenc.attention.memory import Memory, empty_cache
-from keras_posenc.attention.shapes import check_attention_mask, check_features, check_lengths
 from keras_posenc.sublayers import (
     built,
     initializer_of_part,
@@ -274,7 +279,9 @@ class PositionalAttention(keras.layers.Layer):
         if packed and key_positions is None:
             key_positions = query_positions
         query, key, value = self._inputs(query, value, key)
-        keep = _both(*(self._checked_mask(mask, key) for mask in (key_mask, value_mask)))
+        keep = _both(
+            *(checked_mask(type(self).__name__, mask, key) for mask in (key_mask, value_mask))
+        )
         q, k, v, merge = self._project(query, key, value)
         memory, new_cache = self._remember(key, k, v, keep, cache)
         positions, orders = (query_positions, key_positions), (query_order, key_order)
@@ -308,22 +315,6 @@ class PositionalAttention(keras.layers.Layer):
                     f"{type(self).__name__} was built for a `{name}` of {built} features: make "
                     f"another layer for other sizes. Received: {x.shape[-1]} features"
                 )
-
-    def _checked_mask(self, mask, key):
-        """The mask, which would be left out on torch, whatever its shape, if it closes nothing."""
-        wanted = tuple(key.shape[:2])
-        shape = wanted if mask is None else tuple(np.shape(mask))
-        fits = len(shape) == 2 and all(
-            size in (None, other) or other is None or (size, axis) == (1, 0)
-            for axis, (size, other) in enumerate(zip(shape, wanted, strict=True))
-        )
-        if not fits:
-            raise ValueError(
-                f"{type(self).__name__}: a mask of the keys has one bool a key, {wanted}; what "
-                "depends on the query is an `attention_mask`. Received a mask of the shape "
-                f"{shape}"
-            )
-        return mask
 
     def _remember(self, key, k, v, mask, cache):
         """The `Memory` that the queries attend to, and the cache that holds it, if there is one."""
@@ -422,7 +413,7 @@ class PositionalAttention(keras.layers.Layer):
         self._check_widths(query=query, value=value)
         check_lengths(type(self).__name__, value if key is None else key, value)
         for name in ("key_mask", "value_mask"):
-            self._checked_mask(kwargs.get(name), value if key is None else key)
+            checked_mask(type(self).__name__, kwargs.get(name), value if key is None else key)
         self._check_packed(kwargs.get("packed"), kwargs.get("query_positions"), cache)
         ordered = kwargs.get("use_causal_mask") or kwargs.get("query_order") is not None
         self._check_order(ordered or cache is not None, kwargs.get("attention_mask") is not None)
@@ -461,15 +452,6 @@ class PositionalAttention(keras.layers.Layer):
         }
         parts = [getattr(self, name) for name in dir(self) if name.endswith("_dense")]
         return with_quantized_parts(config, self, parts)
-
-
-def listed(encodings):
-    """The encodings, or TypeError if they are no list: a name would be read by its letters."""
-    if not isinstance(encodings, (list, tuple)):
-        raise TypeError(
-            f"`encodings` is a list of names, dicts or encodings. Received: {encodings!r}"
-        )
-    return encodings
 
 
 def _checked(encodings):

@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_posenc.attention.layer import PositionalAttention, listed
+from keras_posenc.attention.checks import listed
+from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.scale import LOG_N_VARIANTS, LogN, ScalableSoftmax
 
 VARIANTS = (*LOG_N_VARIANTS, "ssmax")
@@ -35,6 +36,7 @@ class LogNAttention(PositionalAttention):
         (B, Tq, E), or as in `PositionalAttention` if more is requested.
 
     Raises:
+        TypeError: if `encodings` is no list, or holds an unknown kind.
         ValueError: on an unknown variant, on `clipped` with "ssmax", on a second log-n scaling in
             `encodings`, or as in `PositionalAttention`.
 

@@ -1,4 +1,15 @@
-"""Checks of shapes, with one message where backends would have three, or none."""
+"""Checks of arguments, with one message where backends would have three, or none."""
+
+import numpy as np
+
+
+def listed(encodings):
+    """The encodings, or TypeError if they are no list: a name would be read by its letters."""
+    if not isinstance(encodings, (list, tuple)):
+        raise TypeError(
+            f"`encodings` is a list of names, dicts or encodings. Received: {encodings!r}"
+        )
+    return encodings
 
 
 def check_features(name, **shapes):
@@ -16,6 +27,22 @@ def check_lengths(name, key, value):
         raise ValueError(
             f"{name}: a key has a value each. Received: {keys} keys and {values} values"
         )
+
+
+def checked_mask(name, mask, key):
+    """The mask, which would be left out on torch, whatever its shape, if it closes nothing."""
+    wanted = tuple(key.shape[:2])
+    shape = wanted if mask is None else tuple(np.shape(mask))
+    fits = len(shape) == 2 and all(
+        size in (None, other) or other is None or (size, axis) == (1, 0)
+        for axis, (size, other) in enumerate(zip(shape, wanted, strict=True))
+    )
+    if not fits:
+        raise ValueError(
+            f"{name}: a mask of the keys has one bool a key, {wanted}; what depends on the query "
+            f"is an `attention_mask`. Received a mask of the shape {shape}"
+        )
+    return mask
 
 
 def check_attention_mask(name, mask, batch, heads, rows, columns):
