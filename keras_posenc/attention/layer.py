@@ -165,7 +165,8 @@ class PositionalAttention(keras.layers.Layer):
 
     def _encoding(self, spec):
         """The encoding of a spec; in a layer of float32 it is one of float32, whatever is usual."""
-        own = self.dtype_policy.name == "float32" != keras.config.dtype_policy().name
+        usual = keras.config.dtype_policy().name == "float32"
+        own = self.dtype_policy.name == "float32" and not usual
         if own and isinstance(spec, str):
             spec = {"name": spec}
         if own and isinstance(spec, dict) and "class_name" not in spec:

@@ -101,24 +101,22 @@ def read_long_texts(path, text=None):
     Returns:
         A `Texts`.
     """
-    return read_table(path, text, False, _one_label, skip_blank=True)
+    return read_table(path, text, False, _one_label, readers=CORPUS_READERS)
 
 
-def read_table(path, text, label, parse, usual_names=LABEL_NAMES, skip_blank=False):
+def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
     """Reads texts and labels of any kind from a file; arguments as of `read_texts`.
 
     Args:
         path, text, label: as in `read_texts`.
         parse: a function from where a cell stands, in words, and the cell, to a label.
         usual_names: usual names of the label column, the likeliest first.
-        skip_blank: bool. Whether blank lines of a .txt are no error.
+        readers: dict, suffix -> reader; default `READERS`.
 
     Returns:
         A `Texts`.
     """
-    columns, rows, flagged = read_rows(path, READERS)
-    if skip_blank and pathlib.Path(path).suffix.lower() == ".txt":
-        rows = [(n, row) for n, row in rows if row["text"].strip()]
+    columns, rows, flagged = read_rows(path, readers or READERS)
     label = _label_column(path, label, columns, text, flagged, usual_names)
     names = _text_columns(path, text, [name for name in columns if name != label], flagged)
     texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
@@ -181,6 +179,11 @@ def _decoded(path):
 def _read_txt(path, content):
     lines = lines_of(content.rstrip("\r\n"))
     return ["text"], [(number, {"text": line}) for number, line in lines], {}
+
+
+def _read_paragraphs(path, content):
+    columns, rows, flagged = _read_txt(path, content)
+    return columns, [(number, row) for number, row in rows if row["text"].strip()], flagged
 
 
 def read_jsonl(path, content):
@@ -280,3 +283,4 @@ READERS = {
     ".tab": read_tab,
     ".txt": _read_txt,
 }
+CORPUS_READERS = {**READERS, ".txt": _read_paragraphs}
