@@ -50,6 +50,11 @@ def attend(q, k, v, grid, rules, with_map=False):
             "attention map. Set `dropout=0`, take such encodings out, or leave "
             "`flash_attention=None`."
         )
+    if rules.flash and backend.platform(q) == "tpu":
+        raise ValueError(
+            "`flash_attention` must be None or False on a TPU, where the fused kernel of Keras "
+            "computes other numbers. Received: True, or `keras.config.enable_flash_attention()`"
+        )
     biased = rules.bias is not None or rules.override("bias")
     allowed = not reads_map and rules.flash is not False
     fused = allowed and bool(rules.flash or backend.has_kernel(q, biased))

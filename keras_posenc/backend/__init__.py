@@ -7,6 +7,7 @@ for writers of its own file formats.
 | name | what it does |
 |---|---|
 | `TRAITS` | what was measured on this backend, and what its programs may do |
+| `platform` | "cpu", "gpu" or "tpu": what a tensor's program is traced for |
 | `on_accelerator` | whether a tensor is computed on a GPU or TPU |
 | `is_traced` | whether a tensor's values are only known when the program runs |
 | `all_true` | whether a mask is known to be True everywhere, at no cost |

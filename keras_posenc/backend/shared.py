@@ -31,6 +31,7 @@ NAMES = (
     "map_blocks",
     "on_accelerator",
     "one_pass",
+    "platform",
     "take_last",
     "train_steps",
     "update_slice",

@@ -24,8 +24,13 @@ TRAITS = shared.Traits(
 )
 
 
+def platform(x):
+    devices = (kind for kind in ("TPU", "GPU") if tf.config.list_logical_devices(kind))
+    return next(devices, "CPU").lower()
+
+
 def on_accelerator(x):
-    return bool(tf.config.list_logical_devices("GPU"))
+    return platform(x) != "cpu"
 
 
 def is_traced(x):

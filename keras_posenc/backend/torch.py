@@ -22,8 +22,12 @@ TRAITS = shared.Traits(row_runs=8, values_at_hand=True)
 SMALL = 69.0
 
 
+def platform(x):
+    return {"cpu": "cpu", "xla": "tpu"}.get(x.device.type, "gpu")
+
+
 def on_accelerator(x):
-    return x.device.type != "cpu"
+    return platform(x) != "cpu"
 
 
 def is_traced(x):

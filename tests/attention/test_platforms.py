@@ -1,0 +1,60 @@
+"""What a program does on the platform that it is traced for."""
+
+import keras
+import laws
+import numpy as np
+import pytest
+from cases import CASES
+from keras import ops
+
+from keras_posenc import PositionalAttention, backend
+
+ON_JAX = pytest.mark.skipif(keras.backend.backend() != "jax", reason="TPUs are JAX's")
+SOME = [case for case in CASES if str(case) in ("rotary", "t5", "sandwich", "alibi")]
+
+
+@pytest.fixture
+def traced_for_a_tpu(monkeypatch):
+    import jax
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+
+
+@ON_JAX
+@pytest.mark.parametrize("case", SOME, ids=str)
+def test_on_a_tpu_the_fused_path_of_keras_is_never_taken(case, traced_for_a_tpu, monkeypatch):
+    """It adds a causal mask, leaves the queries unscaled and leaves the bias out."""
+
+    def wrong(*_, **__):
+        raise AssertionError("the fused path of Keras was taken")
+
+    monkeypatch.setattr(ops, "dot_product_attention", wrong)
+    layer, x, causal = laws.attention(case), laws.numbers(), case.orders[0]
+    keep = np.arange(laws.T) < laws.T - np.arange(len(x))[:, None]
+    explicit = laws.call(layer, x, causal=causal, value_mask=keep, return_attention_scores=True)
+    laws.close(laws.run(layer, x, causal=causal, value_mask=keep), laws.to_numpy(explicit[0]))
+    laws.finite(layer, x, causal=causal, training=True)
+
+
+@ON_JAX
+def test_a_fused_kernel_that_must_be_is_refused_on_a_tpu(traced_for_a_tpu):
+    layer, x = PositionalAttention(2, 4, flash_attention=True), laws.numbers()
+    with pytest.raises(ValueError, match="`flash_attention` must be None or False on a TPU"):
+        layer(x, x)
+
+
+@ON_JAX
+def test_the_platform_is_that_of_the_device_that_programs_are_for(traced_for_a_tpu):
+    import jax
+
+    x = np.zeros((1, 1, 1, 1), "float32")
+    assert backend.platform(x) == "tpu"
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert backend.platform(x) == "cpu"
+        assert not backend.on_accelerator(x)
+
+
+def test_every_backend_knows_its_platform():
+    x = ops.zeros((1, 1, 1, 1))
+    assert backend.platform(x) in ("cpu", "gpu", "tpu")
+    assert backend.on_accelerator(x) == (backend.platform(x) != "cpu")
