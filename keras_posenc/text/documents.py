@@ -1,5 +1,6 @@
 """From texts of any kind to the rows of batches: encoding, truncation, windows."""
 
+import re
 import typing
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from keras_posenc.untrusted import quote, shorten
 
 MOST_IDS = 2**31  # of int32
+SEPARATORS = re.compile(r"[ \t\n\r]")
 
 
 class Row(typing.NamedTuple):
@@ -192,12 +194,12 @@ def _kind(number, text):
     elif isinstance(text, tuple) and len(text) == 2 and all(isinstance(t, str) for t in text):
         kind, filled = "pair of str", all(t.strip() for t in text)
     elif isinstance(text, list) and text and all(isinstance(word, str) for word in text):
-        kind, filled = "words", True
+        kind, filled = "words", any(map(str.strip, text))
         for word in text:
-            if not word or any(map(str.isspace, word)):
+            if not is_word(word):
                 raise ValueError(
                     f"Text {number} has the word {quote(word)}: words are not empty and have no "
-                    "spaces in them."
+                    "spaces or line ends in them."
                 )
     elif isinstance(text, (list, tuple, np.ndarray)):
         kind, filled = "ids", len(text) and len(parts_of(text)[0])
@@ -208,6 +210,12 @@ def _kind(number, text):
     if not filled:
         raise ValueError(f"Text {number} is empty; leave it out.")
     return kind
+
+
+def is_word(word):
+    """Whether a word can be joined to others by a space and be found again. Other spaces may be in
+    it, such as the no-break space of 10\u00a0000."""
+    return isinstance(word, str) and bool(word) and not SEPARATORS.search(word)
 
 
 def parts_of(text):

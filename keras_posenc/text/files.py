@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 
 from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
 from keras_posenc.untrusted import parse_json, quote, shorten
@@ -156,6 +157,8 @@ def existing(path):
 def decode(path):
     """The text of a file, in UTF-8 and not empty; errors name the byte."""
     content = _decoded(path)
+    if "\ufeff" in content:  # of files that were joined, each with its mark
+        content = re.sub(r"(^|(?<=[\r\n]))\ufeff+", "", content)
     if not content.strip():
         raise ValueError(f"{path} is empty.")
     return content
@@ -166,10 +169,11 @@ def _decoded(path):
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError(f"{path}, line 1: this is UTF-16; convert the file to UTF-8.")
     try:
-        return data.decode("utf-8").removeprefix("\ufeff")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        byte = error.start - data.rfind(b"\n", 0, error.start)
+        newline = b"\n" if b"\n" in data else b"\r"
+        line = data.count(newline, 0, error.start) + 1
+        byte = error.start - data.rfind(newline, 0, error.start)
         raise ValueError(
             f"{path}, line {line}, byte {byte}: 0x{data[error.start]:02x} is not UTF-8; "
             "convert the file to UTF-8."

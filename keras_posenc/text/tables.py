@@ -16,8 +16,11 @@ ORANGE_FLAGS = ("class", "c", "meta", "m", "ignore", "i", "weight", "w")
 
 
 def lines_of(content):
-    """Splits into (number from 1, line) at newlines only: texts may hold U+2028, form feeds, ..."""
-    lines = content.split("\n")
+    """Splits into (number from 1, line) at newlines only: texts may hold U+2028, form feeds, ...
+
+    A carriage return alone ends a line only in a file without newlines, as old Macs wrote them.
+    """
+    lines = content.split("\n" if "\n" in content else "\r")
     return [(number, line.removesuffix("\r")) for number, line in enumerate(lines, 1)]
 
 

@@ -1,5 +1,7 @@
-"""Reading of tagged texts: two columns as in CoNLL, or JSON lines."""
+"""Reading of tagged texts: columns as in CoNLL, or JSON lines."""
 
+from keras_posenc.text.conll import read_columns
+from keras_posenc.text.documents import is_word
 from keras_posenc.text.files import Texts, decode, existing, read_jsonl, read_rows, text_in
 from keras_posenc.text.labels.tags import check_spans, check_tags
 from keras_posenc.text.tables import lines_of
@@ -11,10 +13,11 @@ COLUMNS = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
 def read_tagged(path, text=None, label=None):
     """Reads texts with tags, or with spans of characters.
 
-    In .conll, .bio, .iob, .tsv and .txt a line is a word and, in the last column, its tag, apart by
-    tabs or spaces; a blank line ends a text, and a line of -DOCSTART- is skipped. In .jsonl an
-    object is a text: {"tokens": ["Ada", ...], "tags": ["B-PER", ...]}, or {"text": "Ada ...",
-    "spans": [{"start": 0, "end": 3, "label": "PER"}, ...]}.
+    In .conll, .bio, .iob, .tsv and .txt a line is a word and, in the last column, its tag. Columns
+    are separated by tabs, or by ASCII spaces in a line without tabs. A blank line ends a text.
+    Comments ("# sent_id = 1"), lines of -DOCSTART- and a line of column names are skipped. In
+    .jsonl an object is a text: {"tokens": ["Ada", ...], "tags": ["B-PER", ...]}, or {"text":
+    "Ada ...", "spans": [{"start": 0, "end": 3, "label": "PER"}, ...]}.
 
     Args:
         path: the file, in UTF-8.
@@ -40,36 +43,8 @@ def read_tagged(path, text=None, label=None):
         rows = [(n, line) for n, line in lines_of(content.rstrip("\r\n"))]
         texts = [text_in(path, n, {"text": line}, "text") for n, line in rows]
         return Texts(texts, None, [n for n, _ in rows])
-    return _read_columns(path, content, label is not False)
-
-
-def _read_columns(path, content, with_tags):
-    texts, labels, lines = [], [], []
-    words = None
-    for number, line in lines_of(content):
-        fields = line.split("\t") if "\t" in line else line.split()
-        fields = [field.strip() for field in fields]
-        if not any(fields):
-            words = None
-        elif fields[0] == "-DOCSTART-":
-            words = None
-        elif with_tags and len(fields) < 2:
-            raise ValueError(
-                f"{path}, line {number}: one column, {quote(line)}: give word and tag."
-            )
-        elif not fields[0] or any(map(str.isspace, fields[0])) or not fields[-1]:
-            raise ValueError(f"{path}, line {number}: {quote(line)} is not a word and its tag.")
-        else:
-            if words is None:
-                words, tags = [], []
-                texts.append(words)
-                labels.append(tags)
-                lines.append(number)
-            words.append(fields[0])
-            tags.append(fields[-1])
-    if not texts:
-        raise ValueError(f"{path} has no word.")
-    return Texts(texts, labels if with_tags else None, lines)
+    texts, labels, lines = read_columns(path, content, label is not False)
+    return Texts(texts, labels if label is not False else None, lines)
 
 
 def _read_objects(path, text, label):
@@ -81,7 +56,7 @@ def _read_objects(path, text, label):
         words = row[key]
         if not isinstance(words, list):
             words = text_in(path, number, row, key)
-        elif not words or not all(_is_word(word) for word in words):
+        elif not words or not all(map(is_word, words)):
             raise ValueError(f"{where}: {quote(key)} should be a list of words without spaces.")
         texts.append(words)
         if label is not False:
@@ -96,10 +71,6 @@ def _key(where, row, named, usual):
         if name in row:
             return name
     raise ValueError(f"{where}: none of {', '.join(names)}, only {shorten(list(row))}.")
-
-
-def _is_word(word):
-    return isinstance(word, str) and word and not any(map(str.isspace, word))
 
 
 def _label(where, place, text, key, value):

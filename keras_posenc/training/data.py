@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import unicodedata
 import warnings
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.untrusted import quote
+
+NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def open_documents(source, role, read_file, task):
@@ -35,6 +38,8 @@ def open_documents(source, role, read_file, task):
         task.checked(f"on line {line} of {role}", text, label)
         for line, text, label in zip(documents.lines, documents.texts, labels, strict=True)
     ]
+    if documents.labels is not None:
+        _check_names(map(task.names_in, checked), documents.lines, role)
     return Texts(documents.texts, checked, documents.lines)
 
 
@@ -71,11 +76,12 @@ def read_labelled(source, role, text=None, label=None):
         label: name of the label column, likewise.
 
     Returns:
-        A `Texts` with labels that are strings.
+        A `Texts` with labels that are strings, without spaces at their ends.
 
     Raises:
         TypeError: if `source` is none of these.
-        ValueError: if there are no documents, no labels, or different numbers of both.
+        ValueError: if there are no documents, no labels, or different numbers of both, or if two
+            labels differ only in case or spaces, or are the same number.
 
     Example:
 
@@ -84,15 +90,22 @@ def read_labelled(source, role, text=None, label=None):
     """
     documents = _opened(source, role, lambda path: read_texts(path, text=text, label=label))
     _check_labelled(documents, source, role)
-    labels = [str(name) for name in documents.labels]
-    _check_names(labels, documents.lines, role)
+    labels = [str(name).strip() for name in documents.labels]
+    if "" in labels:
+        line = documents.lines[labels.index("")]
+        raise ValueError(f"{role}, line {line}: the label is empty; leave the text out or name it.")
+    _check_names(([name] for name in labels), documents.lines, role)
     return Texts(documents.texts, labels, documents.lines)
 
 
 def _check_names(labels, lines, role):
-    """Refuses what no file can hold, and warns of names that look alike and are two classes."""
-    seen = {}
-    first = dict(zip(reversed(labels), reversed(lines), strict=True))
+    """Refuses what no file can hold and names that would be two classes by mistake; warns of names
+    that look the same."""
+    first = {}
+    for names, line in zip(labels, lines, strict=True):
+        for name in names:
+            first.setdefault(name, line)
+    alike, in_one_form = {}, {}
     for name, line in first.items():
         try:
             name.encode()
@@ -101,8 +114,16 @@ def _check_names(labels, lines, role):
                 f"{role}, line {line}: the label {quote(name)} has half a surrogate pair, and "
                 "cannot be written: it was decoded wrongly; replace it."
             ) from None
-        seen.setdefault(unicodedata.normalize("NFC", name), set()).add(name)
-    for names in seen.values():
+        form = unicodedata.normalize("NFC", name)
+        in_one_form.setdefault(form, set()).add(name)
+        other = alike.setdefault(_meaning(form), name)
+        if form != unicodedata.normalize("NFC", other):
+            raise ValueError(
+                f"{role} has the labels {quote(other)} (line {first[other]}) and {quote(name)} "
+                f"(line {line}), which would be two classes: write them the same way, or rename "
+                "one if they are two."
+            )
+    for names in in_one_form.values():
         if len(names) > 1:
             warnings.warn(
                 f"{role} has labels that look alike and are {len(names)} classes, in other forms "
@@ -110,6 +131,11 @@ def _check_names(labels, lines, role):
                 "unless that is meant.",
                 stacklevel=4,
             )
+
+
+def _meaning(name):
+    """What is the same for names that differ in case or spaces, and for 1 and 1.0."""
+    return float(name) if NUMBER.fullmatch(name) else " ".join(name.lower().split())
 
 
 def _from_lists(source, role):

@@ -74,6 +74,26 @@ SAME = [
 
 
 @pytest.mark.parametrize(("name", "content"), SAME)
+@pytest.mark.parametrize("newline", ["\r", "\r\n", "\n\ufeff"])
+def test_other_line_ends_change_nothing(write, name, content, newline):
+    """Of old Macs, of Windows, and of files that were joined, each with its byte order mark."""
+    data = read_texts(write(name, content.replace("\r\n", "\n").replace("\n", newline)))
+    assert (data.texts, data.labels) == (["one, two", 'say "hi"'], ["x", "y"])
+
+
+@pytest.mark.parametrize("space", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c", "\r", "\u00a0"])
+def test_a_line_ends_at_newlines_only(write, space):
+    text = f"one{space}two"
+    assert read_texts(write("a.tsv", f"text\tlabel\n{text}\tx\n")).texts == [text]
+    assert read_texts(write("a.tab", ORANGE + f"x\t{text}\n")).texts == [text]
+    assert read_texts(write("a.txt", text + "\nthree\n")).texts == [text, "three"]
+    quoted = write("a.csv", f'text,label\n"{text}",x\n')
+    assert read_texts(quoted).texts == [text]
+    if space >= "\x85":  # JSON escapes the others
+        assert read_texts(write("a.jsonl", f'{{"text": "{text}"}}\n')).texts == [text]
+
+
+@pytest.mark.parametrize(("name", "content"), SAME)
 def test_formats_agree(write, name, content):
     data = read_texts(write(name, content))
     assert data.texts == ["one, two", 'say "hi"']
@@ -177,6 +197,7 @@ BROKEN = [
     ("a.jsonl", '{"text": "a\\ud800"}', r"line 1: the text has half a surrogate pair"),
     ("a.txt", "one\n\ntwo\n", "a.txt, line 2: the text is empty"),
     ("a.txt", b"one\ncaf\xe9 au lait\n", "a.txt, line 2, byte 4: 0xe9 is not UTF-8; convert"),
+    ("a.txt", b"one\rcaf\xe9 au lait\r", "a.txt, line 2, byte 4: 0xe9 is not UTF-8; convert"),
     ("a.txt", b"\xef\xbb\xbfok\nab\xff", "a.txt, line 2, byte 3: 0xff is not UTF-8"),
     ("a.csv", "text\na\n".encode("utf-16"), "a.csv, line 1: this is UTF-16"),
     ("a.json", "[]", r"a.json: '.json' is not one of .tsv, .csv, .jsonl, .tab, .txt"),

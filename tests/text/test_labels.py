@@ -66,6 +66,20 @@ def test_tags_stand_at_the_first_token_of_each_word(tokenizer, peer, books):
                 assert names[label] == wanted
 
 
+def test_a_word_may_have_a_no_break_space(tokenizer):
+    texts, tags = [["about", "10\u00a0000", "\u00a0", "words"]], [["O", "B-N", "O", "B-W"]]
+    batches = TextBatches(texts, TagLabels(tags), tokenizer, shuffle=False)
+    ((ids, weights),) = by_row(batches)
+    tokens = ["[CLS]", *tokenizer.tokenize(" ".join(texts[0])), "[SEP]"]
+    assert tokens[1:-1] == ["about", "10", "000", "words"]
+    assert [batches.classes[n] for n in ids[1:5]] == ["O", "B-N", "B-N", "B-W"]
+    assert weights[:6].tolist() == [0, 1, 1, 0, 1, 0]
+    with pytest.raises(ValueError, match="Text 0 is empty"):
+        TextBatches([["\u00a0"]], tokenizer=tokenizer)
+    with pytest.raises(ValueError, match=r"the word 'a b': words are not empty and have no spaces"):
+        TextBatches([["a b"]], tokenizer=tokenizer)
+
+
 def test_spans_of_characters_become_tags_of_all_their_tokens(tokenizer):
     text = "Ada Lovelace met Babbage."
     spans = [(17, 24, "PER"), (0, 12, "PER")]

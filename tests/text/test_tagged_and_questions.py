@@ -36,6 +36,70 @@ def test_columns_of_words_and_tags(tmp_path):
     ]
 
 
+SPACES = "Ada _ _ B-PER\nwrote _ _ O\n"
+
+
+@pytest.mark.parametrize("separator", ["\t", " "])
+@pytest.mark.parametrize("newline", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# id 5-0\tdomain=en",
+        "# id 5-0 domain=en",
+        "# sent_id = 1",
+        "# text = Ada wrote it all",
+        "# newdoc",
+        "#",
+        "#begin document (bc/cctv/00/cctv_0000); part 000",
+        "-DOCSTART- -X- -X- O",
+        "-DOCSTART-",
+        "-docstart-\tO",
+    ],
+)
+def test_comments_are_no_words(tmp_path, comment, separator, newline):
+    words = SPACES.replace(" ", separator)
+    last = separator.join(("#", "_", "_", "O"))
+    content = f"{comment}\n{words}\n{comment}\n{last}".replace("\n", newline)
+    for bom in ("", "\ufeff"):
+        (tmp_path / "a.conll").write_bytes((bom + content).encode())
+        found = read_tagged(tmp_path / "a.conll")
+        assert found.texts == [["Ada", "wrote"], ["#"]]
+        assert (found.labels, found.lines) == ([["B-PER", "O"], ["O"]], [2, 6])
+
+
+def test_words_that_begin_with_a_hash_stay_words(tmp_path):
+    hashes = "#\tSYM\n3\tCD\n#go\tHT\n"
+    found = read_tagged(write(tmp_path / "a.tsv", hashes))
+    assert (found.texts, found.labels) == ([["#", "3", "#go"]], [["SYM", "CD", "HT"]])
+    found = read_tagged(write(tmp_path / "a.conll", hashes.replace("\t", " ")))
+    assert (found.texts, found.labels) == ([["#", "3", "#go"]], [["SYM", "CD", "HT"]])
+    scheme = "Ada B-PER\n# B-TAG\n#go O\n# note\n"
+    found = read_tagged(write(tmp_path / "b.conll", scheme))
+    assert (found.texts, found.labels) == ([["Ada", "#", "#go"]], [["B-PER", "B-TAG", "O"]])
+    found = read_tagged(write(tmp_path / "c.conll", "# x = 1\nAda\n#\n"), label=False)
+    assert found.texts == [["Ada", "#"]]
+    with pytest.raises(ValueError, match="line 2: one column, '#go': give word and tag"):
+        read_tagged(write(tmp_path / "d.conll", "Ada B-PER\n#go\n"))
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2028", "\u3000", "\x0b", "\x0c", "\x85"])
+def test_only_tabs_and_ascii_spaces_separate_columns(tmp_path, space):
+    number = f"10{space}000"
+    for separator in ("\t", " ", "  "):
+        found = read_tagged(write(tmp_path / "a.conll", f"{number}{separator}B-N\nof{separator}O"))
+        assert (found.texts, found.labels) == ([[number, "of"]], [["B-N", "O"]])
+    found = read_tagged(lines(tmp_path / "a.jsonl", {"tokens": [number], "tags": ["B-N"]}))
+    assert found.texts == [[number]]
+
+
+def test_column_names_are_no_words(tmp_path):
+    for names in ("TOKEN\tNE-COARSE", "word\tlabel", "Token\tner_tags"):
+        found = read_tagged(write(tmp_path / "a.tsv", f"{names}\nAda\tB-PER\n"))
+        assert (found.texts, found.labels) == ([["Ada"]], [["B-PER"]])
+    found = read_tagged(write(tmp_path / "b.tsv", "Words\tNNS\nmatter\tVBP\n"))
+    assert found.texts == [["Words", "matter"]]
+
+
 def test_objects_of_words_or_of_spans(tmp_path):
     rows = [{"tokens": ["Ada"], "tags": ["B-PER"]}]
     assert read_tagged(lines(tmp_path / "a.jsonl", *rows)).labels == [["B-PER"]]
@@ -51,6 +115,8 @@ def test_objects_of_words_or_of_spans(tmp_path):
         ("a.conll", "Ada B-PER\nwrote\n", r"a.conll, line 2: one column, 'wrote': give word and"),
         ("a.conll", "\tB-PER\n", "line 1: .* is not a word and its tag"),
         ("a.conll", "-DOCSTART- O\n", "a.conll has no word"),
+        ("a.conll", "1\tAda\t_\tO\n2\tis\t_\tO\n3\t.\t_\tO\n", "line 1: the first column counts"),
+        ("a.conll", "# x = 1\n", "a.conll has no word"),
         ("a.pdf", "x", "'.pdf' is not one of .jsonl, .conll"),
         ("a.jsonl", '{"x": 1}', "line 1: none of tokens, words, text, only"),
         ("a.jsonl", '{"tokens": ["a b"], "tags": ["O"]}', "a list of words without spaces"),

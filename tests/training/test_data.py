@@ -3,6 +3,7 @@ import pytest
 
 from keras_posenc.text import Texts
 from keras_posenc.training.data import check_labels, digest, read_labelled, split
+from keras_posenc.training.tasks import TASKS
 
 pytestmark = pytest.mark.once
 
@@ -56,6 +57,13 @@ def test_a_split_takes_the_same_share_of_every_class_and_loses_nothing():
         assert (text, label) == (documents.texts[line - 1], documents.labels[line - 1])
 
 
+def test_the_last_document_of_a_class_is_never_held_out():
+    documents = labelled("a" * 10 + "bbc")
+    rest, held = split(documents, 0.9, seed=0)
+    assert [rest.labels.count(name) for name in "abc"] == [1, 1, 1]
+    assert [held.labels.count(name) for name in "abc"] == [9, 1, 0]
+
+
 def test_a_split_follows_from_the_seed():
     documents = labelled("ab" * 50)
     assert split(documents, 0.2, 1) == split(documents, 0.2, 1)
@@ -98,3 +106,32 @@ def test_labels_that_cannot_be_written_or_look_alike():
     twins = ["caf\u00e9", "cafe\u0301", "tea"]
     with pytest.warns(UserWarning, match=r"are 2 classes.*'cafe\\u0301', 'caf\\xe9'"):
         assert read_labelled((["a", "b", "c"], twins), "train").labels == twins
+
+
+@pytest.mark.parametrize(
+    ("labels", "match"),
+    [
+        ([1, 1.0], r"train has the labels '1' \(line 1\) and '1.0' \(line 2\), which would be two"),
+        (["07", "7"], r"'07' \(line 1\) and '7' \(line 2\)"),
+        (["x", "Yes", "yes"], r"'Yes' \(line 2\) and 'yes' \(line 3\).*write them the same way"),
+        (["news paper", "news\u00a0paper"], "write them the same way"),
+        (["a", " "], "train, line 2: the label is empty"),
+    ],
+)
+def test_labels_that_would_be_two_classes_by_mistake(labels, match):
+    texts = [f"text {n}" for n in range(len(labels))]
+    with pytest.raises(ValueError, match=match):
+        read_labelled((texts, labels), "train")
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "labels"),
+    [("multilabel", "one two", [["Yes"], ["no", "yes"]]), ("tag", ["Ada"], [["B-PER"], ["B-Per"]])],
+)
+def test_the_labels_of_other_tasks_that_would_be_two_by_mistake(task, text, labels):
+    with pytest.raises(ValueError, match=r"\(line 1\) and .* \(line 2\), which would be two"):
+        TASKS[task].read(([text, text], labels), "train")
+
+
+def test_labels_lose_the_spaces_at_their_ends_in_lists_as_in_files():
+    assert read_labelled((["a", "b"], ["yes", " yes\u00a0"]), "train").labels == ["yes", "yes"]

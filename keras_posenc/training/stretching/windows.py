@@ -29,12 +29,13 @@ def window_starts(length, size, hop, shift=0):
 def most_central(length, size, starts):
     """Chooses for each token of a text the window in which it has the most context.
 
-    The context in a window is the number of tokens on the shorter side of the token; the ends of
-    the text itself do not count as missing context.
+    The context in a window is the number of tokens on the shorter side of the token. The ends of
+    the text need no rule of their own: a token close to one has more of this context in the window
+    at that end than in the next window, whether or not the end counts as missing context.
 
     Args:
         length, size: ints, as in `window_starts`.
-        starts: list of ints.
+        starts: list of ints, as `window_starts` gives them.
 
     Returns:
         (length,) int array, the index of a window.
@@ -46,11 +47,8 @@ def most_central(length, size, starts):
     """
     token = np.arange(length)[None]
     start = np.array(starts)[:, None]
-    end = start + size
-    before = np.where(start <= 0, length, token - start)
-    after = np.where(end >= length, length, end - 1 - token)
-    shown = np.where((token >= start) & (token < end), np.minimum(before, after), -1)
-    return shown.argmax(axis=0)
+    # Negative outside of a window.
+    return np.minimum(token - start, start + size - 1 - token).argmax(axis=0)
 
 
 class Reader:
