@@ -108,4 +108,17 @@ def sentence_piece(*pieces, algorithm=1, trainer=(), normalizer=()):
     return message(*parts, (2, message((3, algorithm), *trainer)), (3, message(*normalizer)))
 
 
+def charsmap(letter, written):
+    """The table of a SentencePiece normalizer that writes a text for an ASCII letter.
+
+    Its search tree is a double array: a unit holds the offset to its children above bit 10, whether
+    it has a value at bit 8, and its letter; the child of the byte zero is the value.
+    """
+    units, place = [0] * 512, 256 ^ ord(letter)
+    units[0] = 256 << 10
+    units[place], units[place ^ 1] = 1 << 10 | 1 << 8 | ord(letter), 1 << 31
+    tree = struct.pack("<512I", *units)
+    return struct.pack("<I", len(tree)) + tree + written.encode() + b"\0"
+
+
 T5 = [piece("<pad>", 0.0, 3), piece("</s>", 0.0, 3), piece("<unk>", 0.0, 2)]

@@ -1,82 +1,134 @@
-"""How much a tokenizer file can ask for: memory, and longer texts than it is given."""
+"""How much longer than it was a step of a tokenizer can make a text."""
 
 import base64
 import binascii
 import re
 
-from keras_posenc.untrusted import parse_json
+from keras_posenc.untrusted import quote
 
 MOST = 64  # times; "a" -> "aa" sixty times over would be 2^60
+STEPS = ("normalizers", "pretokenizers", "decoders", "processors")  # the keys of a Sequence
 
 
-def growth(normalizer):
-    """How many characters the steps of a normalizer can make of one, at most.
+def growth(part):
+    """How many characters a normalizer, pre-tokenizer or decoder can make of one, at most.
 
     Args:
-        normalizer: of `tokenizers`, or None.
+        part: as in tokenizer.json: an object, or None.
 
     Returns:
         float.
+
+    Raises:
+        ValueError: the table of a normalizer is damaged.
     """
-    if normalizer is None:
-        return 1.0
-    factor, steps = 1.0, [parse_json(normalizer.__getstate__())]
-    while steps:
-        step = steps.pop()
-        steps += step.get("normalizers", [])
+    factor = 1.0
+    for step in steps_of(part):
         factor *= _growth(step)
     return factor
 
 
+def steps_of(part):
+    """The steps of a part of tokenizer.json, in any order.
+
+    Yields:
+        dict.
+
+    Raises:
+        ValueError: a step is not an object with its type. The library would take a list of values
+            for an object, which nothing writes and which no check would see.
+    """
+    parts = [] if part is None else [part]
+    while parts:
+        step = parts.pop()
+        if not isinstance(step, dict) or not isinstance(step.get("type"), str):
+            raise ValueError(f"a part of it is {quote(step)}, not an object with a type")
+        yield step
+        for key in STEPS:
+            inner = step.get(key, [])
+            if not isinstance(inner, list):
+                raise ValueError(f"its {key} are {quote(inner)}, not a list")
+            parts += inner
+
+
 def _growth(step):
-    """Of one step. The tables of SentencePiece write at most 18 characters for one, as Unicode's
-    own compatible forms do; once they have, nothing is left to write out."""
-    if step["type"] == "Prepend":
-        return 1.0 + len(step["prepend"])
-    if step["type"] == "Precompiled":
-        return 4.0
-    if step["type"] != "Replace":
-        return 1.0
-    pattern, length = step["pattern"], len(step["content"])
-    # A regular expression may match one character, or none.
-    replaced = len(pattern.get("String", "x"))
-    return max(1.0, length / replaced) if replaced else 1.0 + length
+    """Of one step, by what it holds: the library does not look at the type of everything.
+
+    Unicode's compatible forms (NFKD) write at most 18 characters for one; once they have, nothing
+    is left to write out, so that they are not counted.
+    """
+    factor = 1.0
+    if "prepend" in step:
+        factor += _length(step["prepend"])
+    if "precompiled_charsmap" in step:
+        factor *= max(1, charsmap_growth(_decoded(step["precompiled_charsmap"])))
+    if "content" in step and "pattern" in step:
+        pattern, length = step["pattern"], _length(step["content"])
+        # A regular expression may match one character, or none.
+        replaced = _length(pattern["String"]) if _is_string(pattern) else 1
+        factor *= max(1.0, length / replaced) if replaced else 1.0 + length
+    # Two characters per byte; the mark of a space in front of each word, or the space itself;
+    # a space in place of nothing.
+    doubles = step["type"] in ("ByteLevel", "Metaspace", "WordPiece")
+    if doubles or "" in (step.get("suffix"), step.get("word_delimiter_token")):
+        factor *= 2.0
+    return factor
+
+
+def _is_string(pattern):
+    return isinstance(pattern, dict) and pattern.keys() == {"String"}
+
+
+def _length(text):
+    if not isinstance(text, str):
+        raise ValueError(f"a part of it has {quote(text)} in place of a text")
+    return len(text)
+
+
+def _decoded(charsmap):
+    try:
+        return base64.b64decode(charsmap, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise ValueError("the table of its normalization is not in base64") from None
+
+
+def charsmap_growth(charsmap):
+    """How many characters the table of a SentencePiece normalizer writes for one, at most.
+
+    Args:
+        charsmap: bytes: the length of a search tree, the tree, and all that it can write, with
+            zeros between.
+
+    Returns:
+        int.
+
+    Raises:
+        ValueError: the tree is longer than the table: Rust takes the memory before it looks.
+    """
+    tree, length = int.from_bytes(charsmap[:4], "little"), max(len(charsmap) - 4, 0)
+    if tree > length:
+        raise ValueError(
+            f"the table of its normalization says that a part of it takes {tree} bytes, and has "
+            f"{length}"
+        )
+    most = 0
+    for match in re.finditer(rb"[^\0]+", memoryview(charsmap)[4 + tree :]):
+        if match.end() - match.start() > most:
+            most = max(most, len(re.sub(rb"[\x80-\xbf]", b"", match[0])))
+    return most
 
 
 def check_charsmap(charsmap):
-    """Checks that a table of SentencePiece is as long as it says: Rust takes the memory at once.
+    """Checks the table of a SentencePiece model.
 
     Args:
-        charsmap: bytes, with the length of a part in the first four.
+        charsmap: bytes, as in `charsmap_growth`.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it is damaged, or writes more than `MOST` characters for one.
     """
-    said, there = int.from_bytes(charsmap[:4], "little"), max(len(charsmap) - 4, 0)
-    if said > there:
+    most = charsmap_growth(charsmap)
+    if most > MOST:
         raise ValueError(
-            f"the table of its normalization says that a part of it takes {said} bytes, and has "
-            f"{there}"
+            f"the table of its normalization writes {most} characters for one, more than {MOST}"
         )
-
-
-def check_charsmaps(data):
-    """Checks those in a tokenizer.json, before it is parsed.
-
-    Args:
-        data: bytes of the file.
-
-    Raises:
-        ValueError: one is not as long as it says.
-    """
-    # JSON may write a letter by its number, and a slash with a backslash before it.
-    letters = re.sub(
-        rb"\\u00([2-7][0-9a-fA-F])", lambda match: bytes.fromhex(match[1].decode()), data
-    )
-    letters = letters.replace(rb"\/", b"/")
-    for match in re.finditer(rb'"precompiled_charsmap"\s*:\s*"([^"]*)"', letters):
-        try:
-            charsmap = base64.b64decode(match[1])
-        except binascii.Error:
-            continue  # Rust refuses it too
-        check_charsmap(charsmap)

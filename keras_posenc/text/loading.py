@@ -5,8 +5,8 @@ import os
 import pathlib
 
 from keras_posenc.text.around import BERT, ROBERTA, set_ends, template
+from keras_posenc.text.bounds import check_tokenizer
 from keras_posenc.text.byte_level import from_vocab_and_merges
-from keras_posenc.text.growth import MOST, check_charsmaps, growth
 from keras_posenc.text.importing import add_tokens, import_tokenizers, refusals
 from keras_posenc.text.pieces import from_sentence_piece
 from keras_posenc.text.settings import Settings
@@ -127,13 +127,13 @@ def _from_json(file, settings):
     tokenizers = import_tokenizers()
     data = read_bytes(file, MOST_BYTES)
     try:
-        check_charsmaps(data)
+        check_tokenizer(data)
         with refusals(file):
             tokenizer = tokenizers.Tokenizer.from_str(data.decode("utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{file} is not a tokenizer.json: {shorten(error)}.") from None
-    if growth(tokenizer.normalizer) > MOST:
-        raise ValueError(f"{file} is refused: its normalizer can make a text {MOST} times as long.")
+    if getattr(tokenizer.model, "dropout", None):
+        tokenizer.model.dropout = None  # merges left out at random, for the training of a model
     names = dict(settings.names)
     if tokenizer.padding:
         names.setdefault("pad", tokenizer.padding["pad_token"])

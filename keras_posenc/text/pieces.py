@@ -15,6 +15,8 @@ from keras_posenc.untrusted import quote
 
 SPACE = "▁"
 APART = (UNKNOWN, CONTROL, USER_DEFINED)  # pieces that are found before all others, or never
+MOST_SPLIT = 2**23  # characters of all pieces of a BPE, each of which is split everywhere
+MOST_MERGED = 2**24  # characters of all ways to make a piece of two others; Gemma has 5 million
 NOTUSED = -100.0  # the score of a piece that no text should become
 
 
@@ -197,13 +199,25 @@ def _model(model, pieces, vocabulary, names):
 
 def _merges(ordinary, vocabulary):
     """All ways to make a piece of two others, best piece first."""
-    merges = []
+    split = sum(map(len, ordinary))
+    if split > MOST_SPLIT:
+        raise ValueError(f"its pieces have {split} characters together, more than {MOST_SPLIT}")
+    ids = {piece: vocabulary[piece] for piece in ordinary}
+    merges, merged = [], 0
     for piece, score in ordinary.items():
+        count = len(merges)
         for place in range(1, len(piece)):
-            left, right = piece[:place], piece[place:]
-            if left in ordinary and right in ordinary:
-                merges.append((-score, vocabulary[left], vocabulary[right], left, right))
-    return [(left, right) for *_, left, right in sorted(merges)]
+            left, right = ids.get(piece[:place]), ids.get(piece[place:])
+            if left is not None and right is not None:
+                merges.append((-score, left, right))
+        merged += (len(merges) - count) * len(piece)
+        if merged > MOST_MERGED:
+            raise ValueError(
+                f"the ways to make a piece of two others have {merged} characters together, more "
+                f"than {MOST_MERGED}"
+            )
+    pieces = {number: piece for piece, number in ids.items()}
+    return [(pieces[left], pieces[right]) for _, left, right in sorted(merges)]
 
 
 def _own_steps(family, settings):

@@ -20,8 +20,9 @@ class Tokenizer(Tokens):
         path: a tokenizer.json of any kind, a vocab.txt, a vocab.json with merges.txt beside it, a
             SentencePiece model (spm.model, spiece.model, sentencepiece.bpe.model,
             tokenizer.model), or a directory with one of them, where the first in this list counts.
-            tokenizer_config.json and special_tokens_map.json beside it are followed; truncation
-            and padding settings in tokenizer.json are dropped.
+            tokenizer_config.json and special_tokens_map.json beside it are followed. Settings of
+            truncation, padding and dropout in tokenizer.json are dropped: a text always has the
+            same tokens.
         lowercase: True or False; None follows tokenizer.json, or `do_lower_case` of the
             tokenizer_config.json beside vocab.txt, or else the vocabulary (one with more than 1% of
             tokens in capitals is cased).
