@@ -15,11 +15,11 @@ def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None,
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
-        config: path of the config; default the directory of `checkpoint`.
-        model: the model family; default that of the config.
-        stretch: None, or how to serve more positions: "hierarchical", "tile", "interpolate" or
-            "fresh".
-        alpha: float. Weight of the coarse digit in the hierarchical stretch; default 0.4.
+        config: path of the config; by default in the directory of `checkpoint`.
+        model: family of the checkpoint; by default the one its config names.
+        stretch: how to serve more positions than the checkpoint has. One of "hierarchical", "tile",
+            "interpolate" or "fresh". None serves those it has.
+        alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
         max_position: int. Number of positions to serve, if stretched.
 
     Returns:
@@ -70,8 +70,8 @@ def inspect_checkpoint(checkpoint, config=None, model=None):
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
-        config: path of the config; default the directory of `checkpoint`.
-        model: the model family; default that of the config.
+        config: path of the config; by default in the directory of `checkpoint`.
+        model: family of the checkpoint; by default the one its config names.
 
     Returns:
         str of several lines: every tensor with its dtype and shape, the config, and the account

@@ -93,7 +93,8 @@ def decay_curve(encodings, length, num_heads=8, head_size=64, causal=True):
     Args:
         encodings: list of names, dicts or instances; an instance that is built keeps its weights.
         length: int. Number of tokens T. The whole map is formed.
-        num_heads, head_size: int. Heads H and their size D.
+        num_heads: int. Number of heads H.
+        head_size: int. Features per head D.
         causal: bool. Whether a query sees no later key.
 
     Returns:
@@ -146,9 +147,10 @@ def entropy_by_length(
 
     Args:
         encodings: list of names, dicts or instances; an instance that is built keeps its weights.
-        lengths: list of int.
-        sharpness: float. Standard deviation s.
-        num_heads, head_size: int. Heads H and their size D.
+        lengths: list of int. Numbers of tokens.
+        sharpness: float. Standard deviation s of the logits.
+        num_heads: int. Number of heads H.
+        head_size: int. Features per head D.
         causal: bool. If True, only the last query is measured, which sees all keys; else all.
         seed: int. Seed of the content.
 

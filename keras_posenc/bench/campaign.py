@@ -106,7 +106,7 @@ def bench(
     verbose=True,
     **settings,
 ):
-    """Trains models on short samples and tests them on long ones; an interrupted call resumes.
+    """Trains models on short samples and tests them on long ones; a repeated call resumes.
 
     A run is one combination of task, model, encodings, positions and seed; all runs take the same
     number of steps. A finished run has a result file in `output`/runs and is not repeated. An
@@ -118,19 +118,22 @@ def bench(
     scored, and up to four trained lengths are tested beside the longer ones.
 
     Args:
-        tasks: list of names in `keras_posenc.tasks.TASKS`, each optionally with arguments after a
-            colon, "counting:variables=1".
-        models: list of "transformer", "gau", "rnn", "lstm", "stack_rnn", "tape_rnn".
-        encodings: list, tried with each transformer and GAU: "none", or names joined by +, with
-            arguments as above, "cope:npos_max=16+log_n"; "sinusoidal" and "learned" are absolute.
-        positions: list, tried with each of the encodings: "consecutive", or a method of
-            `RandomPositionIds`, with arguments as above.
-        seeds: list of ints, all below 1000, or from 1000 on for trials.
+        tasks: list of str. Names in `keras_posenc.tasks.TASKS`, each optionally with arguments
+            after a colon, such as even_pairs, counting:variables=3, language_model:unit=words.
+        models: list of str. Any of "transformer", "gau", "rnn", "lstm", "stack_rnn", "tape_rnn".
+        encodings: list of str. Tried with each transformer and GAU: none, or names joined by +,
+            with arguments after a colon, such as alibi, rotary+log_n, cope:npos_max=16; sinusoidal
+            and learned are absolute.
+        positions: list of str. Tried with each of the encodings: consecutive ids, or a method of
+            `RandomPositionIds` for training (sorted, exponential, beta, pose, offset), with
+            arguments after a colon.
+        seeds: list of int. Seeds, one run per seed. Those from 1000 on are trials, by which
+            settings are chosen, and have test samples of their own.
         steps: int. Training steps of each run.
-        budget: number, instead of `steps`: minutes for everything. The time of a step and of a test
-            is measured first; the resulting number of steps, the same for all runs, is stored in
-            `output`/plan.json. It varies from machine to machine and day to day.
-        output: directory of the results; created if missing.
+        budget: float. Minutes for all runs together, in place of `steps`. The time of a step and of
+            a test is measured first; the resulting number of steps, the same for all runs, is
+            stored in `output`/plan.json. It differs between machines and days.
+        output: directory of results, tables and figures; created if missing.
         verbose: bool. Print the progress.
         **settings: fields of `Settings`.
 

@@ -59,19 +59,22 @@ def bench_passkey(
     Args:
         checkpoint: directory with the weights, config and tokenizer of an encoder with a table of
             positions.
-        ways: names of ways of reading. "truncate": as many tokens as the checkpoint serves;
-            "chunks_max" and "chunks_mean": all chunks of that length, the nearest one or the mean
-            of all; "words": BM25, without the encoder; "tile", "interpolate", "hierarchical": one
-            pass with a stretched table, just as long as the documents, also with arguments,
-            "hierarchical:alpha=0.2,kept_rows=1".
-        stretched: directories of further checkpoints, as `stretch` writes them, read in one pass;
-            the name of the directory is that of the way.
-        lengths: ints. Tokens of the documents, special tokens included.
-        documents: int. Documents of each length, and queries.
-        seeds: ints. Of the documents; those of one seed ask the same at all lengths.
-        corpus: path of real texts for `read_texts`, or None for pass keys.
-        pooling: "mean" or "cls", what of the last features is the embedding.
-        output: directory of the results; created if missing.
+        ways: list of str. Ways of reading a document, by default all. truncate: as many tokens as
+            the checkpoint serves; chunks_max and chunks_mean: all chunks of that length, scored by
+            the nearest one or by the mean of all; words: BM25, without the encoder; tile,
+            interpolate, hierarchical: full-context inference with an extended table, just as long
+            as the documents, also with arguments, hierarchical:alpha=0.2,kept_rows=1.
+        stretched: list of str. Directories of further checkpoints, as `stretch` writes them, read
+            with full-context inference. The name of a directory is that of the way.
+        lengths: list of int. Tokens per document, special tokens included. Default: 256, 512, 1024,
+            2048, 4096, 8192.
+        documents: int. Number of documents of each length, and of queries.
+        seeds: list of int. Seeds of the documents; the queries of a seed are the same at all
+            lengths.
+        corpus: path of real texts for `read_texts`, in which the sentences are hidden; None repeats
+            a few sentences around pass keys.
+        pooling: what of the last features is the embedding. One of "mean" or "cls".
+        output: directory of the results, the table and the figure; created if missing.
         verbose: bool. Print the progress.
 
     Returns:

@@ -21,21 +21,22 @@ class Settings:
 
     Attributes:
         steps: int. Training steps of a run.
-        layers, size, heads: int. Sizes of a transformer; recurrent models have one layer of
-            4 x `size` units.
+        layers: int. Layers of a transformer; recurrent models have one.
+        size: int. Features per token of a transformer; recurrent models have 4 x `size` units.
+        heads: int. Heads of a transformer.
         dropout: float. Dropout rate of a transformer.
         batch_size: int. Rows of a training batch.
-        learning_rate: float. Peak rate, which decays to 0 along a cosine.
-        train_lengths: lengths, one of which is drawn uniformly at each step. None: 1 to 40 for the
-            tasks of the Chomsky hierarchy, 64 for the others.
-        test_lengths: lengths. None: 41, 50, 100, 200, 300, 500 for the tasks of the Chomsky
+        learning_rate: float. Peak learning rate, which decays to 0 along a cosine.
+        train_lengths: training lengths, one of which is sampled uniformly at each step. Default: 1
+            to 40 for the tasks of the Chomsky hierarchy, 64 for the others.
+        test_lengths: test lengths. Default: 41, 50, 100, 200, 300, 500 for the tasks of the Chomsky
             hierarchy, 64, 128, 256, 512 for the others.
-        test_samples: int. Least number of samples of each test length.
-        test_scored: int. Least number of scored places of each test length: samples are drawn until
-            there are as many.
-        patience: int, steps. A run ends early once its loss on fresh samples of the trained lengths
-            has not fallen for so many steps, by more than 1% and 0.001. None: it never does.
-        max_position: int. L of random ids, and rows of a learned table.
+        test_samples: int. Minimum number of samples per test length.
+        test_scored: int. Minimum number of scored positions per test length: samples are drawn
+            until there are as many.
+        patience: int. Steps after which a run ends early, if its loss on fresh samples of the
+            training lengths has not fallen by more than 1% and 0.001. By default it never does.
+        max_position: int. Bound L of random ids, and rows of a learned table.
         corpus: path of a text file, or of a directory with train.txt and test.txt, for the language
             tasks.
 

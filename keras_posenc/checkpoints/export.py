@@ -55,9 +55,10 @@ def save_checkpoint(
         directory: where to write; created if missing. Other files in it stay.
         format: `"huggingface"` writes model.safetensors and config.json, `"google"` writes
             bert_model.ckpt.* and bert_config.json (and needs TensorFlow).
-        positions: int. Number of positions to write, as plain rows that a library without
-            stretching can read. None writes the table itself; stretch it again on loading.
-        dtype: `"float32"`, `"float16"`, `"bfloat16"` or `"float64"`; None keeps the model's.
+        positions: int. Number of positions to write, as plain rows that a library without extended
+            positions can read. By default the table itself, to be extended again on loading.
+        dtype: dtype of the weights written, "float32", "float16", "bfloat16" or "float64"; by
+            default that of the model.
         labels: list of the names of a head's outputs; None keeps those of the config.
 
     Returns:

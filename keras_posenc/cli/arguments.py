@@ -1,14 +1,32 @@
 """The arguments of each command: an option is a keyword of the function that the command calls."""
 
 import argparse
+import re
 import sys
 
-import keras_posenc
-from keras_posenc.cli.benchmarks import BENCHMARKS
-from keras_posenc.cli.files import FILES
-from keras_posenc.cli.options import columns
-from keras_posenc.cli.plots import PLOTS
-from keras_posenc.cli.training import TRAINING
+from keras_posenc.cli.commands import (
+    COMMANDS,
+    FLOAT,
+    INT,
+    PLOTS,
+    SPECIAL,
+    number_or_none,
+    numbers,
+)
+from keras_posenc.cli.source import COMPUTED, REQUIRED, Keyword, constant, describe
+
+# How an entry of `Args:` starts with a type, and what argparse takes for it.
+TYPE = re.compile(r"(float or None|int|float|list of int|list of str|bool)(?: or None| in .*?)?\. ")
+TYPES = {
+    "int": INT,
+    "float": FLOAT,
+    "float or None": {"metavar": "X", "type": number_or_none},
+    "list of int": {"metavar": "N,N,...", "type": numbers},
+    "list of str": {"metavar": "NAME", "nargs": "+"},
+}
+CHOICES = re.compile(r"[Oo]ne of (\"[^.]*\")")
+# A sentence that argparse's list of the choices makes superfluous.
+ONLY_CHOICES = re.compile(r" One of (\"\w+\"(, | or |\.|$))+$")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -20,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):
         """Reads a command of two words, `bench passkey`, as one."""
         args = list(sys.argv[1:] if args is None else args)
-        if " ".join(args[:2]) in {name for name, *_ in COMMANDS}:
+        if " ".join(args[:2]) in {command.name for command in COMMANDS}:
             args[:2] = [" ".join(args[:2])]
         return super().parse_known_args(args, namespace)
 
@@ -28,50 +46,31 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"keras-posenc: error: {message} (see {self.prog} --help)\n")
 
 
-# (command, what it does, positional arguments, options): a name, its help, and what argparse takes.
-COMMANDS = [
-    *TRAINING,
-    *FILES,
-    *BENCHMARKS,
-    (
-        "list",
-        "print a table of all position encodings",
-        [],
-        [],
-    ),
-    (
-        "describe",
-        "show what a position encoding does, its arguments, and what it learns",
-        [("name", "as `keras-posenc list` prints it", {})],
-        [],
-    ),
-]
-
-
 def parser():
     """Makes the parser of the command line; options that are not given leave no attribute."""
     whole = _Parser(
         prog="keras-posenc",
-        description="Pretrained BERTs, stretched past 512 tokens and fine-tuned on long text.",
+        description="Pretrained encoders, extended past 512 tokens and fine-tuned on long texts.",
         epilog="Each command prints the Python that it runs. See COMMAND --help for its options.",
     )
-    version = f"keras-posenc {keras_posenc.__version__}"
+    version = f"keras-posenc {constant('__version__')}"
     whole.add_argument("--version", action="version", version=version)
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in _add(commands, COMMANDS):
         if name == "predict":
             source = command.add_mutually_exclusive_group(required=True)
             source.add_argument(
-                "--text", dest="texts", action="append", help="a text; may be repeated"
+                "--text", dest="texts", metavar="TEXT", action="append", help="A text; repeatable"
             )
             source.add_argument(
-                "--file", help="a file of texts: .txt (one a line), .tsv, .jsonl, ..."
+                "--file", metavar="FILE", help="Texts: .txt (one per line), .tsv, .jsonl, ..."
             )
-            command.add_argument("--question", help="for qa: about each --text")
-            column = {"dest": "text", "type": columns, "metavar": "NAME"}
-            command.add_argument("--text-column", **column, help="of --file; or columns, as a,b")
-    what = "draw what position encodings do (needs Matplotlib)"
-    plot = commands.add_parser("plot", help=what, description=f"{what[0].upper()}{what[1:]}.")
+            command.add_argument("--question", help="For qa: the question about each --text")
+            text = describe("training.predict").keywords["text"]
+            options = _options("text", text, {}, {"help": "Column of --file, or columns, as a,b"})
+            command.add_argument(_flag("text", {}), dest="text", **options)
+    what = "Draws what position encodings do (needs Matplotlib)"
+    plot = commands.add_parser("plot", help=what, description=f"{what}.")
     plots = plot.add_subparsers(dest="what", metavar="WHAT", required=True)
     dict(_add(plots, PLOTS))
     return whole
@@ -79,19 +78,73 @@ def parser():
 
 def _add(commands, table):
     """Adds the commands of a table; yields name and parser of each."""
-    for name, what, positional, options in table:
-        command = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
-        for flag, words, more in [*positional, *options]:
-            command.add_argument(flag, help=words, **_metavar(flag, more))
-        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        yield name, command
+    for entry in table:
+        sources = [describe(name) for name in entry.functions]
+        what = entry.summary or sources[0].summary
+        command = commands.add_parser(entry.name, help=what, description=f"{what}.")
+        keywords, positional = _keywords(entry, sources), entry.positional.split()
+        flags = {
+            name: name.upper() if name in positional else _flag(name, entry.more.get(name, {}))
+            for name in keywords
+        }
+        for name, keyword in keywords.items():
+            options = _options(name, keyword, flags, entry.more.get(name, {}))
+            if name in positional:
+                command.add_argument(name, **{**options, "metavar": name.upper()})
+            else:
+                command.add_argument(flags[name], dest=name, **options)
+        command.add_argument("--debug", action="store_true", help="Show the traceback of an error")
+        yield entry.name, command
 
 
-def _metavar(flag, more):
-    """Options of argparse in which a value is shown by its type, and a place by its name."""
-    if {"choices", "action", "metavar"} & set(more):
-        return more
-    names = {int: "N", float: "X"}
-    if flag.startswith("--"):
-        return {**more, "metavar": names.get(more.get("type"), flag[2:].upper())}
-    return {**more, "metavar": flag.upper()}
+def _keywords(command, sources):
+    """{name: `Keyword`} of a command, those of its positional arguments first."""
+    found = {}
+    for source in sources:
+        for name, keyword in source.keywords.items():
+            if found.setdefault(name, keyword).text.startswith("as in"):
+                found[name] = found[name]._replace(text=keyword.text)
+    names = dict.fromkeys([*command.positional.split(), *found, *command.more])
+    left_out = {"verbose", *command.without}
+    return {name: found.get(name, Keyword(None, "")) for name in names if name not in left_out}
+
+
+def _flag(name, more):
+    options = {"flag": f"--{name.replace('_', '-')}", **SPECIAL.get(name, {}), **more}
+    return options["flag"]
+
+
+def _options(name, keyword, flags, more):
+    """What argparse takes for a keyword; `more` has the last word."""
+    kind = TYPE.match(keyword.text)
+    options = {"help": _help(keyword, kind, flags)}
+    if choices := CHOICES.search(keyword.text):
+        options["choices"] = re.findall(r'"(.*?)"', choices[1])
+    if isinstance(keyword.default, bool):
+        options["action"] = argparse.BooleanOptionalAction if keyword.default else "store_true"
+    else:
+        is_path = keyword.text.startswith(("path", "directory"))
+        options["metavar"] = "PATH" if is_path else name.replace("_", "-").upper()
+        options |= TYPES.get(kind and kind[1], {})
+    options |= SPECIAL.get(name, {}) | more
+    options.pop("flag", None)
+    unwanted = ["metavar"] * ("choices" in options or "action" in options)
+    unwanted += ["choices", "type"] * (options.get("action") not in (None, "append"))
+    return {key: value for key, value in options.items() if key not in unwanted}
+
+
+def _help(keyword, kind, flags):
+    """The entry of `Args:` in the words of the command line, with the default."""
+    text = ONLY_CHOICES.sub("", keyword.text[kind.end() if kind else 0 :])
+    text = re.sub(r"`(\w+)`/", lambda name: f"{name[1].upper()}/", text)
+    text = re.sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), text)
+    text = re.sub(r"`([^`]*)`", r"\1", text).rstrip(".").replace("%", "%%")
+    return f"{text[:1].upper()}{text[1:]}{_default(keyword.default)}"
+
+
+def _default(value):
+    if any(value is each for each in (REQUIRED, COMPUTED, None, False)):
+        return ""
+    if isinstance(value, tuple):
+        return f" (default: {','.join(map(str, value))})" if value else ""
+    return f" (default: {'yes' if value is True else value})"

@@ -190,7 +190,7 @@ def _entropy(arguments):
 
 def _curves(arguments, measure, size, picture):
     """A measure of each series of encodings, and their picture."""
-    names = arguments.pop("names")
+    names = arguments.pop("encodings")
     causal = not arguments.pop("bidirectional", False)
     keywords = {**size, **arguments, "causal": causal}
     series = {name: [] if name == "none" else name.split("+") for name in names}

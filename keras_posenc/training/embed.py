@@ -38,16 +38,16 @@ def open_embedder(
     Args:
         directory: str or path; one of an encoder alone is pooled by its mean, and the `output` of
             `finetune(task="embed")` as it was trained.
-        max_length: int. Tokens after which texts are cut; default what the directory says. Beyond
-            the positions of the model, its table is stretched.
-        prompt: str, put before every text: a name of the directory's prompts, or a text. Default:
-            the one that the directory puts before all, if it has one.
-        stretch: how to serve more positions than the table has: "hierarchical", "tile" or
-            "interpolate". Default: the first, where `max_length` needs one.
-        alpha: float. Weight of the coarse digit in the hierarchical stretch.
-        rope_scaling: dict, or str such as "yarn:4" for {"rope_type": "yarn", "factor": 4.0}: of
-            rotary positions.
-        token_budget: int. Maximum tokens in a batch, padding included.
+        max_length: int. Tokens after which texts are truncated; by default the length that the
+            directory names. More than the model has positions extends its table.
+        prompt: what precedes every text: the name of one of the directory's prompts, or a text. By
+            default the prompt that the directory puts before all texts, if it has one.
+        stretch: how to serve more positions than the table has, if `max_length` needs them. One of
+            "hierarchical", the default, "tile" or "interpolate".
+        alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
+        rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
+            "yarn", "factor": 4.0}.
+        token_budget: int. Maximum number of tokens in a batch, padding included.
 
     Returns:
         `TextModel`.
@@ -128,14 +128,15 @@ def embed(
     """Computes the vectors of texts of any length.
 
     Args:
-        directory: str or path of a directory of sentence-transformers, or of an encoder.
+        directory: directory of sentence-transformers, or of an encoder.
         texts: list of str, or a path for `read_texts`.
-        output: path of a .npy file to write the vectors to, or None; its folder is created.
-        text: name of the text column; default one with a usual name, see `read_texts`.
-        max_length: int. Tokens after which texts are cut, which is told; default what the directory
-            says. More than the model's own positions stretch its table.
-        chunks: int. Read all of a text, in chunks of so many tokens, the first of which has the
-            prompt: the vector is the mean of those of the chunks, which count by their tokens.
+        output: path of the .npy file for the vectors; its folder is created. By default nothing is
+            written.
+        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+        max_length: int. Tokens after which texts are truncated, which is logged; by default the
+            length that `directory` names. More than the model has positions extends its table.
+        chunks: int. Read each text whole, in chunks of this many tokens, the first of which has the
+            prompt. The vector is the mean of those of the chunks, weighted by tokens.
         prompt, stretch, alpha, rope_scaling, token_budget: as in `open_embedder`.
         verbose: as in `keras.Model.predict`.
 

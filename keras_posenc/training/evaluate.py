@@ -20,14 +20,16 @@ def evaluate(
     """Evaluates a fine-tuned model by the metrics of its task, also by document length.
 
     Args:
-        directory: str or path, the `output` of `finetune`.
+        directory: directory that `finetune` wrote.
         data: documents of the model's task, as in `finetune`.
-        text: name of the text column; default one with a usual name, see `read_texts`.
-        label: name of the label column; likewise.
-        max_length: int or None. Tokens after which documents are truncated; default as in training.
-        token_budget: int or None. Maximum tokens in a batch; default as in training.
-        chunks: int or None. Read all of a document, in chunks of so many tokens.
-        pool: "mean" of the chunks' probabilities, each counted by its tokens, or "max".
+        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+        label: name of the column of labels; by default one with a usual name.
+        max_length: int or None. Tokens after which documents are truncated; by default as in
+            training.
+        token_budget: int or None. Maximum number of tokens in a batch; by default as in training.
+        chunks: int or None. Read each document whole, in chunks of this many tokens.
+        pool: how the probabilities of the chunks are combined; their mean is weighted by tokens.
+            One of "mean" or "max".
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -67,17 +69,19 @@ def predict(
     pool="mean",
     verbose="auto",
 ):
-    """Says of raw texts what the model's task is: labels, numbers, entities, answers or vectors.
+    """Predicts labels, numbers, entities, answers or vectors for texts, by the model's task.
 
     Args:
-        directory: str or path, the `output` of `finetune`.
+        directory: directory that `finetune` wrote.
         texts: list of str, or a path for `read_texts` (labels in the file are ignored). With task
             "tag" lists of words too; with "qa" pairs (question, passage), or a path of such.
-        text: name of the text column; default one with a usual name, see `read_texts`.
-        max_length: int or None. Tokens after which documents are truncated; default as in training.
-        token_budget: int or None. Maximum tokens in a batch; default as in training.
-        chunks: int or None. Read all of a document, in chunks of so many tokens.
-        pool: "mean" of the chunks' probabilities, each counted by its tokens, or "max".
+        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+        max_length: int or None. Tokens after which documents are truncated; by default as in
+            training.
+        token_budget: int or None. Maximum number of tokens in a batch; by default as in training.
+        chunks: int or None. Read each document whole, in chunks of this many tokens.
+        pool: how the probabilities of the chunks are combined; their mean is weighted by tokens.
+            One of "mean" or "max".
         verbose: as in `keras.Model.predict`.
 
     Returns:

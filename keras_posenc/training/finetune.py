@@ -79,46 +79,48 @@ def finetune(
             are, and the files, differ by task, see the guide of tasks.
         output: directory for model.keras, tokenizer.json, labels.json, config.json, recipe.json,
             metrics.json, history.csv and steps.csv; `load_finetuned` reads it.
-        task: "classify", "multilabel", "regress", "tag", "qa" or "embed".
-        validation: documents evaluated after every epoch; a float in (0, 1) holds out that share of
-            `train`.
-        test: documents evaluated once, at the end.
-        text: name of the text column; default one with a usual name, see `read_texts`. A tuple of
-            names reads pairs.
-        label: name of the label column; likewise.
-        config: path of the config; default the directory of `checkpoint`.
-        tokenizer: path of the tokenizer; default the directory of `checkpoint`.
-        model: the family; default what the config says.
+        task: what to train for. One of "classify", "multilabel", "regress", "tag", "qa" or "embed".
+        validation: documents to evaluate after every epoch; a float in (0, 1) holds out that share
+            of `train`.
+        test: documents to evaluate once, at the end.
+        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+            Several names, such as question and passage, read pairs.
+        label: name of the column of labels; by default one with a usual name.
+        config: path of the config; by default in the directory of `checkpoint`.
+        tokenizer: path of the tokenizer; by default in the directory of `checkpoint`.
+        model: family of the checkpoint; by default the one its config names.
         max_length: int. Tokens after which documents are truncated. Default 512.
-        epochs: int. Default 3.
-        lengths: list of (max_length, epochs), instead of these two: several stages of growing
-            length under one learning-rate schedule.
-        longer: what a stage does with documents longer than its length: "cut" truncates them,
-            "skip" leaves them to the later stages, for what a label speaks of may be in the part
-            that is cut away. Inference truncates in either case.
-        stretch: how to serve positions beyond the checkpoint's, if a length needs them:
+        epochs: int. Passes over the documents. Default 3.
+        lengths: stages of growing length under one learning-rate schedule, as pairs of `max_length`
+            and `epochs`, in place of these two.
+        longer: one of "cut", which truncates documents that are longer than a stage, or "skip",
+            which leaves them to later stages, because the evidence for a label may be in the part
+            that is cut off. Inference truncates in either case.
+        stretch: how to serve more positions than the checkpoint has, if a length needs them. One of
             "hierarchical", "tile", "interpolate" or "fresh".
-        alpha: float. Weight of the coarse digit in the hierarchical stretch.
-        stretch_first: long texts without labels, as `keras_posenc.stretch` takes them: the
-            checkpoint is stretched by it first, under its defaults, into `output`/stretched, in
-            place of `stretch` and `alpha`. `text` names its column too, if it is one name.
-        stride: int. With task "qa", the tokens that windows of a passage share; default a quarter
-            of `max_length`.
-        pooling: "mean", "cls", "max" or "last" over the tokens of a text, where a task pools; or
-            "head", what the family itself has in transformers, so that `FineTuned.export` can write
-            it.
-        learning_rate: float. The peak.
-        schedule: "cosine" or "linear" decay to 0.
-        warmup: float in [0, 1). Share of the steps that warm up the learning rate.
-        weight_decay: float. Not applied to biases, norms and position embeddings.
-        clip: float or None. Maximum global norm of the gradients.
-        token_budget: int. Maximum tokens in a batch, padding included.
-        dropout_rate: float. Dropout of the features; default the config's.
-        attention_dropout_rate: float. Dropout of the attention weights; default the config's.
-        head_dropout: float. Dropout before the last layer; of a family's own head its config says.
-        seed: int.
-        overwrite: bool. Start anew, whatever run `output` holds: give it once, for a run that was
-            interrupted goes on without it.
+        alpha: float. Weight of the block index in hierarchical positions.
+        stretch_first: long texts without labels, as `keras_posenc.stretch` takes them. The
+            checkpoint is first extended on them, with the defaults of that function, in
+            `output`/stretched; `stretch` and `alpha` are then not used.
+        stride: int. Tokens that neighbouring windows of a passage share, for "qa". Default: a
+            quarter of `max_length`.
+        pooling: how the features of the tokens become those of a text. One of "mean", "cls", "max",
+            "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
+            transformers, which `FineTuned.export` can write.
+        learning_rate: float. Peak learning rate.
+        schedule: decay of the learning rate to 0. One of "cosine" or "linear".
+        warmup: float in [0, 1). Fraction of the steps that warm up the learning rate.
+        weight_decay: float. Weight decay; biases, norms and position embeddings have none.
+        clip: float or None. Maximum global norm of the gradients; None: no bound.
+        token_budget: int. Maximum number of tokens in a batch, padding included.
+        dropout_rate: float. Dropout of the features; by default that of the config.
+        attention_dropout_rate: float. Dropout of the attention weights; by default that of the
+            config.
+        head_dropout: float. Dropout before the last layer; with `pooling` "head" that of the
+            config.
+        seed: int. Seed of the batches, the dropout and the new weights.
+        overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
+            leave it out.
         verbose: as in `keras.Model.fit`.
 
     Returns:

@@ -115,7 +115,7 @@ def pretrain(
     overwrite=False,
     verbose=True,
 ):
-    """Goes on pretraining a checkpoint on texts of a domain, or of a length, of its own.
+    """Continues pretraining a checkpoint on unlabelled texts; an interrupted run can be resumed.
 
     The result is a checkpoint with its head over the vocabulary, which `finetune`, `stretch` and
     Hugging Face's transformers read. A killed run goes on where it was: the same call continues
@@ -128,36 +128,38 @@ def pretrain(
         corpus: texts: a path for `read_texts`, a `Texts`, or a list of str; for "unilm" with their
             answers, the labels, or a list of (prompt, answer) pairs.
         output: directory for the checkpoint, its tokenizer, recipe.json and metrics.json.
-        objective: "mlm", hidden words, see `MaskedLanguageModelBatches`; "causal", the next token;
-            "unilm", the next token of an answer to a prompt: see `CausalBatches`.
+        objective: one of "mlm", masked tokens, see `MaskedLanguageModelBatches`; "causal", the next
+            token; or "unilm", the next token of an answer to a prompt, see `CausalBatches`.
         length: int. Tokens of a row, special tokens included. Longer texts are several rows.
-        validation: texts to measure on before and after, as `corpus`; a float in (0, 1) holds out
-            that share of the corpus.
+        validation: texts to measure the loss on, before and after, as `corpus`; a float in (0, 1)
+            holds out that share of `corpus`.
         epochs: int. Passes over the corpus.
-        steps: int. Batches to learn from, in place of `epochs`.
-        stretch: how to serve positions beyond the checkpoint's, if `length` needs them:
-            "hierarchical", "tile", "interpolate" or "fresh"; None refuses.
-        alpha: float. Weight of the coarse digit in the hierarchical stretch.
-        masked: float in (0, 1). Share of the tokens to guess.
-        whole_words: bool. Whether the pieces of a word are hidden together.
-        max_ngram: int. Most neighbouring words hidden at once.
-        learning_rate: float. The peak of a cosine schedule.
-        warmup: float in [0, 1). Share of the steps that warm up the learning rate.
-        weight_decay: float. Not applied to biases, norms and position embeddings.
-        clip: float or None. Maximum global norm of the gradients.
-        token_budget: int. Maximum tokens in a batch, padding included.
-        pack: bool. Short texts share rows of `length` tokens, in which none sees another: less
-            padding and fewer shapes to compile, but more masked cells of attention.
-        dropout_rate: float. Dropout of the features; default the config's.
-        attention_dropout_rate: float. Dropout of the attention weights; default the config's.
-        text: name of the text column; default one with a usual name, see `read_texts`.
-        label: name of the column of the answers, for "unilm"; likewise.
-        config: path of the config; default the directory of `checkpoint`.
-        tokenizer: path of the tokenizer; default the directory of `checkpoint`.
-        model: name of the family; default what the config says.
-        seed: int.
-        overwrite: bool. Start anew, whatever run `output` holds; one that was interrupted goes on
-            without it.
+        steps: int. Batches to train on, in place of `epochs`.
+        stretch: how to serve more positions than the checkpoint has, if `length` needs them. One of
+            "hierarchical", "tile", "interpolate" or "fresh". With None it is an error.
+        alpha: float. Weight of the block index in hierarchical positions.
+        masked: float in (0, 1). Fraction of the tokens to predict.
+        whole_words: bool. Mask all pieces of a word together.
+        max_ngram: int. Maximum number of neighbouring words masked together.
+        learning_rate: float. Peak of a cosine schedule.
+        warmup: float in [0, 1). Fraction of the steps that warm up the learning rate.
+        weight_decay: float. Weight decay; biases, norms and position embeddings have none.
+        clip: float or None. Maximum global norm of the gradients; None: no bound.
+        token_budget: int. Maximum number of tokens in a batch, padding included.
+        pack: bool. Put several short texts into one row of `length` tokens; none attends to
+            another. There is less padding and fewer shapes to compile, but a larger attention
+            matrix.
+        dropout_rate: float. Dropout of the features; by default that of the config.
+        attention_dropout_rate: float. Dropout of the attention weights; by default that of the
+            config.
+        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+        label: name of the column of answers, for "unilm"; by default one with a usual name.
+        config: path of the config; by default in the directory of `checkpoint`.
+        tokenizer: path of the tokenizer; by default in the directory of `checkpoint`.
+        model: family of the checkpoint; by default the one its config names.
+        seed: int. Seed of the batches, the masks, the dropout and the new weights.
+        overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
+            leave it out.
         verbose: bool. Whether to print where it stands and how long it will take.
 
     Returns:

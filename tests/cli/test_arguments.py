@@ -1,18 +1,21 @@
+"""Options are read from the source of the functions: names, types, choices, defaults and words."""
+
+import argparse
 import dataclasses
 import inspect
+import re
 
 import pytest
 
 from keras_posenc import analysis, bench, training
 from keras_posenc.bench import reading
-from keras_posenc.cli.arguments import COMMANDS, parser
-from keras_posenc.cli.benchmarks import EMBEDDINGS
-from keras_posenc.cli.options import STRETCHES
-from keras_posenc.cli.plots import PLOTS
-from keras_posenc.cli.training import OBJECTIVES, POOLINGS, STARTS
+from keras_posenc.cli import source
+from keras_posenc.cli.arguments import parser
+from keras_posenc.cli.commands import COMMANDS, PLOTS
 from keras_posenc.models import heads
 from keras_posenc.training import pretraining, recipe
 from keras_posenc.training.stretching import recipe as stretch_recipe
+from keras_posenc.training.tasks import TASKS
 
 pytestmark = pytest.mark.once
 
@@ -28,38 +31,118 @@ FUNCTIONS = {
 }
 
 
-def destinations(name):
-    for command, _, positional, options in COMMANDS:
-        if command == name:
-            entries = [*positional, *options]
-            return {
-                more.get("dest", flag.strip("-").replace("-", "_")) for flag, _, more in entries
-            }
+def commands():
+    """{name: parser} of each command, `plot decay` and the others too."""
+    found, todo = {}, [("", parser())]
+    while todo:
+        prefix, each = todo.pop()
+        for action in each._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                todo += [
+                    (f"{prefix} {name}".strip(), each) for name, each in action.choices.items()
+                ]
+        found[prefix] = each
+    return found
+
+
+def actions(name):
+    """{keyword: action} of a command."""
+    options = commands()[name]._actions
+    return {each.dest: each for each in options if each.dest not in ("help", "debug")}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_keyword_of_the_function_is_an_option(name):
-    keywords = set(inspect.signature(FUNCTIONS[name]).parameters)
+    keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - {"verbose"}
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
-    only_here |= {"evaluate": {"output"}, "predict": {"format"}, "bench passkey": {"no_pictures"}}
-    only_there = {"predict": {"texts", "text"}}
-    here, there = destinations(name), keywords - {"verbose"}
-    assert here - there == only_here.get(name, set())
-    assert there - here == only_there.get(name, set())
+    only_here |= {"evaluate": {"output"}, "bench passkey": {"no_pictures"}}
+    only_here["predict"] = {"format", "file", "question"}
+    assert set(actions(name)) == keywords | only_here.get(name, set())
 
 
 def test_every_keyword_and_setting_of_the_benchmark_is_an_option():
     keywords = set(inspect.signature(bench.bench).parameters) - {"verbose", "settings"}
     keywords |= {field.name for field in dataclasses.fields(bench.Settings)}
-    assert destinations("bench") == keywords | {"no_pictures"}
+    assert set(actions("bench")) == keywords | {"no_pictures"}
 
 
-def test_defaults_in_the_help_of_the_benchmark_are_those_of_its_settings():
-    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == "bench"]
-    words = {flag[2:].replace("-", "_"): text for flag, text, _ in options}
-    for field in dataclasses.fields(bench.Settings):
-        if isinstance(field.default, int | float):
-            assert f"(default: {field.default:g})" in words[field.name]
+def test_types_choices_and_defaults_are_read_from_the_source():
+    found = actions("finetune")
+    assert found["epochs"].type is int and found["alpha"].type is float
+    assert found["overwrite"].nargs == 0 and found["overwrite"].option_strings == ["--overwrite"]
+    assert found["clip"].type("none") is None
+    assert "(default: 8192)" in found["token_budget"].help
+    assert "(default: 0)" in found["seed"].help
+    assert actions("pretrain")["whole_words"].option_strings == [
+        "--whole-words",
+        "--no-whole-words",
+    ]
+    assert actions("bench")["encodings"].nargs == "+"
+    assert actions("bench")["seeds"].type("1,2") == [1, 2]
+
+
+def test_the_choices_are_those_of_the_functions():
+    for command, name, values in (
+        ("finetune", "task", TASKS),
+        ("finetune", "stretch", recipe.STRETCHES),
+        ("finetune", "longer", recipe.LONGER),
+        ("finetune", "schedule", recipe.SCHEDULES),
+        ("finetune", "pooling", (*heads.POOLINGS, "head")),
+        ("pretrain", "objective", pretraining.OBJECTIVES),
+        ("pretrain", "stretch", recipe.STRETCHES),
+        ("stretch", "start", stretch_recipe.STARTS),
+        ("embed", "stretch", stretch_recipe.STARTS),
+        ("convert", "stretch", recipe.STRETCHES),
+        ("bench passkey", "pooling", reading.POOLINGS),
+    ):
+        assert tuple(actions(command)[name].choices) == tuple(values), (command, name)
+
+
+def test_every_argument_is_described_in_the_words_of_the_command_line():
+    for name, command in commands().items():
+        for action in command._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                continue
+            assert action.help and not re.search("`|^As in|keras.Model", action.help), (
+                name,
+                action,
+            )
+
+
+def test_a_keyword_is_named_as_its_option_and_a_path_as_its_place():
+    found = actions("finetune")
+    assert "as pairs of --max-length and --epochs" in found["lengths"].help
+    assert "in the directory of CHECKPOINT" in found["config"].help
+    assert "in OUTPUT/stretched" in found["stretch_first"].help
+    assert found["lengths"].metavar == "LENGTHxEPOCHS,..."
+
+
+def test_a_misspelt_keyword_of_the_table_is_found():
+    """Whatever a command leaves out or says otherwise is a keyword, or a line in its program."""
+    for command in (*COMMANDS, *PLOTS):
+        known = {name for each in command.functions for name in source.describe(each).keywords}
+        assert set(command.without) <= known, command.name
+        for name, options in command.more.items():
+            assert name in known or "help" in options, (command.name, name)
+
+
+def test_a_function_that_is_not_there():
+    with pytest.raises(LookupError, match="keras_posenc.training has no fintune"):
+        source.describe("training.fintune")
+
+
+def test_the_source_of_a_function_says_what_python_says():
+    for function in FUNCTIONS.values():
+        room = function.__module__.split(".")[1]
+        keywords = source.describe(f"{room}.{function.__name__}").keywords
+        parameters = inspect.signature(function).parameters
+        assert list(keywords) == list(parameters)
+        for name, (default, text) in keywords.items():
+            assert text, (function, name)
+            if default is source.REQUIRED:
+                assert parameters[name].default is inspect.Parameter.empty
+            elif default is not source.COMPUTED:
+                assert parameters[name].default == default
 
 
 @pytest.mark.parametrize(
@@ -75,52 +158,6 @@ def test_lengths_that_are_none_are_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         parser().parse_args(["bench", "even_pairs", "--train-lengths", "1-"])
     assert "every second, 4-64:2, not '1-'" in capsys.readouterr().err
-
-
-def test_defaults_in_the_help_are_those_of_the_function():
-    options = {flag: words for _, _, _, options in COMMANDS[:1] for flag, words, _ in options}
-    for name, parameter in inspect.signature(training.finetune).parameters.items():
-        words = options.get(f"--{name.replace('_', '-')}", "")
-        if parameter.default is not inspect.Parameter.empty and "(default: " in words:
-            shown = words.split("(default: ")[1].rstrip(")")
-            if parameter.default is not None:
-                try:
-                    assert float(shown) == parameter.default
-                except ValueError:
-                    assert shown == parameter.default
-    assert "(default: 512)" in options["--max-length"] and "(default: 3)" in options["--epochs"]
-
-
-def test_defaults_in_the_help_of_the_curves_are_those_of_the_functions():
-    functions = {"decay": analysis.decay_curve, "entropy": analysis.entropy_by_length}
-    for name, _, _, options in PLOTS:
-        if name in functions:
-            words = {flag: text for flag, text, _ in options}
-            parameters = inspect.signature(functions[name]).parameters
-            for flag in ("--num-heads", "--head-size", "--sharpness"):
-                if flag in words:
-                    default = parameters[flag[2:].replace("-", "_")].default
-                    assert f"(default: {default:g})" in words[flag]
-
-
-def test_the_choices_are_those_of_the_recipe():
-    assert STRETCHES == recipe.STRETCHES
-    assert POOLINGS == heads.POOLINGS
-    assert OBJECTIVES == tuple(pretraining.OBJECTIVES)
-    assert STARTS == stretch_recipe.STARTS
-    assert EMBEDDINGS == reading.POOLINGS
-    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == "finetune"]
-    choices = {flag: how.get("choices") for flag, _, how in options}
-    assert choices["--longer"] == recipe.LONGER and choices["--schedule"] == recipe.SCHEDULES
-
-
-@pytest.mark.parametrize("command", ["pretrain", "stretch"])
-def test_defaults_in_the_help_are_numbers_of_the_function(command):
-    ((_, _, _, options),) = [entry for entry in COMMANDS if entry[0] == command]
-    words = {flag[2:].replace("-", "_"): text for flag, text, _ in options}
-    for name, parameter in inspect.signature(FUNCTIONS[command]).parameters.items():
-        if name in words and type(parameter.default) in (int, float):
-            assert f"(default: {parameter.default:g}" in words[name]
 
 
 def test_options_that_are_not_given_are_not_there():

@@ -18,7 +18,6 @@ from keras_posenc.training import (
     summary,
     to_tsv,
 )
-from keras_posenc.training.tasks import TASKS
 
 # What each is trained with, how long, and what the score that matters most must reach.
 RUNS = {
@@ -323,13 +322,6 @@ def test_settings_and_labels_that_do_not_fit(tmp_path, bert, runs):
         evaluate(runs("tag")[0], ([["w1"]], [["B-X"]]))
     with pytest.raises(ValueError, match="data, line 1: the label 'q' is none of the training's 3"):
         evaluate(runs("multilabel")[0], (["w1"], [["q"]]))
-
-
-@pytest.mark.once
-def test_every_task_is_on_the_command_line():
-    from keras_posenc.cli import training
-
-    assert training.TASKS == tuple(TASKS)
 
 
 @pytest.mark.once

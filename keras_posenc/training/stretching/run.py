@@ -72,7 +72,7 @@ def stretch(
     overwrite=False,
     verbose=True,
 ):
-    """Stretches a pretrained encoder to longer texts by position distillation, without labels.
+    """Extends a pretrained encoder to longer texts by position distillation, without labels.
 
     The unstretched encoder reads windows of its own length; what it says of a token in the window
     where that token stands most centrally is what the stretched one, which reads the whole text,
@@ -91,24 +91,25 @@ def stretch(
             has come along.
         test: texts to measure on, as `texts`; by default a tenth of `texts` is held out.
         length: int. Number of positions to serve.
-        local: int. Tokens to each side that a local layer sees; [CLS] sees and is seen by all.
-            Default: every layer is global.
-        global_every: int. With `local`: the first of every `global_every` layers is global.
+        local: int. Tokens to each side that a local layer attends to; [CLS] attends to all tokens
+            and all attend to it. By default every layer is global.
+        global_every: int. With `local`: of this many layers the first is global.
         steps: int. Training steps, each on one text of `train_length` tokens.
-        learning_rate: float. The peak of a cosine schedule. The first updates of Adam are large: at
-            2e-4 a single one loses more than the stretching did.
-        start: initial values of the new positions: "hierarchical", "tile" or "interpolate".
-        alpha: float. Weight of the coarse digit in the hierarchical start.
-        kept_rows: int. First rows of the table that serve no new position.
-        train_length: int. Tokens of the texts for training and measuring. Default `length`, but at
-            most four times the old length: later positions share the rows of these.
-        text: name of the text column; default one with a usual name, see `read_texts`.
-        config: path of the config; default the directory of `checkpoint`.
-        tokenizer: path of the tokenizer; default the directory of `checkpoint`.
-        model: name of the family; default what the config says.
-        seed: int. Of which pieces of the texts are read.
-        overwrite: bool. Start anew, whatever run `output` holds; one that was interrupted goes on
-            without it.
+        learning_rate: float. Peak of a cosine schedule. The first updates of Adam are large: at
+            2e-4 a single one undoes more than the training gains.
+        start: initial values of the new positions. One of "hierarchical", "tile" or "interpolate".
+        alpha: float. Weight of the block index in hierarchical positions.
+        kept_rows: int. First rows of the table that are reserved, such as that of [CLS]: no new
+            position uses them.
+        train_length: int. Tokens of the texts for training and measuring. Default: `length`, but at
+            most four times the old length, because later positions share the rows of these.
+        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+        config: path of the config; by default in the directory of `checkpoint`.
+        tokenizer: path of the tokenizer; by default in the directory of `checkpoint`.
+        model: family of the checkpoint; by default the one its config names.
+        seed: int. Seed of the choice of text pieces.
+        overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
+            leave it out.
         verbose: bool. Whether to print where it stands and how long it will take.
 
     Returns:

@@ -1,0 +1,270 @@
+"""The commands: whose keywords their options are, and what the source of those does not say."""
+
+import argparse
+import typing
+
+
+def number_or_none(text):
+    """1.5 -> 1.5, none -> None."""
+    try:
+        return None if text.lower() == "none" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"give a number, or none, not {text!r}") from None
+
+
+def numbers(text):
+    """64,128 -> [64, 128]."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give numbers with commas between, such as 64,128, not {text!r}"
+        ) from None
+
+
+def _columns(text):
+    """a,b -> ("a", "b")."""
+    names = tuple(text.split(","))
+    return names if len(names) > 1 else text
+
+
+def _stages(text):
+    """512x3,1536x1 -> [(512, 3), (1536, 1)]."""
+    try:
+        pairs = [stage.split("x") for stage in text.split(",")]
+        return [(int(length), int(epochs)) for length, epochs in pairs]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give stages as LENGTHxEPOCHS, such as 512x3,1536x1, not {text!r}"
+        ) from None
+
+
+def _share_or_path(text):
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _ranges(text):
+    """1-40 -> [1, ..., 40]; 50,100 -> [50, 100]; 4-64:2 -> [4, 6, ..., 64]."""
+    try:
+        lengths = []
+        for part in text.split(","):
+            ends, _, step = part.partition(":")
+            first, dash, last = ends.partition("-")
+            lengths += range(int(first), int(last if dash else first) + 1, int(step or 1))
+        return lengths
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give lengths such as 64, 50,100,200, 1-40 or, every second, 4-64:2, not {text!r}"
+        ) from None
+
+
+class Command(typing.NamedTuple):
+    """A command of the command line.
+
+    Attributes:
+        name: str, as it is typed; two words for one of several kinds.
+        positional: str, the names of its positional arguments.
+        functions: public names of the functions and dataclasses whose keywords are its options.
+        without: keywords that are not options.
+        more: dict, name -> what `argparse` takes in place of what the source says, and `flag`.
+        summary: str, what it does; by default the first line of the first function's docstring.
+    """
+
+    name: str
+    positional: str
+    functions: tuple
+    without: tuple = ()
+    more: dict = {}
+    summary: str | None = None
+
+
+INT = {"metavar": "N", "type": int}
+FLOAT = {"metavar": "X", "type": float}
+# What holds for every command that has the keyword.
+SPECIAL = {
+    "text": {"flag": "--text-column", "metavar": "NAME,...", "type": _columns},
+    "label": {"flag": "--label-column", "metavar": "NAME"},
+    "validation": {"metavar": "FILE|SHARE", "type": _share_or_path},
+    "test": {"metavar": "FILE"},
+    "stretch_first": {"metavar": "FILE"},
+    "model": {"metavar": "FAMILY"},
+    "rope_scaling": {"metavar": "TYPE:FACTOR", "help": "Scaling of rotary positions, as yarn:4"},
+    "train_lengths": {"metavar": "N,N-N,...", "type": _ranges},
+    "test_lengths": {"metavar": "N,N-N,...", "type": _ranges},
+}
+TEXTS = "Texts: .txt (one per line), .tsv, .csv, .jsonl or .tab"
+REPORT = {"action": "store_true", "help": "Write no report.html, which needs Matplotlib"}
+NO_PICTURES = {"action": "store_true", "help": "Draw no figures, which need Matplotlib"}
+BIDIRECTIONAL = {"action": "store_true", "help": "Attention to both sides (default: causal)"}
+OUTPUT = {"metavar": "FILE", "help": "File of the figure, .svg, .png or .pdf (default: WHAT.svg)"}
+ENCODINGS = {
+    "metavar": "NAME",
+    "nargs": "+",
+    "help": "Encodings, such as alibi; several together as rotary+log_n; none for no encoding",
+}
+COMMANDS = (
+    Command(
+        "finetune",
+        "checkpoint train output",
+        ("training.finetune",),
+        more={
+            "train": {
+                "help": "Documents: .tsv, .csv, .jsonl or .tab with texts and labels; for tag "
+                ".conll, for qa SQuAD's .json"
+            },
+            "lengths": {"metavar": "LENGTHxEPOCHS,...", "type": _stages},
+            "output": {"help": "Directory for the model, metrics.json and report.html"},
+            "no_report": REPORT,
+        },
+    ),
+    Command(
+        "pretrain",
+        "checkpoint corpus output",
+        ("training.pretrain",),
+        more={"corpus": {"help": TEXTS}},
+    ),
+    Command(
+        "stretch",
+        "checkpoint texts output",
+        ("training.stretch",),
+        more={
+            "checkpoint": {"help": "Weights, or a directory with weights, config and tokenizer"},
+            "texts": {"help": f"Long {TEXTS[0].lower()}{TEXTS[1:]}"},
+            "output": {"help": "Directory for the new checkpoint, metrics.json and report.html"},
+            "no_report": REPORT,
+        },
+    ),
+    Command(
+        "evaluate",
+        "directory data",
+        ("training.evaluate",),
+        more={
+            "output": {"metavar": "FILE", "help": "Also write the metrics to this file, as JSON"}
+        },
+    ),
+    Command(
+        "predict",
+        "directory",
+        ("training.predict",),
+        without=("texts", "text"),
+        more={
+            "format": {
+                "choices": ("tsv", "jsonl"),
+                "help": "tsv: the prediction and its probability; jsonl: all (default: tsv)",
+            }
+        },
+    ),
+    Command(
+        "embed",
+        "directory texts",
+        ("training.embed", "training.open_embedder"),
+        more={"texts": {"help": TEXTS}, "output": {"required": True}},
+    ),
+    Command("inspect", "checkpoint", ("analysis.inspect_checkpoint",)),
+    Command(
+        "convert",
+        "checkpoint output",
+        ("analysis.open_model", "checkpoints.save_checkpoint"),
+        without=("max_position", "directory", "labels"),
+        more={
+            "output": {"help": "Directory to write; a .keras file for --format keras"},
+            "format": {
+                "choices": ("huggingface", "google", "keras"),
+                "help": "Format to write (default: huggingface)",
+            },
+        },
+        summary="Writes a checkpoint in another format, optionally with more positions",
+    ),
+    Command("bench", "tasks", ("bench.bench", "bench.Settings"), more={"no_pictures": NO_PICTURES}),
+    Command(
+        "bench passkey",
+        "checkpoint",
+        ("bench.bench_passkey",),
+        more={"no_pictures": NO_PICTURES},
+    ),
+    Command("list", "", (), summary="Prints a table of all position encodings"),
+    Command(
+        "describe",
+        "name",
+        ("analysis.describe_encoding",),
+        more={"name": {"help": "Encoding, one of those that keras-posenc list prints"}},
+        summary="Shows what a position encoding does, its arguments, and what it learns",
+    ),
+)
+PLOTS = (
+    Command(
+        "decay",
+        "encodings",
+        ("analysis.decay_curve",),
+        without=("causal",),
+        more={
+            "encodings": ENCODINGS,
+            "length": {"help": "Tokens (default: 512)"},
+            "bidirectional": BIDIRECTIONAL,
+            "output": OUTPUT,
+        },
+        summary="Logit and weight of identical tokens by their distance",
+    ),
+    Command(
+        "entropy",
+        "encodings",
+        ("analysis.entropy_by_length",),
+        without=("causal", "seed"),
+        more={
+            "encodings": ENCODINGS,
+            "lengths": {"help": "Tokens (default: 64,128,256,512,1024)"},
+            "bidirectional": BIDIRECTIONAL,
+            "output": OUTPUT,
+        },
+        summary="Entropy of attention to random content as the text grows",
+    ),
+    Command(
+        "similarity",
+        "checkpoint",
+        ("analysis.open_model",),
+        without=("alpha", "max_position"),
+        more={
+            "stretch": {
+                "action": "append",
+                "help": "How to extend the positions; may be repeated (default: hierarchical)",
+            },
+            "positions": {**INT, "help": "Number of positions (default: 2048)"},
+            "output": OUTPUT,
+        },
+        summary="Cosine similarity of the positions of a checkpoint, extended",
+    ),
+    Command(
+        "terms",
+        "",
+        (),
+        more={
+            "length": {**INT, "help": "Tokens (default: 512)"},
+            "strength": {**FLOAT, "help": "Strength of Sandwich's biases (default: 1)"},
+            "head_size": {**INT, "help": "Features per head (default: 64)"},
+            "output": OUTPUT,
+        },
+        summary="The four terms of rotary attention with biases, on random content",
+    ),
+    Command(
+        "gates",
+        "checkpoint",
+        ("analysis.open_model",),
+        without=("config", "model", "stretch", "alpha", "max_position"),
+        more={
+            "text": {
+                "flag": "--text",
+                "metavar": "TEXT",
+                "type": str,
+                "required": True,
+                "help": "A text",
+            },
+            "layer": {**INT, "help": "Number of the layer, from 0 (default: 0)"},
+            "head": {**INT, "help": "Number of the head, from 0 (default: 0)"},
+            "output": OUTPUT,
+        },
+        summary="What CoPE, added to a checkpoint, counts in a text",
+    ),
+)
