@@ -34,6 +34,7 @@ FLOORS = [
     ("text",),
     ("tasks",),
     ("training", "analysis"),
+    ("retrieval",),
     ("bench",),
     ("__init__",),
     ("cli",),

@@ -1,0 +1,76 @@
+"""Where to cut a document into chunks: at the end of a sentence or paragraph, if there is one."""
+
+import bisect
+import re
+
+# The end of a sentence with the quotes that close it, a blank line, or a full stop of Chinese or
+# Japanese, which no space follows.
+_BOUNDARY = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s)|\n[ \t\r]*\n|[。！？]+[”’」』）]*""")
+
+
+def chunk_spans(text, tokenizer, tokens=256, overlap=0):
+    """Cuts a text into chunks of at most so many tokens.
+
+    A chunk ends at the last sentence or paragraph boundary in its second half, or after `tokens`
+    tokens if there is none. The next chunk begins `overlap` tokens earlier, or at the first
+    boundary within them.
+
+    Args:
+        text: str.
+        tokenizer: `Tokenizer`.
+        tokens: int. Maximum tokens of a chunk, without special tokens.
+        overlap: int, at most half of `tokens`. Tokens that neighbouring chunks share.
+
+    Returns:
+        list of (start, end) in characters of the text, in order. They cover every token.
+
+    Raises:
+        TypeError: if `text` is no str, or a size is no int.
+        ValueError: if the text has no token, or a size is out of range.
+
+    Example:
+
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "one", "two", "."]
+    >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
+    >>> text = "One two. Two one two. One."
+    >>> [text[start:end] for start, end in chunk_spans(text, tokenizer, tokens=5)]
+    ['One two.', 'Two one two.', 'One.']
+    """
+    _check_size("tokens", tokens, 1)
+    _check_size("overlap", overlap, 0, tokens // 2)
+    ((_, offsets),) = tokenizer.contents([text], offsets=True)
+    if not offsets:
+        raise ValueError("The text has no token to make a chunk of. Received an empty text.")
+    ends = [end for _, end in offsets]
+    # The number of tokens before each boundary.
+    boundaries = sorted({bisect.bisect_right(ends, b.end()) for b in _BOUNDARY.finditer(text)})
+    spans, first = [], 0
+    while True:
+        last = min(first + tokens, len(offsets))
+        if last < len(offsets):
+            last = _latest(boundaries, first + max(1, tokens // 2), last) or last
+        spans.append((offsets[first][0], max(ends[first:last])))
+        if last == len(offsets):
+            return spans
+        earliest = max(last - overlap, first + 1)
+        first = _first(boundaries, earliest, last) if overlap else last
+
+
+def _latest(boundaries, least, most):
+    """The last boundary in [least, most], or None."""
+    at = bisect.bisect_right(boundaries, most) - 1
+    return boundaries[at] if at >= 0 and boundaries[at] >= least else None
+
+
+def _first(boundaries, earliest, last):
+    """The first boundary in [earliest, last), or `earliest`."""
+    at = bisect.bisect_left(boundaries, earliest)
+    return boundaries[at] if at < len(boundaries) and boundaries[at] < last else earliest
+
+
+def _check_size(name, value, least, most=None):
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"`{name}` must be an int. Received: {name}={value!r}")
+    if value < least or most is not None and value > most:
+        bound = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"`{name}` must be {bound}. Received: {name}={value}")

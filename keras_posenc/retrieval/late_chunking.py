@@ -1,0 +1,225 @@
+"""Late chunking: the encoder reads the whole document, and each chunk averages its tokens."""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from keras_posenc.models.heads import MaskedPooling
+from keras_posenc.text import TextBatches
+from keras_posenc.training.stretching.windows import inputs_of, most_central, window_starts
+from keras_posenc.untrusted import quote
+
+
+@dataclasses.dataclass(frozen=True)
+class ChunkVectors:
+    """One vector per chunk, with the place of each chunk.
+
+    Attributes:
+        vectors: (M, D) float32 array.
+        texts: (M,) int array, the index of the text that a chunk is of.
+        starts, ends: (M,) int arrays, in characters of that text.
+
+    Example:
+
+    >>> found = ChunkVectors(np.eye(2), np.array([0, 0]), np.array([0, 4]), np.array([3, 9]))
+    >>> found.of(["One. Two two."])
+    ['One', ' Two ']
+    """
+
+    vectors: np.ndarray
+    texts: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    def of(self, texts):
+        """The chunks themselves, cut from the list of texts.
+
+        Args:
+            texts: the list of str that was embedded.
+        """
+        places = zip(self.texts, self.starts, self.ends, strict=True)
+        return [texts[text][start:end] for text, start, end in places]
+
+
+def embed_spans(model, texts, spans, verbose="auto"):
+    """Computes one vector per span of a text, with the whole text as its context.
+
+    Late chunking: the encoder reads the whole text, and the vector of a span is the mean of the
+    features of its tokens,
+
+        v = head(mean of h_t over the tokens t of the span),
+
+    where `head` is what the model has behind its pooling, such as a normalisation. A span's vector
+    therefore depends on what the text states elsewhere: "she" has the features of her name. A span
+    that is embedded alone cannot have them.
+
+    The special tokens count for the first and the last span, so one span over a whole text gives
+    the vector of the text. A text longer than `model.max_length` is read in overlapping windows of
+    that length. Each token has the features of the window in which it has the most context.
+
+    Args:
+        model: `TextModel` of an embedder that pools by the mean (see `open_embedder`).
+        texts: list of str.
+        spans: list with one list of (start, end) per text, in characters; see `chunk_spans`.
+        verbose: 0 or 1, or "auto" for 1. Whether to show progress.
+
+    Returns:
+        `ChunkVectors`, in the order of the texts and of their spans.
+
+    Raises:
+        TypeError: if a text is no str.
+        ValueError: if the model does not pool by the mean, there are not as many lists of spans as
+            texts, or a span is empty, outside its text, or has no token.
+
+    Example:
+
+    >>> model = open_embedder("all-MiniLM-L6-v2", max_length=2048)
+    >>> text = "Ada is a chemist. She lives by the harbour."
+    >>> embed_spans(model, [text], [[(0, 17), (18, 43)]], verbose=0).vectors.shape
+    (2, 384)
+
+    Reference: [Late chunking](https://arxiv.org/abs/2409.04701).
+    """
+    encoder, head = _parts(model.model)
+    _check(texts, spans)
+    sizes = [len(of_text) for of_text in spans]
+    first_row = np.concatenate([[0], np.cumsum(sizes)])
+    windows = []
+    for number, text in enumerate(texts):
+        windows += _windows(model, number, text, spans[number], first_row[number])
+    sums = np.zeros((first_row[-1], encoder.output_shape[-1]))
+    counts = np.zeros(first_row[-1])
+    for features, window in _features(model, encoder, windows, verbose):
+        for row, tokens in window.members:
+            sums[row] += features[tokens].sum(axis=0, dtype="float64")
+            counts[row] += len(tokens)
+    _check_counts(counts, spans, first_row)
+    means = (sums / counts[:, None]).astype("float32")
+    vectors = means if head is None else head.predict(means, verbose=0)
+    starts, ends = np.array([span for of_text in spans for span in of_text], int).T
+    return ChunkVectors(vectors, np.repeat(np.arange(len(texts)), sizes), starts, ends)
+
+
+@dataclasses.dataclass
+class _Window:
+    """What the encoder reads at a time.
+
+    Attributes:
+        token_ids, segment_ids: lists of ints.
+        members: list of (row, tokens): a span's row of the result, and the tokens of this window
+            that belong to it.
+    """
+
+    token_ids: list
+    segment_ids: list
+    members: list
+
+
+def _parts(model):
+    """The model up to its pooling, and the model behind it, or None if nothing is behind it."""
+    pooling = [layer for layer in model.layers if isinstance(layer, MaskedPooling)]
+    if len(pooling) != 1 or pooling[0].pooling != "mean":
+        kinds = " and ".join(layer.pooling for layer in pooling) or "no pooling"
+        raise ValueError(
+            "Late chunking needs an embedder that pools by the mean. This one has "
+            f"{kinds}: build it with embedder(directory, pooling='mean')."
+        )
+    (pooling,) = pooling
+    features = keras.tree.flatten(pooling.input)[0]
+    encoder = keras.Model(model.inputs, features, name="features")
+    if pooling is model.layers[-1]:
+        return encoder, None
+    return encoder, keras.Model(pooling.output, model.output, name="head")
+
+
+def _windows(model, number, text, spans, first_row):
+    """The windows of a text, each with the spans that have tokens in it."""
+    tokenizer, prompt = model.tokenizer, model.prompt
+    ((ids, offsets),) = tokenizer.contents([prompt + text], offsets=True)
+    # The prompt stands before every window and is in no span.
+    taken = sum(end <= len(prompt) for _, end in offsets) if prompt else 0
+    prefix, ids = list(ids[:taken]), list(ids[taken:])
+    offsets = np.array(offsets[taken:], int).reshape(-1, 2) - len(prompt)
+    special = tokenizer.special_tokens() + taken
+    size = len(ids) if model.max_length is None else model.max_length - special
+    if size < 1:
+        raise ValueError(
+            f"max_length={model.max_length} leaves no room for text: the special tokens and the "
+            f"prompt take {special}. Give a larger max_length or a shorter prompt."
+        )
+    starts = window_starts(len(ids), size, max(1, size - size // 4))
+    chosen = most_central(len(ids), size, starts)
+    tokens_of = [
+        np.flatnonzero((offsets[:, 0] < end) & (offsets[:, 1] > start)) for start, end in spans
+    ]
+    before, last = tokenizer.assemble([-1])[0].index(-1) + taken, len(ids) - 1
+    windows = []
+    for index, start in enumerate(starts):
+        token_ids, segment_ids = tokenizer.assemble(prefix + ids[start : start + size])
+        members = []
+        for row, tokens in enumerate(tokens_of, first_row):
+            inside = tokens[chosen[tokens] == index]
+            if len(inside):
+                places = inside - start + before
+                # With its special tokens one span over a whole text has the vector of the text.
+                opening = range(before) if inside[0] == 0 else ()
+                closing = range(places[-1] + 1, len(token_ids)) if inside[-1] == last else ()
+                members.append((row, np.array([*opening, *places, *closing])))
+        windows.append(_Window(token_ids, segment_ids, members))
+    return [window for window in windows if window.members]
+
+
+def _features(model, encoder, windows, verbose):
+    """Yields the features (T, D) of each window, and the window."""
+    if not windows:
+        return
+    batches = TextBatches(
+        [(window.token_ids, window.segment_ids) for window in windows],
+        list(range(len(windows))),
+        tokenizer=model.tokenizer,
+        max_length=None,
+        token_budget=model.token_budget,
+        classes=list(range(len(windows))),
+        shuffle=False,
+    )
+    progress = keras.utils.Progbar(len(batches), verbose=1 if verbose == "auto" else verbose)
+    for step in range(len(batches)):
+        inputs, rows = batches[step]
+        features = encoder.predict_on_batch(inputs_of(encoder, inputs["token_ids"]))
+        for feature, row in zip(features, rows, strict=True):
+            yield feature, windows[row]
+        progress.update(step + 1)
+
+
+def _check(texts, spans):
+    if isinstance(texts, str):
+        raise TypeError(f"`texts` must be a list of str. Received a str: {quote(texts)}")
+    if len(texts) != len(spans):
+        raise ValueError(
+            "`spans` must have one list per text. "
+            f"Received {len(spans)} lists for {len(texts)} texts."
+        )
+    for number, (text, of_text) in enumerate(zip(texts, spans, strict=True)):
+        if not isinstance(text, str):
+            raise TypeError(f"Text {number} must be a str. Received: {type(text).__name__}")
+        for span in of_text:
+            start, end = span
+            if not 0 <= start < end <= len(text):
+                raise ValueError(
+                    f"A span of text {number} must lie in its {len(text)} characters and not be "
+                    f"empty. Received: {tuple(span)}"
+                )
+    if not any(map(len, spans)):
+        raise ValueError("`spans` must have at least one span. Received none.")
+
+
+def _check_counts(counts, spans, first_row):
+    empty = np.flatnonzero(counts == 0)
+    if len(empty):
+        number = int(np.searchsorted(first_row, empty[0], side="right") - 1)
+        span = spans[number][empty[0] - first_row[number]]
+        raise ValueError(
+            f"The span {tuple(span)} of text {number} has no token, so it has no vector: give "
+            "spans with words in them."
+        )

@@ -1,0 +1,135 @@
+"""Late chunking against token features of sentence-transformers, and its invariances."""
+
+import numpy as np
+import pytest
+
+from keras_posenc import TextModel, embedder, open_embedder
+from keras_posenc.retrieval import chunk_spans, embed_spans
+
+DOCUMENT = (
+    "Ada is a chemist. " + "The sea was calm, and the wind blew. " * 9 + "She lives by the harbour."
+)
+
+
+@pytest.fixture(scope="module")
+def model(minilm):
+    return open_embedder(minilm)
+
+
+def mean_of_span(features, offsets, start, end):
+    """The mean of a span's tokens, with special tokens at either end of the text, in NumPy."""
+    inside = [n for n, (a, b) in enumerate(offsets) if a < end and b > start]
+    if inside[0] == 1:
+        inside.insert(0, 0)
+    if inside[-1] == len(offsets) - 2:
+        inside.append(len(offsets) - 1)
+    mean = np.mean(features[inside], axis=0, dtype="float64")
+    return mean / np.linalg.norm(mean)
+
+
+def test_equal_to_token_features_of_sentence_transformers(minilm, model):
+    from sentence_transformers import SentenceTransformer
+
+    published = SentenceTransformer(str(minilm), device="cpu")
+    texts = [DOCUMENT, "東京 is large. It is old.", "One."]
+    spans = [chunk_spans(text, model.tokenizer, tokens=24) for text in texts]
+    found = embed_spans(model, texts, spans, verbose=0)
+    features = published.encode(texts, output_value="token_embeddings", show_progress_bar=False)
+    expected = []
+    for text, of_text, feature in zip(texts, spans, features, strict=True):
+        offsets = published.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+        rows = np.asarray(feature.cpu())[: len(offsets)]
+        expected += [mean_of_span(rows, offsets, *span) for span in of_text]
+    np.testing.assert_allclose(found.vectors, expected, atol=1e-5)
+    assert found.texts.tolist() == [n for n, of_text in enumerate(spans) for _ in of_text]
+    assert found.of(texts) == [
+        t[a:b] for t, of_text in zip(texts, spans, strict=True) for a, b in of_text
+    ]
+
+
+def test_one_span_over_a_text_has_the_vector_of_the_text(model):
+    texts = [DOCUMENT, "Short."]
+    whole = embed_spans(model, texts, [[(0, len(text))] for text in texts], verbose=0)
+    np.testing.assert_allclose(whole.vectors, model.predict(texts, verbose=0), atol=1e-6)
+
+
+def test_a_prompt_stands_before_the_text_and_in_no_other_span(minilm):
+    model = open_embedder(minilm, prompt="passage: ")
+    whole = embed_spans(model, [DOCUMENT], [[(0, len(DOCUMENT))]], verbose=0)
+    np.testing.assert_allclose(whole.vectors, model.predict([DOCUMENT], verbose=0), atol=1e-6)
+    last = DOCUMENT.index("She")
+    spans = [[(last, len(DOCUMENT))]]
+    without = embed_spans(open_embedder(minilm), [DOCUMENT], spans, verbose=0).vectors
+    assert 0.9 < (embed_spans(model, [DOCUMENT], spans, verbose=0).vectors @ without.T).item() < 1
+
+
+def test_a_chunk_depends_on_the_rest_of_its_document_and_on_no_other(model):
+    other = DOCUMENT.replace("Ada", "Eve")
+    start = DOCUMENT.index("She lives")
+    spans = [[(start, len(DOCUMENT))]] * 2
+    both = embed_spans(model, [DOCUMENT, other], spans, verbose=0).vectors
+    assert np.abs(both[0] - both[1]).max() > 1e-3
+    alone = embed_spans(model, [DOCUMENT], spans[:1], verbose=0).vectors
+    np.testing.assert_allclose(alone[0], both[0], atol=1e-6)
+    name = model.predict(["Ada", "Eve"], verbose=0)
+    assert both[0] @ name[0] > both[1] @ name[0] and both[1] @ name[1] > both[0] @ name[1]
+
+
+def test_a_long_text_is_read_in_windows(minilm):
+    """The first chunk sees only the first window, so later text cannot change it."""
+    short = open_embedder(minilm, max_length=64)
+    ends = [n + 1 for n, letter in enumerate(DOCUMENT) if letter == "."]
+    spans = list(zip([0, *ends[:-1]], ends, strict=True))
+    found = embed_spans(short, [DOCUMENT], [spans], verbose=0).vectors
+    assert found.shape == (len(spans), 384) and np.isfinite(found).all()
+    changed = DOCUMENT.replace("She lives by the harbour.", "He sold the boat.")
+    spans_changed = [*spans[:-1], (spans[-1][0], len(changed))]
+    after = embed_spans(short, [changed], [spans_changed], verbose=0).vectors
+    np.testing.assert_allclose(after[0], found[0], atol=1e-6)
+    assert np.abs(after[-1] - found[-1]).max() > 1e-2
+    # In the last window neither the name nor the first sentence is seen.
+    renamed = embed_spans(short, [DOCUMENT.replace("Ada", "Eve")], [spans], verbose=0).vectors
+    np.testing.assert_allclose(renamed[-1], found[-1], atol=1e-6)
+    assert np.abs(renamed[0] - found[0]).max() > 1e-2
+
+
+def test_a_stretched_model_sees_what_windows_do_not(minilm):
+    long = "Ada is a chemist. " + "The sea was calm, and the wind blew. " * 80 + "She left."
+    spans = [[(long.index("She"), len(long))]]
+    texts = [long, long.replace("Ada", "Eve")]
+    stretched = open_embedder(minilm, max_length=1024)
+    vectors = embed_spans(stretched, texts, spans * 2, verbose=0).vectors
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-5
+    windows = open_embedder(minilm, max_length=512)
+    vectors = embed_spans(windows, texts, spans * 2, verbose=0).vectors
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "texts, spans, error, message",
+    [
+        ("a text", [[(0, 1)]], TypeError, "`texts` must be a list of str. Received a str"),
+        (["a"], [], ValueError, "one list per text. Received 0 lists for 1 texts"),
+        ([3], [[(0, 1)]], TypeError, "Text 0 must be a str. Received: int"),
+        (["ab"], [[(0, 3)]], ValueError, r"lie in its 2 characters.*Received: \(0, 3\)"),
+        (["ab"], [[(1, 1)]], ValueError, r"not be empty. Received: \(1, 1\)"),
+        (["ab"], [[(-1, 1)]], ValueError, r"Received: \(-1, 1\)"),
+        (["ab"], [[]], ValueError, "at least one span. Received none"),
+        (["a  b"], [[(0, 4), (1, 3)]], ValueError, r"span \(1, 3\) of text 0 has no token"),
+    ],
+)
+def test_refused_spans(model, texts, spans, error, message):
+    with pytest.raises(error, match=message):
+        embed_spans(model, texts, spans, verbose=0)
+
+
+def test_only_means_can_be_cut(minilm, model):
+    pooled = TextModel(embedder(minilm, pooling="cls"), model.tokenizer)
+    with pytest.raises(ValueError, match="pools by the mean. This one has cls"):
+        embed_spans(pooled, ["a"], [[(0, 1)]])
+
+
+def test_a_prompt_as_long_as_the_model_is_refused(minilm):
+    model = open_embedder(minilm, max_length=8, prompt="a b c d e f g ")
+    with pytest.raises(ValueError, match="max_length=8 leaves no room for text.* take 9"):
+        embed_spans(model, ["a"], [[(0, 1)]], verbose=0)
