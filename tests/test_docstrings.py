@@ -15,7 +15,16 @@ import numpy as np
 import pytest
 
 import keras_posenc
-from keras_posenc import analysis, bench, checkpoints, encodings, tasks, text, training
+from keras_posenc import (
+    analysis,
+    bench,
+    checkpoints,
+    encodings,
+    retrieval,
+    tasks,
+    text,
+    training,
+)
 from keras_posenc.encodings import ENCODINGS
 from keras_posenc.encodings.base import HOOKS, Encoding
 
@@ -37,7 +46,7 @@ def own(thing):
 
 def public():
     """{dotted name: class or function}: all that users are told to call."""
-    rooms = (keras_posenc, analysis, bench, checkpoints, tasks, text, training)
+    rooms = (keras_posenc, analysis, bench, checkpoints, retrieval, tasks, text, training)
     named = {
         f"{room.__name__}.{name}": getattr(room, name) for room in rooms for name in room.__all__
     }
@@ -241,7 +250,7 @@ def test_examples_say_what_happens(name, tmp_path, monkeypatch, request):
     """With NumPy, Keras and the public names imported, in a folder with the `FILES`."""
     monkeypatch.chdir(tmp_path)
     at_hand = {"keras": keras, "ops": keras.ops, "np": np}
-    for room in (keras_posenc, analysis, bench, checkpoints, text, training):
+    for room in (keras_posenc, analysis, bench, checkpoints, retrieval, text, training):
         at_hand |= {each: getattr(room, each) for each in room.__all__}
     module = importlib.import_module(name.removesuffix(".__init__"))
     examples = doctest.DocTestFinder().find(module, globs=at_hand | vars(module))

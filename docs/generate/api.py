@@ -74,6 +74,7 @@ PAGES = {
     ),
     "text": ("Text", "keras_posenc.text", "__all__"),
     "training": ("Training", "keras_posenc.training", "__all__"),
+    "retrieval": ("Retrieval", "keras_posenc.retrieval", "__all__"),
     "tasks": ("Tasks", "keras_posenc.tasks", "__all__"),
     "bench": ("Benchmark", "keras_posenc.bench", "__all__"),
     "analysis": ("Analysis", "keras_posenc.analysis", "__all__"),
