@@ -53,6 +53,7 @@ def test_one_span_over_a_text_has_the_vector_of_the_text(model):
     np.testing.assert_allclose(whole.vectors, model.predict(texts, verbose=0), atol=1e-6)
 
 
+@pytest.mark.once
 def test_a_prompt_stands_before_the_text_and_in_no_other_span(minilm):
     model = open_embedder(minilm, prompt="passage: ")
     whole = embed_spans(model, [DOCUMENT], [[(0, len(DOCUMENT))]], verbose=0)
@@ -75,6 +76,7 @@ def test_a_chunk_depends_on_the_rest_of_its_document_and_on_no_other(model):
     assert both[0] @ name[0] > both[1] @ name[0] and both[1] @ name[1] > both[0] @ name[1]
 
 
+@pytest.mark.once
 def test_a_long_text_is_read_in_windows(minilm):
     """The first chunk sees only the first window, so later text cannot change it."""
     short = open_embedder(minilm, max_length=64)
@@ -105,6 +107,7 @@ def test_a_stretched_model_sees_what_windows_do_not(minilm):
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "texts, spans, error, message",
     [
@@ -123,12 +126,14 @@ def test_refused_spans(model, texts, spans, error, message):
         embed_spans(model, texts, spans, verbose=0)
 
 
+@pytest.mark.once
 def test_only_means_can_be_cut(minilm, model):
     pooled = TextModel(embedder(minilm, pooling="cls"), model.tokenizer)
     with pytest.raises(ValueError, match="pools by the mean. This one has cls"):
         embed_spans(pooled, ["a"], [[(0, 1)]])
 
 
+@pytest.mark.once
 def test_a_prompt_as_long_as_the_model_is_refused(minilm):
     model = open_embedder(minilm, max_length=8, prompt="a b c d e f g ")
     with pytest.raises(ValueError, match="max_length=8 leaves no room for text.* take 9"):
