@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.backend.shared import close, softmax
+from keras_posenc.encodings.rotation import times_features
 from keras_posenc.maps.diagonals import map_of_table
 from keras_posenc.maps.dropout import dropout_hashes
 
@@ -40,6 +41,10 @@ class Rules:
         What fills up the last block of rows would enter the carry of a `scan`.
         """
         return any(e.execution.all_columns or e.overrides("scan") for e in self.encodings)
+
+    def most_rows(self):
+        """Number of rows beyond which a block would not be right, or None."""
+        return min(filter(None, (e.execution.most_rows for e in self.encodings)), default=None)
 
     def dropping(self, dropout, q, k, seeds):
         """The same rules with dropout in the map of q and k, (B, T, H, D), by two integers.
@@ -134,6 +139,9 @@ def columns_second(x):
 
 def logits_of(q, k, grid, rules, carry):
     """The logits after all hooks, float32, and the carry of the next block."""
+    q, k = decayed(q, k, grid, rules)
+    if rules.override("decay"):
+        grid = grid.replace(encoded=(by_head(q), columns_second(k)))
     logits = ops.cast(ops.matmul(q * ops.cast(rules.scale, q.dtype), k), "float32")
     for term in bias_terms(grid, rules):
         logits = logits + ops.cast(term, "float32")
@@ -144,6 +152,16 @@ def logits_of(q, k, grid, rules, carry):
         if encoding.overrides("scan"):
             logits, carry[encoding] = encoding.scan(logits, grid, carry[encoding])
     return logits, carry
+
+
+def decayed(q, k, grid, rules, of_q=(2, 3), of_k=(3, 2)):
+    """q and k times the `decay` of the encodings; `of_q`, `of_k` are their axes of tokens and of
+    features."""
+    for encoding in rules.encodings:
+        if encoding.overrides("decay"):
+            of_rows, of_columns = encoding.decay(grid)
+            q, k = times_features(q, of_rows, *of_q), times_features(k, of_columns, *of_k)
+    return q, k
 
 
 def bias_terms(grid, rules):

@@ -12,6 +12,23 @@ def listed(encodings):
     return encodings
 
 
+def check_list(encodings):
+    """Raises ValueError for encodings that exclude each other, or must come in another order."""
+    names = [type(e).__name__ for e in encodings if e.overrides("normalize")]
+    if len(names) > 1:
+        raise ValueError(
+            f"Only one encoding can turn logits into weights. Received: {', '.join(names)}"
+        )
+    for i, encoding in enumerate(encodings):
+        before = [type(e).__name__ for e in encodings[:i] if e.overrides("decay")]
+        if encoding.adds_to_heads and before:
+            # A bias of rotated and scaled heads would see where in the batch a text begins.
+            raise ValueError(
+                f"{type(encoding).__name__} adds to the queries or keys, so in `encodings` it must "
+                f"come before {before[0]}: swap them. Received: {before[0]} first"
+            )
+
+
 def check_features(name, **shapes):
     """Raises ValueError unless these shapes are of features (B, T, D)."""
     for role, shape in shapes.items():

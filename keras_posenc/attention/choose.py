@@ -40,6 +40,8 @@ def attend(q, k, v, grid, rules, with_map=False):
     """
     if 0 in (*q.shape[:2], k.shape[1]):
         return attend_nothing(q, k, v)
+    if with_map or backend.is_exporting():
+        _check_rows(q, rules)
     if with_map:
         q, k, grid = encode(q, k, v, grid, rules, forms_map=True)
         return attend_explicitly(q, k, v, grid, rules)
@@ -64,13 +66,17 @@ def attend(q, k, v, grid, rules, with_map=False):
 
 def _attend_cheaply(q, k, v, grid, rules, fused, biased):
     """The output, by a fused kernel or by the map, in one or in blocks."""
-    if not backend.is_exporting() and (block_rows := local_rows(q, k, grid, rules)):
+    most_rows = rules.most_rows()
+    block_rows = None if backend.is_exporting() else local_rows(q, k, grid, rules)
+    if block_rows and block_rows <= (most_rows or block_rows):
         return attend_locally(q, k, v, grid, rules, block_rows, fused)
     if fused:
         heads, sizes = heads_of_map(q, grid.is_by_cell(), biased), IN_KERNEL
     else:
         heads, sizes = ops.shape(q)[2], (backend.TRAITS.map_bytes, backend.TRAITS.block_bytes)
     block_rows = rows_of_block(q, k, rules.encodings, heads, sizes) if heads else None
+    if most_rows and not backend.is_exporting():
+        block_rows = _limited(block_rows, ops.shape(q)[1], most_rows)
     if block_rows is not None:
         return attend_in_blocks(q, k, v, grid, rules, block_rows, fused)
     if fused:
@@ -78,6 +84,25 @@ def _attend_cheaply(q, k, v, grid, rules, fused, biased):
     if grid.training:  # one block, so that the map is not saved
         return attend_in_blocks(q, k, v, grid, rules, ops.shape(q)[1])
     return attend_explicitly(q, k, v, grid, rules)[0]
+
+
+def _limited(block_rows, num_rows, most_rows):
+    """Number of rows in a block, or None for one block, where a block may hold `most_rows`."""
+    if isinstance(num_rows, int):
+        return block_rows if num_rows <= most_rows else min(block_rows or num_rows, most_rows)
+    return ops.minimum(num_rows if block_rows is None else block_rows, most_rows)
+
+
+def _check_rows(q, rules):
+    """Raises ValueError for more rows than an encoding can compute in one map."""
+    for encoding in rules.encodings:
+        most_rows, num_rows = encoding.execution.most_rows, q.shape[1]
+        if None not in (most_rows, num_rows) and num_rows > most_rows:
+            raise ValueError(
+                f"{type(encoding).__name__} computes at most {most_rows} queries in one attention "
+                "map: request no scores or logits, export a shorter length, or configure a slower "
+                f"decay. Received: {num_rows} queries"
+            )
 
 
 def rows_of_block(q, k, encodings, heads, sizes):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.cells import bias_terms
+from keras_posenc.attention.cells import bias_terms, decayed
 
 
 def heads_of_map(q, by_cell, biased):
@@ -20,6 +20,9 @@ def heads_of_map(q, by_cell, biased):
 
 def attend_fused(q, k, v, grid, rules):
     """Computes the output (B, Tq, H, Dv) for encodings that do not read the map."""
+    dtype = q.dtype
+    q, k = decayed(q, k, grid, rules, (1, 3), (1, 3))
+    v = ops.cast(v, q.dtype)
     terms = bias_terms(grid, rules)
     causal = not terms and grid.is_causal()
     cells = None if causal else grid.open()
@@ -42,7 +45,7 @@ def attend_fused(q, k, v, grid, rules):
         is_causal=causal,
         flash_attention=rules.flash,
     )
-    return output[..., :size]
+    return ops.cast(output[..., :size], dtype)
 
 
 def _of_one_size(q, k, v):

@@ -11,6 +11,7 @@ from keras_posenc.attention.checks import (
     check_attention_mask,
     check_features,
     check_lengths,
+    check_list,
     checked_mask,
     listed,
 )
@@ -463,11 +464,7 @@ def _checked(encodings):
     for i, encoding in enumerate(encodings):
         encoding.name = f"encoding_{i}"
         encoding.heads_follow = any(e.overrides("heads") for e in encodings[i + 1 :])
-    names = [type(e).__name__ for e in encodings if e.overrides("normalize")]
-    if len(names) > 1:
-        raise ValueError(
-            f"Only one encoding can turn logits into weights. Received: {', '.join(names)}"
-        )
+    check_list(encodings)
     return encodings
 
 

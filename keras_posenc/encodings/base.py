@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 # The methods of an encoding that attention calls.
-HOOKS = ("restrict", "features", "heads", "bias", "score", "scan", "normalize", "value")
+HOOKS = ("restrict", "features", "heads", "decay", "bias", "score", "scan", "normalize", "value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Execution:
     Attributes:
         min_rows: int. Minimum number of query rows in a block, if memory allows; for hooks with
             costly work per block.
+        most_rows: int or None. Number of query rows beyond which a block would not be right.
         max_rows: int or None. Maximum number of query rows in a block on a CPU; for hooks that
             compute only near the diagonal, or need much memory per row.
         all_columns: bool. Blocks keep the columns that are masked for all of their rows; for hooks
@@ -30,6 +31,7 @@ class Execution:
     """
 
     min_rows: int = 0
+    most_rows: int | None = None
     max_rows: int | None = None
     all_columns: bool = False
     by_distance: Callable | None = None
@@ -42,6 +44,7 @@ class Encoding(keras.layers.Layer):
     computation:
 
         q, k = heads(q, k)                       in list order; rotary, log-n, separable biases
+        q, k = q, k times decay()                xPos
         logits = q.k / sqrt(D) + sum of bias(q)  T5, KERPLE, FIRE
         logits = score(logits, q)                in list order; CoPE, which needs the logits
         logits, carry = scan(logits, carry)      in list order; a sum over earlier rows
@@ -75,6 +78,8 @@ class Encoding(keras.layers.Layer):
     Attributes:
         causal_only: bool. Attention refuses the encoding without a causal order or a mask.
         execution: `Execution`. How attention computes the encoding fast.
+        adds_to_heads: bool. It adds to the features of queries or keys, so it must come before an
+            encoding with `decay`.
         reads_length: bool. It acts by the length of the whole sequence, which must then be that of
             one document.
         heads_follow: bool. Whether a later encoding in the list overrides `heads`.
@@ -103,6 +108,7 @@ class Encoding(keras.layers.Layer):
     causal_only = False
     execution = Execution()
     reads_length = False
+    adds_to_heads = False
     heads_follow = False
     projected = False
     feature_size = 0
@@ -193,6 +199,21 @@ class Encoding(keras.layers.Layer):
             stays 1 / sqrt(D).
         """
         return q, k
+
+    def decay(self, grid):
+        """Computes factors of the features, of which only the products of two have a meaning.
+
+        Attention multiplies the heads by them after all `heads`, block by block, so they need not
+        keep their numbers in range for rows far apart.
+
+        Args:
+            grid: `Grid` of this block of query rows.
+
+        Returns:
+            Factors of the first F features of a head, float32: of the queries, (B or 1, Tq, F), and
+            of the keys, (B or 1, Tk, F).
+        """
+        raise NotImplementedError
 
     def bias(self, q, grid):
         """Computes a term to add to the logits.

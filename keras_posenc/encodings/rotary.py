@@ -270,6 +270,11 @@ class RotaryEmbedding(Encoding):
         cos, sin = ops.cos(by) * magnitude, ops.sin(by) * magnitude
         return rotate(ops.cast(x, "float32"), cos, sin, self.layout)
 
+    @property
+    def adds_to_heads(self):
+        """Whether it has biases."""
+        return bool(self.use_bias)
+
     def add_bias(self, x, bias):
         """x with the learned bias on the features of the head, in float32."""
         x = ops.cast(x, "float32")
@@ -291,17 +296,20 @@ class RotaryEmbedding(Encoding):
 
     def call(self, inputs, positions=None, offset=0):
         pair = isinstance(inputs, (list, tuple))
-        heads = [ops.cast(x, self.compute_dtype) for x in (inputs if pair else (inputs,))]
-        length = ops.shape(heads[0])[1]
-        if positions is None:
-            ids = consecutive(length, offset)[None]
-        else:
-            ids = _ids(positions, heads)
-        grid = Grid(rows=ids, columns=ids)
+        heads, grid = self._heads_and_grid(inputs if pair else (inputs,), positions, offset)
         if pair:
             return self.heads(*heads, grid)
         x = self.add_bias(heads[0], self.query_bias) if self.use_bias else heads[0]
-        return ops.cast(self.rotated(x, ids, grid, self.factor), self.compute_dtype)
+        return ops.cast(self.rotated(x, grid.rows, grid, self.factor), self.compute_dtype)
+
+    def _heads_and_grid(self, heads, positions, offset):
+        """The heads (B, T, H, D) of a direct call in the compute dtype, and their `Grid`."""
+        heads = [ops.cast(x, self.compute_dtype) for x in heads]
+        if positions is None:
+            ids = consecutive(ops.shape(heads[0])[1], offset)[None]
+        else:
+            ids = _ids(positions, heads)
+        return heads, Grid(rows=ids, columns=ids)
 
     def compute_output_spec(self, inputs, positions=None, offset=0):
         if isinstance(inputs, (list, tuple)):

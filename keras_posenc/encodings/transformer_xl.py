@@ -58,6 +58,7 @@ class TransformerXLRelative(Encoding):
     """
 
     paper = "https://arxiv.org/abs/1901.02860"
+    adds_to_heads = True
 
     def __init__(
         self,

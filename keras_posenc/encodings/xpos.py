@@ -1,21 +1,34 @@
 """Rotary embeddings with exponential decay over distance."""
 
+import math
+
 import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc.encodings.base import Execution
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.encodings.rotary_arguments import check_positive
+from keras_posenc.encodings.rotation import times_features
+from keras_posenc.positions.guard import check_span
+
+# Largest exponent of a factor. The product of two, times q.k, is still a float32: what no query
+# sees may be infinite, but infinity less infinity is not a number.
+EXPONENT = 40.0
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class XPos(RotaryEmbedding):
     """xPos: rotary embeddings whose products decay with distance.
 
-    q_i -> R_i q_i z^((i - c) / B), k_j -> R_j k_j z^(-(j - c) / B), so that pair k of the product
-    is multiplied by z_k^((i - j) / B), z_k = (k / n + gamma) / (1 + gamma) < 1, n the number of
-    pairs. The centre c, the middle of the key positions, cancels; it keeps both factors in range:
-    in float16 for about 16 B positions, in bfloat16 and float32 for 100 B.
+    Pair k of the product of R_i q_i and R_j k_j is multiplied by z_k^((i - j) / B), with
+    z_k = (k / n + gamma) / (1 + gamma) < 1, n the number of pairs. That is z_k^((i - c) / B) times
+    z_k^((c - j) / B) for any c. Attention takes the middle of a block of queries for c, so both
+    factors stay in range in texts of any length, and multiplies queries and keys by them after all
+    encodings have acted. An encoding that adds to queries or keys must come before this one.
+
+    If position ids are given, those of the queries of one call may span 80 B / ln(1 + 1 / gamma):
+    32,695 for the defaults. A call that returns scores takes as many queries.
 
     Args:
         scale_base: float. B, the distance over which pair k decays by z_k.
@@ -31,7 +44,8 @@ class XPos(RotaryEmbedding):
         The pair (q, k), rotated and scaled, in the compute dtype.
 
     Raises:
-        ValueError: as in `RotaryEmbedding`; if `sections` are given; for a single tensor.
+        ValueError: as in `RotaryEmbedding`; if `sections` are given; for a single tensor; for ids
+            that span too much.
 
     Example:
 
@@ -53,21 +67,41 @@ class XPos(RotaryEmbedding):
         check_positive("gamma", gamma)
         self.scale_base = scale_base
         self.gamma = gamma
+        reach = 2 * EXPONENT * scale_base / math.log1p(1 / gamma)
+        self.execution = Execution(most_rows=max(1, math.floor(min(reach, 2**30))))
 
-    def turned(self, q, k, grid):
+    def restrict(self, grid):
+        """The grid, after checking that its row ids (B, Tq) do not span too much."""
         grid.check_one_axis()
-        pairs = self.rotary_size // 2
-        fading = np.log((np.arange(pairs) / pairs + self.gamma) / (1 + self.gamma))
-        rows, columns = ops.cast(grid.rows, "float32"), ops.cast(grid.columns, "float32")
-        first, last = ops.min(columns, 1, keepdims=True), ops.max(columns, 1, keepdims=True)
-        centre = (first + last) / 2
+        if not grid.ids_are_indices:
+            self._check_span(grid.rows)
+        return grid
 
-        def magnitude(ids, sign):
-            far = sign * (ids - centre) / self.scale_base
-            return self.factor * ops.exp(far[:, :, None, None] * ops.cast(fading, "float32"))
+    def decay(self, grid):
+        """z^((i - c) / B) and z^((c - j) / B), (B or 1, T, rotary size) each."""
+        packed = grid.row_index is not None  # in a document, indices are as far apart as ids
+        rows, columns = (grid.row_index, grid.column_index) if packed else (grid.rows, grid.columns)
+        rows, columns = (ops.cast(ids, "float32") for ids in (rows, columns))
+        centre = (ops.min(rows, 1, keepdims=True) + ops.max(rows, 1, keepdims=True)) / 2
+        pairs = np.arange(self.rotary_size // 2) / (self.rotary_size // 2)
+        rates = np.log((pairs + self.gamma) / (1 + self.gamma)) / self.scale_base
+        rates = np.repeat(rates, 2) if self.layout == "interleaved" else np.tile(rates, 2)
+        rates = ops.cast(rates, "float32")
+        of_rows = (rows - centre)[..., None] * rates
+        # Keys so far behind a block of queries are visible to none of them.
+        of_columns = ops.minimum((centre - columns)[..., None] * rates, EXPONENT)
+        # No number is better than a wrong one, where the span could not be checked.
+        fits = ops.abs(of_rows) <= 1.001 * EXPONENT
+        return ops.where(fits, ops.exp(of_rows), np.nan), ops.exp(of_columns)
 
-        q = self.rotated(q, grid.rows, grid, magnitude(rows, 1.0))
-        return q, self.rotated(k, grid.columns, grid, magnitude(columns, -1.0))
+    def _check_span(self, ids):
+        most = self.execution.most_rows
+        check_span(
+            ids,
+            most,
+            f"XPos with scale_base={self.scale_base} and gamma={self.gamma} takes query positions "
+            f"that span at most {most}: leave the ids out, or configure a slower decay.",
+        )
 
     def call(self, inputs, positions=None, offset=0):
         if not isinstance(inputs, (list, tuple)):
@@ -75,7 +109,10 @@ class XPos(RotaryEmbedding):
                 "xPos scales queries and keys in opposite ways: call it on the pair (q, k). "
                 f"Received: one tensor of shape {tuple(inputs.shape)}"
             )
-        return super().call(inputs, positions, offset)
+        heads, grid = self._heads_and_grid(inputs, positions, offset)
+        self._check_span(grid.rows)
+        pairs = zip(self.heads(*heads, grid), self.decay(grid), strict=True)
+        return tuple(ops.cast(times_features(*pair), self.compute_dtype) for pair in pairs)
 
     def get_config(self):
         return {**super().get_config(), "scale_base": self.scale_base, "gamma": self.gamma}

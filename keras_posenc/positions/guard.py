@@ -39,6 +39,31 @@ def check_positions(ids, bound, remedy):
     return ids
 
 
+def check_span(ids, bound, message):
+    """Raises ValueError if ids (B, T) of a text span more than `bound`.
+
+    As with `check_positions`, ids known only inside a compiled step are checked there.
+
+    Args:
+        ids: tensor of ids.
+        bound: number.
+        message: str. The error, up to the span received.
+    """
+    if ids.shape[1] == 1:
+        return
+    ids = ops.cast(ids, "float32")
+    span = ops.max(ids, axis=1) - ops.min(ids, axis=1)
+
+    def check(_, largest):
+        if largest > bound:
+            raise ValueError(f"{message} Received: {largest:.0f}")
+
+    if backend.is_traced(span):
+        backend.check_range(span, bound + 1, check, message)
+    else:
+        check(None, ops.convert_to_numpy(span).max(initial=0))
+
+
 def mark_missing(rows, ids, bound):
     """Rows (..., D) that are NaN for ids from `bound` on, and below 0, where no check would tell.
 

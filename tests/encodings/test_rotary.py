@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_posenc import Encoding, Grid, PositionalAttention, ReRoPE, RotaryEmbedding, XPos
+from keras_posenc.attention.cells import Rules, decayed
 from keras_posenc.encodings.rope_scaling import scaled_frequencies
 
 B, T, H, D = 2, 7, 3, 8
@@ -37,7 +38,7 @@ def logits_of(layer, q=Q, k=K, ids=IDS, **kwargs):
     if not layer.built:
         layer.build(q.shape)
     q, k = ops.convert_to_tensor(q), ops.convert_to_tensor(k)
-    turned = layer.heads(q, k, cells)
+    turned = decayed(*layer.heads(q, k, cells), cells, Rules((layer,)), (1, 3), (1, 3))
     logits = ops.einsum("bihd,bjhd->bhij", *turned) / np.sqrt(D)
     return numpy(layer.score(logits, q, cells.replace(encoded=turned))) * np.sqrt(D)
 
