@@ -1,4 +1,4 @@
-"""`python -m keras_posenc` is the command `keras-posenc`."""
+"""`python -m keras_posenc` is the command `keras-posenc`, after the import of Keras."""
 
 import sys
 

@@ -296,6 +296,12 @@ def test_the_check_of_circles_can_fail(one, other, found):
     assert bool(circle(sources)) is found
 
 
+def test_only_the_command_line_asks_how_the_process_was_started():
+    """Importing the package gives the same in every process."""
+    asking = {name for name, text in SOURCES.items() if re.search(r"\b(orig_)?argv\b", text)}
+    assert {name.partition("/")[0] for name in asking} == {"cli"}
+
+
 def test_no_module_outgrows_one_idea():
     """At 500 lines a file is two things."""
     paths = [

@@ -21,11 +21,12 @@ AGAIN = {
 }
 
 
-def main(argv=None):
+def main(argv=None, load=import_keras):
     """Runs one command.
 
     Args:
         argv: list of str, the arguments; default those of the process.
+        load: function that imports Keras and the package, called once the arguments are read.
 
     Returns:
         int, the exit status: 0; 2 for a mistake of the user's (one line on stderr); 130 for Ctrl-C.
@@ -41,7 +42,7 @@ def main(argv=None):
     anew = arguments.get("overwrite", False)
     try:
         with interruptible():
-            _run(command, arguments)
+            _run(command, arguments, load)
     except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (KeyboardInterrupt, Exception) as error:
@@ -56,14 +57,14 @@ def main(argv=None):
     return 0
 
 
-def _run(command, arguments):
+def _run(command, arguments, load):
     source = PROGRAMS[command](arguments)
     # Results of `predict` are data for another program: nothing else goes to its output.
     stream = sys.stderr if command == "predict" else sys.stdout
     print(f"# In Python:\n{source}\n# Output:", file=stream, flush=True)
     # TensorFlow's notes on the processor would hide a one-line error.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import_keras()
+    load()
     exec(compile(source, f"<keras-posenc {command}>", "exec"), {"__name__": "__main__"})
     sys.stdout.flush()
 

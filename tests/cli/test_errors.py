@@ -147,7 +147,9 @@ def test_debug_shows_the_traceback(tmp_path):
 def command(*arguments, before="", **environment):
     """`keras-posenc` in a new process, after some Python."""
     code = f"import runpy, sys\n{before}\nsys.argv = ['keras-posenc', *{arguments!r}]\n"
-    return python(code + "runpy.run_module('keras_posenc', run_name='__main__')", **environment)
+    return python(
+        code + "runpy.run_module('keras_posenc_command', run_name='__main__')", **environment
+    )
 
 
 def test_help_and_version_come_before_keras():
@@ -160,6 +162,14 @@ def test_help_and_version_come_before_keras():
     assert shown.returncode == 0 and "--lengths LENGTHxEPOCHS" in shown.stdout
     shown = command("--version", before=absent)
     assert shown.stdout == f"keras-posenc {keras_posenc.__version__}\n"
+
+
+def test_a_program_finds_all_of_the_package():
+    """The script puts the package in place first, and imports it when a program is to run."""
+    check = "import atexit; atexit.register(lambda: print(sys.modules['keras_posenc'].Tokenizer))"
+    shown = command("list", before=check)
+    assert "| `alibi`" in shown.stdout, shown.stderr
+    assert shown.stdout.endswith("<class 'keras_posenc.text.tokenizer.Tokenizer'>\n")
 
 
 def test_the_command_is_installed():
