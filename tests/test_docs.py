@@ -27,7 +27,8 @@ def generate(monkeypatch):
 
 def test_the_readme_is_short_and_in_step(generate):
     text = (ROOT / "README.md").read_text("utf-8")
-    assert len(text.splitlines()) <= 200
+    # Tables grow by a row for each encoding and family.
+    assert sum(not line.startswith("|") for line in text.splitlines()) <= 180
     remedy = "run `python docs/generate/tables.py`"
     assert generate("tables").filled(text) == text, remedy
 

@@ -191,6 +191,7 @@ def score_by_length(figure, series, score="accuracy", title="accuracy"):
 
     Args:
         series: dict, name -> list of dict with the score, as `training.metrics.by_lengths` returns.
+            Shares, drawn in percent, have an "interval".
         score, title: key of the score, and its name.
 
     Returns:
@@ -199,13 +200,14 @@ def score_by_length(figure, series, score="accuracy", title="accuracy"):
     axes = figure.subplots()
     bins = sorted({(group["more_than"], group["up_to"]) for groups in series.values()
                    for group in groups}, key=lambda pair: pair[0])  # fmt: skip
+    is_share = all("interval" in group for groups in series.values() for group in groups)
+    factor = 100 if is_share else 1
     width = 0.8 / len(series)
     for index, (name, groups) in enumerate(series.items()):
         for group in groups:
             place = bins.index((group["more_than"], group["up_to"]))
             x = place + (index - (len(series) - 1) / 2) * width
-            is_share = "interval" in group
-            value = (100 if is_share else 1) * group[score]
+            value = factor * group[score]
             axes.bar(
                 x,
                 value,
@@ -215,8 +217,8 @@ def score_by_length(figure, series, score="accuracy", title="accuracy"):
                 edgecolor="white",
                 label=name if group is groups[0] else None,
             )
-            if is_share:
-                low, high = (100 * bound for bound in group["interval"])
+            if "interval" in group:
+                low, high = (factor * bound for bound in group["interval"])
                 axes.errorbar(
                     x,
                     value,

@@ -18,6 +18,7 @@ from keras_posenc.attention.checks import (
 from keras_posenc.attention.choose import attend
 from keras_posenc.attention.geometry import grid_of_call
 from keras_posenc.attention.memory import Memory, empty_cache
+from keras_posenc.maps.dropout import ATTENTION_DROPOUT
 from keras_posenc.sublayers import (
     built,
     initializer_of_part,
@@ -103,7 +104,7 @@ class PositionalAttention(keras.layers.Layer):
         key_dim,
         value_dim=None,
         encodings=(),
-        dropout=0.0,
+        dropout=ATTENTION_DROPOUT,
         use_bias=True,
         output_shape=None,
         attention_axes=None,

@@ -4,6 +4,9 @@ from keras import ops
 
 from keras_posenc import backend
 
+# The share of the attention weights that is dropped where nobody gives one: not even a config.json.
+ATTENTION_DROPOUT = 0.0
+
 
 def drop_weights(weights, rate, seeds):
     """Drops a share of the weights (B, H, Tq, Tk), the same cells for the same `seeds`.

@@ -5,6 +5,7 @@ import os
 
 from keras_posenc.layers.block import NORM_PLACES
 from keras_posenc.layers.norm import NORMS
+from keras_posenc.maps.dropout import ATTENTION_DROPOUT
 from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
@@ -104,7 +105,7 @@ class Config:
     max_position: int = 512
     segment_vocab_size: int = 2
     dropout_rate: float = 0.0
-    attention_dropout_rate: float = 0.0
+    attention_dropout_rate: float = ATTENTION_DROPOUT
     embedding_size: int | None = None
     attention_head_size: int | None = None
     attention_key_size: int | None = None
@@ -169,7 +170,7 @@ class Config:
         self._check("layer_norm_eps", lambda x: x > 0, "a number above 0", (int, float))
         for name in RATES:
             if getattr(self, name) is None:
-                object.__setattr__(self, name, 0.0)
+                object.__setattr__(self, name, DEFAULTS[name])
             self._check(name, lambda x: 0 <= x < 1, "at least 0 and below 1", (int, float))
         if self.attention_head_size is None and self.hidden_size % self.num_attention_heads:
             raise ValueError(
@@ -247,7 +248,7 @@ class Config:
                 else without a word.
         """
         family = FAMILIES[self.family]
-        names = {ours: theirs for theirs, ours in {**family.aliases, **ALIASES}.items()}
+        names = {ours: theirs for theirs, ours in {**ALIASES, **family.aliases}.items()}
         if self.source is None:
             values = {name: getattr(self, name) for name in FIRST_FIELDS}
         else:
@@ -256,7 +257,11 @@ class Config:
         sizes["max_position"] = self.max_position + self.position_offset
         for name, size in sizes.items():
             written = [theirs for theirs in values if family.ours(theirs) == name]
-            values |= dict.fromkeys(written or ([] if name in RATES else [name]), size)
+            values |= dict.fromkeys(written or [name], size)
+        # Another library would take a default of its own for what is not there.
+        for key, name in family.rates.items():
+            if values.get(key) is None:
+                values[key] = getattr(self, name)
         values = {names.get(k, k): v for k, v in values.items() if v is not None}
         values["model_type"] = self.model_type or family.model_types[0]
         values.pop("encodings", None)
@@ -266,6 +271,7 @@ class Config:
         return values
 
 
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(Config)}
 FIELDS = tuple(
     field.name
     for field in dataclasses.fields(Config)
@@ -306,7 +312,9 @@ def read_config(source=None, model=None, **overrides):
     """
     if isinstance(source, Config):
         family = FAMILIES[source.family]
-        return dataclasses.replace(source, **{family.ours(k): v for k, v in overrides.items()})
+        overrides = {family.ours(key): value for key, value in overrides.items()}
+        kept = source.source and _without_rates(source.source, family, overrides)
+        return dataclasses.replace(source, **overrides, source=kept)
     values = {} if source is None else dict(source) if isinstance(source, dict) else _load(source)
     where = (
         "the keywords" if source is None else "the config" if isinstance(source, dict) else source
@@ -323,6 +331,7 @@ def read_config(source=None, model=None, **overrides):
         if allowed is not None and value not in allowed:
             refusal = _REFUSALS.get(key, f"The family {family.name!r} knows no other value.")
             raise ValueError(f"{refusal} Found {key}={quote(value)} in {where}.")
+    values = _without_rates(values, family, map(ours, overrides))
     for key, value in overrides.items():
         others = [other for other in values if ours(other) == ours(key)]
         for other in others:
@@ -350,6 +359,13 @@ def read_config(source=None, model=None, **overrides):
         return family.configure(Config(**fields, family=family.name, source=values))
     except ValueError as error:
         raise _named(error, where, source) from None
+
+
+def _without_rates(values, family, fields):
+    """The keys of a file without the family's further `rates` of fields that are overridden."""
+    fields = set(fields)
+    overridden = {key for key, field in family.rates.items() if field in fields}
+    return {key: value for key, value in values.items() if key not in overridden}
 
 
 def _named(error, where, source):

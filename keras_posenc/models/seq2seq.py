@@ -28,7 +28,7 @@ def build_encoder_decoder(
     intermediate_size=2048,
     hidden_act="relu",
     dropout_rate=0.1,
-    attention_dropout_rate=0.0,
+    attention_dropout_rate=None,
     layer_norm_eps=1e-6,
     initializer_range=None,
     pad_token_id=0,
@@ -53,7 +53,7 @@ def build_encoder_decoder(
         intermediate_size: int. Inner size of the feed-forward layers.
         hidden_act: activation of the feed-forward layers, or a list for gated ones.
         dropout_rate: float. Dropout of the embeddings and of every sublayer's output.
-        attention_dropout_rate: float. Dropout of the attention weights.
+        attention_dropout_rate: float. Dropout of the attention weights; default that of `Config`.
         layer_norm_eps: float.
         initializer_range: float. Standard deviation of new weights; default d^-0.5, which gives
             embeddings and logits about unit variance.

@@ -125,6 +125,25 @@ def test_no_picture_leaves_a_window_or_a_changed_style():
     assert dict(matplotlib.rcParams) == before
 
 
+def test_the_axis_of_scores_does_not_depend_on_the_last_bar():
+    share = {"more_than": 0, "up_to": 512, "documents": 8, "accuracy": 0.5, "interval": [0.3, 0.7]}
+    number = {"more_than": 512, "up_to": None, "documents": 8, "accuracy": 0.5}
+    labels = {}
+    for name, series in {
+        "shares": {"a": [share]},
+        "numbers": {"a": [number]},
+        "both": {"a": [share], "b": [number]},
+        "swapped": {"a": [number], "b": [share]},
+        "none": {"a": []},
+    }.items():
+        (axes,) = plot.score_by_length(series).axes
+        labels[name] = (axes.get_ylabel(), [bar.get_height() for bar in axes.patches])
+    assert labels["shares"] == ("accuracy (%)", [50])
+    assert labels["numbers"] == ("accuracy", [0.5])
+    assert labels["both"] == labels["swapped"] == ("accuracy", [0.5, 0.5])
+    assert labels["none"][1] == []
+
+
 @pytest.mark.parametrize("count", [2, 20, 30, 80])
 def test_confusion_matrices_of_any_size(count):
     matrix = [[5 if row == column else 0 for column in range(count)] for row in range(count)]

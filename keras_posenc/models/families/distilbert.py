@@ -51,6 +51,7 @@ FAMILY = Family(
         "attention_dropout": "attention_dropout_rate",
     },
     defaults={"hidden_act": "gelu", "segment_vocab_size": 0},
+    rates={"seq_classif_dropout": "dropout_rate", "qa_dropout": "dropout_rate"},
     # Its sines are stored in the table all the same.
     required={"sinusoidal_pos_embds": None},
     heads=heads(activation="relu"),

@@ -33,6 +33,8 @@ class Family:
         older: dict, likewise, for the keys of another dialect, which is read and not written.
         defaults: dict, field of `Config` -> its value where the file is silent.
         keys: tuple of the other keys that `configure` reads.
+        rates: dict, a further dropout key of the file -> field of `Config`. They are not read, but
+            written where the file was silent, because other libraries have defaults of their own.
         required: dict, key -> the values that are supported, or None for all.
         recognises: function dict -> bool, if more than `model_type` tells the family.
         without_type: bool. Whether `model=` may name it for a config without `model_type`, or with
@@ -59,6 +61,7 @@ class Family:
     older: dict = dataclasses.field(default_factory=dict)
     defaults: dict = dataclasses.field(default_factory=dict)
     keys: tuple = ()
+    rates: dict = dataclasses.field(default_factory=dict)
     required: dict = dataclasses.field(default_factory=dict)
     recognises: Callable | None = None
     without_type: bool = False

@@ -56,6 +56,7 @@ FAMILY = Family(
         "causal": True,
     },
     keys=("n_inner", "n_ctx"),
+    rates={"embd_pdrop": "dropout_rate"},
     required={
         "scale_attn_weights": (True, None),
         "scale_attn_by_inverse_layer_idx": (False, None),

@@ -114,6 +114,7 @@ FAMILY = Family(
         "classifier_pooling",
         *ROPE_KEYS,
     ),
+    rates={"embedding_dropout": "dropout_rate", "classifier_dropout": "dropout_rate"},
     heads=heads,
     positions="rotary, local and global base; windows",
     paper="https://arxiv.org/abs/2412.13663",

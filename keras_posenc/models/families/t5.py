@@ -71,6 +71,7 @@ FAMILY = Family(
         "num_heads": "num_attention_heads",
         "feed_forward_proj": "hidden_act",
         "layer_norm_epsilon": "layer_norm_eps",
+        "dropout_rate": "dropout_rate",
     },
     defaults={
         "hidden_act": "relu",
