@@ -1,29 +1,45 @@
 """Which tokens a masked language model has to guess, and what stands in their place."""
 
+import re
+
 import numpy as np
 
 # What begins a word in SentencePiece, and in byte-level vocabularies (a space, a new line).
 MARKS = ("▁", "Ġ", "Ċ")
+# Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
+SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
+# Tokens of a word. What is longer is no word, but a sentence without spaces.
+MOST_PIECES = 12
 
 
 def begins_words(tokenizer):
     """Whether each token begins a word, (V,) bool.
 
-    In a WordPiece vocabulary that is what does not begin with "##"; in the others what begins with
-    their mark of a space, and punctuation.
+    In a WordPiece vocabulary that is what does not begin with "##". In one with marks of spaces it
+    is what begins with one, punctuation, and tokens of scripts that have no spaces. A vocabulary
+    without either, of words or of characters, does not say which tokens belong together: each
+    begins a word.
     """
     begins = np.ones(tokenizer.vocab_size, bool)
     pieces = any(token.startswith("##") for token in tokenizer.vocabulary)
+    if not pieces and not any(token.startswith(MARKS) for token in tokenizer.vocabulary):
+        return begins
     for token, number in tokenizer.vocabulary.items():
         if pieces:
             begins[number] = not token.startswith("##")
         else:
-            begins[number] = token.startswith(MARKS) or not token[:1].isalnum()
+            alone = not token[:1].isalnum() or SPACELESS.match(token)
+            begins[number] = token.startswith(MARKS) or alone
     return begins
 
 
 def choose_words(begins, eligible, count, rng, max_ngram=1):
     """Chooses whole words at random until `count` tokens are chosen, or none fits any more.
+
+    Of more than `MOST_PIECES` tokens between two spaces each is chosen for itself. If all words are
+    longer than `count`, a part of one is chosen.
 
     Args:
         begins: (T,) bool, whether a token begins a word.
@@ -36,10 +52,13 @@ def choose_words(begins, eligible, count, rng, max_ngram=1):
     Returns:
         (T,) bool.
     """
-    before = np.concatenate([[False], eligible[:-1]])
-    first = eligible & (begins | ~before)
-    starts, stops = np.flatnonzero(first), np.append(np.flatnonzero(first | ~eligible), len(first))
-    ends = stops[np.searchsorted(stops, starts, side="right")]
+    first = eligible & (begins | ~np.concatenate([[False], eligible[:-1]]))
+    starts, ends = _words(first, eligible)
+    long = np.flatnonzero(ends - starts > MOST_PIECES)
+    if len(long):
+        for start, end in zip(starts[long], ends[long], strict=True):
+            first[start:end] = True
+        starts, ends = _words(first, eligible)
     chosen = np.zeros(len(eligible), bool)
     sizes = np.ones(len(starts), int)
     if max_ngram > 1:
@@ -56,10 +75,17 @@ def choose_words(begins, eligible, count, rng, max_ngram=1):
             left -= size
             if not left:
                 break
-    if left == count and len(order):  # each word is longer than that: a part of one
-        start = starts[order[0]]
-        chosen[start : start + count] = eligible[start : start + count]
+    if left == count and len(order):  # whatever was drawn is longer than that
+        start, end = starts[order[0]], ends[order[0]]
+        start += rng.integers(0, max(end - start - count, 0) + 1)
+        chosen[start : min(start + count, end)] = True
     return chosen
+
+
+def _words(first, eligible):
+    """Starts and ends of words, from which tokens are the first of one."""
+    starts, stops = np.flatnonzero(first), np.append(np.flatnonzero(first | ~eligible), len(first))
+    return starts, stops[np.searchsorted(stops, starts, side="right")]
 
 
 def hide(token_ids, chosen, mask_id, others, rng):

@@ -105,9 +105,35 @@ def test_several_words_at_once():
 def test_a_word_that_is_too_long_is_hidden_in_part():
     eligible = np.array([False, *[True] * 6, False])
     begins = np.array([True, True, *[False] * 5, True])
-    chosen = choose_words(begins, eligible, 2, np.random.default_rng(0))
-    np.testing.assert_array_equal(np.flatnonzero(chosen), [1, 2])
+    parts = set()
+    for seed in range(40):
+        chosen = choose_words(begins, eligible, 2, np.random.default_rng(seed))
+        parts.add(tuple(np.flatnonzero(chosen).tolist()))
+    assert parts == {(1, 2), (2, 3), (3, 4), (4, 5), (5, 6)}
     assert not choose_words(begins, eligible & False, 2, np.random.default_rng(0)).any()
+
+
+def test_a_sentence_without_spaces_is_not_one_word():
+    begins, eligible = np.arange(400) % 40 == 0, np.ones(400, bool)
+    runs = []
+    for seed in range(5):
+        chosen = choose_words(begins, eligible, 60, np.random.default_rng(seed))
+        assert chosen.sum() == 60
+        runs.append((np.diff(np.concatenate([[0], chosen])) == 1).sum())
+    assert min(runs) > 30  # of 60 tokens; in whole "words" it would be 2
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_a_vocabulary_without_marks_is_masked_everywhere(kind):
+    """Each place as often as the others, and not the first tokens of each row."""
+    tokens = [f"w{n}" for n in range(30)] if kind == "words" else list("一二三四五六七八九十")
+    tokenizer = Tokenizer(vocabulary={t: i for i, t in enumerate([*SPECIAL, *tokens])})
+    rng = np.random.default_rng(0)
+    given = [" ".join(rng.choice(tokens, 20)) for _ in range(200)]
+    batches = MaskedLanguageModelBatches(given, tokenizer, length=22, masked=0.2)
+    chosen = np.concatenate([weights[:, 1:21] for _, _, weights in read(batches)])
+    assert (chosen.sum(1) == 4).all()
+    assert 0.1 < chosen.mean(0).min() and chosen.mean(0).max() < 0.3
 
 
 @pytest.mark.parametrize(
@@ -116,6 +142,8 @@ def test_a_word_that_is_too_long_is_hidden_in_part():
         (["[PAD]", "so", "##me", ",", "##s"], [1, 1, 0, 1, 0]),
         (["[PAD]", "▁so", "me", ",", "▁", "s"], [1, 1, 0, 1, 1, 0]),
         (["[PAD]", "Ġso", "me", ",", "Ċ", "s"], [1, 1, 0, 1, 1, 0]),
+        (["[PAD]", "▁so", "me", "東京", "ผม", "の"], [1, 1, 0, 1, 1, 1]),
+        (["[PAD]", "so", "me", "東", "s"], [1, 1, 1, 1, 1]),
     ],
 )
 def test_what_begins_a_word(tokens, begins):
