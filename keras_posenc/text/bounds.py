@@ -4,6 +4,7 @@ The library bounds nothing: a file of some kilobytes can take all memory, or all
 read or with the first text.
 """
 
+from keras_posenc.text.added import MOST_ADDED
 from keras_posenc.text.growth import MOST, growth, steps_of
 from keras_posenc.untrusted import parse_json, quote
 
@@ -12,7 +13,6 @@ MOST_LISTS = (
 )  # and objects: merges and pieces may be lists, and Python takes 100 bytes for one
 MOST_TOKENS = 2**20  # of a vocabulary; the largest have 2^19
 MOST_MERGES = 2**21
-MOST_ADDED = 2**16  # tokens; Gemma has 6,400
 MOST_PIECE = 2**10  # characters of a token; the library's search tree is as deep
 MOST_AROUND = 2**10  # tokens written around a text
 MOST_AFFIX = 2**6  # characters that mark a piece of a word; written anew for every piece tried

@@ -1,7 +1,8 @@
 """Byte-level BPE from vocab.json and merges.txt, as GPT-2, RoBERTa and Qwen use it."""
 
+from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.around import NOTHING, ROBERTA, template
-from keras_posenc.text.importing import add_tokens, import_tokenizers, refusals
+from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.settings import read_object
 from keras_posenc.untrusted import quote, read_bytes
 
@@ -43,7 +44,7 @@ def from_vocab_and_merges(file, settings):
     tokenizers = import_tokenizers()
     pre_tokenizers = tokenizers.pre_tokenizers
     prefix = bool(settings.switch("add_prefix_space"))
-    _add(vocabulary, settings.added, file)
+    new = place(settings.added, vocabulary, file)
     with refusals(file):
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
         splitter = pre_tokenizers.ByteLevel(prefix, use_regex=family != "qwen2")
@@ -53,25 +54,14 @@ def from_vocab_and_merges(file, settings):
             tokenizer.normalizer = tokenizers.normalizers.NFC()
         tokenizer.pre_tokenizer = splitter
         tokenizer.decoder = tokenizers.decoders.ByteLevel()
-        add_tokens(tokenizer, vocabulary, names, settings.added)
+        add_tokens(tokenizer, vocabulary, names, settings.found, new)
+    vocabulary |= new
     around = {role: names[role] for role in ("cls", "sep") if role in names}
     lacking = [token for token in around.values() if layout != NOTHING and token not in vocabulary]
     if lacking:
         raise ValueError(f"{file} has no token {quote(lacking[0])}, which its family needs.")
     tokenizer.post_processor = template(layout, vocabulary, **around)
     return tokenizer, names
-
-
-def _add(vocabulary, added, file):
-    """Adds the tokens that tokenizer_config.json adds, each at the id that it names."""
-    tokens = {number: token for token, number in vocabulary.items()}
-    for token, (number, _) in added.items():
-        if tokens.setdefault(number, token) != token or vocabulary.get(token, number) != number:
-            raise ValueError(
-                f"{file}: tokenizer_config.json says that {quote(token)} is token {number}, "
-                "and the vocabulary has it otherwise."
-            )
-        vocabulary[token] = number
 
 
 def read_ids(file):

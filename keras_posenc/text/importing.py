@@ -30,23 +30,3 @@ def refusals(source):
             raise
         said = shorten(str(error).removeprefix("Exception: "))
         raise ValueError(f"{source} is no tokenizer that works: {said}.") from None
-
-
-def add_tokens(tokenizer, vocabulary, names, added):
-    """Tells a tokenizer which tokens of its vocabulary are found in a text before all others.
-
-    Args:
-        tokenizer: `tokenizers.Tokenizer`.
-        vocabulary: dict token -> id, of its model.
-        names: dict role -> token; these are special.
-        added: dict token -> (id, whether it is special).
-    """
-    special = {token: True for token in names.values()}
-    flags = {token: flag for token, (_, flag) in added.items()} | special
-    kind = import_tokenizers().AddedToken
-    tokenizer.add_tokens(
-        [
-            kind(token, normalized=False, special=flags[token])
-            for token in sorted(flags.keys() & vocabulary.keys(), key=vocabulary.get)
-        ]
-    )

@@ -4,10 +4,11 @@ import json
 import os
 import pathlib
 
+from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.around import BERT, ROBERTA, set_ends, template
 from keras_posenc.text.bounds import check_tokenizer
 from keras_posenc.text.byte_level import from_vocab_and_merges
-from keras_posenc.text.importing import add_tokens, import_tokenizers, refusals
+from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.pieces import from_sentence_piece
 from keras_posenc.text.settings import Settings
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
@@ -43,12 +44,15 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
     if path is None:
         if vocabulary is None:
             raise ValueError("Tokenizer needs a path, or vocabulary=.")
-        return _from_vocabulary(vocabulary, None, lowercase, strip_accents)
+        return _from_vocabulary(vocabulary, None, lowercase, strip_accents, {})
     file = find_tokenizer(path)
     settings = Settings(file.parent)
     if file.suffix not in (".json", ".model"):
-        vocabulary = vocabulary or read_vocabulary(file)
-        return _from_vocabulary(vocabulary, settings, lowercase, strip_accents)
+        new = {}
+        if vocabulary is None:
+            vocabulary = read_vocabulary(file)
+            new = place(settings.added, vocabulary, file)
+        return _from_vocabulary(vocabulary, settings, lowercase, strip_accents, new)
     if file.name == "vocab.json":
         tokenizer, names = from_vocab_and_merges(file, settings)
     elif file.suffix == ".json":
@@ -81,12 +85,14 @@ def find_tokenizer(path):
     raise FileNotFoundError(f"No tokenizer ({', '.join(FILES)}) in {path}, which holds: {there}.")
 
 
-def _from_vocabulary(vocabulary, settings, lowercase, strip_accents):
+def _from_vocabulary(vocabulary, settings, lowercase, strip_accents, new):
     """BERT's or MPNet's tokenizer of a vocab.txt."""
     switch = settings.switch if settings else lambda name: None
     from_files = switch("do_lower_case")
+    found = settings.found if settings else {}
     if lowercase is None:
-        lowercase = _looks_uncased(vocabulary) if from_files is None else from_files
+        learned = vocabulary.keys() - found.keys()
+        lowercase = _looks_uncased(learned) if from_files is None else from_files
     accents, chinese = switch("strip_accents"), switch("tokenize_chinese_chars")
     tokenizers = import_tokenizers()
     normalizer = tokenizers.normalizers.BertNormalizer(
@@ -95,12 +101,12 @@ def _from_vocabulary(vocabulary, settings, lowercase, strip_accents):
         lowercase=lowercase,
     )
     named = settings.names.items() if settings else ()
-    names = special_of(vocabulary) | {role: t for role, t in named if t in vocabulary}
+    names = special_of(vocabulary) | {role: t for role, t in named if t in vocabulary or t in new}
     words = tokenizers.pre_tokenizers.BertPreTokenizer()
-    return _word_piece(vocabulary, names, normalizer, words, 100), names
+    return _word_piece(vocabulary, names, normalizer, words, 100, found, new), names
 
 
-def _word_piece(vocabulary, names, normalizer, pre_tokenizer, longest_word):
+def _word_piece(vocabulary, names, normalizer, pre_tokenizer, longest_word, found, new):
     """[CLS] a [SEP] b [SEP] with segments 0 and 1; MPNet has the tokens and layout of RoBERTa."""
     tokenizers = import_tokenizers()
     unknown = names["unk"] if names["unk"] in vocabulary else "[UNK]"
@@ -109,10 +115,10 @@ def _word_piece(vocabulary, names, normalizer, pre_tokenizer, longest_word):
     )
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
-    add_tokens(tokenizer, vocabulary, names, {})
+    add_tokens(tokenizer, vocabulary, names, found, new)
     layout = ROBERTA if names["cls"] == "<s>" else BERT
     around = {role: names[role] for role in ("cls", "sep")}
-    tokenizer.post_processor = template(layout, vocabulary, **around)
+    tokenizer.post_processor = template(layout, vocabulary | new, **around)
     tokenizer.decoder = tokenizers.decoders.WordPiece(prefix="##")
     return tokenizer
 
@@ -169,7 +175,8 @@ def _changed(file, tokenizer, lowercase, strip_accents, vocabulary):
         )
     longest = tokenizer.model.max_input_chars_per_word
     names = special_of(vocabulary)
-    return _word_piece(vocabulary, names, tokenizer.normalizer, tokenizer.pre_tokenizer, longest)
+    splitter = tokenizer.pre_tokenizer
+    return _word_piece(vocabulary, names, tokenizer.normalizer, splitter, longest, {}, {})
 
 
 def save(tokenizer, vocabulary, names, directory, entries):

@@ -2,8 +2,9 @@
 
 import dataclasses
 
+from keras_posenc.text.added import Added, add_tokens, place
 from keras_posenc.text.around import BERT, END, ROBERTA, ends, template
-from keras_posenc.text.importing import add_tokens, import_tokenizers, refusals
+from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.sentence_piece import (
     BYTE,
     CONTROL,
@@ -94,8 +95,8 @@ def from_sentence_piece(file, settings):
         pieces = [(piece, score + NOTUSED * _ends_in_a_comma(piece)) for piece, score in pieces]
     last = _extra(settings) if family == "t5" else use.last
     pieces += [(token, 0.0) for token in last if token not in known]
-    _append(pieces, settings.added, file)
     vocabulary = {piece: number for number, (piece, _) in enumerate(pieces)}
+    new = place(settings.added, vocabulary, file)
     tokenizers = import_tokenizers()
     with refusals(file):
         tokenizer = tokenizers.Tokenizer(_model(model, pieces, vocabulary, names))
@@ -105,9 +106,15 @@ def from_sentence_piece(file, settings):
         tokenizer.pre_tokenizer = _splitter(model, pieces, settings)
         tokenizer.decoder = _decoder(model)
         own = zip(model.pieces, model.kinds, strict=True)
-        added = {piece: (None, kind != USER_DEFINED) for (piece, _), kind in own if kind in APART}
-        added |= {token: (None, True) for token in (*last, *(token for token, _ in use.first))}
-        add_tokens(tokenizer, vocabulary, names, added | settings.added)
+        added = {
+            piece: Added(special=kind != USER_DEFINED) for (piece, _), kind in own if kind in APART
+        }
+        added |= {token: Added() for token in (*last, *(token for token, _ in use.first))}
+        # The pieces that it has are found in the text as it is written, and so are those beside it.
+        flags = {"normalized": False}
+        more = {t: dataclasses.replace(a, flags=a.flags | flags) for t, a in settings.found.items()}
+        add_tokens(tokenizer, vocabulary, names, added | more, new)
+    vocabulary |= new
     if use.layout is None:
         wanted = {"bos": settings.switch("add_bos_token") is not False}
         wanted |= {"eos": bool(settings.switch("add_eos_token"))}
@@ -131,19 +138,6 @@ def _extra(settings):
         where = settings.folder / "tokenizer_config.json"
         raise ValueError(f"{where}: extra_ids is {quote(count)}, not a number of 0 to 1000.")
     return [f"<extra_id_{number}>" for number in reversed(range(count))]
-
-
-def _append(pieces, added, file):
-    """Appends the tokens that tokenizer_config.json adds, each at the id that it names."""
-    ids = {piece: number for number, (piece, _) in enumerate(pieces)}
-    for token, (number, _) in sorted(added.items(), key=lambda item: item[1][0]):
-        if ids.setdefault(token, len(pieces)) != number:
-            raise ValueError(
-                f"{file}: tokenizer_config.json says that {quote(token)} is token {number}, and "
-                f"it is token {ids[token]} of the model."
-            )
-        if number == len(pieces):
-            pieces.append((token, 0.0))
 
 
 def _family(file, model, settings):
@@ -206,8 +200,8 @@ def _merges(ordinary, vocabulary):
     merges, merged = [], 0
     for piece, score in ordinary.items():
         count = len(merges)
-        for place in range(1, len(piece)):
-            left, right = ids.get(piece[:place]), ids.get(piece[place:])
+        for end in range(1, len(piece)):
+            left, right = ids.get(piece[:end]), ids.get(piece[end:])
             if left is not None and right is not None:
                 merges.append((-score, left, right))
         merged += (len(merges) - count) * len(piece)

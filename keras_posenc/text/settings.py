@@ -5,10 +5,12 @@ import functools
 import pathlib
 import re
 
+from keras_posenc.text.added import FLAGS, MOST_ADDED, Added
 from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
 
 ROLES = ("pad", "cls", "sep", "mask", "unk", "bos", "eos")
-MOST_ADDED = 2**16  # tokens; Gemma has 6,400
+NAMING = ("tokenizer_config.json", "special_tokens_map.json")
+LISTS = ("additional_special_tokens", "extra_special_tokens")
 
 # Classes and model types that say nothing of the family.
 NAMELESS = ("", "pretrained", "tokenizersbackend", "auto")
@@ -23,45 +25,102 @@ class Settings:
     """
 
     folder: pathlib.Path
+    _objects: dict = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     @functools.cached_property
     def config(self):
         """The object in tokenizer_config.json; {} where there is none."""
-        return read_object(self.folder / "tokenizer_config.json")
+        return self._read("tokenizer_config.json")
 
     @functools.cached_property
     def names(self):
         """Dict role -> token, of the roles that the files name."""
         names = {}
-        for file in ("special_tokens_map.json", "tokenizer_config.json"):
-            settings = self.config if file == "tokenizer_config.json" else self._read(file)
+        for file in reversed(NAMING):
             for role in ROLES:
-                token = settings.get(f"{role}_token")
+                token = self._read(file).get(f"{role}_token")
                 if token is not None:
                     names[role] = self._content(token, file, f"{role}_token")
         return names
 
     @functools.cached_property
     def added(self):
-        """Dict token -> (id, whether it is special), of what was added to the model's own."""
+        """Dict token -> `Added`, of what was added to the model's own."""
         added = {}
-        entries = self.config.get("added_tokens_decoder") or {}
+        for file, key, token, number in self._entries():
+            content = self._content(token, file, key)
+            entry = self._entry(token, file, key, number)
+            if content in self._special:
+                entry = dataclasses.replace(entry, special=True)
+            before = added.setdefault(content, entry)
+            if entry.id is not None and before.id not in (None, entry.id):
+                raise ValueError(
+                    f"{self.folder / file}: {key} says that {quote(content)} is token {entry.id}, "
+                    f"and tokenizer_config.json that it is token {before.id}."
+                )
+            if before.id is None:
+                added[content] = dataclasses.replace(before, id=entry.id)
+        if len(added) > MOST_ADDED:
+            raise ValueError(
+                f"{self.folder}: its files add {len(added)} tokens, more than {MOST_ADDED}."
+            )
+        return added
+
+    @functools.cached_property
+    def found(self):
+        """Dict token -> `Added`, of `added` and of how the tokens of roles are matched."""
+        found = {}
+        for file in reversed(NAMING):
+            for key in (f"{role}_token" for role in ROLES):
+                token = self._read(file).get(key)
+                if isinstance(token, dict):
+                    found[self._content(token, file, key)] = self._entry(token, file, key, None)
+        return found | self.added
+
+    def _entries(self):
+        """(file, key, token, id or None) of all that the files add, the most detailed first."""
         file = "tokenizer_config.json"
-        if not isinstance(entries, dict) or len(entries) > MOST_ADDED:
+        entries = self.config.get("added_tokens_decoder") or {}
+        if not isinstance(entries, dict):
             raise ValueError(f"{self.folder / file}: added_tokens_decoder is no object of tokens.")
         for number, token in entries.items():
-            if not number.isdecimal() or len(number) > 10:
+            if not (number.isascii() and number.isdecimal()) or len(number) > 10:
                 raise ValueError(f"{self.folder / file}: {quote(number)} is no token id.")
-            special = not isinstance(token, dict) or token.get("special") is not False
-            added[self._content(token, file, "added_tokens_decoder")] = int(number), special
+            yield file, "added_tokens_decoder", token, int(number)
+        for file in NAMING:
+            for key in LISTS:
+                for token in self._listed(file, key):
+                    yield file, key, token, None
         file = "added_tokens.json"
         for token, number in self._read(file).items():
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 raise ValueError(f"{self.folder / file}: {quote(number)} is no token id.")
-            added.setdefault(
-                self._content(token, file, "a token"), (number, token in self.names.values())
-            )
-        return added
+            yield file, "a token", token, number
+
+    @functools.cached_property
+    def _special(self):
+        """Set of the tokens that the files call special."""
+        listed = [(file, key) for file in NAMING for key in LISTS]
+        more = {self._content(t, *each) for each in listed for t in self._listed(*each)}
+        return more | set(self.names.values())
+
+    def _listed(self, file, key):
+        """The tokens of a list, or of an object with a name for each."""
+        tokens = self._read(file).get(key) or []
+        if not isinstance(tokens, (list, dict)):
+            raise ValueError(f"{self.folder / file}: {key} is {quote(tokens)}, not a list.")
+        return list(tokens.values()) if isinstance(tokens, dict) else tokens
+
+    def _entry(self, token, file, key, number):
+        """An `Added` of a token that is written as a string or as an object."""
+        if not isinstance(token, dict):
+            return Added(number, key != "a token")
+        flags = {name: token[name] for name in ("special", *FLAGS) if name in token}
+        for name, flag in flags.items():
+            if not isinstance(flag, bool):
+                where = f"{self.folder / file}: {key} has {name} {quote(flag)}"
+                raise ValueError(f"{where}, not true or false.")
+        return Added(number, flags.pop("special", False), flags)
 
     @functools.cached_property
     def family(self):
@@ -87,7 +146,9 @@ class Settings:
         return value
 
     def _read(self, file):
-        return read_object(self.folder / file)
+        if file not in self._objects:
+            self._objects[file] = read_object(self.folder / file)
+        return self._objects[file]
 
     def _content(self, token, file, key):
         """A token is written as a string, or as an object of its content and how it is matched."""

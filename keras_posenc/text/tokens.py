@@ -57,6 +57,12 @@ class Tokens:
         """Ids of the special tokens but the unknown one: those that no text has by itself."""
         return sorted(self._special - {self.unk_id})
 
+    @property
+    def added_tokens(self):
+        """Set of the tokens that were added to a vocabulary, without those of its roles."""
+        found = self._rust.get_added_tokens_decoder().values()
+        return {token.content for token in found} - set(self._names.values())
+
     def ids_to_tokens(self, ids):
         """Returns the tokens of ids, as strings.
 

@@ -205,13 +205,6 @@ def test_what_is_crafted_of_merges_is_read(tmp_path):
     tokenizer = Tokenizer(write_merges(tmp_path, LETTERS))
     assert tokenizer.encode("abba") == ([3, 2, 1], [0, 0, 0])
     assert tokenizer.pad_id == tokenizer.eos_id == 0
-    for more in ('{"<more>": 2}', '{"ab": 9}'):
-        (tmp_path / "added_tokens.json").write_text(more)
-        with pytest.raises(ValueError, match="is token ., and the vocabulary has it otherwise"):
-            Tokenizer(tmp_path)
-    (tmp_path / "added_tokens.json").write_text('{"<more>": 9}')
-    tokenizer = Tokenizer(tmp_path, special_in_text=True)
-    assert tokenizer.vocab_size == 10 and tokenizer.encode("a<more>")[0] == [1, 9]
 
 
 @pytest.mark.parametrize(
@@ -248,11 +241,6 @@ def test_merges_that_nobody_writes(tmp_path, vocabulary, merges, message):
         ("tokenizer_config.json", {"added_tokens_decoder": [1]}, "is no object of tokens"),
         ("tokenizer_config.json", {"added_tokens_decoder": {"x": "a"}}, "'x' is no token id"),
         ("tokenizer_config.json", {"added_tokens_decoder": {"7": None}}, "is None, which is no"),
-        (
-            "tokenizer_config.json",
-            {"added_tokens_decoder": {"7": "<new>"}, "tokenizer_class": "T5Tokenizer"},
-            "says that '<new>' is token 7, and it is token 106",
-        ),
         ("added_tokens.json", {"a": "b"}, "added_tokens.json: 'b' is no token id"),
         ("tokenizer_config.json", {"tokenizer_class": "Gemma"}, "has no piece '<bos>', which its"),
         ("tokenizer_config.json", {"extra_ids": "all"}, "extra_ids is 'all', not a number of 0"),

@@ -1,0 +1,88 @@
+"""Tokens that were added to a vocabulary: what the files beside it say of them, and their ids."""
+
+import dataclasses
+import itertools
+
+from keras_posenc.text.importing import import_tokenizers
+from keras_posenc.untrusted import quote
+
+MOST_ADDED = 2**16  # tokens; Gemma has 6,400
+FLAGS = ("lstrip", "rstrip", "single_word", "normalized")
+
+
+@dataclasses.dataclass(frozen=True)
+class Added:
+    """A token that is found in a text before all others.
+
+    Attributes:
+        id: int; None is the one of the vocabulary, or else the next free one.
+        special: bool.
+        flags: dict of bools, those of `FLAGS` that a file names: whether spaces on the left and on
+            the right belong to it, whether it is found within words, and whether it is looked for
+            in the text as the normalizer leaves it. The last is true where it is not special.
+    """
+
+    id: int | None = None
+    special: bool = True
+    flags: dict = dataclasses.field(default_factory=dict)
+
+
+def place(added, vocabulary, source):
+    """Gives an id to each added token that a vocabulary lacks.
+
+    Args:
+        added: dict token -> `Added`.
+        vocabulary: dict token -> id.
+        source: path of the file with the vocabulary, for errors.
+
+    Returns:
+        dict token -> id, in the order of the ids, which follow those of the vocabulary.
+
+    Raises:
+        ValueError: a token has another id in the vocabulary, its id is that of another token, or no
+            token has one of the ids before it.
+    """
+    tokens = {number: token for token, number in vocabulary.items()}
+    for token, entry in added.items():
+        number = vocabulary.get(token, entry.id)
+        if entry.id not in (None, number):
+            _refuse(source, token, entry.id, f"it has the id {number} there")
+        if number is not None and tokens.setdefault(number, token) != token:
+            _refuse(source, token, number, f"that is the id of {quote(tokens[number])}")
+    free = itertools.count(max(tokens, default=-1) + 1)
+    new = [token for token in added if token not in vocabulary]
+    ids = {t: next(free) if added[t].id is None else added[t].id for t in new}
+    new.sort(key=ids.get)
+    for end, token in enumerate(new, len(vocabulary)):
+        if ids[token] != end:  # the lowest id without a token, unless the vocabulary has others
+            unused = next(number for number in itertools.count() if number not in tokens)
+            _refuse(source, token, ids[token], f"no token has the id {min(unused, end)}")
+    return {token: ids[token] for token in new}
+
+
+def _refuse(source, token, number, otherwise):
+    raise ValueError(
+        f"{source}: by a file beside it {quote(token)} is token {number}, but {otherwise}. Correct "
+        "added_tokens.json, or added_tokens_decoder in tokenizer_config.json."
+    )
+
+
+def add_tokens(tokenizer, vocabulary, names, found, new):
+    """Has a tokenizer find tokens in a text before all others.
+
+    Args:
+        tokenizer: `tokenizers.Tokenizer`.
+        vocabulary: dict token -> id, of its model.
+        names: dict role -> token; these are special.
+        found: dict token -> `Added`, of those in the vocabulary and of new ones.
+        new: dict token -> id, as of `place`.
+    """
+    special = set(names.values())
+    entries, ids = {token: Added() for token in special} | found, vocabulary | new
+    kind = import_tokenizers().AddedToken
+    tokenizer.add_tokens(
+        [
+            kind(token, special=entries[token].special or token in special, **entries[token].flags)
+            for token in sorted(entries.keys() & ids.keys(), key=ids.get)
+        ]
+    )
