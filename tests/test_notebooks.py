@@ -24,7 +24,9 @@ def test_the_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_POSENC_SMALL", "1")
     monkeypatch.setenv("PYTHONWARNINGS", "default")
     notebook = nbformat.read(path, as_version=4)
-    resources = {"metadata": {"path": str(tmp_path)}}
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "benchmarks").symlink_to(FOLDER.parent / "benchmarks")
+    resources = {"metadata": {"path": str(tmp_path / "notebooks")}}
     nbclient.NotebookClient(notebook, timeout=600, resources=resources).execute()
 
 

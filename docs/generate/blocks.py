@@ -14,8 +14,8 @@ import tables
 from figures import FIGURES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
-BENCH = ROOT / "keras_posenc" / "bench" / "results"
+RESULTS = tables.RESULTS
+BENCH = tables.BENCH
 MARKER = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
 
 
@@ -26,11 +26,11 @@ def filled(text):
 
 def bench(name):
     """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
-    from keras_posenc.bench import commands_of, perplexity_table, published_results, to_table
+    from keras_posenc.bench import commands_of, perplexity_table, to_table
     from keras_posenc.bench.published import published, source
     from keras_posenc.bench.table import name_of
 
-    found = published_results(name)
+    found = tables.bench(name)
     seeds = sorted({one["seed"] for one in found})
     versions = sorted({f"Keras {one['versions']['keras']}" for one in found})
     backends = sorted({one["versions"]["backend"] for one in found})
@@ -50,31 +50,29 @@ def bench(name):
 
 def grid(name):
     """A file of `keras-posenc bench` in short: a row a contender, a column a task."""
-    from keras_posenc.bench import published_results
     from keras_posenc.bench.published import published
     from keras_posenc.bench.scores import scores
     from keras_posenc.bench.table import name_of
 
     cells = {}
-    for one in published_results(name):
+    for one in tables.bench(name):
         cells.setdefault(name_of(one), {}).setdefault(one["task"], []).append(one)
     tasks = list(dict.fromkeys(task for row in cells.values() for task in row))
     rows = [("", *(task.replace("_", " ") for task in tasks))]
     for contender, row in cells.items():
         row = [row.get(task, []) for task in tasks]
         rows.append((contender, *(_in_short(scores(own, "test"), own, published) for own in row)))
-    chance = {one["task"]: one["chance"] for one in published_results(name)}
+    chance = {one["task"]: one["chance"] for one in tables.bench(name)}
     rows.append(("chance", *(f"{100 * chance[task]:.0f}" for task in tasks)))
     return _rows(rows)
 
 
 def ranges(name):
     """Lowest to highest seed at each longer length: a row a task and split."""
-    from keras_posenc.bench import published_results
     from keras_posenc.bench.table import grouped
 
     rows = [("", "tokens")]
-    for (task, split), lines in grouped(published_results(name)).items():
+    for (task, split), lines in grouped(tables.bench(name)).items():
         rows[0] = (*rows[0][:2], *lines)
         first = next(iter(lines.values()))[0]
         for length in (n for n in first["accuracy"][split] if int(n) > first["train_lengths"][1]):

@@ -4,9 +4,10 @@ import json
 import pathlib
 
 import numpy as np
+import tables
 
 from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
-from keras_posenc.bench import curves, published_results
+from keras_posenc.bench import curves
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # File of results -> title, split, and the lines: name in the results -> name in the picture.
@@ -40,7 +41,7 @@ def lengths(figure):
     agreement(stretching)
     for axes, (name, panel) in zip(panels, PANELS.items(), strict=True):
         title, split, names = panel
-        found = published_results(name)
+        found = tables.bench(name)
         lines = curves(found)[split]
         for index, (key, label) in enumerate(names.items()):
             line = {k: [100 * v for v in lines[key][k]] for k in ("mean", "best", "worst")}

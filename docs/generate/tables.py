@@ -9,6 +9,8 @@ import statistics
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+# Those of `keras-posenc bench`.
+BENCH = RESULTS / "bench"
 # Names of ways in rotary_collapse.json.
 GATED, SANDWICHS, ADDITIVE = "gated units, ", "biases from Sandwich's", "the GAU's bias"
 
@@ -55,10 +57,15 @@ def differences():
     return worst
 
 
+def bench(name):
+    """The results of one of the project's own runs of `keras-posenc bench`."""
+    from keras_posenc.bench import read_results
+
+    return read_results(BENCH / f"{name}.json")
+
+
 def results():
     """A row a question: what was found, and the verdict."""
-    from keras_posenc.bench import published_results as bench
-
     mean = statistics.fmean
 
     def score(name, split, line, length=None):

@@ -11,7 +11,6 @@ from keras_posenc.bench.settings import Settings
 from keras_posenc.bench.table import (
     curves,
     curves_by_place,
-    published_results,
     read_results,
     to_table,
 )
@@ -26,7 +25,6 @@ __all__ = [
     "curves_by_place",
     "passkey_table",
     "perplexity_table",
-    "published_results",
     "read_results",
     "save_pictures",
     "to_table",

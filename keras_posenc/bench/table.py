@@ -1,7 +1,6 @@
 """Tables of benchmark results, and the curves of their pictures."""
 
 import math
-import pathlib
 import statistics
 
 from keras_posenc.bench.published import published
@@ -28,35 +27,12 @@ def read_results(*paths):
 
     Example:
 
+    >>> import pathlib
     >>> _ = pathlib.Path("results.json").write_text('[{"task": "even_pairs", "seed": 0}]')
     >>> read_results("results.json")
     [{'task': 'even_pairs', 'seed': 0}]
     """
     return [result for path in paths for result in read_json(path, kind=list)]
-
-
-def published_results(name):
-    """Reads the results of one of this project's own benchmarks, which ship with the package.
-
-    Args:
-        name: "bucket_sort", "chomsky", "counting", ...
-
-    Returns:
-        list of dict, as `bench` returned them.
-
-    Raises:
-        ValueError: on an unknown name.
-
-    Example:
-
-    >>> published_results("bucket_sort")[0]["encodings"]
-    'rotary'
-    """
-    folder = pathlib.Path(__file__).with_name("results")
-    names = sorted(path.stem for path in folder.glob("*.json"))
-    if name not in names:
-        raise ValueError(f"No results {name!r}: there are {', '.join(names)}.")
-    return read_results(folder / f"{name}.json")
 
 
 def name_of(result):

@@ -6,7 +6,6 @@ from keras_posenc.bench import (
     curves,
     curves_by_place,
     perplexity_table,
-    published_results,
     read_results,
     save_pictures,
     to_table,
@@ -187,10 +186,3 @@ def test_pictures_and_table_come_from_the_file_alone(tmp_path):
     (path,) = save_pictures(results, tmp_path)
     assert path.name == "bucket_sort.svg"
     assert path.read_text("utf-8").startswith("<?xml")
-
-
-def test_results_come_with_the_package():
-    results = published_results("bucket_sort")
-    assert len(results) == 18 and results[0]["encodings"] == "rotary"
-    with pytest.raises(ValueError, match="No results 'bucket': there are bucket_sort, chomsky, "):
-        published_results("bucket")
