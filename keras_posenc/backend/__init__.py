@@ -6,6 +6,7 @@ for writers of its own file formats.
 
 | name | what it does |
 |---|---|
+| `SafeTrainer` | what a model inherits so that its weights outlive a call that fails |
 | `TRAITS` | what was measured on this backend, and what its programs may do |
 | `platform` | "cpu", "gpu" or "tpu": what a tensor's program is traced for |
 | `on_accelerator` | whether a tensor is computed on a GPU or TPU |

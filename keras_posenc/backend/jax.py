@@ -1,5 +1,7 @@
 """JAX. See `keras_posenc.backend` for what each function does."""
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,10 +17,97 @@ TRAITS = shared.Traits(
     chunked_sums=True,
     kernel_multiple=8,  # the kernels for GPUs, which widened heads seldom fit
     closures_have_gradients=True,
+    fills_missing=True,
 )
 
 # Tensors of a block that are kept for the backward pass, by the name that JAX knows them by.
 SAVED = "saved of a block"
+
+
+# What a program reads and returns, in the order of Keras.
+STATE = ("trainable_variables", "non_trainable_variables", "optimizer_variables")
+STATE = (*STATE, "metrics_variables")
+
+
+class SafeTrainer(shared.SafeTrainer):
+    """Keras takes the weights out of a model while a program runs, and attaches what it returns.
+
+    A program that fails, or that never begins, returns nothing. Here training attaches the weights
+    that were taken out, and other programs leave them in the model: they change none, so this costs
+    no memory.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._one_thread = threading.RLock()
+
+    def _get_jax_state(self, purge_model_variables=False, **kinds):
+        state = super()._get_jax_state(**kinds)
+        if purge_model_variables and kinds.get("optimizer_variables"):
+            asked = [kind for kind in STATE if kinds.get(kind)]
+            # `fit` attaches it when it ends, however it ends.
+            self._jax_state = dict(zip(asked, state, strict=True))
+            self._jax_state_synced = False
+            self._purge_model_variables(**kinds)
+        return state
+
+    def make_test_function(self, force=False):
+        if self.test_function is None or force:
+            step = _leaving_weights(self, lambda *arguments: self.test_step(*arguments))
+            self.test_function = self._make_function(step)
+
+    def make_predict_function(self, force=False):
+        if self.predict_function is None or force:
+
+            def predict_step(state, data):
+                outputs, later = self.predict_step(state, data)
+                return outputs, (state[0], later)
+
+            step = _leaving_weights(self, predict_step)
+            self.predict_function = self._make_function(step, concatenate_outputs=True)
+        return self.predict_function
+
+    def evaluate(self, *args, **kwargs):
+        return self._alone(super().evaluate, args, kwargs)
+
+    def predict(self, *args, **kwargs):
+        return self._alone(super().predict, args, kwargs)
+
+    def test_on_batch(self, *args, **kwargs):
+        return self._alone(super().test_on_batch, args, kwargs)
+
+    def predict_on_batch(self, *args, **kwargs):
+        return self._alone(super().predict_on_batch, args, kwargs)
+
+    def _alone(self, method, args, kwargs):
+        """Calls a method of Keras that keeps its state on the model, so one thread at a time."""
+        with self._one_thread:
+            try:
+                return method(*args, **kwargs)
+            except BaseException:
+                self._jax_state = None
+                raise
+
+
+def _leaving_weights(model, step):
+    """The function step(state, data) as a program that takes no memory of its state and returns of
+    it only what it changes: JAX would copy the rest."""
+
+    def changes(state, data):
+        outputs, later = step(state, data)
+        new, old = jax.tree.leaves(later), jax.tree.leaves(state)
+        return outputs, {i: new[i] for i in range(len(old)) if new[i] is not old[i]}
+
+    if model.jit_compile and not model.run_eagerly:
+        changes = jax.jit(changes)
+
+    def whole(state, data):
+        outputs, changed = changes(state, data)
+        leaves, structure = jax.tree.flatten(state)
+        leaves = [changed.get(i, leaf) for i, leaf in enumerate(leaves)]
+        return outputs, jax.tree.unflatten(structure, leaves)
+
+    return whole
 
 
 def platform(x):

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 NAMES = (
+    "SafeTrainer",
     "TRAITS",
     "adamw_step",
     "all_true",
@@ -63,6 +64,7 @@ class Traits:
         batches_before_fit: int. Batches that `fit` inspects to find out which axes vary.
         calls_back_compiled: bool. A compiled program can call a Python function.
         writes_litert: bool. Keras exports a model of any length to LiteRT.
+        fills_missing: bool. A compiled program reads NaN for a row that a table does not have.
     """
 
     map_bytes: int = 32 * 2**20
@@ -78,6 +80,15 @@ class Traits:
     batches_before_fit: int = 0
     calls_back_compiled: bool = True
     writes_litert: bool = False
+    fills_missing: bool = False
+
+
+class SafeTrainer:
+    """What a model inherits before `keras.Model`, so that its weights outlive a call that fails.
+
+    `predict` may also be called from several threads. Keras needs no help with either where
+    variables hold their values throughout.
+    """
 
 
 def softmax(logits):

@@ -1,11 +1,100 @@
 """The token embedding, tied to the output projection, and small layers around it."""
 
 import keras
+import numpy as np
 from keras import ops
+
+from keras_posenc import backend
+
+REMEDY = (
+    "Encode texts with the tokenizer of this model; a table lacks the tokens that were added to a "
+    "tokenizer until it is resized."
+)
+
+
+def check_ids(name, ids, bound, remedy=REMEDY):
+    """Refuses ids that are no whole numbers, or that have no row in a table.
+
+    Args:
+        name: str, what the error calls them.
+        ids: NumPy array.
+        bound: int, rows of the table; None for the range of int32.
+        remedy: str. End of the error message.
+
+    Raises:
+        ValueError: if an id is not an integer from 0 to `bound` - 1.
+    """
+    if ids.dtype.kind not in "iu":
+        below = "" if bound is None else f", from 0 to {bound - 1}"
+        raise ValueError(
+            f"`{name}` must be integers{below}. Received: {ids.dtype}; convert them with "
+            '`.astype("int32")` if they are ids.'
+        )
+    if not ids.size:
+        return
+    least, most = (0, bound - 1) if bound is not None else (-(2**31), 2**31 - 1)
+    smallest, largest = int(ids.min()), int(ids.max())
+    if smallest < least or largest > most:
+        wrong = smallest if smallest < least else largest
+        raise ValueError(
+            f"`{name}` has the id {wrong}, and ids run from {least} to {most}"
+            + (f": the model has {bound} rows for them. {remedy}" if bound is not None else ".")
+        )
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class TokenEmbedding(keras.layers.Embedding):
+class IdEmbedding(keras.layers.Embedding):
+    """An embedding of ids that refuses those without a row, the same on every backend.
+
+    Ids that are known before a program runs are checked. A compiled JAX program, which would give
+    NaN, reads the nearest row instead; `TransformerModel` checks what is given to it beforehand.
+
+    Args:
+        input_dim: int. Rows of the table.
+        output_dim: int. Size of a row.
+        **kwargs: further arguments of `keras.layers.Embedding`.
+
+    Call arguments:
+        inputs: (B, T) ids.
+
+    Returns:
+        (B, T, output_dim).
+
+    Raises:
+        ValueError: on an id outside 0 .. `input_dim` - 1.
+
+    Example:
+
+    >>> IdEmbedding(2, 8)(np.array([[0, 1, 1]])).shape
+    (1, 3, 8)
+    """
+
+    def call(self, inputs):
+        return super().call(self._with_rows(inputs))
+
+    def quantize(self, mode=None, type_check=True, **kwargs):
+        # Keras does not quantize subclasses of its layers. Other modes than int8 pack the numbers,
+        # which a projection with the table does not read.
+        super().quantize(mode, type_check=mode != "int8", **kwargs)
+
+    def quantized_call(self, inputs):
+        return super().quantized_call(self._with_rows(inputs))
+
+    def _with_rows(self, ids):
+        """The ids, each of which has a row."""
+        if backend.is_traced(ids):
+            return ops.clip(ids, 0, self.input_dim - 1) if backend.TRAITS.fills_missing else ids
+        # To ask an accelerator would be to wait for it.
+        if not isinstance(ids, keras.KerasTensor) and not backend.on_accelerator(ids):
+            values = ops.convert_to_numpy(ids)
+            # Keras makes floats of the ids of an input without a dtype.
+            whole = values if values.dtype.kind in "iu" else np.floor(values.astype("float32"))
+            check_ids(self.name, whole.astype("int64"), self.input_dim)
+        return ids
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class TokenEmbedding(IdEmbedding):
     """A token embedding with a choice of padding id that also serves as output projection.
 
     Args:
@@ -37,11 +126,6 @@ class TokenEmbedding(keras.layers.Embedding):
         if reverse:
             return ops.matmul(inputs, ops.transpose(ops.cast(self.embeddings, self.compute_dtype)))
         return super().call(inputs)
-
-    def quantize(self, mode=None, type_check=True, **kwargs):
-        # Keras does not quantize subclasses of its layers. int8 is implemented below; other modes
-        # pack the numbers.
-        super().quantize(mode, type_check=mode != "int8", **kwargs)
 
     def quantized_call(self, inputs, reverse=False):
         if not reverse:

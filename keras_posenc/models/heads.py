@@ -48,6 +48,7 @@ class MaskedPooling(keras.layers.Layer):
         if pooling not in POOLINGS:
             raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: {pooling!r}")
         self.pooling = pooling
+        self.reads_whole_row = pooling != "cls"
         self.supports_masking = True
         self.built = True
 

@@ -10,15 +10,22 @@ from keras_posenc.encodings import get as get_encoding
 from keras_posenc.encodings import spec_of
 from keras_posenc.models.config import read_config
 from keras_posenc.models.families import FAMILIES
+from keras_posenc.models.inputs import CheckedInputs
 from keras_posenc.untrusted import parse_json, quote, shorten
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class TransformerModel(keras.Model):
+class TransformerModel(CheckedInputs, keras.Model):
     """A functional `keras.Model` with a transformer in it, whose config its file keeps.
 
     `keras.saving.load_model` gives it back with its `transformer`, so that `save_checkpoint` works
     on a model that was saved, or fine-tuned, or that has further layers on the features.
+
+    Ids are checked before a program runs: arrays as a whole, batches of a `PyDataset` or of a
+    generator as they come. Other datasets, and steps that you compile yourself, are not looked
+    into; there PyTorch and TensorFlow raise an error, and JAX and XLA read the nearest row. A call
+    that is refused or interrupted leaves the weights as they are, and `predict` may be called from
+    several threads, while no `fit` is running.
 
     Args:
         *args: inputs and outputs, as of `keras.Model`: (B, T) and (B, ...).
@@ -31,7 +38,9 @@ class TransformerModel(keras.Model):
             `layers`, `table` and `account`.
 
     Raises:
-        ValueError: in a call, on `position_ids` that the model has no input for.
+        ValueError: in a call, on `position_ids` that the model has no input for, ids that are not
+            integers or have no row in a table, and on batches whose padding the model does not mask
+            where its outputs would depend on it.
 
     Example:
 
@@ -112,8 +121,6 @@ def model_on(encoder, outputs, name):
         `keras.Model`.
     """
     transformer = getattr(encoder, "transformer", None)
-    if transformer is None:
-        return keras.Model(encoder.inputs, outputs, name=name)
     return TransformerModel(encoder.inputs, outputs, name=name, transformer=transformer)
 
 

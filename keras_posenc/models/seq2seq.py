@@ -15,6 +15,7 @@ from keras_posenc.layers.embedding import TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import normalization
 from keras_posenc.models.config import Config
+from keras_posenc.models.model import TransformerModel
 from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 
 SELF, CROSS = "MultiHeadSelfAttention", "MultiHeadCrossAttention"
@@ -111,7 +112,7 @@ def build_encoder_decoder(
     source_ids = keras.Input((None,), dtype="int32", name="source_ids")
     target_ids = keras.Input((None,), dtype="int32", name="target_ids")
     logits = parts.decode(target_ids, parts.encode(source_ids))
-    return keras.Model([source_ids, target_ids], logits, name=name)
+    return TransformerModel([source_ids, target_ids], logits, name=name)
 
 
 class EncoderDecoder:

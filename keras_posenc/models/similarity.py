@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc.models.model import TransformerModel
+
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class EachText(keras.layers.Wrapper):
@@ -83,4 +85,4 @@ def similarity(embedder, num_texts=2):
         each.name: keras.Input((num_texts, None), dtype=each.dtype, name=each.name)
         for each in embedder.inputs
     }
-    return keras.Model(inputs, EachText(embedder, name="Texts")(inputs), name="similarity")
+    return TransformerModel(inputs, EachText(embedder, name="Texts")(inputs), name="similarity")

@@ -101,6 +101,8 @@ class SpanLogits(keras.layers.Layer):
     [True, False, True, True]
     """
 
+    reads_whole_row = True
+
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True

@@ -11,7 +11,7 @@ from keras_posenc.attention.shared_table import SharedTable
 from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
-from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
+from keras_posenc.layers.embedding import AddTo, BiasAdd, IdEmbedding, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import ConditionalLayerNormalization, normalization
 from keras_posenc.models.model import TransformerModel
@@ -147,7 +147,7 @@ class Transformer:
         if self.options.shared_segment_embeddings:
             return self.layers["Embedding-Token"](self.segment_ids)
         table = self.layer(
-            keras.layers.Embedding,
+            IdEmbedding,
             "Embedding-Segment",
             input_dim=self.config.segment_vocab_size,
             output_dim=size,

@@ -48,6 +48,7 @@ class TextBatches(keras.utils.PyDataset):
 
     Attributes:
         classes: the label names in the order of their ids, or None.
+        pad_id: the id that fills up rows.
         text_of: the number of the text of each row, an int array: 0, 1, ... without windows.
         rows: the `Row` of each, with its offsets, where the labels need them; else None.
         lengths: token counts of the texts before truncation, an int array.
@@ -103,7 +104,7 @@ class TextBatches(keras.utils.PyDataset):
         elif classes is not None:
             raise ValueError("classes= belongs to a list of labels; give it to the labels instead.")
         labels.check_count(len(texts))
-        self.classes, self._pad_id = labels.classes, 0 if tokenizer is None else tokenizer.pad_id
+        self.classes, self.pad_id = labels.classes, 0 if tokenizer is None else tokenizer.pad_id
         if apart and labels.of_tokens:
             raise ValueError(
                 f"apart=True takes labels of a whole row, not {type(labels).__name__} of its "
@@ -161,7 +162,7 @@ class TextBatches(keras.utils.PyDataset):
         self._counted = False
         sides = self._sides or 1
         rows = (documents[:, None] * sides + np.arange(sides)).ravel()
-        token_ids = np.full((len(rows), self._widths[width]), self._pad_id, "int32")
+        token_ids = np.full((len(rows), self._widths[width]), self.pad_id, "int32")
         segment_ids = np.zeros_like(token_ids)
         for row, document in enumerate(rows):
             part = slice(*self._starts[document : document + 2])

@@ -19,7 +19,7 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.recipe import in_range
 from keras_posenc.training.saved import load_finetuned
 from keras_posenc.training.state import replacing
-from keras_posenc.training.text_model import TextModel, padding_id
+from keras_posenc.training.text_model import TextModel, check_table, padding_id
 from keras_posenc.untrusted import read_json
 
 
@@ -80,6 +80,7 @@ def open_embedder(
     transformer, pooling, *_ = read_modules(directory)
     tokenizer = _tokenizer(transformer)
     config = read_config(transformer.folder)
+    check_table(tokenizer, config.vocab_size)
     positions = config.max_position if config.position_table else None
     explicit = max_length is not None
     if explicit:

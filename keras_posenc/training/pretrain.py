@@ -10,6 +10,7 @@ from keras_posenc.text import Tokenizer
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
 from keras_posenc.training.recipe import STRETCHES, environment, in_range, one_of, whole
 from keras_posenc.training.steps import once, told
+from keras_posenc.training.text_model import check_table
 
 KEYS = ("before", "after", "losses")
 
@@ -211,6 +212,7 @@ def pretrain(
     sizes = read_config(config or beside, model)
     options = recipe.options(sizes)
     words = Tokenizer(tokenizer or beside)
+    check_table(words, sizes.vocab_size)
     texts = read_corpus(corpus, validation, objective == "unilm", text, label, seed)
     settings = {
         **dataclasses.asdict(recipe),

@@ -19,6 +19,7 @@ from keras_posenc.training.recipe import in_range, one_of
 from keras_posenc.training.state import replacing, write_text
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.base import POOLS
+from keras_posenc.training.text_model import check_table
 from keras_posenc.untrusted import quote, read_json, shorten
 
 FILES = ("model.keras", "labels.json")
@@ -44,7 +45,8 @@ class FineTuned:
         stride: int or None. With task "qa", tokens that windows of a passage share.
 
     Raises:
-        ValueError: on a bad `chunks` or `pool`, or a task that reads no chunks.
+        ValueError: on a bad `chunks` or `pool`, a task that reads no chunks, or a tokenizer with
+            more tokens than the model's table has rows.
 
     Example:
 
@@ -66,6 +68,7 @@ class FineTuned:
 
     def __post_init__(self):
         one_of("pool", self.pool, tuple(POOLS))
+        check_table(self.tokenizer, self.model)
         if self.chunks is not None:
             in_range("chunks", self.chunks, above=self.tokenizer.special_tokens())
             if not self.kind.reads_chunks:

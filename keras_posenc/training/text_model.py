@@ -1,6 +1,7 @@
 """A model and its tokenizer in one: raw texts in, one row of numbers a text out."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 
@@ -8,6 +9,8 @@ import keras
 
 from keras_posenc.checkpoints.folder import newest, replacing_together
 from keras_posenc.checkpoints.keras_file import load_keras
+from keras_posenc.models.inputs import id_inputs
+from keras_posenc.models.model import TransformerModel
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.state import replacing, write_text
@@ -31,7 +34,8 @@ class TextModel:
         prompt: str, put before every text.
 
     Raises:
-        ValueError: if the model does not give a row for each text.
+        ValueError: if the model does not give a row for each text, or its table has fewer rows than
+            the tokenizer has tokens.
 
     Example:
 
@@ -57,6 +61,7 @@ class TextModel:
                 "A TextModel gives one row (B, D) for each text: give an embedder or a "
                 f"classifier. The model's outputs are {shape}."
             )
+        check_table(self.tokenizer, self.model)
 
     def predict(self, texts, verbose="auto"):
         """What the model says of raw texts.
@@ -87,8 +92,15 @@ class TextModel:
     def of_batches(self, batches, verbose="auto"):
         """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""
         return batches.restore_order(
-            self.model.predict(_Chosen(batches, self.model), verbose=verbose)
+            self._checked.predict(_Chosen(batches, self.model), verbose=verbose)
         )
+
+    @functools.cached_property
+    def _checked(self):
+        """The model, if need be as one that checks its ids and outlives what it refuses."""
+        if isinstance(self.model, TransformerModel):
+            return self.model
+        return TransformerModel(self.model.inputs, self.model.outputs)
 
     def save(self, directory):
         """Writes model.keras, the tokenizer's files and the settings, all of them or none.
@@ -145,6 +157,28 @@ def load_text_model(directory):
     return TextModel(model, tokenizer, **{name: settings[name] for name in FIELDS})
 
 
+def check_table(tokenizer, table):
+    """Refuses a tokenizer with tokens that a model's table has no row for.
+
+    Args:
+        tokenizer: `Tokenizer`.
+        table: a functional `keras.Model`, or the number of rows of its token table.
+
+    Raises:
+        ValueError: if the tokenizer has an id beyond the table.
+    """
+    if not isinstance(table, int):
+        bounds = {ids.name: ids.bound for ids in id_inputs(table)}
+        table = next((bounds[name] for name in bounds if name.endswith("token_ids")), None)
+    most = max(tokenizer.vocab_size, tokenizer.pad_id + 1)
+    if table is not None and most > table:
+        raise ValueError(
+            f"The tokenizer has {most} tokens, and the model's table {table} rows: the ids from "
+            f"{table} on have none. Give the tokenizer of this model; if tokens were added to it, "
+            "resize the table by as many rows (`resize_token_embeddings` in transformers)."
+        )
+
+
 def padding_id(tokenizer, own):
     """The id to pad with, which no text has: models mask it wherever it stands.
 
@@ -169,6 +203,7 @@ class _Chosen(keras.utils.PyDataset):
     def __init__(self, batches, model):
         super().__init__()
         self._batches, self._names = batches, [x.name for x in model.inputs]
+        self.pad_id, self.padding_share = batches.pad_id, batches.padding_share
 
     def __len__(self):
         return len(self._batches)

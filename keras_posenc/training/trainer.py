@@ -22,7 +22,7 @@ from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.saved import FineTuned
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.state import load_state, save_state, write_text
-from keras_posenc.training.text_model import padding_id
+from keras_posenc.training.text_model import check_table, padding_id
 
 OWN = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
 
@@ -215,6 +215,7 @@ def _encoder(recipe, config, weights, tokenizer, names, task):
             )
         options |= {"head": "sequence_classification", "labels": list(map(str, names))}
     sizes = read_config(config, recipe.model)
+    check_table(tokenizer, sizes.vocab_size)
     tokenizer.pad_id = padding_id(tokenizer, sizes.pad_token_id)
     options |= {"pad_token_id": tokenizer.pad_id}
     if sizes.position_table and recipe.longest > sizes.max_position:

@@ -17,7 +17,7 @@ OPTIONS = (*OPTIONS, "n")
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class Generator(keras.Model):
+class Generator(backend.SafeTrainer, keras.Model):
     """Writes texts with a causal language model, a UniLM or an encoder-decoder.
 
     The keys and values of all earlier tokens are cached, so each new token costs one query row of
@@ -47,7 +47,9 @@ class Generator(keras.Model):
         seed: int or None. Seed of the draws.
         pad_id: int or None. The token that fills up short prompts of an array, and the output
             behind the end. Default: the token that the model masks. It is never written unless it
-            ends a text.
+            ends a text. Where the model does not mask it, as GPT-2's end of text, it is padding at
+            the ends of an array's rows, except that one at the start of every row begins the texts;
+            lists have no padding.
         callback: function of (step, tokens): the number of the step, from 0 on, and the new tokens
             (B, n), NumPy. It is called after each step, for showing a text as it comes; not with
             beams. It is not saved. On TensorFlow the program is then not compiled by XLA.

@@ -6,6 +6,7 @@ import keras
 
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.models.heads import MaskedPooling
+from keras_posenc.models.inputs import masked_token
 from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 
@@ -78,7 +79,7 @@ class CausalGraph(keras.Function):
         tokens = self.inputs[self.names["token_ids"]]
         readers = [n.operation for n in nodes if any(x is tokens for x in n.input_tensors)]
         tables = [layer for layer in readers if isinstance(layer, keras.layers.Embedding)]
-        self.pad_token_id = _masked_token(tables[0]) if tables else None
+        self.pad_token_id = masked_token(tables[0]) if tables else None
         last = self.outputs[0]._keras_history.operation
         is_layer = isinstance(last, keras.layers.Softmax)
         softmax = is_layer or getattr(last, "activation", None) is keras.activations.softmax
@@ -219,10 +220,6 @@ def _by_segments(calls):
             "layer with `use_causal_mask=True`."
         )
     return ways == {True}
-
-
-def _masked_token(table):
-    return getattr(table, "pad_token_id", 0 if table.mask_zero else None)
 
 
 def _check_layer(node):

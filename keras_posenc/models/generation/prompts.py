@@ -24,14 +24,19 @@ def prepare(x, decoding, pad_id):
 
     Raises:
         TypeError: if ids are not integers.
-        ValueError: on an empty prompt, an id outside the vocabulary, padding that is not at an end,
+        ValueError: on an empty prompt, an id outside the vocabulary, padding that is not at an end
+            or may be text,
             a prompt that leaves no position for the answer, or inputs of another shape or name.
     """
     inputs = dict(x) if isinstance(x, dict) else {"token_ids": x}
     graph = getattr(decoding, "graph", None)
     _check_names(inputs, graph)
-    rows = _rows(inputs.pop("token_ids"), "token_ids")
-    cuts = [_real(row, pad_id, masked=pad_id == decoding.pad_token_id) for row in rows]
+    given = inputs.pop("token_ids")
+    rows = _rows(given, "token_ids")
+    if pad_id == decoding.pad_token_id:
+        cuts = [_unmasked(row, pad_id) for row in rows]
+    else:
+        cuts = _unpadded(rows, None if isinstance(given, (list, tuple)) else pad_id)
     tokens = [row[cut] for row, cut in zip(rows, cuts, strict=True)]
     _check_tokens(tokens, decoding.vocab_size)
     lengths = np.array([len(row) for row in tokens], "int32")
@@ -93,21 +98,45 @@ def _rows(x, name):
     return rows
 
 
-def _real(row, pad_id, masked):
-    """The slice of a row without the padding behind it and, if the model masks it, before it."""
+def _unmasked(row, pad_id):
+    """The slice of a row without the token at its ends that the model masks wherever it stands."""
     if pad_id is None:
         return slice(0, len(row))
-    real = np.flatnonzero(row != pad_id)
-    if not len(real):
-        return slice(0, 0)
-    start = int(real[0]) if masked else 0
-    stop = int(real[-1]) + 1
-    if masked and stop - start != len(real):
+    cut = _without(row, pad_id)
+    if (row[cut] == pad_id).any():
         raise ValueError(
             f"A prompt has the padding token {pad_id} between its tokens: pad on the right. "
             f"Received: {row.tolist()[:20]}"
         )
-    return slice(start, stop)
+    return cut
+
+
+def _unpadded(rows, pad_id):
+    """The slices of the rows of an array without padding by a token that also occurs in texts.
+
+    What ends a row is padding. What begins a row is, if another row begins with a token; one that
+    begins every row once starts the texts, as <|endoftext|> may. Lists, for which `pad_id` is None,
+    are not padded.
+    """
+    if pad_id is None:
+        return [slice(0, len(row)) for row in rows]
+    cuts = [_without(row, pad_id) for row in rows]
+    before = [cut.start for cut in cuts if cut.stop]
+    if not before or min(before) == 0:
+        return cuts
+    if max(before) > 1:
+        raise ValueError(
+            f"Every prompt begins with the padding token {pad_id}, which this model does not mask: "
+            "it may be padding or a start token. Give lists of ids, without padding. Received: "
+            f"{rows[int(np.argmax(before))].tolist()[:20]}"
+        )
+    return [slice(0, cut.stop) for cut in cuts]
+
+
+def _without(row, pad_id):
+    """The slice of a row from its first to its last token that is not `pad_id`."""
+    real = np.flatnonzero(row != pad_id)
+    return slice(int(real[0]), int(real[-1]) + 1) if len(real) else slice(0, 0)
 
 
 def _check_tokens(rows, vocab_size):

@@ -25,6 +25,7 @@ from keras_posenc.training.stretching.corpus import Corpus
 from keras_posenc.training.stretching.losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.recipe import StretchRecipe
 from keras_posenc.training.stretching.windows import Reader, inputs_of
+from keras_posenc.training.text_model import check_table
 
 WARMUP = 0.1
 TEST_TEXTS = 2
@@ -155,6 +156,7 @@ def stretch(
         )
         options = recipe.options(old)
         tokenizer = Tokenizer(source["tokenizer"])
+        check_table(tokenizer, old.vocab_size)
         corpus = Corpus(texts, test, tokenizer, recipe.train_length, seed, text)
         settings = {
             **dataclasses.asdict(recipe),

@@ -1,0 +1,275 @@
+"""What goes into a model: its ids are checked before a program runs, and so is what pads them."""
+
+import functools
+import types
+import typing
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc import backend
+from keras_posenc.attention.gau import GatedAttentionUnit
+from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.layers.embedding import REMEDY, check_ids
+from keras_posenc.positions.absolute import AbsolutePositionEmbedding
+
+
+class IdInput(typing.NamedTuple):
+    """An input of a model that looks up rows of a table.
+
+    Attributes:
+        name: str.
+        bound: int, the rows of the table, or None if there is no bound.
+        remedy: str, the end of an error message.
+        masked: int or None. The id that is masked.
+
+    Example:
+
+    >>> IdInput("token_ids", 30522).masked is None
+    True
+    """
+
+    name: str
+    bound: int | None
+    remedy: str = REMEDY
+    masked: int | None = None
+
+
+def id_inputs(model):
+    """The inputs of a functional model that are ids.
+
+    Args:
+        model: a functional `keras.Model`.
+
+    Returns:
+        A tuple of `IdInput`.
+
+    Example:
+
+    >>> model = build_transformer_model("bert")
+    >>> [(each.name, each.bound) for each in id_inputs(model)]
+    [('token_ids', 40), ('segment_ids', 2)]
+    """
+    found = {}
+    for node in _nodes(model):
+        for tensor, ids in _looked_up(node):
+            name = next((x.name for x in model.inputs if x is tensor), None)
+            if name is not None and keras.backend.is_int_dtype(tensor.dtype):
+                known = found.setdefault(name, ids._replace(name=name))
+                if known.bound is None or ids.bound is not None and ids.bound < known.bound:
+                    found[name] = ids._replace(name=name)
+    return tuple(found[x.name] for x in model.inputs if x.name in found)
+
+
+def reads_padding(model):
+    """Whether the outputs for real tokens depend on tokens behind them that are not masked."""
+    for node in _nodes(model):
+        named = node.arguments.kwargs
+        attends = isinstance(node.operation, (PositionalAttention, GatedAttentionUnit))
+        if attends and not named.get("use_causal_mask"):
+            return True
+        if getattr(node.operation, "reads_whole_row", False):
+            return True
+    return False
+
+
+def check_inputs(inputs, x):
+    """Checks what is given to a model, where it is known already.
+
+    Args:
+        inputs: tuple of `IdInput`, and the names of all inputs in their order.
+        x: what Keras takes as inputs: an array or tensor, a list of them, or a dict.
+
+    Raises:
+        ValueError: if ids are not integers, or have no row in the model's table.
+    """
+    ids, names = inputs
+    if isinstance(x, (list, tuple)) and len(x) == len(names):
+        x = dict(zip(names, x, strict=True))
+    elif not isinstance(x, dict):
+        x = {names[0]: x}
+    for each in ids:
+        values = _known(x.get(each.name))
+        if values is not None:
+            check_ids(each.name, values, each.bound, each.remedy)
+
+
+class CheckedInputs(backend.SafeTrainer):
+    """What a functional model inherits before `keras.Model` to check the ids that it is given.
+
+    Arrays are checked as a whole, batches of a `PyDataset` or of a generator as they come; other
+    datasets cannot be looked into.
+    """
+
+    @functools.cached_property
+    def _id_inputs(self):
+        return id_inputs(self), tuple(x.name for x in self.inputs)
+
+    def __call__(self, inputs, *args, **kwargs):
+        check_inputs(self._id_inputs, inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def fit(self, x=None, *args, **kwargs):
+        with _Watch(self) as watch:
+            if kwargs.get("validation_data") is not None:
+                kwargs["validation_data"] = watch.validation(kwargs["validation_data"])
+            return super().fit(watch.all_of(x), *args, **kwargs)
+
+    def evaluate(self, x=None, *args, **kwargs):
+        if "_use_cached_eval_dataset" in kwargs:  # `fit` has checked it
+            return super().evaluate(x, *args, **kwargs)
+        with _Watch(self) as watch:
+            return super().evaluate(watch.all_of(x), *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        with _Watch(self) as watch:
+            return super().predict(watch.all_of(x), *args, **kwargs)
+
+    def train_on_batch(self, x, *args, **kwargs):
+        check_inputs(self._id_inputs, x)
+        return super().train_on_batch(x, *args, **kwargs)
+
+    def test_on_batch(self, x, *args, **kwargs):
+        check_inputs(self._id_inputs, x)
+        return super().test_on_batch(x, *args, **kwargs)
+
+    def predict_on_batch(self, x):
+        check_inputs(self._id_inputs, x)
+        return super().predict_on_batch(x)
+
+
+class _Watch:
+    """Checks inputs, and raises what it found wrong in the place of what became of it: TensorFlow
+    makes an error of its own of one in its data."""
+
+    def __init__(self, model):
+        self.inputs, self.model, self.refusal = model._id_inputs, model, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if self.refusal is not None and isinstance(error, Exception):
+            raise self.refusal from None
+
+    def all_of(self, x):
+        """What is given to `fit`, `evaluate` or `predict`, checked or to be checked."""
+        if isinstance(x, keras.utils.PyDataset):
+            _check_padding(self.model, x)
+            return _Checked(x, self)
+        if isinstance(x, types.GeneratorType):
+            return (self.batch(each) for each in x)
+        if x is not None:
+            check_inputs(self.inputs, x)
+        return x
+
+    def validation(self, data):
+        """The `validation_data` of `fit`."""
+        if isinstance(data, (list, tuple)) and data:
+            return type(data)([self.all_of(data[0]), *data[1:]])
+        return self.all_of(data)
+
+    def batch(self, batch):
+        """A batch of a dataset: inputs, or a tuple of inputs, targets and weights."""
+        try:
+            check_inputs(self.inputs, batch[0] if isinstance(batch, tuple) else batch)
+        except ValueError as error:
+            self.refusal = error
+            raise
+        return batch
+
+    def __getstate__(self):
+        # A process that prepares batches has no use for the model.
+        return {"inputs": self.inputs, "model": None, "refusal": None}
+
+
+class _Checked(keras.utils.PyDataset):
+    """The batches of another dataset, each of them checked."""
+
+    def __init__(self, batches, watch):
+        super().__init__(
+            workers=batches.workers,
+            use_multiprocessing=batches.use_multiprocessing,
+            max_queue_size=batches.max_queue_size,
+        )
+        self._batches, self._watch = batches, watch
+
+    @property
+    def num_batches(self):
+        return self._batches.num_batches
+
+    def __len__(self):
+        return len(self._batches)
+
+    def __getitem__(self, index):
+        return self._watch.batch(self._batches[index])
+
+    def on_epoch_begin(self):
+        self._batches.on_epoch_begin()
+
+    def on_epoch_end(self):
+        self._batches.on_epoch_end()
+
+
+def _check_padding(model, batches):
+    """Refuses batches whose padding the model would read as text."""
+    pad_id = getattr(batches, "pad_id", None)
+    tokens = next((each for each in model._id_inputs[0] if each.name.endswith("token_ids")), None)
+    if pad_id is None or tokens is None or tokens.masked == pad_id:
+        return
+    if batches.padding_share and reads_padding(model):
+        masks = "no token" if tokens.masked is None else f"the token {tokens.masked}"
+        raise ValueError(
+            f"The batches are padded with the token {pad_id}, and the model masks {masks}: what it "
+            f"says of a text would depend on its padding. Build it with pad_token_id={pad_id}, a "
+            "token that no text needs, or give the batches the tokenizer of the model."
+        )
+
+
+def _known(values):
+    """NumPy values if they are known and cheap to read, else None."""
+    if values is None or isinstance(values, keras.KerasTensor):
+        return None
+    if ops.is_tensor(values):
+        # To ask an accelerator would be to wait for it.
+        if backend.is_traced(values) or backend.on_accelerator(values):
+            return None
+        return ops.convert_to_numpy(values)
+    if not isinstance(values, (list, tuple)) and not hasattr(values, "__array__"):
+        return None
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError):  # lists of several lengths: Keras refuses them
+        return None
+
+
+def _nodes(model):
+    """The calls in a functional graph."""
+    depths = getattr(model, "_nodes_by_depth", {})
+    nodes = [node for depth in depths.values() for node in depth]
+    return [node for node in nodes if not node.is_input]
+
+
+def _looked_up(node):
+    """Pairs of a tensor that a call looks up in a table, and the `IdInput` that it is."""
+    layer, args = node.operation, node.arguments.args
+    if isinstance(layer, keras.layers.Embedding):
+        return [(args[0], IdInput("", layer.input_dim, masked=masked_token(layer)))]
+    named = node.arguments.kwargs
+    if isinstance(layer, AbsolutePositionEmbedding):
+        ids = args[1] if len(args) > 1 else named.get("position_ids")
+        return [(ids, IdInput("", layer.bound, getattr(layer, "remedy", "")))]
+    if isinstance(layer, (PositionalAttention, GatedAttentionUnit)):
+        ids = named.get("query_positions", named.get("positions"))
+        return [(ids, IdInput("", None))]
+    inner = getattr(layer, "layer", None)
+    if isinstance(layer, keras.layers.Wrapper) and hasattr(inner, "_nodes_by_depth"):
+        given = args[0] if args and isinstance(args[0], dict) else {}
+        return [(given[ids.name], ids) for ids in id_inputs(inner) if ids.name in given]
+    return []
+
+
+def masked_token(table):
+    """The id that an embedding masks, or None."""
+    return getattr(table, "pad_token_id", 0 if table.mask_zero else None)
