@@ -325,8 +325,10 @@ def test_each_backend_has_the_same_functions():
     """By their sources, since a process has one backend."""
 
     def functions(name):
-        tree = ast.parse(SOURCES[f"backend/{name}.py"])
-        return {n.name: ast.unparse(n.args) for n in tree.body if isinstance(n, ast.FunctionDef)}
+        body = ast.parse(SOURCES[f"backend/{name}.py"]).body
+        classes = {n.name: "" for n in body if isinstance(n, ast.ClassDef)}
+        defined = [n for n in body if isinstance(n, ast.FunctionDef)]
+        return classes | {n.name: ast.unparse(n.args) for n in defined}
 
     names = set(keras_posenc.backend.shared.NAMES) - {"TRAITS"}
     shared = functions("shared") | {"interpolate": "table, position, training=False"}

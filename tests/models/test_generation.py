@@ -16,7 +16,7 @@ from keras_posenc import (
     build_encoder_decoder,
     build_transformer_model,
 )
-from keras_posenc.models.generation.prompts import bucket, prepare
+from keras_posenc.models.generation.prompts import bucket
 from keras_posenc.models.generation.sampling import draw
 
 SOURCE = np.array([[3, 4, 5, 6, 0, 0], [7, 8, 9, 10, 11, 12]])
@@ -169,38 +169,6 @@ def test_prompts_may_be_lists_or_padded_on_either_side():
     ):
         np.testing.assert_array_equal(generator.predict(given, verbose=0), expected)
     np.testing.assert_array_equal(ops.convert_to_numpy(generator(right)), expected)
-
-
-@pytest.mark.once
-def test_padding_that_the_model_does_not_mask_may_begin_a_prompt():
-    """As GPT-2's <|endoftext|>, which begins texts, ends them and pads them."""
-    model = language_model(model="gpt2")
-    generator = Generator(model, end_id=2, max_length=4, pad_id=2)
-    padded = generator.predict(np.array([[2, 7, 8, 2, 2], [2, 3, 4, 5, 6]]), verbose=0)
-    listed = generator.predict([[2, 7, 8], [2, 3, 4, 5, 6]], verbose=0)
-    np.testing.assert_array_equal(padded, listed)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("search", [{}, {"beams": 3}])
-def test_padding_that_the_model_does_not_mask_is_never_seen(search):
-    """Left or right; a list is a text as it is, also one that ends or begins with that token."""
-    generator = Generator(language_model(model="gpt2"), end_id=2, max_length=4, pad_id=2, **search)
-    listed = [[3, 4, 5, 6], [7, 8]]
-    wanted = generator.predict(listed, verbose=0)
-    for padded in ([[3, 4, 5, 6], [2, 2, 7, 8]], [[3, 4, 5, 6, 2], [7, 8, 2, 2, 2]]):
-        np.testing.assert_array_equal(generator.predict(np.array(padded), verbose=0), wanted)
-    for ended in ([[7, 8, 2]], [[2, 2, 7, 8]]):
-        prepared = prepare(ended, generator.decoding, 2)
-        assert prepared["lengths"].tolist() == [[len(ended[0])]]
-
-
-@pytest.mark.once
-def test_padding_that_may_be_a_start_token_is_refused():
-    generator = Generator(language_model(model="gpt2"), end_id=2, max_length=4, pad_id=2)
-    for padded in ([[2, 2, 7, 8]], [[2, 3, 4, 5], [2, 2, 7, 8]]):
-        with pytest.raises(ValueError, match="may be padding or a start token. Give lists of ids"):
-            generator.predict(np.array(padded), verbose=0)
 
 
 @pytest.mark.once

@@ -1,0 +1,53 @@
+"""Padding of prompts by a token that the model does not mask, as GPT-2's end of text."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_posenc import Generator, build_transformer_model
+from keras_posenc.models.generation.prompts import prepare
+
+pytestmark = pytest.mark.once
+
+
+def gpt2():
+    keras.utils.set_random_seed(0)
+    return build_transformer_model(
+        model="gpt2",
+        vocab_size=13,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position=32,
+        with_mlm="linear",
+        initializer_range=0.4,
+    )
+
+
+def test_padding_that_the_model_does_not_mask_may_begin_a_prompt():
+    """As GPT-2's <|endoftext|>, which begins texts, ends them and pads them."""
+    model = gpt2()
+    generator = Generator(model, end_id=2, max_length=4, pad_id=2)
+    padded = generator.predict(np.array([[2, 7, 8, 2, 2], [2, 3, 4, 5, 6]]), verbose=0)
+    listed = generator.predict([[2, 7, 8], [2, 3, 4, 5, 6]], verbose=0)
+    np.testing.assert_array_equal(padded, listed)
+
+
+@pytest.mark.parametrize("search", [{}, {"beams": 3}])
+def test_padding_that_the_model_does_not_mask_is_never_seen(search):
+    """Left or right; a list is a text as it is, also one that ends or begins with that token."""
+    generator = Generator(gpt2(), end_id=2, max_length=4, pad_id=2, **search)
+    listed = [[3, 4, 5, 6], [7, 8]]
+    wanted = generator.predict(listed, verbose=0)
+    for padded in ([[3, 4, 5, 6], [2, 2, 7, 8]], [[3, 4, 5, 6, 2], [7, 8, 2, 2, 2]]):
+        np.testing.assert_array_equal(generator.predict(np.array(padded), verbose=0), wanted)
+    for ended in ([[7, 8, 2]], [[2, 2, 7, 8]]):
+        prepared = prepare(ended, generator.decoding, 2)
+        assert prepared["lengths"].tolist() == [[len(ended[0])]]
+
+
+def test_padding_that_may_be_a_start_token_is_refused():
+    generator = Generator(gpt2(), end_id=2, max_length=4, pad_id=2)
+    for padded in ([[2, 2, 7, 8]], [[2, 3, 4, 5], [2, 2, 7, 8]]):
+        with pytest.raises(ValueError, match="may be padding or a start token. Give lists of ids"):
+            generator.predict(np.array(padded), verbose=0)
