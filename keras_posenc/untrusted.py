@@ -1,4 +1,4 @@
-"""Untrusted files: bounded reading, and quoting in one-line errors."""
+"""Untrusted files: bounded reading, and text from them that is safe to print."""
 
 import json
 import os
@@ -8,6 +8,9 @@ import stat
 
 MOST_JSON = 2**24  # bytes; Python objects take up to 25 times as many
 MOST_QUOTED = 200  # characters
+# What moves a terminal's cursor, colours it, ends a line, or turns the direction of what follows.
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+FORMULA = re.compile(r"[=+\-@\t\r\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = MOST_QUOTED
@@ -18,8 +21,15 @@ def check_file(path):
 
     Opening a pipe may block for ever, and a device may have no end.
     """
+    check_name(path)
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"{path} is not an ordinary file, but a folder, a pipe or a device.")
+
+
+def check_name(path):
+    """Raises ValueError if a path has control characters: errors show paths whole."""
+    if CONTROLS.search(os.fsdecode(path)):
+        raise ValueError(f"The path {quote(os.fsdecode(path))} has control characters: rename it.")
 
 
 def is_beside(file, index):
@@ -113,9 +123,37 @@ def quote(value):
     return shorten(_REPR.repr(value))
 
 
-def shorten(text):
-    """Shortens text to one line of bounded length, without control characters."""
-    text = str(text)[: MOST_QUOTED + 1]
+def shorten(text, most=MOST_QUOTED):
+    """Shortens text to one line of at most `most` characters, without control characters."""
+    text = str(text)[: most + 1]
     text = re.sub(r"\s+", " ", text)
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return text if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 3]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def visible(text):
+    """Text with its control characters escaped, and nothing else changed or left out."""
+    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def visible_json(text):
+    """JSON text with the control characters in its strings escaped: the same values."""
+    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def cell(text):
+    """The text of a cell of a TSV or CSV file: one line, and no formula to a spreadsheet.
+
+    What begins like a formula, and is no number, gets an apostrophe in front, as a user of a
+    spreadsheet would type it.
+    """
+    text = visible(" ".join(text.split()))
+    return f"'{text}" if FORMULA.match(text) and not _is_number(text) else text
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

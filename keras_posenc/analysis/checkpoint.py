@@ -8,6 +8,9 @@ from keras_posenc.checkpoints import compare_checkpoint, open_checkpoint
 from keras_posenc.models.config import CONFIG_NAMES, read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
+from keras_posenc.untrusted import shorten
+
+MOST_VALUE = 2000  # characters
 
 
 def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None, max_position=None):
@@ -125,19 +128,23 @@ def _beside(checkpoint):
 
 def _content(checkpoint):
     shapes = {name: tuple(checkpoint.shape(name)) for name in checkpoint}
-    width = max(map(len, shapes), default=0)
+    names = [shorten(name) for name in shapes]
+    width = max(map(len, names), default=0)
     lines = [
-        f"  {name:{width}}  {str(checkpoint.dtype(name)):9}  {shape}"
-        for name, shape in shapes.items()
+        f"  {name:{width}}  {str(checkpoint.dtype(given)):9}  {shorten(shape)}"
+        for name, (given, shape) in zip(names, shapes.items(), strict=True)
     ]
     count = sum(math.prod(shape) for shape in shapes.values())
-    head = f"{checkpoint.path}: {checkpoint.format}, {len(shapes)} tensors, {count:,} numbers"
+    head = (
+        f"{shorten(checkpoint.path)}: {checkpoint.format}, {len(shapes)} tensors, {count:,} numbers"
+    )
     return "\n".join([head, *lines])
 
 
 def _fields(config):
     fields = [field.name for field in dataclasses.fields(config) if field.repr]
-    return "\n".join(f"  {name} = {getattr(config, name)!r}" for name in fields)
+    values = {name: shorten(repr(getattr(config, name)), MOST_VALUE) for name in fields}
+    return "\n".join(f"  {name} = {value}" for name, value in values.items())
 
 
 def _words(heads):

@@ -63,4 +63,4 @@ def table(names, rows):
 
 def details(heading, body):
     """What is shown on a click."""
-    return f"<details><summary>{heading}</summary>{body}</details>"
+    return f"<details><summary>{html.escape(heading)}</summary>{body}</details>"

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from keras_posenc.untrusted import shorten
+
 SHOWN = 4  # names spelt out in an error; the account itself lists all
 
 
@@ -45,7 +47,7 @@ class Account:
         kinds = ["unused", "initialised", "missing", "unexpected", "wrong_shape"]
         counts = [f"{len(getattr(self, kind))} {kind.replace('_', ' ')}" for kind in kinds]
         counts = [count for count in counts if not count.startswith("0 ")]
-        return f"{self.source} as {self.family}: {', '.join([self._loaded(), *counts])}."
+        return f"{shorten(self.source)} as {self.family}: {', '.join([self._loaded(), *counts])}."
 
     def _loaded(self):
         return f"{len(self.loaded)} loaded"
@@ -79,7 +81,7 @@ class Account:
             str or None.
         """
         misfits = [
-            f"{variable} is {ours} in the model, {tensor} is {theirs} in the file"
+            f"{variable} is {ours} in the model, {shorten(tensor)} is {theirs} in the file"
             for variable, ours, tensor, theirs in self.wrong_shape
         ]
         kinds = [
@@ -90,16 +92,19 @@ class Account:
         problems = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds if names]
         if not problems:
             return None
-        message = f"{self.source} does not fit this {self.family} model: {'; '.join(problems)}."
+        message = (
+            f"{shorten(self.source)} does not fit this {self.family} model: {'; '.join(problems)}."
+        )
         return " ".join([message, "Nothing was loaded.", *self.hints])
 
 
 def _some(names):
     more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
-    return ", ".join([*names[:SHOWN], *more])
+    return ", ".join([*map(shorten, names[:SHOWN]), *more])
 
 
 def _columns(rows):
+    rows = [[shorten(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = [[cell.ljust(n) for cell, n in zip(row, widths, strict=True)] for row in rows]
     return ["  " + "  ".join(row).rstrip() for row in padded]

@@ -2,6 +2,8 @@
 
 import re
 
+from keras_posenc.untrusted import quote
+
 # What only this family's names have, and the family as people know it; the first match counts.
 FAMILIES = {
     r"\.ATTRIBUTES/VARIABLE_VALUE$": "a TensorFlow 2 object checkpoint (tf.train.Checkpoint)",
@@ -72,8 +74,9 @@ def _prefix_hint(names, table):
             if name.endswith(ending) and name not in usual:
                 prefix = name.removesuffix(ending)
                 return (
-                    f"The names begin with {prefix!r}: give a dict without it, {{name.removeprefix("
-                    f"{prefix!r}): array for name, array in open_checkpoint(path).items()}}."
+                    f"The names begin with {quote(prefix)}: give a dict without it, "
+                    f"{{name.removeprefix({quote(prefix)}): array for name, array in "
+                    "open_checkpoint(path).items()}."
                 )
     return None
 

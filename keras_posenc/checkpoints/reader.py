@@ -14,7 +14,7 @@ from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.shards import read_index
 from keras_posenc.checkpoints.tensorflow import read_tensorflow
 from keras_posenc.checkpoints.torch import read_torch
-from keras_posenc.untrusted import check_file, quote, shorten
+from keras_posenc.untrusted import check_file, check_name, quote, shorten
 
 # What is looked for in a directory, in this order; a pattern must match one file only.
 IN_A_DIRECTORY = (
@@ -69,6 +69,7 @@ def open_checkpoint(path):
     if isinstance(path, collections.abc.Mapping):
         return Checkpoint({name: np.asarray(path[name]) for name in path}, "mapping")
     path = pathlib.Path(path)
+    check_name(path)
     if path.is_dir():
         path = _in_directory(path)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", str(path))

@@ -167,7 +167,7 @@ def _read_zip(buffer):
     for name, storage in storages.items():
         entry = entries[f"data/{name}"]
         if entry.size < storage.count * storage.dtype.itemsize:
-            raise ValueError(f"its entry {entry.name} is too short")
+            raise ValueError(f"its entry {quote(entry.name)} is too short")
         storage.numbers = array_over(buffer, (storage.count,), storage.dtype, entry.start)
     return contents
 
@@ -188,7 +188,7 @@ def _read_legacy(buffer):
     for name in names:
         storage = storages[name]
         if array_over(buffer, (1,), np.dtype("<i8"), start) != storage.count:
-            raise ValueError(f"its storage {name} is not of {storage.count} numbers")
+            raise ValueError(f"its storage {quote(name)} is not of {storage.count} numbers")
         storage.numbers = array_over(buffer, (storage.count,), storage.dtype, start + 8)
         start += 8 + storage.numbers.nbytes
     return contents

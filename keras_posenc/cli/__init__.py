@@ -10,7 +10,9 @@ from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.interrupts import interruptible
 from keras_posenc.cli.programs import PROGRAMS
 from keras_posenc.installed import import_keras
+from keras_posenc.untrusted import shorten
 
+MOST_ERROR = 4000  # characters
 MISTAKES = (ValueError, TypeError, OSError, ImportError)
 AGAIN = {
     "finetune": "; the same command goes on after the last finished epoch",
@@ -84,5 +86,5 @@ def _fail(message, status):
 
 def _one_line(error):
     if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+        return shorten(f"{error.filename}: {error.strerror}", MOST_ERROR)
+    return shorten(str(error).strip(), MOST_ERROR) or type(error).__name__

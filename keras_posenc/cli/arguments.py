@@ -14,6 +14,7 @@ from keras_posenc.cli.commands import (
     numbers,
 )
 from keras_posenc.cli.source import COMPUTED, REQUIRED, Keyword, constant, describe
+from keras_posenc.untrusted import visible
 
 # How an entry of `Args:` starts with a type, and what argparse takes for it.
 TYPE = re.compile(r"(float or None|int|float|list of int|list of str|bool)(?: or None| in .*?)?\. ")
@@ -43,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message):
-        self.exit(2, f"keras-posenc: error: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"keras-posenc: error: {visible(message)} (see {self.prog} --help)\n")
 
 
 def parser():

@@ -19,6 +19,7 @@ from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
 from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
 from keras_posenc.encodings.xpos import XPos
+from keras_posenc.untrusted import quote
 
 # Name -> class, for every encoding that attention accepts.
 ENCODINGS = {
@@ -85,13 +86,13 @@ def get(spec):
         name = arguments.pop("name", None)
     if not isinstance(name, str):
         raise TypeError(
-            f"An encoding is a name, a dict with a name, or an Encoding. Received: {spec!r}"
+            f"An encoding is a name, a dict with a name, or an Encoding. Received: {quote(spec)}"
         )
     if name not in ENCODINGS:
         near = difflib.get_close_matches(name, ENCODINGS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {sorted(ENCODINGS)}."
         hint = ELSEWHERE.get(name.lower(), hint)
-        raise ValueError(f"Unknown encoding {name!r}: {hint}")
+        raise ValueError(f"Unknown encoding {quote(name)}: {hint}")
     return ENCODINGS[name](**arguments)
 
 

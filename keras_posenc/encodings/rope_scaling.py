@@ -6,6 +6,7 @@ import math
 import numbers
 
 from keras_posenc.encodings import frequencies
+from keras_posenc.untrusted import quote
 
 # Other names in published configs; "mrope" leaves the frequencies as they are.
 ALIASES = {"su": "longrope", "mrope": "default"}
@@ -72,15 +73,15 @@ def read_scaling(scaling):
     missing = [name for name, needed in names.items() if needed and name not in fields]
     if missing:
         raise ValueError(
-            f"Rope scaling of type {kind!r} lacks {_listed(missing)}; it needs "
-            f"{_listed(name for name in names if names[name])}. Received: {scaling!r}"
+            f"Rope scaling of type {quote(kind)} lacks {_listed(missing)}; it needs "
+            f"{_listed(name for name in names if names[name])}. Received: {quote(scaling)}"
         )
     # Hugging Face allows the original length beside every type.
     unknown = [name for name in fields if name not in (*names, "original_max_position_embeddings")]
     if unknown:
         raise ValueError(
-            f"Rope scaling of type {kind!r} knows no {_listed(unknown)}; its fields are "
-            f"{_listed(names) or 'none'}. Received: {scaling!r}"
+            f"Rope scaling of type {quote(kind)} knows no {_listed(unknown)}; its fields are "
+            f"{_listed(names) or 'none'}. Received: {quote(scaling)}"
         )
     fields = {name: fields[name] for name in names if name in fields}
     _check_values(kind, {p.name: p.default for p in parameters if p.default} | fields)
@@ -105,7 +106,7 @@ def _kind_and_fields(scaling):
     if not isinstance(scaling, dict):
         raise ValueError(
             "`scaling` must be None or a dict with a type, such as "
-            f'{{"rope_type": "linear", "factor": 2.0}}. Received: {scaling!r}'
+            f'{{"rope_type": "linear", "factor": 2.0}}. Received: {quote(scaling)}'
         )
     fields = {name: value for name, value in scaling.items() if value is not None}
     older = fields.pop("type", None)
@@ -113,14 +114,14 @@ def _kind_and_fields(scaling):
     kind = ALIASES.get(kind, kind)
     if kind is None:
         raise ValueError(
-            f"Rope scaling needs its type under 'rope_type' or 'type'. Received: {scaling!r}"
+            f"Rope scaling needs its type under 'rope_type' or 'type'. Received: {quote(scaling)}"
         )
     if kind not in frequencies.SCALINGS:
         near = difflib.get_close_matches(str(kind), frequencies.SCALINGS, n=1)
         hint = (
             f"did you mean {near[0]!r}?" if near else f"there are {sorted(frequencies.SCALINGS)}."
         )
-        raise ValueError(f"Unknown rope type {kind!r}: {hint}")
+        raise ValueError(f"Unknown rope type {quote(kind)}: {hint}")
     return kind, fields
 
 
@@ -148,11 +149,13 @@ def _check_values(kind, fields):
             wanted = "a positive number" if bound == 1e-6 else f"a number of at least {bound}"
         else:
             continue
-        raise ValueError(f"`{name}` of rope type {kind!r} must be {wanted}. Received: {value!r}")
+        raise ValueError(
+            f"`{name}` of rope type {quote(kind)} must be {wanted}. Received: {quote(value)}"
+        )
     for low, high in (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast")):
         if low in fields and high in fields and not fields[low] < fields[high]:
             raise ValueError(
-                f"`{low}` of rope type {kind!r} must be below `{high}`. "
+                f"`{low}` of rope type {quote(kind)} must be below `{high}`. "
                 f"Received: {fields[low]!r} and {fields[high]!r}"
             )
     if fields.get("partial_rotary_factor", 1) > 1:

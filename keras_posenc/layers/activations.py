@@ -3,6 +3,7 @@
 import keras
 
 from keras_posenc import backend
+from keras_posenc.untrusted import quote
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -75,7 +76,6 @@ def get(name):
         return keras.activations.get(NAMES.get(name) or name)
     except (ValueError, TypeError):
         raise ValueError(
-            f"Unknown activation {name!r}: give a name Keras knows (relu, silu, tanh, ...) or one "
-            "of "
-            f"{sorted(NAMES)}."
+            f"Unknown activation {quote(name)}: give a name Keras knows (relu, silu, tanh, ...) or "
+            f"one of {sorted(NAMES)}."
         ) from None

@@ -8,11 +8,13 @@ from keras_posenc.layers.norm import NORMS
 from keras_posenc.maps.dropout import ATTENTION_DROPOUT
 from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.family import ALIASES, nearest
-from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import check_name, parse_json, quote, read_bytes, shorten
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
 MOST_LABELS = 2**20
+MOST_SPEC = 2000  # characters
+MOST_ERROR = 2000
 # Before the model_type of a file whose model has encodings, which other libraries would leave out.
 WITH_ENCODINGS = "keras_posenc-"
 
@@ -207,7 +209,7 @@ class Config:
         """The config with other labels, as Hugging Face writes them."""
         names = labels if isinstance(labels, (list, tuple)) else []
         if not names or not all(isinstance(x, str) for x in names) or len(set(names)) < len(names):
-            raise ValueError(f"`labels` must list names, each once. Received: {labels!r}")
+            raise ValueError(f"`labels` must list names, each once. Received: {quote(labels)}")
         source = self.source
         if source is None:
             source = {name: getattr(self, name) for name in FIRST_FIELDS}
@@ -370,7 +372,8 @@ def _without_rates(values, family, fields):
 
 def _named(error, where, source):
     """The error, with the file in front where there is one."""
-    return ValueError(f"{where}: {error}") if where == source else error
+    error = shorten(error, MOST_ERROR)
+    return ValueError(f"{where}: {error}" if where == source else error)
 
 
 def _check_specs(encodings):
@@ -387,9 +390,12 @@ def _check_specs(encodings):
 
 
 def _is_spec(spec):
+    if len(str(spec)) > MOST_SPEC:
+        return False
     if not isinstance(spec, dict):
         return isinstance(spec, str)
-    return isinstance(spec.get("name"), str) and all(map(_is_plain, spec.values()))
+    named = isinstance(spec.get("name"), str) and all(map(str.isidentifier, spec))
+    return named and all(map(_is_plain, spec.values()))
 
 
 def _is_plain(value):
@@ -412,8 +418,9 @@ def find_config(directory):
 
 def _load(path):
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"A config is a path, a dict or a Config. Received: {path!r}")
+        raise TypeError(f"A config is a path, a dict or a Config. Received: {quote(path)}")
     path = os.fspath(path)
+    check_name(path)
     if os.path.isdir(path):
         file = find_config(path)
         if file is None:

@@ -17,6 +17,7 @@ from keras_posenc.models.families.rope import rescaled
 from keras_posenc.models.options import KEYWORDS, Options
 from keras_posenc.models.task_head import read_head
 from keras_posenc.models.transformer import Transformer
+from keras_posenc.untrusted import quote
 
 APPLICATIONS = ("encoder", "lm", "unilm")
 
@@ -215,7 +216,7 @@ def _with_head(config, options):
     task, labels = options.get("head"), options.get("labels")
     if task is None:
         if labels is not None:
-            raise ValueError(f"`labels` are those of a `head`: name it. Received: {labels!r}")
+            raise ValueError(f"`labels` are those of a `head`: name it. Received: {quote(labels)}")
         return config, ()
     others = [name for name in options if name.startswith("with_") and options[name]]
     if others:
@@ -252,7 +253,7 @@ def _by_layer(encodings, count):
     if not isinstance(encodings, (list, tuple)):
         raise TypeError(
             "`encodings` is a list of names, dicts or encodings, or a list of such lists, one a "
-            f"layer. Received: {encodings!r}"
+            f"layer. Received: {quote(encodings)}"
         )
     lists = [isinstance(spec, (list, tuple)) for spec in encodings]
     if not any(lists):
@@ -260,7 +261,7 @@ def _by_layer(encodings, count):
     elif not all(lists) or len(encodings) != count:
         raise ValueError(
             f"`encodings` layer by layer needs {count} lists, one for each layer. "
-            f"Received: {encodings!r}"
+            f"Received: {quote(encodings)}"
         )
     return tuple([get_encoding(spec) for spec in layer] for layer in encodings)
 
@@ -292,7 +293,7 @@ def _rescaled(encodings, scaling, original, title):
     if not any(isinstance(e, RotaryEmbedding) for layer in encodings for e in layer):
         raise ValueError(
             f"`rope_scaling` scales rotary encodings, and {title} has none; a table of positions "
-            f"is stretched by `stretch` or `hierarchical_position`. Received: {scaling!r}"
+            f"is stretched by `stretch` or `hierarchical_position`. Received: {quote(scaling)}"
         )
     return tuple([changed(encoding) for encoding in layer] for layer in encodings)
 

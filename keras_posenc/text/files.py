@@ -4,9 +4,10 @@ import dataclasses
 import json
 import pathlib
 import re
+import typing
 
 from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
-from keras_posenc.untrusted import parse_json, quote, shorten
+from keras_posenc.untrusted import check_name, parse_json, quote, shorten
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
@@ -34,6 +35,17 @@ class Texts:
 
     def __len__(self):
         return len(self.texts)
+
+
+class Place(typing.NamedTuple):
+    """Where a cell stands, in words only once an error needs them: there is one for each row."""
+
+    path: pathlib.Path
+    line: int
+    column: str
+
+    def __str__(self):
+        return f"{self.path}, line {self.line}: {quote(self.column)}"
 
 
 def labels_of(texts):
@@ -110,7 +122,7 @@ def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
 
     Args:
         path, text, label: as in `read_texts`.
-        parse: a function from where a cell stands, in words, and the cell, to a label.
+        parse: a function from the `Place` of a cell, and the cell, to a label.
         usual_names: usual names of the label column, the likeliest first.
         readers: dict, suffix -> reader; default `READERS`.
 
@@ -124,7 +136,7 @@ def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
     if not isinstance(text, tuple):
         texts = [only for (only,) in texts]
     labels = label and [
-        parse(f"{path}, line {n}: {quote(label)}", value_in(path, n, row, label)) for n, row in rows
+        parse(Place(path, n, label), value_in(path, n, row, label)) for n, row in rows
     ]
     return Texts(texts, labels, [n for n, _ in rows])
 
@@ -144,6 +156,7 @@ def read_rows(path, readers):
 def existing(path):
     """The `pathlib.Path` of a file that there is."""
     path = pathlib.Path(path)
+    check_name(path)
     if path.is_dir():
         raise FileNotFoundError(
             f"{path} is a directory: give one file, or a list of texts, such as "
@@ -275,8 +288,9 @@ def _one_label(where, label):
         raise ValueError(f"{where} should be one label, not a {type(label).__name__}.")
     label = label if isinstance(label, str) or label is None else json.dumps(label)
     if label is None or not label.strip():
-        place = where.rpartition(": ")[0]
-        raise ValueError(f"{place}: the label is missing; label=False reads none.")
+        raise ValueError(
+            f"{where.path}, line {where.line}: the label is missing; label=False reads none."
+        )
     return label.strip()
 
 

@@ -4,6 +4,7 @@ from keras_posenc.text.cells import numbers_in
 from keras_posenc.text.files import (
     LABEL_NAMES,
     READERS,
+    Place,
     Texts,
     present,
     read_rows,
@@ -45,7 +46,7 @@ def read_groups(path, text, label):
             )
     if isinstance(text, str) or len(text) not in (2, 3):
         raise ValueError(
-            f'Give two or three columns, text=("anchor", "positive"). Received: text={text!r}'
+            f'Give two or three columns, text=("anchor", "positive"). Received: text={quote(text)}'
         )
     names = [present(path, name, columns) for name in text]
     if label is None:
@@ -57,7 +58,6 @@ def read_groups(path, text, label):
     labels = None
     if label:
         labels = [
-            numbers_in(f"{path}, line {n}: {quote(label)}", value_in(path, n, row, label))[0]
-            for n, row in rows
+            numbers_in(Place(path, n, label), value_in(path, n, row, label))[0] for n, row in rows
         ]
     return Texts(texts, labels, [n for n, _ in rows])

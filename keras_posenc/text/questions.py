@@ -50,7 +50,7 @@ def _keys(text):
     if isinstance(text, str) or len(text) != 2:
         raise ValueError(
             f'Give the columns of questions and passages, text=("question", "context"). '
-            f"Received: text={text!r}"
+            f"Received: text={quote(text)}"
         )
     return text
 
@@ -82,7 +82,7 @@ def _text(where, row, names):
             if isinstance(row[name], str) and row[name].strip():
                 return row[name]
             raise ValueError(f"{where}: {quote(name)} should be a text that is not empty.")
-    raise ValueError(f"{where}: no {' or '.join(names)}, only {shorten(list(row))}.")
+    raise ValueError(f"{where}: no {shorten(' or '.join(names))}, only {shorten(list(row))}.")
 
 
 def _answers(where, row, name, passage):

@@ -57,8 +57,8 @@ def characters_of(tokens, expected, spans, special):
         elif token in special:
             places.append([])
         else:
-            here = repr(expected[place]) if place < len(expected) else "its end"
+            here = quote(expected[place]) if place < len(expected) else "its end"
             raise ValueError(
-                f"{token!r} is not the next token of the text, which has {here} there."
+                f"{quote(token)} is not the next token of the text, which has {here} there."
             )
     return places

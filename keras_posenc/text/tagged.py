@@ -70,7 +70,7 @@ def _key(where, row, named, usual):
     for name in names:
         if name in row:
             return name
-    raise ValueError(f"{where}: none of {', '.join(names)}, only {shorten(list(row))}.")
+    raise ValueError(f"{where}: none of {shorten(', '.join(names))}, only {shorten(list(row))}.")
 
 
 def _label(where, place, text, key, value):

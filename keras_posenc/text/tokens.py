@@ -7,6 +7,7 @@ from keras_posenc.text.loading import find_tokenizer, load, save
 from keras_posenc.text.roles import find_roles, keep_apart
 from keras_posenc.text.settings import Settings
 from keras_posenc.text.words import choose_words, words_first
+from keras_posenc.untrusted import quote
 
 MOST_TOKENS = 2**24  # rows of a table; the largest vocabularies have 2^18
 
@@ -93,8 +94,8 @@ class Tokens:
         unknown = [token for token in tokens if token not in self.vocabulary]
         if unknown:
             raise ValueError(
-                f"{unknown[0]!r} is no token of the vocabulary. tokenize() makes tokens of a text; "
-                "unk_id is the id of what has none."
+                f"{quote(unknown[0])} is no token of the vocabulary. tokenize() makes tokens of a "
+                "text; unk_id is the id of what has none."
             )
         return [self.vocabulary[token] for token in tokens]
 

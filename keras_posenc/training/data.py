@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 
 from keras_posenc.text import Texts, read_texts
-from keras_posenc.untrusted import quote
+from keras_posenc.untrusted import quote, shorten
 
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
@@ -58,7 +58,7 @@ def _opened(source, role, read_file):
 def _check_labelled(documents, source, role):
     if documents.labels is None:
         raise ValueError(
-            f"{role}={str(source)!r} holds texts without labels. Name the column of the "
+            f"{role}={quote(str(source))} holds texts without labels. Name the column of the "
             "labels with `label` (--label-column), or give a file that has one."
         )
     for line, label in zip(documents.lines, documents.labels, strict=True):
@@ -125,10 +125,10 @@ def _check_names(labels, lines, role):
             )
     for names in in_one_form.values():
         if len(names) > 1:
+            shown = shorten(", ".join(ascii(name) for name in sorted(names)))
             warnings.warn(
                 f"{role} has labels that look alike and are {len(names)} classes, in other forms "
-                f"of Unicode: {', '.join(ascii(name) for name in sorted(names))}. Normalize them, "
-                "unless that is meant.",
+                f"of Unicode: {shown}. Normalize them, unless that is meant.",
                 stacklevel=4,
             )
 
@@ -221,10 +221,10 @@ def check_labels(documents, classes, role):
     """
     for line, name in zip(documents.lines, documents.labels, strict=True):
         if name not in classes:
-            shown = ", ".join(map(repr, classes[:10])) + (", ..." if len(classes) > 10 else "")
+            shown = ", ".join(map(quote, classes[:10])) + (", ..." if len(classes) > 10 else "")
             raise ValueError(
-                f"{role}, line {line}: the label {name!r} is none of the training's {len(classes)} "
-                f"labels: {shown}."
+                f"{role}, line {line}: the label {quote(name)} is none of the training's "
+                f"{len(classes)} labels: {shown}."
             )
 
 

@@ -2,6 +2,8 @@
 
 import json
 
+from keras_posenc.untrusted import cell, visible_json
+
 SCORES = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}  # of older files
 
 
@@ -68,6 +70,9 @@ def _tokens(group):
 def to_tsv(predictions):
     """Formats predictions one per line, with tabs between: of a classifier label and probability.
 
+    A cell that begins with =, +, - or @ and is no number gets an apostrophe in front: a spreadsheet
+    would run it as a formula. Control characters are escaped. `to_jsonl` keeps labels as they are.
+
     Args:
         predictions: what `predict` returns.
 
@@ -80,7 +85,7 @@ def to_tsv(predictions):
     'b\\t0.7500'
     """
     rows = [each.cells() for each in predictions]
-    return "\n".join("\t".join(" ".join(cell.split()) for cell in row) for row in rows)
+    return "\n".join("\t".join(map(cell, row)) for row in rows)
 
 
 def to_jsonl(predictions):
@@ -97,4 +102,5 @@ def to_jsonl(predictions):
     >>> print(to_jsonl([Prediction("b", 0.75, {"a": 0.25, "b": 0.75})]))
     {"label": "b", "probability": 0.75, "probabilities": {"a": 0.25, "b": 0.75}}
     """
-    return "\n".join(json.dumps(each._asdict(), ensure_ascii=False) for each in predictions)
+    lines = (json.dumps(each._asdict(), ensure_ascii=False) for each in predictions)
+    return "\n".join(map(visible_json, lines))

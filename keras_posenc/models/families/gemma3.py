@@ -8,6 +8,7 @@ from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.table import ATTENTION, FEED_FORWARD, llama_block, table
 from keras_posenc.models.families.task_heads import last_token
+from keras_posenc.untrusted import quote
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
@@ -22,7 +23,7 @@ def configure(config):
     if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:
         raise ValueError(
             f"`layer_types` must name {layers} layers, each {LOCAL!r} or {GLOBAL!r}. "
-            f"Received: {kinds!r}"
+            f"Received: {quote(kinds)}"
         )
     both_ways = bool(source.get("use_bidirectional_attention"))
     window = source.get("sliding_window", 4096)

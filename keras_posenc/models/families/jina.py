@@ -11,6 +11,7 @@ from keras_posenc.models.families.table import (
     packed_attention,
     table,
 )
+from keras_posenc.untrusted import quote
 
 
 def looking_both_ways(config):
@@ -19,7 +20,7 @@ def looking_both_ways(config):
     if act is None:
         raise ValueError(
             "jina v2 has feed_forward_type 'geglu' or 'reglu'. "
-            f"Received: {config.source.get('feed_forward_type')!r}"
+            f"Received: {quote(config.source.get('feed_forward_type'))}"
         )
     return dataclasses.replace(
         config,

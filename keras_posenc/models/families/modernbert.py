@@ -12,6 +12,7 @@ from keras_posenc.models.families.table import (
     table,
 )
 from keras_posenc.models.families.task_heads import TaskHead
+from keras_posenc.untrusted import quote
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
@@ -24,7 +25,7 @@ def configure(config):
     if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:
         raise ValueError(
             f"`layer_types` must name {layers} layers, each {LOCAL!r} or {GLOBAL!r}. "
-            f"Received: {kinds!r}"
+            f"Received: {quote(kinds)}"
         )
     bases = {LOCAL: source.get("local_rope_theta"), GLOBAL: source.get("global_rope_theta")}
     window = {"name": "window", "window": source.get("local_attention", 128) // 2 + 1}

@@ -10,6 +10,7 @@ from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.training.data import check_labels, read_labelled
 from keras_posenc.training.metrics import classification, softmax
 from keras_posenc.training.tasks.base import Task, pooled
+from keras_posenc.untrusted import quote
 
 
 class Prediction(typing.NamedTuple):
@@ -52,7 +53,9 @@ class Classification(Task):
     def names(self, train):
         labels = labels_of(train)
         if len(labels) < 2:
-            raise ValueError(f"train has one label only, {labels[0]!r}: there is nothing to learn.")
+            raise ValueError(
+                f"train has one label only, {quote(labels[0])}: there is nothing to learn."
+            )
         return labels
 
     def check_names(self, documents, names, role):

@@ -58,7 +58,7 @@ class MultiLabel(Task):
     def names(self, train):
         names = sorted({name for labels in train.labels for name in labels})
         if len(names) < 2:
-            raise ValueError(f"train has the labels {names} only: give two or more.")
+            raise ValueError(f"train has the labels {quote(names)} only: give two or more.")
         return names
 
     def names_in(self, label):

@@ -12,7 +12,7 @@ from keras_posenc.text.tagged import read_tagged
 from keras_posenc.training.entities import entities, entity_scores
 from keras_posenc.training.metrics import by_lengths, log_softmax
 from keras_posenc.training.tasks.base import Task, check_finite
-from keras_posenc.untrusted import quote
+from keras_posenc.untrusted import quote, shorten
 
 OUTSIDE = "O"
 
@@ -82,7 +82,7 @@ class Tagging(Task):
     def names(self, train):
         names = tag_names(train.labels)
         if len(names) < 2:
-            raise ValueError(f"train has the tags {names} only: there is nothing to learn.")
+            raise ValueError(f"train has the tags {quote(names)} only: there is nothing to learn.")
         return names
 
     def names_in(self, label):
@@ -91,9 +91,10 @@ class Tagging(Task):
     def check_names(self, documents, names, role):
         for line, entry in zip(documents.lines, documents.labels, strict=True):
             if unknown := [name for name in tag_names([entry]) if name not in names]:
+                shown = ", ".join(map(shorten, names[:10])) + ", ..." * (len(names) > 10)
                 raise ValueError(
-                    f"{role}, line {line}: the tag {unknown[0]!r} is none of the training's "
-                    f"{len(names)} tags: {', '.join(names[:10])}{', ...' * (len(names) > 10)}."
+                    f"{role}, line {line}: the tag {quote(unknown[0])} is none of the training's "
+                    f"{len(names)} tags: {shown}."
                 )
 
     def labels(self, names, values=None):
