@@ -7,7 +7,13 @@ from keras_posenc.layers.block import NORM_PLACES
 from keras_posenc.layers.norm import NORMS
 from keras_posenc.maps.dropout import ATTENTION_DROPOUT
 from keras_posenc.models.families import FAMILIES, choose_family
+from keras_posenc.models.families.direction import (
+    BIDIRECTIONAL,
+    read_direction,
+    write_direction,
+)
 from keras_posenc.models.families.family import ALIASES, nearest
+from keras_posenc.models.families.keys import IRRELEVANT, READ_BY_ALL
 from keras_posenc.untrusted import check_name, parse_json, quote, read_bytes, shorten
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
@@ -25,6 +31,7 @@ REQUIRED_VALUES = {
     "add_cross_attention": (False, None),
     "tie_word_embeddings": (True, None),
     "is_encoder_decoder": (False, None),
+    "cross_attention_hidden_size": (None,),
     "pruned_heads": ({}, None),
 }
 
@@ -264,7 +271,9 @@ class Config:
         for key, name in family.rates.items():
             if values.get(key) is None:
                 values[key] = getattr(self, name)
+        names = {ours: theirs for ours, theirs in names.items() if ours not in family.required}
         values = {names.get(k, k): v for k, v in values.items() if v is not None}
+        values |= write_direction(self.causal, values, family)
         values["model_type"] = self.model_type or family.model_types[0]
         values.pop("encodings", None)
         if encodings:
@@ -338,6 +347,8 @@ def read_config(source=None, model=None, **overrides):
         others = [other for other in values if ours(other) == ours(key)]
         for other in others:
             del values[other]
+        if ours(key) == "causal":
+            values.pop(BIDIRECTIONAL, None)
         values[others[0] if others else key] = value  # in the file's own words
     # What a family's file says itself, another key of it is not a misspelling of.
     said = {key for key in family.keys_read if key in values}
@@ -349,6 +360,10 @@ def read_config(source=None, model=None, **overrides):
             raise ValueError(f"Unknown key {quote(key)} in {where}: did you mean {near[0]!r}?")
     fields = {ours(key): value for key, value in values.items() if ours(key) in FIELDS}
     fields = {**family.defaults, **fields}
+    try:
+        fields["causal"] = read_direction(values, family)
+    except ValueError as error:
+        raise _named(error, where, source) from None
     missing = [f.name for f in dataclasses.fields(Config) if f.default is dataclasses.MISSING]
     missing = [name for name in missing if name in FIELDS and name not in fields]
     if missing:
@@ -460,4 +475,4 @@ _REFUSALS = {
 }
 
 # Hugging Face keys with names close to ours and another meaning.
-_HARMLESS = {"hidden_sizes", "pad_token", "vocab_file"}
+_HARMLESS = {*IRRELEVANT, *READ_BY_ALL, "hidden_sizes", "pad_token", "vocab_file"}

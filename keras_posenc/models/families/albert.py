@@ -57,7 +57,6 @@ FAMILY = Family(
     defaults={"hidden_act": "gelu_new", "embedding_size": 128},
     required={"inner_group_num": (1, None)},
     rates={"classifier_dropout_prob": "dropout_rate"},
-    keys=("down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks"),
     without_type=True,
     heads=heads("Pooler-Dense"),
     paper="https://arxiv.org/abs/1909.11942",

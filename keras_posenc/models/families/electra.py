@@ -52,7 +52,6 @@ FAMILY = Family(
         "mlm_act": "gelu",
         "layer_norm_eps": 1e-12,
     },
-    keys=("summary_type", "summary_use_proj", "summary_activation", "summary_last_dropout"),
     heads=heads(activation="gelu"),
     paper="https://arxiv.org/abs/2003.10555",
 )

@@ -58,7 +58,8 @@ FAMILY = Family(
     aliases=LLAMA_ALIASES,
     defaults={**LLAMA_DEFAULTS, "max_position": 8192, "layer_norm_eps": 1e-5},
     keys=ROPE_KEYS,
-    required={"tie_word_embeddings": (True, False, None)},
+    # A head of labels is not built.
+    required={"tie_word_embeddings": (True, False, None), "classifier_pooling": None},
     positions="rotary",
     paper="https://arxiv.org/abs/2503.05500",
 )

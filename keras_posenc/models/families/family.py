@@ -10,6 +10,7 @@ ALIASES = {
     "hidden_dropout_prob": "dropout_rate",
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "type_vocab_size": "segment_vocab_size",
+    "is_causal": "causal",
 }
 
 
@@ -79,6 +80,11 @@ class Family:
     def keys_read(self):
         """The keys that this family reads beside those of every family."""
         return {*self.aliases, *self.older, *self.keys, *self.required}
+
+    @property
+    def causal(self):
+        """Whether its models are causal unless their config says otherwise."""
+        return self.defaults.get("causal", False)
 
     def is_family_of(self, values):
         """Whether the keys of a config file say that it belongs to this family."""

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+from keras_posenc.models.families.direction import BIDIRECTIONAL
 from keras_posenc.models.families.eurobert import LLAMA_ALIASES, LLAMA_DEFAULTS
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
@@ -25,9 +26,7 @@ def configure(config):
             f"`layer_types` must name {layers} layers, each {LOCAL!r} or {GLOBAL!r}. "
             f"Received: {quote(kinds)}"
         )
-    both_ways = bool(source.get("use_bidirectional_attention"))
-    window = source.get("sliding_window", 4096)
-    window = {"name": "window", "window": window // 2 + 1 if both_ways else window}
+    window = {"name": "window", "window": _window(source)}
     scale = math.sqrt(config.key_size / source.get("query_pre_attn_scalar", 256))
     temperature = [] if scale == 1 else [{"name": "temperature", "value": scale}]
     local = rotary(config, source.get("rope_local_base_freq") or 10000.0, kind=LOCAL)
@@ -42,9 +41,19 @@ def configure(config):
         config,
         hidden_act=[config.hidden_act, "linear"],
         embedding_scale=math.sqrt(config.hidden_size),
-        causal=not both_ways,
         encodings=tuple(encodings[kind] for kind in kinds),
     )
+
+
+def _window(source):
+    """The keys that a token of a local layer sees to one side, with its own.
+
+    The two keys that make attention bidirectional count the window in ways of their own.
+    """
+    window = source.get("sliding_window", 4096)
+    if source.get(BIDIRECTIONAL):
+        window = window // 2 + 1
+    return window + (source.get("is_causal") is False)
 
 
 FAMILY = Family(
@@ -84,18 +93,22 @@ FAMILY = Family(
         "norm_type": "rms_norm_plus_one",
         "head_norm": True,
         "tie_word_embeddings": True,
+        "causal": True,
     },
     keys=(
         "layer_types",
         "sliding_window",
         "sliding_window_pattern",
-        "_sliding_window_pattern",
         "query_pre_attn_scalar",
-        "use_bidirectional_attention",
+        BIDIRECTIONAL,
         "rope_local_base_freq",
         *ROPE_KEYS,
     ),
-    required={"attn_logit_softcapping": (None,), "final_logit_softcapping": (None,)},
+    required={
+        "attn_logit_softcapping": (None,),
+        "final_logit_softcapping": (None,),
+        "partial_rotary_factor": (1, None),
+    },
     heads=last_token(),
     positions="rotary, local and global base; windows",
     paper="https://arxiv.org/abs/2509.20354",

@@ -55,7 +55,7 @@ FAMILY = Family(
         "mlm_bias": False,
         "causal": True,
     },
-    keys=("n_inner", "n_ctx"),
+    keys=("n_inner",),
     rates={"embd_pdrop": "dropout_rate"},
     required={
         "scale_attn_weights": (True, None),

@@ -51,8 +51,9 @@ FAMILY = Family(
         "head_norm": True,
         "causal": True,
     },
-    keys=("use_sliding_window", "sliding_window", "layer_types", *ROPE_KEYS),
-    required={"tie_word_embeddings": (True, False, None)},
+    keys=("use_sliding_window", "layer_types", *ROPE_KEYS),
+    # Of a window that `configure` refuses.
+    required={"tie_word_embeddings": (True, False, None), "sliding_window": None},
     heads=last_token(),
     positions="rotary, causal",
     paper="https://arxiv.org/abs/2505.09388",

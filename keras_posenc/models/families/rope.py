@@ -1,6 +1,6 @@
 """Rotary encodings from the keys of config files."""
 
-ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters")
+ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
 
 
 def rotary(config, base=10000.0, layout="half", kind=None):
@@ -19,6 +19,9 @@ def rotary(config, base=10000.0, layout="half", kind=None):
     said = source.get("rope_parameters") or {}
     said = (said.get(kind) if kind in said else said if kind is None else None) or {}
     said = {**(source.get("rope_scaling") or {}), **said}
+    part = source.get("partial_rotary_factor")
+    if part is not None and part != 1:
+        said.setdefault("partial_rotary_factor", part)
     base = float(said.pop("rope_theta", None) or source.get("rope_theta") or base)
     spec = {"name": "rotary", "layout": layout, "base": base}
     if said.get("rope_type", said.get("type", "default")) == "default" and not (

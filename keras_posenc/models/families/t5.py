@@ -89,8 +89,6 @@ FAMILY = Family(
     keys=(
         "relative_attention_num_buckets",
         "relative_attention_max_distance",
-        "num_decoder_layers",
-        "dense_act_fn",
     ),
     # Of a whole model the encoder is read.
     required={"is_encoder_decoder": None, "tie_word_embeddings": None},

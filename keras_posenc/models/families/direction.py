@@ -1,0 +1,49 @@
+"""Whether tokens see later ones: the keys by which config files make encoders of decoders."""
+
+from keras_posenc.untrusted import quote
+
+# Of Gemma 3 and of embedding models made of decoders; `is_causal` of any decoder, from transformers
+# 5.2 on, is an alias of the field `causal`.
+BIDIRECTIONAL = "use_bidirectional_attention"
+
+
+def read_direction(values, family):
+    """Whether a model is causal.
+
+    Args:
+        values: dict, the keys of the config file.
+        family: `Family`.
+
+    Returns:
+        bool.
+
+    Raises:
+        ValueError: on a value that is neither true nor false, on two keys that contradict each
+            other, and on a causal model of a family that has none.
+    """
+    keys = {key: value for key, value in values.items() if family.ours(key) == "causal"}
+    both_ways = values.get(BIDIRECTIONAL)
+    for key, value in (*keys.items(), (BIDIRECTIONAL, both_ways or False)):
+        if not isinstance(value, bool) and key not in family.required:
+            raise ValueError(f"`{key}` must be true or false. Received: {quote(value)}")
+    causal = next(map(bool, keys.values()), family.causal and not both_ways)
+    if causal and both_ways:
+        raise ValueError(f"`{next(iter(keys))}` and `{BIDIRECTIONAL}` are true: drop one of them.")
+    if causal and not family.causal:
+        raise ValueError(
+            f'{family.title} is no causal model; application="lm" makes one of it. Received: '
+            f"`{next(iter(keys))}` true"
+        )
+    return causal
+
+
+def write_direction(causal, values, family):
+    """The keys to write so that a reader computes the same, as a dict.
+
+    Args:
+        causal: bool.
+        values: dict, the keys that are written.
+        family: `Family`.
+    """
+    known = BIDIRECTIONAL in family.keys and values.get(BIDIRECTIONAL)
+    return {} if causal == family.causal or known else {"is_causal": causal}
