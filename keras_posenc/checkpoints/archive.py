@@ -8,7 +8,7 @@ import dataclasses
 import struct
 import zlib
 
-from keras_posenc.untrusted import quote
+from keras_posenc.untrusted import quote, shorten
 
 MOST_ENTRIES = 2**17
 MOST_DIRECTORY = 2**25  # bytes
@@ -34,10 +34,10 @@ class Entry:
     def read(self, buffer, most):
         """Returns the bytes after checking their CRC-32; at most `most` of them."""
         if self.size > most:
-            raise ValueError(f"its entry {quote(self.name)} is longer than {most} bytes")
+            raise ValueError(f"its entry {shorten(self.name)} is longer than {most} bytes")
         data = buffer[self.start : self.start + self.size].tobytes()
         if zlib.crc32(data) != self.crc:
-            raise ValueError(f"the checksum of its entry {quote(self.name)} is wrong")
+            raise ValueError(f"the checksum of its entry {shorten(self.name)} is wrong")
         return data
 
 
@@ -59,14 +59,14 @@ def read_archive(buffer):
     for _ in range(count):
         entry, place = _entry(buffer, start, data, place)
         if entry.name in entries:
-            raise ValueError(f"it has the entry {quote(entry.name)} twice")
+            raise ValueError(f"it has the entry {shorten(entry.name)} twice")
         entries[entry.name] = entry
     if place != len(data):
         raise ValueError("its directory is longer than its entries")
     reached = 0
     for entry in sorted(entries.values(), key=lambda entry: (entry.start, entry.size)):
         if entry.start < reached:
-            raise ValueError(f"its entry {quote(entry.name)} lies in another")
+            raise ValueError(f"its entry {shorten(entry.name)} lies in another")
         reached = entry.start + entry.size
     return entries
 
@@ -108,11 +108,11 @@ def _entry(buffer, directory, data, place):
         raise ValueError(f"it has an entry of the name {quote(name)}")
     size, packed, local = _wide(extra, size, packed, local)
     if method or flags & 1 or packed != size:
-        raise ValueError(f"its entry {quote(name)} is compressed or encrypted")
+        raise ValueError(f"its entry {shorten(name)} is compressed or encrypted")
     *_, names_again, extras_again = _unpack(LOCAL, buffer, local, b"PK\3\4")
     start = local + LOCAL.size + names_again + extras_again
     if start + size > directory:
-        raise ValueError(f"its entry {quote(name)} reaches outside of it")
+        raise ValueError(f"its entry {shorten(name)} reaches outside of it")
     return Entry(name, start, size, crc), place + names + extras + comment
 
 

@@ -167,7 +167,7 @@ def _read_zip(buffer):
     for name, storage in storages.items():
         entry = entries[f"data/{name}"]
         if entry.size < storage.count * storage.dtype.itemsize:
-            raise ValueError(f"its entry {quote(entry.name)} is too short")
+            raise ValueError(f"its entry {shorten(entry.name)} is too short")
         storage.numbers = array_over(buffer, (storage.count,), storage.dtype, entry.start)
     return contents
 
