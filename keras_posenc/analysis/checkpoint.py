@@ -4,16 +4,28 @@ import dataclasses
 import math
 import pathlib
 
-from keras_posenc.checkpoints import compare_checkpoint, open_checkpoint
+from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc.checkpoints.load import Loader
 from keras_posenc.models.config import CONFIG_NAMES, read_config
+from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.untrusted import shorten
 
 MOST_VALUE = 2000  # characters
 
 
-def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None, max_position=None):
+def open_model(
+    checkpoint,
+    config=None,
+    model=None,
+    *,
+    stretch=None,
+    alpha=None,
+    max_position=None,
+    ignore=None,
+):
     """Builds a model with everything in a checkpoint, heads included, to convert or save.
 
     Args:
@@ -24,6 +36,7 @@ def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None,
             "interpolate" or "fresh". None serves those it has.
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
         max_position: int. Number of positions to serve, if stretched.
+        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
 
     Returns:
         A functional `keras.Model` from `build_transformer_model`.
@@ -49,6 +62,7 @@ def open_model(checkpoint, config=None, model=None, *, stretch=None, alpha=None,
         stretch=stretch,
         hierarchical_position=alpha,
         max_position=max_position,
+        ignore=ignore,
         **heads_in(checkpoint, model, config),
     )
 
@@ -68,13 +82,14 @@ class Inspection(str):
             raise ValueError(self.problem)
 
 
-def inspect_checkpoint(checkpoint, config=None, model=None):
+def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None):
     """Describes what a checkpoint contains and what of it would load, without loading it.
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
         config: path of the config; by default in the directory of `checkpoint`.
         model: family of the checkpoint; by default the one its config names.
+        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
 
     Returns:
         str of several lines: every tensor with its dtype and shape, the config, and the account
@@ -95,13 +110,21 @@ def inspect_checkpoint(checkpoint, config=None, model=None):
     parts, problem = [_content(opened)], None
     try:
         config = read_config(config or _beside(checkpoint), model)
+        loader = Loader(
+            opened,
+            FAMILIES[config.family].table(config),
+            position_offset=config.position_offset,
+            ignore=ignore,
+        )
+        check_size(config, loader)
         heads = heads_in(opened, model, config)
         transformer = build_transformer_model(
-            config, model=model, return_keras_model=False, **heads
+            fit_labels(config, loader, heads.get("head")),
+            model=model,
+            return_keras_model=False,
+            **heads,
         )
-        account = compare_checkpoint(
-            transformer.layers, opened, transformer.table, position_offset=config.position_offset
-        )
+        account, _ = loader.match(transformer.layers)
         parts += ["Config", _fields(config), f"Loading, with {_words(heads)}", str(account)]
         problem = account.problem()
     except FileNotFoundError as error:

@@ -24,6 +24,8 @@ class Account:
         unexpected: list of tensors that correspond to nothing in the model.
         wrong_shape: list of (variable, its shape, tensor, shape in the file).
         hints: list of sentences on the likely cause of a mismatch.
+        ignored: list of (tensor, pattern): tensors that correspond to nothing and are left out, as
+            asked for.
 
     Example:
 
@@ -41,10 +43,11 @@ class Account:
     unexpected: list = dataclasses.field(default_factory=list)
     wrong_shape: list = dataclasses.field(default_factory=list)
     hints: list = dataclasses.field(default_factory=list)
+    ignored: list = dataclasses.field(default_factory=list)
 
     def summary(self):
         """Counts each kind, in one line."""
-        kinds = ["unused", "initialised", "missing", "unexpected", "wrong_shape"]
+        kinds = ["unused", "ignored", "initialised", "missing", "unexpected", "wrong_shape"]
         counts = [f"{len(getattr(self, kind))} {kind.replace('_', ' ')}" for kind in kinds]
         counts = [count for count in counts if not count.startswith("0 ")]
         return f"{shorten(self.source)} as {self.family}: {', '.join([self._loaded(), *counts])}."
@@ -60,6 +63,7 @@ class Account:
         parts = [
             ("Loaded", self.loaded),
             ("Known and unused", self.unused),
+            ("Ignored", self.ignored),
             ("Initialised", [(name,) for name in self.initialised]),
             ("Missing", [(name,) for name in self.missing]),
             ("Unexpected", [(name,) for name in self.unexpected]),
@@ -84,10 +88,11 @@ class Account:
             f"{variable} is {ours} in the model, {shorten(tensor)} is {theirs} in the file"
             for variable, ours, tensor, theirs in self.wrong_shape
         ]
+        of_a_type = any(" of " in theirs for *_, theirs in self.wrong_shape)
         kinds = [
             ("missing", [] if ignore_missing else self.missing),
             ("unexpected", self.unexpected),
-            ("of the wrong shape", misfits),
+            (f"of the wrong shape{' or type' * of_a_type}", misfits),
         ]
         problems = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds if names]
         if not problems:

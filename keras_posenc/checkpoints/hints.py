@@ -2,6 +2,7 @@
 
 import re
 
+from keras_posenc.checkpoints.quantized import hint as quantized_hint
 from keras_posenc.untrusted import quote
 
 # What only this family's names have, and the family as people know it; the first match counts.
@@ -40,6 +41,9 @@ def hints(account, checkpoint, table):
     """Sentences on the likely causes of the mismatches in an account."""
     if not account.problem():
         return []
+    quantized = quantized_hint(checkpoint, [tensor for _, _, tensor, _ in account.wrong_shape])
+    if quantized:
+        return [quantized]
     family = family_of(checkpoint)
     stranger = family and not _plain(account.family).startswith(_plain(family))
     found, missing = (
@@ -57,7 +61,10 @@ def hints(account, checkpoint, table):
         if any(name.startswith(head) for name in account.missing)
     ]
     if account.unexpected and not any(hints):
-        hints.append("If nothing is lost with what is unexpected, give a dict of the other arrays.")
+        hints.append(
+            "If nothing is lost with what is unexpected, leave it out: ignore=[...] takes patterns "
+            "of names, such as 'cls.chain.*' (--ignore on the command line)."
+        )
     return list(dict.fromkeys(hint for hint in hints if hint))
 
 

@@ -1,5 +1,7 @@
 """Loading of a checkpoint into the variables of a model: all of it or nothing."""
 
+import fnmatch
+
 import numpy as np
 
 from keras_posenc.checkpoints.account import Account
@@ -8,6 +10,7 @@ from keras_posenc.checkpoints.hints import hints
 from keras_posenc.checkpoints.names import OwnNames, flat_shape, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.rows import Rows
+from keras_posenc.untrusted import quote, shorten
 
 READABLE = ("float16", "bfloat16", "float32", "float64")
 
@@ -99,6 +102,8 @@ class Loader:
         compound_tokens: list of rows to append, each the mean of rows that were kept: a list of row
             numbers, or a tuple of row numbers and weights.
         position_offset: int. Number of rows to drop from the start of the file's position table.
+        ignore: list of patterns, such as "cls.chain.*", of tensors that the model has no place for
+            and that are left out; each must match one tensor at least.
         new: list of layers of a head that is to be trained: the first is not read, and the others
             only if the checkpoint has them.
     """
@@ -111,9 +116,11 @@ class Loader:
         keep_tokens=None,
         compound_tokens=None,
         position_offset=0,
+        ignore=(),
         new=(),
     ):
         self.checkpoint = open_checkpoint(checkpoint)
+        self.ignore = read_patterns(ignore, self.checkpoint)
         tokens, positions = Rows(keep=keep_tokens, compound=compound_tokens), Rows(position_offset)
         self.edits = {
             "Embedding-Token/embeddings": tokens,
@@ -183,9 +190,15 @@ class Loader:
                 account.wrong_shape.append((name, str(step.target), tensor, step.holds))
         for tensor in checkpoint.keys() - seen:
             reason = table.why_unused(tensor, layers)
-            account.unused += [(tensor, reason)] if reason else []
-            account.unexpected += [] if reason else [tensor]
+            pattern = next((p for p in self.ignore if fnmatch.fnmatchcase(tensor, p)), None)
+            if reason:
+                account.unused.append((tensor, reason))
+            elif pattern is not None:
+                account.ignored.append((tensor, f"by {quote(pattern)}"))
+            else:
+                account.unexpected.append(tensor)
         account.unused.sort()
+        account.ignored.sort()
         account.unexpected.sort()
         account.hints = hints(account, checkpoint, table)
         return account, steps
@@ -197,6 +210,25 @@ class Loader:
 
     def _step(self, name, place, target):
         return _Step(self.checkpoint, place, self.edits.get(name), name, target)
+
+
+def read_patterns(ignore, names):
+    """The patterns of tensors to leave out, as a list.
+
+    Raises:
+        TypeError: they are not a list of str.
+        ValueError: one of them matches no name.
+    """
+    patterns = [] if ignore is None else ignore
+    if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise TypeError(f"`ignore` must be a list of patterns of names. Received: {quote(ignore)}")
+    for pattern in patterns:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            raise ValueError(
+                f"`ignore` has {quote(pattern)}, which matches none of the {len(names)} tensors of "
+                f"{shorten(names)}; print(inspect_checkpoint(path)) lists them."
+            )
+    return list(patterns)
 
 
 def _has_mlm(layers):

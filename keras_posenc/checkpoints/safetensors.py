@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import array_over, is_shape, mapped, numpy_dtype
+from keras_posenc.checkpoints.quantized import REMEDY
 from keras_posenc.untrusted import MOST_JSON, parse_json, quote, shorten
 
 DTYPES = {
@@ -82,9 +83,10 @@ def _place(path, name, entry):
     if not is_shape(shape) or not is_shape(offsets) or len(offsets) != 2:
         raise ValueError(f"{path} is damaged: its header says {quote(entry)} of {quote(name)}.")
     if code not in DTYPES:
+        remedy = f" {REMEDY}" if code.startswith(("F4", "F6", "F8", "I4", "U4")) else ""
         raise ValueError(
             f"{path} holds {quote(name)} as {shorten(code)}; the types read here are "
-            f"{', '.join(DTYPES)}."
+            f"{', '.join(DTYPES)}.{remedy}"
         )
     dtype, (begin, end) = numpy_dtype(DTYPES[code]), offsets
     if end - begin != math.prod(shape) * dtype.itemsize:

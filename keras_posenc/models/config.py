@@ -1,11 +1,15 @@
 """Model configurations, and reading them from the JSON of a checkpoint."""
 
 import dataclasses
+import math
 import os
 
+from keras_posenc.checkpoints.quantized import KEYS as QUANTIZED
+from keras_posenc.checkpoints.quantized import check_config as check_quantized
 from keras_posenc.layers.block import NORM_PLACES
 from keras_posenc.layers.norm import NORMS
 from keras_posenc.maps.dropout import ATTENTION_DROPOUT
+from keras_posenc.models.config_names import check_names, check_specs
 from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.direction import (
     BIDIRECTIONAL,
@@ -13,13 +17,34 @@ from keras_posenc.models.families.direction import (
     write_direction,
 )
 from keras_posenc.models.families.family import ALIASES, nearest
-from keras_posenc.models.families.keys import IRRELEVANT, READ_BY_ALL
+from keras_posenc.models.families.keys import (
+    IRRELEVANT,
+    READ_BY_ALL,
+    check_finite,
+    check_kinds,
+)
 from keras_posenc.untrusted import check_name, parse_json, quote, read_bytes, shorten
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
 MOST_LABELS = 2**20
-MOST_SPEC = 2000  # characters
+# Field -> the largest value that can be meant. A config of a stranger asks for no more, whatever it
+# says; what a checkpoint can fill is asked when there is one.
+MOST = {
+    "vocab_size": 2**24,
+    "hidden_size": 2**17,
+    "embedding_size": 2**17,
+    "intermediate_size": 2**20,
+    "num_hidden_layers": 512,
+    "num_hidden_groups": 512,
+    "num_attention_heads": 2**12,
+    "num_key_value_heads": 2**12,
+    "attention_head_size": 2**16,
+    "attention_key_size": 2**16,
+    "max_position": 2**30,
+    "segment_vocab_size": 2**16,
+}
+MOST_TABLE = 2**24  # rows of a table of positions
 MOST_ERROR = 2000
 # Before the model_type of a file whose model has encodings, which other libraries would leave out.
 WITH_ENCODINGS = "keras_posenc-"
@@ -36,6 +61,17 @@ REQUIRED_VALUES = {
 }
 
 RATES = ("dropout_rate", "attention_dropout_rate")
+FLAGS = (
+    "padded_positions",
+    "embedding_norm",
+    "attention_bias",
+    "head_norm",
+    "causal",
+    "position_table",
+    "table_norm",
+    "mlm_bias",
+    "tie_word_embeddings",
+)
 
 # Field -> the values it may have.
 CHOICES = {
@@ -172,6 +208,20 @@ class Config:
                 f"`hidden_act` must be a name or a list of names. Received: "
                 f"{quote(self.hidden_act)}"
             )
+        for name, most in MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ValueError(
+                    f"`{name}` must be at most {most}. Received: {quote(getattr(self, name))}"
+                )
+        if self.position_table and self.max_position > MOST_TABLE:
+            raise ValueError(
+                f"`max_position` must be at most {MOST_TABLE}, the rows of a table. "
+                f"Received: {self.max_position}"
+            )
+        for name in FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                value = quote(getattr(self, name))
+                raise ValueError(f"`{name}` must be true or false. Received: {value}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 value = quote(getattr(self, name))
@@ -189,7 +239,8 @@ class Config:
 
     def _check(self, name, holds, wanted, types):
         value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, types) or not holds(value):
+        number = isinstance(value, types) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or not holds(value):
             raise ValueError(f"`{name}` must be {wanted}. Received: {quote(value)}")
 
     @property
@@ -275,7 +326,8 @@ class Config:
         values = {names.get(k, k): v for k, v in values.items() if v is not None}
         values |= write_direction(self.causal, values, family)
         values["model_type"] = self.model_type or family.model_types[0]
-        values.pop("encodings", None)
+        for key in ("encodings", *QUANTIZED):
+            values.pop(key, None)
         if encodings:
             values["encodings"] = encodings
             values["model_type"] = WITH_ENCODINGS + values["model_type"]
@@ -326,10 +378,10 @@ def read_config(source=None, model=None, **overrides):
         overrides = {family.ours(key): value for key, value in overrides.items()}
         kept = source.source and _without_rates(source.source, family, overrides)
         return dataclasses.replace(source, **overrides, source=kept)
-    values = {} if source is None else dict(source) if isinstance(source, dict) else _load(source)
-    where = (
-        "the keywords" if source is None else "the config" if isinstance(source, dict) else source
-    )
+    if source is None or isinstance(source, dict):
+        values, where = dict(source or {}), "the keywords" if source is None else "the config"
+    else:
+        values, where = _load(source)
     if isinstance(values.get("model_type"), str):
         values["model_type"] = values["model_type"].removeprefix(WITH_ENCODINGS)
     try:
@@ -371,10 +423,19 @@ def read_config(source=None, model=None, **overrides):
             f"Missing in {where}: {', '.join(missing)}. Is it the config of a {family.title}?"
         )
     fields.pop("encodings", None)
+    fields = {k: v for k, v in fields.items() if v is not None or k not in FLAGS}
     try:
-        _check_specs(values.get("encodings"))
-        return family.configure(Config(**fields, family=family.name, source=values))
+        check_finite(values)
+        check_quantized(values)
+        check_kinds(values, family)
+        check_specs(values.get("encodings"))
+        config = family.configure(Config(**fields, family=family.name, source=values))
+        check_names(config)
+        return config
     except ValueError as error:
+        raise _named(error, where, source) from None
+    except (TypeError, AttributeError, KeyError, IndexError, ArithmeticError) as error:
+        error = ValueError(f"A value is of another kind than its key needs ({shorten(error)}).")
         raise _named(error, where, source) from None
 
 
@@ -388,38 +449,7 @@ def _without_rates(values, family, fields):
 def _named(error, where, source):
     """The error, with the file in front where there is one."""
     error = shorten(error, MOST_ERROR)
-    return ValueError(f"{where}: {error}" if where == source else error)
-
-
-def _check_specs(encodings):
-    """Refuses encodings in a file that are not words and numbers: Keras makes no class of those."""
-    if encodings is None:
-        return
-    layers = encodings if isinstance(encodings, (list, tuple)) else [None]
-    lists = [spec if isinstance(spec, (list, tuple)) else [spec] for spec in layers]
-    if not all(_is_spec(spec) for specs in lists for spec in specs):
-        raise ValueError(
-            "`encodings` must be a list of names and dicts of numbers and words, or one such list "
-            f"a layer. Found {quote(encodings)}."
-        )
-
-
-def _is_spec(spec):
-    if len(str(spec)) > MOST_SPEC:
-        return False
-    if not isinstance(spec, dict):
-        return isinstance(spec, str)
-    named = isinstance(spec.get("name"), str) and all(map(str.isidentifier, spec))
-    return named and all(map(_is_plain, spec.values()))
-
-
-def _is_plain(value):
-    """Words, numbers, and lists and dicts of them in which Keras sees no object."""
-    if isinstance(value, dict):
-        return "class_name" not in value and all(map(_is_plain, value.values()))
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
-    return isinstance(value, (str, int, float, type(None)))
+    return ValueError(error if source is None or isinstance(source, dict) else f"{where}: {error}")
 
 
 def find_config(directory):
@@ -458,7 +488,7 @@ def _load(path):
         raise ValueError(f"{path} holds a {type(values).__name__}, not the keys of a config.")
     if len(values) > MOST_KEYS:  # each is compared to all known ones
         raise ValueError(f"{path} has {len(values)} keys, more than a config has.")
-    return values
+    return values, path
 
 
 _REFUSALS = {

@@ -11,6 +11,7 @@ from keras_posenc.encodings import get as get_encoding
 from keras_posenc.encodings.rope_scaling import read_scaling
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.models.config import FIELDS, REQUIRED_VALUES, read_config
+from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.models.families.rope import rescaled
@@ -40,6 +41,7 @@ def build_transformer_model(
     keep_tokens=None,
     compound_tokens=None,
     ignore_invalid_weights=False,
+    ignore=None,
     **kwargs,
 ):
     """Builds an encoder, loads pretrained weights, and stretches it beyond its training length.
@@ -81,6 +83,8 @@ def build_transformer_model(
         compound_tokens: tokens to append; each a list of ids (mean of their rows) or (ids,
             weights).
         ignore_invalid_weights: bool. Variables that the checkpoint lacks keep their initial values.
+        ignore: list of patterns, such as "cls.chain.*", of tensors in the checkpoint that the model
+            has no place for and that are left out; the weight-mapping report lists them.
         with_pool: True, or the activation of the pooler (tanh).
         with_nsp: True, or the activation of the next-sentence head (softmax).
         with_mlm: True, or the activation of the MLM head (softmax; "linear" gives logits).
@@ -188,7 +192,16 @@ def build_transformer_model(
             keep_tokens=keep_tokens,
             compound_tokens=compound_tokens,
             position_offset=config.position_offset,
+            ignore=ignore,
             new=new,
+        )
+        if not ignore_invalid_weights:
+            check_size(config, loader)
+        if options.get("labels") is None:
+            config = fit_labels(config, loader, options.get("head"))
+    elif ignore:
+        raise ValueError(
+            f"`ignore` is for a checkpoint's tensors. Received: ignore={quote(ignore)}"
         )
     options = Options(
         application=application,

@@ -1,8 +1,89 @@
-"""Keys of config files that do not change what a model computes, listed once for all families.
+"""Keys of config files: those that change nothing, and the kinds of the others.
 
-A key that does is read by the family (`Family.keys_read`), or refused by name where it differs from
-the one value that is supported (`REQUIRED_VALUES` and `Family.required`).
+A key that changes what a model computes is read by the family (`Family.keys_read`), or refused by
+name where it has another than its one supported value (`REQUIRED_VALUES`, `Family.required`).
 """
+
+import math
+
+from keras_posenc.untrusted import quote
+
+MOST_ROWS = 2**16  # of a table of distances
+MOST_NUMBER = 2**40
+
+# The kinds of the keys that families read themselves; those that are not here are true or false.
+NUMBERS = {
+    "global_attn_every_n_layers",
+    "global_rope_theta",
+    "local_attention",
+    "local_rope_theta",
+    "max_trained_positions",
+    "n_inner",
+    "partial_rotary_factor",
+    "query_pre_attn_scalar",
+    "relative_attention_max_distance",
+    "rope_local_base_freq",
+    "rope_theta",
+    "rotary_emb_base",
+    "rotary_scaling_factor",
+    "sliding_window",
+    "sliding_window_pattern",
+}
+ROWS = {
+    "max_relative_position",
+    "max_relative_positions",
+    "position_buckets",
+    "relative_attention_num_buckets",
+}
+KINDS = {
+    "rope_scaling": (dict, "a dict"),
+    "rope_parameters": (dict, "a dict"),
+    "layer_types": (list, "a list"),
+    "pos_att_type": ((str, list), "names"),
+    "norm_rel_ebd": (str, "a name"),
+    "feed_forward_type": (str, "a name"),
+    "classifier_pooling": (str, "a name"),
+    "pooler_hidden_act": (str, "a name"),
+}
+
+
+def check_kinds(values, family):
+    """Raises ValueError if a key that a family reads has a value that cannot be meant.
+
+    Args:
+        values: dict, the keys of the config file.
+        family: `Family`.
+    """
+    for key in family.keys:
+        value = values.get(key)
+        if value is None:
+            continue
+        if key in NUMBERS:
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            sound, wanted = number and 0 < value <= MOST_NUMBER, "a number above 0"
+        elif key in ROWS:
+            number = isinstance(value, int) and not isinstance(value, bool)
+            sound, wanted = number and -1 <= value <= MOST_ROWS, f"an integer up to {MOST_ROWS}"
+        else:
+            kind, wanted = KINDS.get(key, (bool, "true or false"))
+            sound = isinstance(value, kind)
+        if not sound:
+            raise ValueError(f"`{key}` must be {wanted}. Received: {quote(value)}")
+
+
+def check_finite(values):
+    """Raises ValueError if a number anywhere in a config is infinite or no number."""
+    for key, value in values.items():
+        left = [value]
+        while left:
+            part = left.pop()
+            if isinstance(part, dict):
+                left += part.values()
+            elif isinstance(part, (list, tuple)):
+                left += part
+            elif isinstance(part, float) and not math.isfinite(part):
+                raise ValueError(f"{quote(key)} must be finite. Received: {part}")
+
 
 # Read wherever a model has labels, or a family is chosen.
 READ_BY_ALL = {"model_type", "architectures", "id2label", "num_labels", "encodings"}

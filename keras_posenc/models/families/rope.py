@@ -1,5 +1,7 @@
 """Rotary encodings from the keys of config files."""
 
+from keras_posenc.untrusted import quote
+
 ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
 
 
@@ -18,6 +20,8 @@ def rotary(config, base=10000.0, layout="half", kind=None):
     source = config.source
     said = source.get("rope_parameters") or {}
     said = (said.get(kind) if kind in said else said if kind is None else None) or {}
+    if not isinstance(said, dict):
+        raise ValueError(f"`rope_parameters` of {kind} must be a dict. Received: {quote(said)}")
     said = {**(source.get("rope_scaling") or {}), **said}
     part = source.get("partial_rotary_factor")
     if part is not None and part != 1:
