@@ -20,6 +20,8 @@ from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.models.families.keys import (
     IRRELEVANT,
     READ_BY_ALL,
+    REFUSALS,
+    REQUIRED_VALUES,
     check_finite,
     check_kinds,
 )
@@ -48,17 +50,6 @@ MOST_TABLE = 2**24  # rows of a table of positions
 MOST_ERROR = 2000
 # Before the model_type of a file whose model has encodings, which other libraries would leave out.
 WITH_ENCODINGS = "keras_posenc-"
-
-# Keys that change the model -> the values that are supported.
-REQUIRED_VALUES = {
-    "position_embedding_type": ("absolute", None),
-    "is_decoder": (False, None),
-    "add_cross_attention": (False, None),
-    "tie_word_embeddings": (True, None),
-    "is_encoder_decoder": (False, None),
-    "cross_attention_hidden_size": (None,),
-    "pruned_heads": ({}, None),
-}
 
 RATES = ("dropout_rate", "attention_dropout_rate")
 FLAGS = (
@@ -392,7 +383,7 @@ def read_config(source=None, model=None, **overrides):
     for key, allowed in {**REQUIRED_VALUES, **family.required}.items():
         value = overrides.pop(key, values.get(key))
         if allowed is not None and value not in allowed:
-            refusal = _REFUSALS.get(key, f"The family {family.name!r} knows no other value.")
+            refusal = REFUSALS.get(key, f"The family {family.name!r} knows no other value.")
             raise ValueError(f"{refusal} Found {key}={quote(value)} in {where}.")
     values = _without_rates(values, family, map(ours, overrides))
     for key, value in overrides.items():
@@ -490,19 +481,6 @@ def _load(path):
         raise ValueError(f"{path} has {len(values)} keys, more than a config has.")
     return values, path
 
-
-_REFUSALS = {
-    "position_embedding_type": (
-        "Only absolute positions are supported; relative ones would be lost."
-    ),
-    "is_decoder": 'A decoder is asked for with application="lm".',
-    "add_cross_attention": "Cross-attention is not supported.",
-    "tie_word_embeddings": (
-        "The MLM head is tied to the token table; an untied one is not supported."
-    ),
-    "is_encoder_decoder": "Encoder-decoder models are not supported.",
-    "pruned_heads": "Pruned heads are not supported.",
-}
 
 # Hugging Face keys with names close to ours and another meaning.
 _HARMLESS = {*IRRELEVANT, *READ_BY_ALL, "hidden_sizes", "pad_token", "vocab_file"}
