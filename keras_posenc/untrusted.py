@@ -60,7 +60,25 @@ def read_bytes(path, most=MOST_JSON):
         data = file.read(most + 1)
     if len(data) > most:
         raise ValueError(f"{path} is refused: it is longer than {most} bytes.")
+    check_pointer(path, data)
     return data
+
+
+def check_pointer(path, start):
+    """Raises ValueError if a file is what Git LFS keeps in its place.
+
+    A clone without `git lfs`, and many a download, has such a text of three lines for each large
+    file, among them tokenizers.
+
+    Args:
+        path: str or path of the file.
+        start: bytes. How it begins.
+    """
+    if start.startswith(b"version https://git-lfs"):
+        raise ValueError(
+            f"{path} is a git-LFS pointer, not the file itself: run `git lfs pull`, or download "
+            "the file again."
+        )
 
 
 def read_json(path, keys=(), kind=dict):

@@ -14,7 +14,7 @@ from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.shards import read_index
 from keras_posenc.checkpoints.tensorflow import read_tensorflow
 from keras_posenc.checkpoints.torch import read_torch
-from keras_posenc.untrusted import check_file, check_name, quote, shorten
+from keras_posenc.untrusted import check_file, check_name, check_pointer, quote, shorten
 
 # What is looked for in a directory, in this order; a pattern must match one file only.
 IN_A_DIRECTORY = (
@@ -32,7 +32,6 @@ IN_A_DIRECTORY = (
 
 # How files begin that are often found in place of a checkpoint.
 STRANGERS = {
-    rb"version https://git-lfs": "a git-LFS pointer, not the file itself: run `git lfs pull`",
     rb"(?i)\s*<(!doctype|html|\?xml)": "a web page, not a checkpoint: the download went wrong",
     rb"\x89HDF\r\n": "an HDF5 file: save it as safetensors or .keras",
     rb"\x1f\x8b": "gzip-compressed: unpack it first",
@@ -126,6 +125,7 @@ def _format(path):
         raise ValueError(f"{path} is empty. Download it again.")
     if start[4:9] == b"\0\0\0\0{":  # first: its length may begin like anything else
         return "safetensors", read_safetensors
+    check_pointer(path, start)
     for pattern, what in STRANGERS.items():
         if re.match(pattern, start):
             raise ValueError(f"{path} is {what}.")

@@ -16,7 +16,7 @@ from keras_posenc.checkpoints.checkpoint import (
     numpy_dtype,
 )
 from keras_posenc.checkpoints.leveldb import read_message, read_table, unmasked
-from keras_posenc.untrusted import check_file, is_beside, quote, read_bytes, shorten
+from keras_posenc.untrusted import check_file, check_pointer, is_beside, quote, read_bytes, shorten
 
 SLICE = b"\0"  # what the keys of parts of a tensor begin with
 MOST_SHARDS = 99999
@@ -93,7 +93,9 @@ def _shards(prefix, count):
         if not is_beside(path, pathlib.Path(f"{prefix}.index")):
             raise ValueError(f"{path} is refused: it is a link to a file elsewhere.")
         check_file(path)
-        shards.append(mapped(path) if path.stat().st_size else np.zeros(0, "uint8"))
+        data = mapped(path) if path.stat().st_size else np.zeros(0, "uint8")
+        check_pointer(path, data[:64].tobytes())
+        shards.append(data)
     return shards
 
 

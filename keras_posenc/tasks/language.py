@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from keras_posenc.tasks.base import Task
+from keras_posenc.untrusted import check_pointer
 
 WORD = re.compile(r"\w+|[^\w\s]|\n")
 
@@ -89,6 +90,7 @@ class Corpus:
 def _pieces(path, unit):
     """The units of a file: an array of numbers, or of str for words."""
     data = path.read_bytes()
+    check_pointer(path, data)
     if unit == "bytes":
         return np.frombuffer(data, "uint8")
     if unit == "characters":

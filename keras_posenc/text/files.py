@@ -7,7 +7,7 @@ import re
 import typing
 
 from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
-from keras_posenc.untrusted import check_name, parse_json, quote, shorten
+from keras_posenc.untrusted import check_name, check_pointer, parse_json, quote, shorten
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
@@ -179,6 +179,7 @@ def decode(path):
 
 def _decoded(path):
     data = path.read_bytes()
+    check_pointer(path, data)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError(f"{path}, line 1: this is UTF-16; convert the file to UTF-8.")
     try:

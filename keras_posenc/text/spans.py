@@ -2,6 +2,9 @@
 
 from keras_posenc.untrusted import quote
 
+# Characters of a text. The library takes 80 bytes for one of ASCII, twice that with offsets.
+MOST_CHARACTERS = 2**23
+
 
 def check_texts(texts):
     """Raises TypeError or ValueError unless these are texts in a list, in valid Unicode."""
@@ -11,6 +14,12 @@ def check_texts(texts):
         if not isinstance(text, str):
             kind = type(text).__name__
             raise TypeError(f"Text {number} is a {kind}, not a str: {quote(text)}.")
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(
+                f"Text {number} has {len(text)} characters, and one text may have {MOST_CHARACTERS}"
+                ", because a tokenizer takes 80 bytes or more for each: split it, for example at "
+                "blank lines or ends of lines."
+            )
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -18,6 +27,28 @@ def check_texts(texts):
                 f"Text {number} has half a surrogate pair, {text[error.start]!r}, at character "
                 f"{error.start}: it was decoded wrongly; drop or replace it."
             ) from None
+
+
+def in_chunks(texts, most):
+    """Splits a list of texts into lists of bounded size.
+
+    Args:
+        texts: list of str.
+        most: int. Maximum number of texts in a chunk; together they have at most
+            `MOST_CHARACTERS` characters, unless one alone has more.
+
+    Yields:
+        list of str.
+    """
+    chunk, characters = [], 0
+    for text in texts:
+        if chunk and (len(chunk) == most or characters + len(text) > MOST_CHARACTERS):
+            yield chunk
+            chunk, characters = [], 0
+        chunk.append(text)
+        characters += len(text)
+    if chunk:
+        yield chunk
 
 
 def without_spaces(text, spans):

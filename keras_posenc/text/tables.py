@@ -5,11 +5,10 @@ and the columns that the file itself marks as "text" and "label".
 """
 
 import collections
-import contextlib
 import csv
 import io
-import sys
 
+from keras_posenc.text.delimited import read_rows
 from keras_posenc.untrusted import quote, shorten
 
 ORANGE_FLAGS = ("class", "c", "meta", "m", "ignore", "i", "weight", "w")
@@ -26,16 +25,10 @@ def lines_of(content):
 
 def read_csv(path, content):
     """Reads a header line, then rows; a quoted field may span lines."""
-    table, start = [], 1
     try:
-        with _long_fields():
-            reader = csv.reader(io.StringIO(content, newline=""), strict=True)
-            for fields in reader:
-                table.append((start, fields))
-                start = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {start}: not CSV ({shorten(error)}).") from None
-    table = [(number, fields) for number, fields in table if fields]
+        table = [(number, fields) for number, fields in read_rows(content, ",") if fields]
+    except ValueError as error:
+        raise ValueError(f"{path}, {error}") from None
     return *_named(path, table[0], table[1:]), {}
 
 
@@ -81,9 +74,8 @@ def _fields(line, columns):
     line."""
     if '"' in line:
         try:
-            with _long_fields():
-                quoted = next(csv.reader([line], delimiter="\t", strict=True))
-        except csv.Error:
+            _, quoted = next(read_rows(line, "\t"))
+        except ValueError:
             quoted = []
         styles = csv.QUOTE_MINIMAL, csv.QUOTE_ALL
         if len(quoted) == columns and line in [_as_csv(quoted, style) for style in styles]:
@@ -95,16 +87,6 @@ def _as_csv(fields, quoting):
     line = io.StringIO()
     csv.writer(line, delimiter="\t", quoting=quoting, lineterminator="").writerow(fields)
     return line.getvalue()
-
-
-@contextlib.contextmanager
-def _long_fields():
-    """Lifts csv's limit on field sizes, which is global, and restores it."""
-    limit = csv.field_size_limit(sys.maxsize)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
 
 
 def _named(path, header, table):

@@ -2,7 +2,7 @@
 
 from keras_posenc.text.arguments import refuse
 from keras_posenc.text.importing import refusals
-from keras_posenc.text.spans import characters_of, check_texts, without_spaces
+from keras_posenc.text.spans import characters_of, check_texts, in_chunks, without_spaces
 from keras_posenc.text.tokens import Tokens
 from keras_posenc.text.truncation import tell_truncation, truncate
 
@@ -231,7 +231,7 @@ class Tokenizer(Tokens):
 
         Raises:
             TypeError: if an element is not a str.
-            ValueError: if an element is not valid Unicode.
+            ValueError: if an element is not valid Unicode, or has more than 8,388,608 characters.
         """
         contents = self._contents(texts, offsets)
         return contents if offsets else [ids for ids, _ in contents]
@@ -260,8 +260,7 @@ class Tokenizer(Tokens):
         check_texts(texts)
         encode = self._rust.encode_batch if offsets else self._rust.encode_batch_fast
         contents = []
-        for start in range(0, len(texts), CHUNK):
-            chunk = list(texts[start : start + CHUNK])
+        for chunk in in_chunks(texts, CHUNK):
             with refusals(self._source):
                 encodings = encode(chunk, add_special_tokens=False)
             for text, each in zip(chunk, encodings, strict=True):

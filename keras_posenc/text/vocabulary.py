@@ -2,6 +2,7 @@
 
 from keras_posenc.untrusted import read_bytes
 
+MOST_LINES = 2**20  # the largest vocabularies have half of them; a line takes 200 bytes of memory
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 BERT = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL, strict=True))
 MPNET = {"pad": "<pad>", "unk": "[UNK]", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
@@ -17,9 +18,13 @@ def read_vocabulary(path):
         A dict token -> id. A token on two lines keeps the later id, as in `transformers`.
 
     Raises:
-        ValueError: the file is empty, not UTF-8, or lacks one of [PAD], [UNK], [CLS], [SEP].
+        ValueError: the file is empty, not UTF-8, has too many lines, or lacks one of [PAD], [UNK],
+            [CLS], [SEP].
     """
     data = read_bytes(path)
+    count = data.count(b"\n")
+    if count > MOST_LINES:
+        raise ValueError(f"{path} is refused: it has {count} lines, more than {MOST_LINES}.")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from crafted import T5, charsmap, piece, sentence_piece
 from crafted_tokenizers import CLS, DOUBLE, MODEL, TEMPLATE, TEXTS, UNIGRAM, crafted
 
 from keras_posenc import text
-from keras_posenc.text import Tokenizer, bounds
+from keras_posenc.text import Tokenizer, bounds, spans, vocabulary
 from keras_posenc.text.growth import charsmap_growth
 
 pytestmark = pytest.mark.once
@@ -232,3 +232,24 @@ def test_pieces_that_can_be_made_in_all_ways(tmp_path, monkeypatch):
                 Tokenizer(tmp_path)
             patched.setattr(text.pieces, name, count)
             assert Tokenizer(tmp_path).vocab_size == 115
+
+
+def test_a_vocabulary_of_too_many_lines(tmp_path):
+    """Each takes 200 bytes of memory."""
+    (tmp_path / "vocab.txt").write_bytes(b"\n" * (vocabulary.MOST_LINES + 1))
+    with pytest.raises(ValueError, match="vocab.txt is refused: it has 1048577 lines, more than"):
+        Tokenizer(tmp_path)
+
+
+def test_a_text_of_too_many_characters(tmp_path, monkeypatch):
+    tokenizer = Tokenizer(crafted(tmp_path, {}))
+    expected = tokenizer.encode_batch(["a a", "a", "a a a"] * 3)
+    monkeypatch.setattr(spans, "MOST_CHARACTERS", 5)
+    assert tokenizer.encode_batch(["a a", "a", "a a a"] * 3) == expected
+    assert list(spans.in_chunks(["ab", "abc", "a", "", "a"], 2)) == [
+        ["ab", "abc"],
+        ["a", ""],
+        ["a"],
+    ]
+    with pytest.raises(ValueError, match="Text 1 has 6 characters, and one text may have 5, .*spl"):
+        tokenizer.contents(["a", "a a a "])

@@ -1,0 +1,54 @@
+"""Delimited text, read as Python's csv reads it when it is strict, with fields of any length.
+
+csv bounds the length of a field by one number for the whole process. Lifting it for a file would
+change it for every thread, which may be reading another.
+"""
+
+import re
+
+NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+def read_rows(content, delimiter):
+    """Splits a text into rows of fields.
+
+    Args:
+        content: str.
+        delimiter: str of one character.
+
+    Yields:
+        (number of the line where a row starts, from 1; list of its fields, empty for a blank line).
+
+    Raises:
+        ValueError: a quoted field does not end, or something follows its closing quote.
+    """
+    plain = re.compile(f"[^{re.escape(delimiter)}\r\n]*")
+    place, line = 0, 1
+    while place < len(content):
+        first, start, fields = place, line, []
+        while not fields or content.startswith(delimiter, place):
+            place += bool(fields)
+            if content.startswith('"', place):
+                field, place = _quoted(content, place, delimiter, start)
+                line += field.count("\n") + field.count("\r") - field.count("\r\n")
+            else:
+                match = plain.match(content, place)
+                field, place = match[0], match.end()
+            fields.append(field)
+        yield start, fields if place > first else []
+        end = NEWLINE.match(content, place)
+        place, line = end.end() if end else place, line + 1
+
+
+def _quoted(content, place, delimiter, line):
+    """A quoted field, in which a doubled quote is one, and where it ends."""
+    parts, end = [], place
+    while not parts or content.startswith('"', end):
+        begin, end = end + 1, content.find('"', end + 1)
+        if end < 0:
+            raise ValueError(f"line {line}: not CSV (unexpected end of data).")
+        parts.append(content[begin:end])
+        end += 1
+    if end < len(content) and content[end] not in f"{delimiter}\r\n":
+        raise ValueError(f"line {line}: not CSV ({delimiter!r} expected after '\"').")
+    return '"'.join(parts), end
