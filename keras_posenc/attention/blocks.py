@@ -48,8 +48,6 @@ ROWS = 2  # their axis in the output of a block
 def attend_in_blocks(q, k, v, grid, rules, block_rows, fused=False):
     """Computes the same output (B, Tq, H, Dv) as `attend_explicitly`, block by block.
 
-    Only rows in which every cell is masked, whose output is undefined, may differ.
-
     Args:
         block_rows: int, or on TensorFlow an int32 scalar. Number of rows in a block.
         fused: bool. A block is computed by the backend's kernel.

@@ -101,7 +101,7 @@ def attend_cells(q, k, v, grid, rules, carry):
     for encoding in rules.encodings:
         if encoding.overrides("value"):
             output = output + by_head(ops.cast(encoding.value(used, grid), output.dtype))
-    return output, weights, logits, carry
+    return zero_if_blind(output, grid, cells), weights, logits, carry
 
 
 def weigh_cells(q, k, v, grid, rules, carry, output=None):
@@ -115,7 +115,19 @@ def weigh_cells(q, k, v, grid, rules, carry, output=None):
     v = v * ops.cast(1 / (1 - rules.dropout), v.dtype) if rules.dropout else v
     keep = rules.override("score", "scan")  # what these read is the logits themselves
     cells, dropout, hashes = grid.open(), rules.dropout, rules.hashes
-    return backend.weigh_values(logits, cells, v, dropout, hashes, output, keep), carry
+    output = backend.weigh_values(logits, cells, v, dropout, hashes, output, keep)
+    return zero_if_blind(output, grid, cells), carry
+
+
+def zero_if_blind(x, grid, cells):
+    """x (B, H, Tq, N) with zeros in the rows that see no column.
+
+    Args:
+        cells: `grid.open()`.
+    """
+    if cells is None or grid.every_row_sees():
+        return x
+    return ops.where(ops.any(cells, axis=-1, keepdims=True), x, ops.zeros((), x.dtype))
 
 
 def by_head(x):
@@ -142,7 +154,7 @@ def logits_of(q, k, grid, rules, carry):
     q, k = decayed(q, k, grid, rules)
     if rules.override("decay"):
         grid = grid.replace(encoded=(by_head(q), columns_second(k)))
-    logits = ops.cast(ops.matmul(q * ops.cast(rules.scale, q.dtype), k), "float32")
+    logits = ops.cast(backend.product(q * ops.cast(rules.scale, q.dtype), k), "float32")
     for term in bias_terms(grid, rules):
         logits = logits + ops.cast(term, "float32")
     carry = dict(carry)

@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.attention.blocks import attend_in_blocks
-from keras_posenc.attention.cells import attend_explicitly, attend_nothing
+from keras_posenc.attention.cells import attend_explicitly, attend_nothing, zero_if_blind
 from keras_posenc.attention.encode import encode
 from keras_posenc.attention.fused import attend_fused, heads_of_map
 from keras_posenc.attention.local import attend_locally, local_rows
@@ -44,7 +44,8 @@ def attend(q, k, v, grid, rules, with_map=False):
         _check_rows(q, rules)
     if with_map:
         q, k, grid = encode(q, k, v, grid, rules, forms_map=True)
-        return attend_explicitly(q, k, v, grid, rules)
+        output, weights, logits = attend_explicitly(q, k, v, grid, rules)
+        return output, zero_if_blind(weights, grid, grid.open()), logits
     reads_map = rules.dropout or rules.override("score", "scan", "normalize", "value")
     if rules.flash and reads_map:
         raise ValueError(

@@ -1,10 +1,12 @@
 """The fused attention kernels of the backends, which do not materialise the map."""
 
+import math
+
 import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.cells import bias_terms, decayed
+from keras_posenc.attention.cells import bias_terms, by_head, decayed, zero_if_blind
 
 
 def heads_of_map(q, by_cell, biased):
@@ -25,14 +27,16 @@ def attend_fused(q, k, v, grid, rules):
     v = ops.cast(v, q.dtype)
     terms = bias_terms(grid, rules)
     causal = not terms and grid.is_causal()
-    cells = None if causal else grid.open()
+    cells = opened = None if causal else grid.open()
     bias = None
     if terms:
-        # torch takes a bias or a mask, not both, and wants the bias in the dtype of the heads.
         bias = sum((ops.cast(term, "float32") for term in terms[1:]), ops.cast(terms[0], "float32"))
-        if cells is not None:
-            half = keras.backend.standardize_dtype(q.dtype) == "float16"
-            bias, cells = ops.where(cells, bias, -3e4 if half else -1e38), None
+    # torch takes a bias or a mask, not both, and wants the bias in the dtype of the heads. For a
+    # mask in float16 Keras adds -45,850, which is more than some logits are.
+    half = keras.backend.standardize_dtype(q.dtype) == "float16"
+    if cells is not None and (terms or half):
+        bias, cells = _closed(bias, cells, half), None
+    if bias is not None:
         bias = ops.cast(bias, q.dtype)
     q, k, v, size = _of_one_size(q, k, v)
     output = ops.dot_product_attention(
@@ -45,7 +49,18 @@ def attend_fused(q, k, v, grid, rules):
         is_causal=causal,
         flash_attention=rules.flash,
     )
-    return ops.cast(output[..., :size], dtype)
+    output = ops.cast(output[..., :size], dtype)
+    return by_head(zero_if_blind(by_head(output), grid, opened))
+
+
+def _closed(bias, cells, half):
+    """The bias, or None for 0, with less than any logit in closed cells."""
+    bias = ops.cast(0.0 if bias is None else bias, "float32")
+    if not half:
+        return ops.where(cells, bias, ops.cast(-1e38, "float32"))
+    # Only infinity is less in float16. If it filled a row the output would not be a number.
+    blind = ops.logical_not(ops.any(cells, axis=-1, keepdims=True))
+    return ops.where(ops.logical_or(cells, blind), bias, ops.cast(-math.inf, "float32"))
 
 
 def _of_one_size(q, k, v):

@@ -34,7 +34,8 @@ class PositionalAttention(keras.layers.Layer):
     Project, let the encodings act, attend, merge. Without encodings it computes what Keras' layer
     computes, holds the same weights in the same order, and can take its place (but for its gate,
     sliding window and activity regularizer). Padded keys, by the Keras masks of `key` and `value`,
-    are never attended to; padded queries are not treated specially.
+    are never attended to; padded queries are not treated specially. A query that sees no key at all
+    gets weights and heads of zero, so its output is the bias of the last projection.
 
     Args:
         num_heads: int. Heads H.

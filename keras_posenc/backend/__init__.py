@@ -16,6 +16,7 @@ for writers of its own file formats.
 | `call_back`, `await_calls` | a Python function called from inside a program |
 | `one_pass` | several operations over a map as one program |
 | `lay_out` | a tensor in memory as its axes say |
+| `product` | a product of matrices that float16 has room for |
 | `take_last`, `interpolate` | numbers of a row by an index, or between two indices |
 | `cumsum` | a running sum, from either end |
 | `update_slice`, `choose` | `ops.slice_update` and `ops.cond` where those fail |

@@ -1,5 +1,6 @@
 """JAX. See `keras_posenc.backend` for what each function does."""
 
+import functools
 import threading
 
 import jax
@@ -149,6 +150,14 @@ def take_last(table, index):
 
 
 interpolate = shared.interpolation(take_last)
+
+
+def product(x, y, equation=None):
+    """`shared.product` by the matrix units of float16, which sum in float32."""
+    if x.dtype != jnp.float16:
+        return shared.product(x, y, equation)
+    multiply = jnp.matmul if equation is None else functools.partial(jnp.einsum, equation)
+    return multiply(x, y, preferred_element_type=jnp.float32)
 
 
 def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):

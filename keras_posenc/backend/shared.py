@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 from keras import ops
+from keras.backend import standardize_dtype
 
 NAMES = (
     "SafeTrainer",
@@ -33,6 +34,7 @@ NAMES = (
     "on_accelerator",
     "one_pass",
     "platform",
+    "product",
     "take_last",
     "train_steps",
     "update_slice",
@@ -97,7 +99,8 @@ def softmax(logits):
 
 
 def close(logits, cells):
-    """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN.
+    """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN,
+    until attention makes it zero.
 
     Chosen, not added: whatever stands in a closed cell, it is gone.
     """
@@ -110,7 +113,17 @@ def bound_of(cells):
     Their minimum with it is `close`, in the pass of XLA that computes their product. It needs no
     pass for its gradient: a softmax gives the weights of 0 in closed cells none.
     """
-    return None if cells is None else ops.where(cells, math.inf, CLOSED)
+    if cells is None:
+        return None
+    # float32 as the logits are, whatever `keras.config.floatx()` is.
+    return ops.where(cells, ops.cast(math.inf, "float32"), ops.cast(CLOSED, "float32"))
+
+
+def product(x, y, equation=None):
+    """x @ y, or their einsum; float32 of float16, where products above 65,504 are infinite."""
+    if standardize_dtype(x.dtype) == "float16":
+        x, y = ops.cast(x, "float32"), ops.cast(y, "float32")
+    return ops.matmul(x, y) if equation is None else ops.einsum(equation, x, y)
 
 
 def all_true(mask):

@@ -182,7 +182,7 @@ class ContextualPositionEmbedding(Encoding):
                     "`gate='values'` multiplies queries and values: `value_dim` must be `key_dim`, "
                     f"{self.head_size}. Received: {keys.shape[-1]}"
                 )
-            logits = ops.cast(ops.einsum("bqhd,bkhd->bhqk", q, keys), "float32")
+            logits = ops.cast(backend.product(q, keys, "bqhd,bkhd->bhqk"), "float32")
             logits = logits / math.sqrt(self.head_size)
         gates, cells = ops.sigmoid(ops.cast(logits, "float32")), grid.open()
         # Masked before the sum, or masked keys would be counted.

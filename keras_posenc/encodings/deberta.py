@@ -165,16 +165,16 @@ class DeBERTaRelative(Encoding):
         key_table, query_table = self._tables(grid)
         total = 0.0
         if "c2p" in self.terms:
-            met = ops.einsum("bqhd,chd->bhqc", q, ops.cast(key_table, q.dtype) * scale)
+            met = backend.product(q, ops.cast(key_table, q.dtype) * scale, "bqhd,chd->bhqc")
             taken = backend.take_last(met, self.index(distance)[:, None])
             total += near.put(taken, met[..., -1:], met[..., :1])
         if "p2c" in self.terms:
             table = ops.cast(query_table, q.dtype) * scale
-            met = ops.einsum("bkhd,chd->bhkc", near.grid.content.keys, table)
+            met = backend.product(near.grid.content.keys, table, "bkhd,chd->bhkc")
             by_key = self.index(distance if self.released else -distance)
             taken = backend.take_last(met, ops.transpose(by_key, (0, 2, 1))[:, None])
             ends = ops.stack([table[0], table[-1]])
-            far = ops.einsum("bkhd,chd->cbhk", grid.content.keys, ends)[..., None, :]
+            far = backend.product(grid.content.keys, ends, "bkhd,chd->cbhk")[..., None, :]
             before, after = (far[1], far[0]) if self.released else (far[0], far[1])
             total += near.put(ops.transpose(taken, (0, 1, 3, 2)), before, after)
         return total

@@ -88,7 +88,7 @@ class _ClippedTable(Encoding):
     def bias(self, q, grid):
         """q_i a_c / sqrt(D), (B, H, Tq, Tk)."""
         rows = ops.cast(self.rows_for_keys(), q.dtype) / math.sqrt(self.head_size)
-        met = ops.einsum("bqhd,cd->bhqc", q, rows)
+        met = backend.product(q, rows, "bqhd,cd->bhqc")
         near = band(grid, self.max_distance)
         taken = backend.take_last(met, self.index(near.grid)[:, None])
         return near.put(taken, met[..., :1], met[..., -1:])

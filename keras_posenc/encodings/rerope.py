@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.encodings.base import Execution
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.encodings.rotary_arguments import check_positive
@@ -91,7 +92,7 @@ class ReRoPE(RotaryEmbedding):
 
     def _logits(self, q, k):
         scale = ops.cast(1 / math.sqrt(self.head_size), q.dtype)
-        return ops.cast(ops.einsum("bqhd,bkhd->bhqk", q * scale, k), "float32")
+        return ops.cast(backend.product(q * scale, k, "bqhd,bkhd->bhqk"), "float32")
 
     def get_config(self):
         return {**super().get_config(), "window": self.window, "leak": self.leak}

@@ -278,7 +278,7 @@ class RotaryEmbedding(Encoding):
     def add_bias(self, x, bias):
         """x with the learned bias on the features of the head, in float32."""
         x = ops.cast(x, "float32")
-        bias = ops.cast(bias, "float32") + ops.zeros((1, self.head_size))
+        bias = ops.cast(bias, "float32") + ops.zeros((1, self.head_size), "float32")
         return x + ops.pad(bias, [(0, 0), (0, x.shape[-1] - self.head_size)])
 
     def heads(self, q, k, grid):

@@ -185,7 +185,7 @@ class Sandwich(Encoding):
         rows, columns = (ops.concatenate(waves, axis=-1) for waves in (rows, columns))
         # Subtracting S / 2 cancels in the softmax, and keeps the logits small for bfloat16.
         rows = _side_by_side(ratios * rows, -self.size / 2 * ratios)
-        return self.widen(q, k, rows, _side_by_side(columns, ops.ones((1, 1))))
+        return self.widen(q, k, rows, _side_by_side(columns, ops.ones((1, 1), "float32")))
 
     def get_config(self):
         return {**super().get_config(), "size": self.size, "base": self.base}

@@ -145,7 +145,7 @@ class TransformerXLRelative(Encoding):
         of W, whose sines and cosines then follow from those of the two positions.
         """
         biased = content + ops.cast(self.position_bias, content.dtype)
-        return ops.einsum(f"bqhd,nhd->{axes}", biased, ops.cast(rows, content.dtype))
+        return backend.product(biased, ops.cast(rows, content.dtype), f"bqhd,nhd->{axes}")
 
     def _waves(self, positions):
         """(..., 1, S / 2) float32, twice: sines and cosines of the positions."""

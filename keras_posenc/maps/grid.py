@@ -227,6 +227,14 @@ class Grid:
         square = self.rows.shape[1] is not None and self.rows.shape[1] == self.columns.shape[1]
         return self.order_is_index and square and all(other is None for other in others)
 
+    def every_row_sees(self):
+        """Whether each row has an open cell, as far as that is known without the numbers."""
+        own = self.rows.shape[1] is not None and self.rows.shape[1] == self.columns.shape[1]
+        # In a causal order a row sees the first column, in a window or a document its own.
+        narrowed = self.window is not None or self.row_index is not None
+        among = self.order_is_index and not narrowed or own and self.ids_are_indices
+        return self.keep is None and self.mask is None and among
+
     def is_by_cell(self):
         """Whether more than padding and the plain causal order closes cells."""
         conditions = (self.row_order, self.row_index, self.mask, self.window)

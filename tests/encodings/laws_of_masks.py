@@ -1,7 +1,21 @@
 """What every encoding keeps of masks, padding and empty inputs; more laws, as in `laws.py`."""
 
 import numpy as np
-from laws import HALF, B, T, attention, call, close, finite, ids_of, numbers, padded, run
+from laws import (
+    HALF,
+    B,
+    E,
+    T,
+    attention,
+    call,
+    close,
+    finite,
+    ids_of,
+    numbers,
+    padded,
+    run,
+    to_numpy,
+)
 
 
 def padding_and_batch_mates_change_nothing(case, causal):
@@ -41,7 +55,7 @@ def nothing_leaks_through_the_mask(case, causal):
     y = np.where(closed[:, None], 5 * numbers(3), x)
     mask = np.broadcast_to(~closed, (B, case.heads, T, T))
     first, second = (run(layer, x, z, causal=causal, attention_mask=mask) for z in (x, y))
-    # Their own rows may be left with no key at all, and then look at all alike.
+    # The closed rows have other queries.
     close(first[:, ~closed], second[:, ~closed], 1e-5)
     if causal:
         first, second = run(layer, x, causal=True), run(layer, y, causal=True)
@@ -76,11 +90,28 @@ def nothing_to_attend_to_is_an_answer(case, causal):
         assert tuple(weights.shape) == (batch, case.heads, length, length)
 
 
-def closed_rows_are_finite(case, causal):
-    """Rows that may attend to nothing, alone and in a batch; with their gradients."""
+def a_row_without_keys_is_zero(case, causal, cut_maps):
+    """By every mask and on every path: what is left is the bias of the output's projection."""
     layer, x = attention(case), numbers()
-    for mask in (np.zeros((B, T, T), bool), np.tril(np.ones((T, T), bool), -2)):
-        assert np.isfinite(run(layer, x, causal=causal, attention_mask=mask)).all()
+    bias = to_numpy(layer.output_dense.bias)
     keep = np.ones((B, T), bool)
     keep[0] = False
-    finite(layer, x, causal=causal, value_mask=keep)
+    below = np.tril(np.ones((T, T), bool), -2)
+    some = np.arange(B)[:, None] > 0
+    cases = [("attention_mask", np.zeros((B, T, T), bool), np.ones((B, T), bool))]
+    cases += [("attention_mask", below, np.broadcast_to(np.arange(T) < 2, (B, T)))]
+    cases += [("value_mask", keep, np.broadcast_to(~some, (B, T)))]
+    for name, mask, blind in cases:
+        for training in (False, True):
+            found = run(layer, x, causal=causal, training=training, **{name: mask})
+            assert np.isfinite(found).all()
+            close(found[blind], np.broadcast_to(bias, found.shape)[blind])
+    arguments = {"causal": causal, "value_mask": keep}
+    output, weights = call(layer, x, return_attention_scores=True, **arguments)
+    close(to_numpy(output)[0], np.broadcast_to(bias, (T, E)))
+    assert not to_numpy(weights)[0].any()
+    finite(layer, x, **arguments)
+    cut_maps(0, 1, 2)  # blocks of two rows
+    found = run(layer, x, training=True, **arguments)
+    close(found[0], np.broadcast_to(bias, (T, E)))
+    finite(layer, x, training=True, **arguments)

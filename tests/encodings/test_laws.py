@@ -130,9 +130,16 @@ def test_nothing_to_attend_to_is_an_answer(case, causal):
     laws_of_masks.nothing_to_attend_to_is_an_answer(case, causal)
 
 
+@pytest.mark.once
 @over_orders(ALL)
-def test_closed_rows_are_finite(case, causal):
-    laws_of_masks.closed_rows_are_finite(case, causal)
+def test_a_row_without_keys_is_zero(case, causal, cut_maps):
+    laws_of_masks.a_row_without_keys_is_zero(case, causal, cut_maps)
+
+
+@pytest.mark.parametrize("names", [["rotary"], ["cope", "rotary"], ["squared_relu", "shaw", "t5"]])
+def test_a_row_without_keys_is_zero_on_every_backend(names, cut_maps):
+    case = next(case for case in ALL if list(map(_name, case.encodings)) == names)
+    laws_of_masks.a_row_without_keys_is_zero(case, case.orders[0], cut_maps)
 
 
 @pytest.mark.once
