@@ -86,6 +86,8 @@ from keras_posenc.positions.stretched import (
 )
 from keras_posenc.positions.stretched import TiledPositionEmbedding as TiledPositionEmbedding
 from keras_posenc.positions.stretched import position_embedding as position_embedding
+from keras_posenc.retrieval.embed import embed as embed
+from keras_posenc.retrieval.embed import open_embedder as open_embedder
 from keras_posenc.text import CausalBatches as CausalBatches
 from keras_posenc.text import ClassLabels as ClassLabels
 from keras_posenc.text import FloatLabels as FloatLabels
@@ -103,8 +105,6 @@ from keras_posenc.training.chains import ConditionalRandomFieldLoss as Condition
 from keras_posenc.training.chains import MaximumEntropyMarkovLoss as MaximumEntropyMarkovLoss
 from keras_posenc.training.chains import ViterbiAccuracy as ViterbiAccuracy
 from keras_posenc.training.curricula import CurriculumBatches as CurriculumBatches
-from keras_posenc.training.embed import embed as embed
-from keras_posenc.training.embed import open_embedder as open_embedder
 from keras_posenc.training.evaluate import evaluate as evaluate
 from keras_posenc.training.evaluate import predict as predict
 from keras_posenc.training.finetune import finetune as finetune

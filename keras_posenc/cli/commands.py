@@ -160,7 +160,8 @@ COMMANDS = (
     Command(
         "embed",
         "directory texts",
-        ("training.embed", "training.open_embedder"),
+        ("retrieval.embed", "retrieval.open_embedder"),
+        without=("spans",),
         more={"texts": {"help": TEXTS}, "output": {"required": True}},
     ),
     Command("inspect", "checkpoint", ("analysis.inspect_checkpoint",)),

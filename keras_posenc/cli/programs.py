@@ -84,11 +84,12 @@ def _embed(arguments):
     positional = [arguments.pop(name) for name in ("directory", "texts", "output")]
     if not sys.stdout.isatty():
         arguments["verbose"] = 0
+    vectors = "found.vectors" if "late" in arguments else "found"
     return _program(
-        "from keras_posenc.training import embed",
+        "from keras_posenc.retrieval import embed",
         "",
-        f"vectors = {_call('embed', *positional, **arguments)}",
-        f'print({_literal(positional[2])}, "%d vectors of %d numbers" % vectors.shape)',
+        f"found = {_call('embed', *positional, **arguments)}",
+        f'print({_literal(positional[2])}, "%d vectors of %d numbers" % {vectors}.shape)',
     )
 
 

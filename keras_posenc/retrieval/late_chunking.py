@@ -1,11 +1,13 @@
 """Late chunking: the encoder reads the whole document, and each chunk averages its tokens."""
 
 import dataclasses
+import weakref
 
 import keras
 import numpy as np
 
 from keras_posenc.models.heads import MaskedPooling
+from keras_posenc.models.model import model_on
 from keras_posenc.text import TextBatches
 from keras_posenc.training.stretching.windows import inputs_of, most_central, window_starts
 from keras_posenc.untrusted import quote
@@ -116,8 +118,18 @@ class _Window:
     members: list
 
 
+# Of each embedder, so that a second call does not compile its programs again.
+_PARTS = weakref.WeakKeyDictionary()
+
+
 def _parts(model):
     """The model up to its pooling, and the model behind it, or None if nothing is behind it."""
+    if model not in _PARTS:
+        _PARTS[model] = _cut(model)
+    return _PARTS[model]
+
+
+def _cut(model):
     pooling = [layer for layer in model.layers if isinstance(layer, MaskedPooling)]
     if len(pooling) != 1 or pooling[0].pooling != "mean":
         kinds = " and ".join(layer.pooling for layer in pooling) or "no pooling"
@@ -127,7 +139,7 @@ def _parts(model):
         )
     (pooling,) = pooling
     features = keras.tree.flatten(pooling.input)[0]
-    encoder = keras.Model(model.inputs, features, name="features")
+    encoder = model_on(model, features, "features")
     if pooling is model.layers[-1]:
         return encoder, None
     return encoder, keras.Model(pooling.output, model.output, name="head")

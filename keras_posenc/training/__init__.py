@@ -1,5 +1,8 @@
 """Training on long texts beyond `model.fit`: resumable fine-tuning, evaluation, schedules."""
 
+import sys
+import warnings
+
 from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.answers import answer_f1, exact_match
 from keras_posenc.training.averaging import average_checkpoints
@@ -9,7 +12,6 @@ from keras_posenc.training.chains import (
     ViterbiAccuracy,
 )
 from keras_posenc.training.curricula import CurriculumBatches
-from keras_posenc.training.embed import embed, open_embedder
 from keras_posenc.training.entities import entities, entity_scores
 from keras_posenc.training.evaluate import evaluate, predict
 from keras_posenc.training.finetune import finetune
@@ -62,7 +64,6 @@ __all__ = [
     "answer_f1",
     "average_checkpoints",
     "cosine_warmup",
-    "embed",
     "entities",
     "entity_scores",
     "evaluate",
@@ -71,7 +72,6 @@ __all__ = [
     "gradient",
     "load_finetuned",
     "load_text_model",
-    "open_embedder",
     "pearson",
     "predict",
     "pretrain",
@@ -84,3 +84,17 @@ __all__ = [
     "to_jsonl",
     "to_tsv",
 ]
+
+_MOVED = ("embed", "open_embedder")
+
+
+def __getattr__(name):
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        f"keras_posenc.training.{name} has moved to keras_posenc.retrieval.{name}; the old name "
+        "works until version 0.4.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return getattr(sys.modules["keras_posenc.retrieval"], name)  # which the package has imported

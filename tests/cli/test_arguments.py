@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from keras_posenc import analysis, bench, training
+from keras_posenc import analysis, bench, retrieval, training
 from keras_posenc.bench import reading
 from keras_posenc.cli import source
 from keras_posenc.cli.arguments import parser
@@ -25,7 +25,7 @@ FUNCTIONS = {
     "stretch": training.stretch,
     "evaluate": training.evaluate,
     "predict": training.predict,
-    "embed": training.embed,
+    "embed": retrieval.embed,
     "inspect": analysis.inspect_checkpoint,
     "bench passkey": bench.bench_passkey,
 }
@@ -53,7 +53,7 @@ def actions(name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_keyword_of_the_function_is_an_option(name):
-    keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - {"verbose"}
+    keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - {"verbose", "spans"}
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
     only_here |= {"evaluate": {"output"}, "bench passkey": {"no_pictures"}}
     only_here["predict"] = {"format", "file", "question"}

@@ -164,6 +164,16 @@ def test_embed(capsys, caplog, pretrained, tmp_path):
     assert "output is a .npy file" in capsys.readouterr().err
 
 
+def test_embed_late(capsys, pretrained, tmp_path):
+    (tmp_path / "texts.txt").write_text("w1 w2. w3 w4.\nw5 w6.\n")
+    target = tmp_path / "chunks.npz"
+    command = ("embed", pretrained, tmp_path / "texts.txt", "--output", target, "--late")
+    assert main([*map(str, command), "--chunks", "4", "--overlap", "1"]) == 0
+    written = np.load(target)
+    assert written["vectors"].shape[0] == len(written["texts"]) > 2
+    assert f"{target} {len(written['texts'])} vectors of" in capsys.readouterr().out
+
+
 def test_inspect(capsys, pretrained):
     program, output = run(capsys, "inspect", pretrained)
     assert execute(program) == output

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_posenc import TextModel, embedder, open_embedder
+from keras_posenc import TextModel, embed, embedder, open_embedder
 from keras_posenc.retrieval import chunk_spans, embed_spans
 
 DOCUMENT = (
@@ -138,3 +138,49 @@ def test_a_prompt_as_long_as_the_model_is_refused(minilm):
     model = open_embedder(minilm, max_length=8, prompt="a b c d e f g ")
     with pytest.raises(ValueError, match="max_length=8 leaves no room for text.* take 9"):
         embed_spans(model, ["a"], [[(0, 1)]], verbose=0)
+
+
+@pytest.mark.once
+def test_embed_cuts_texts_into_chunks(minilm, model, tmp_path):
+    texts = [DOCUMENT, "One. Two."]
+    found = embed(
+        minilm, texts, tmp_path / "new" / "chunks.npz", chunks=24, late=True, overlap=8, verbose=0
+    )
+    spans = [chunk_spans(text, model.tokenizer, 24, 8) for text in texts]
+    expected = embed_spans(model, texts, spans, verbose=0)
+    np.testing.assert_allclose(found.vectors, expected.vectors, atol=1e-6)
+    written = np.load(tmp_path / "new" / "chunks.npz")
+    for name in ("vectors", "texts", "starts", "ends"):
+        np.testing.assert_array_equal(written[name], getattr(found, name))
+    again = embed(minilm, texts, spans=spans, verbose=0)
+    np.testing.assert_allclose(again.vectors, expected.vectors, atol=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"late": True}, "late=True needs the chunks of each text.*chunks=None, spans=None"),
+        ({"late": True, "chunks": 4, "spans": [[(0, 1)]]}, "late=True needs the chunks"),
+        ({"chunks": 4, "spans": [[(0, 1)]]}, "`spans` are the chunks of each text: leave `chunks`"),
+        ({"chunks": 4, "overlap": 2}, "`overlap` is for neighbouring chunks of late chunking"),
+        ({"overlap": 2}, "`overlap` is for neighbouring chunks"),
+        ({"spans": [[(0, 1)]], "overlap": 2}, "`overlap` is for neighbouring chunks"),
+        ({"late": True, "chunks": 4, "output": "x.npy"}, "output is a .npz file"),
+        ({"output": "x.npz"}, "output is a .npy file"),
+        ({"late": True, "chunks": 4, "overlap": 3}, "`overlap` must be from 0 to 2. Received"),
+    ],
+)
+def test_refused_chunking(minilm, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        embed(minilm, ["a b c d e f"], verbose=0, **arguments)
+
+
+@pytest.mark.once
+def test_the_names_of_before_still_work():
+    import keras_posenc.training
+
+    with pytest.warns(DeprecationWarning, match="moved to keras_posenc.retrieval.embed"):
+        assert keras_posenc.training.embed is embed
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        keras_posenc.training.nothing  # noqa: B018

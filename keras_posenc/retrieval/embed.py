@@ -1,5 +1,6 @@
-"""Vectors of texts of any length, by a directory of sentence-transformers."""
+"""Vectors of texts of any length, or of their chunks, by a directory of sentence-transformers."""
 
+import dataclasses
 import os
 import pathlib
 
@@ -14,6 +15,8 @@ from keras_posenc.checkpoints.sentence_transformers import (
 )
 from keras_posenc.models.config import read_config
 from keras_posenc.models.embedding import embedder, normalizes
+from keras_posenc.retrieval.chunks import chunk_spans
+from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.text import TextBatches, Tokenizer, read_texts
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.recipe import in_range
@@ -119,6 +122,9 @@ def embed(
     text=None,
     max_length=None,
     chunks=None,
+    late=False,
+    overlap=0,
+    spans=None,
     prompt=None,
     stretch=None,
     alpha=None,
@@ -126,23 +132,29 @@ def embed(
     token_budget=8192,
     verbose="auto",
 ):
-    """Computes the vectors of texts of any length.
+    """Computes the vectors of texts of any length, or of the chunks of each text.
 
     Args:
         directory: directory of sentence-transformers, or of an encoder.
         texts: list of str, or a path for `read_texts`.
-        output: path of the .npy file for the vectors; its folder is created. By default nothing is
-            written.
+        output: path of the .npy file for the vectors, or of the .npz file for those of chunks, with
+            their texts, starts and ends; its folder is created. By default nothing is written.
         text: name of the column of texts; by default one with a usual name, see `read_texts`.
         max_length: int. Tokens after which texts are truncated, which is logged; by default the
             length that `directory` names. More than the model has positions extends its table.
         chunks: int. Read each text whole, in chunks of this many tokens, the first of which has the
-            prompt. The vector is the mean of those of the chunks, weighted by tokens.
+            prompt. The vector is the mean of those of the chunks, weighted by tokens. With `late`,
+            the maximum number of tokens of a chunk.
+        late: bool. Late chunking: one vector per chunk, with the whole text as its context. Texts
+            longer than `max_length` are read in overlapping windows.
+        overlap: int. Tokens that neighbouring chunks share, with `late`.
+        spans: list with one list of (start, end) per text, in characters: the chunks, in place of
+            `chunks`.
         prompt, stretch, alpha, rope_scaling, token_budget: as in `open_embedder`.
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        float32 array (N, D), in the order of the texts.
+        float32 array (N, D), in the order of the texts; with `late` or `spans`, `ChunkVectors`.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
@@ -153,21 +165,21 @@ def embed(
 
     >>> embed("all-MiniLM-L6-v2", ["Train short, test long."], verbose=0).shape
     (1, 384)
+    >>> found = embed("all-MiniLM-L6-v2", ["One. Two."], chunks=2, late=True, verbose=0)
+    >>> found.vectors.shape, found.of(["One. Two."])
+    ((2, 384), ['One.', 'Two.'])
 
-    Reference: [Sentence-BERT](https://arxiv.org/abs/1908.10084).
+    Reference: [Sentence-BERT](https://arxiv.org/abs/1908.10084),
+    [late chunking](https://arxiv.org/abs/2409.04701).
     """
-    if output is not None and pathlib.Path(output).suffix != ".npy":
-        raise ValueError(f"output is a .npy file, which NumPy reads. Received: {output!r}")
-    if chunks is not None and max_length is not None:
-        raise ValueError(
-            "chunks reads all of a text and max_length cuts it off: give one of them. "
-            f"Received: chunks={chunks!r}, max_length={max_length!r}"
-        )
+    by_chunk = late or spans is not None
+    _check_chunking(chunks, late, overlap, spans, max_length)
     if output is not None:
+        _check_output(output, ".npz" if by_chunk else ".npy")
         pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
     model = open_embedder(
         directory,
-        max_length=max_length if chunks is None else chunks,
+        max_length=max_length if by_chunk or chunks is None else chunks,
         prompt=prompt,
         stretch=stretch,
         alpha=alpha,
@@ -176,11 +188,49 @@ def embed(
     )
     if isinstance(texts, (str, os.PathLike)):
         texts = read_texts(texts, text=text, label=False).texts
-    vectors = model.predict(texts, verbose) if chunks is None else _by_chunks(model, texts, verbose)
+    if by_chunk:
+        if spans is None:
+            kind_of_all(texts)
+            spans = [chunk_spans(each, model.tokenizer, chunks, overlap) for each in texts]
+        vectors = embed_spans(model, texts, spans, verbose)
+    elif chunks is None:
+        vectors = model.predict(texts, verbose)
+    else:
+        vectors = _by_chunks(model, texts, verbose)
     if output is not None:
         with replacing(output) as partial:
-            np.save(partial, vectors)
+            if by_chunk:
+                np.savez(partial, **dataclasses.asdict(vectors))
+            else:
+                np.save(partial, vectors)
     return vectors
+
+
+def _check_chunking(chunks, late, overlap, spans, max_length):
+    if late and (chunks is None) == (spans is None):
+        raise ValueError(
+            "late=True needs the chunks of each text: give either `chunks`, a number of tokens, or "
+            f"`spans`. Received: chunks={chunks!r}, spans={'None' if spans is None else '...'}"
+        )
+    if chunks is not None and spans is not None:
+        raise ValueError(
+            f"`spans` are the chunks of each text: leave `chunks` out. Received: chunks={chunks!r}"
+        )
+    if overlap and (not late or spans is not None):
+        raise ValueError(
+            "`overlap` is for neighbouring chunks of late chunking: give `chunks` and late=True "
+            f"with it. Received: overlap={overlap!r}"
+        )
+    if chunks is not None and not late and max_length is not None:
+        raise ValueError(
+            "chunks reads all of a text and max_length cuts it off: give one of them. "
+            f"Received: chunks={chunks!r}, max_length={max_length!r}"
+        )
+
+
+def _check_output(output, suffix):
+    if pathlib.Path(output).suffix != suffix:
+        raise ValueError(f"output is a {suffix} file, which NumPy reads. Received: {output!r}")
 
 
 def _by_chunks(model, texts, verbose):
