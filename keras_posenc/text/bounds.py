@@ -69,7 +69,11 @@ def _check_lengths(name, value, most):
 def _written(step):
     """How many tokens a step of the post-processor writes around a text or two, at most."""
     tokens = _object(step.get("special_tokens", {}), "special_tokens")
-    counts = {name: len(_list(_object(t, name).get("ids"), "ids")) for name, t in tokens.items()}
+    # The library writes as many of both as there are, though they should be as many.
+    counts = {
+        name: max(len(_list(_object(t, name).get(key), key)) for key in ("ids", "tokens"))
+        for name, t in tokens.items()
+    }
     most = 0
     for layout in ("single", "pair"):
         texts, count = [], 0

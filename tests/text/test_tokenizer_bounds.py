@@ -111,6 +111,13 @@ CASES = {
         {"post_processor": sequence("processors", template(20, 30), 2)},
         "its post_processor writes 1200 tokens around a text, more than 1024",
     ),
+    "many names of one id": (
+        {
+            "post_processor": template(41)
+            | {"special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [0], "tokens": ["x"] * 25}}}
+        },
+        "its post_processor writes 1025 tokens around a text, more than 1024",
+    ),
     "a text many times": (
         {"post_processor": template(1) | {"single": TEXTS[:1] * 3}},
         "its post_processor writes the same text 3 times",
