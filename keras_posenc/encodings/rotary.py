@@ -63,7 +63,8 @@ class RotaryEmbedding(Encoding):
             24]. The ids are then (B, T, axes), or (B, T) for one id on all axes.
         section_order: "contiguous" (axis after axis along one series of frequencies: M-RoPE of
             Qwen2-VL), "round_robin" (the axes take turns along the series: Qwen3-VL) or "axial"
-            (each axis has a series of its own: 2-D rotary of images).
+            (each axis has a series of its own: 2-D rotary of images). Default "contiguous", or the
+            "mrope_interleaved" of `scaling`.
 
     Call arguments:
         inputs: (B, T, H, D), rotated as queries are, or a pair (q, k) of those.
@@ -103,13 +104,14 @@ class RotaryEmbedding(Encoding):
         bias_initializer="zeros",
         scaling=None,
         sections=None,
-        section_order="contiguous",
+        section_order=None,
         **kwargs,
     ):
         # Position ids must not be cast to the compute dtype: bfloat16 cannot tell 257 from 256.
         super().__init__(autocast=False, **kwargs)
         check_choice("layout", layout, LAYOUTS)
-        check_choice("section_order", section_order, SECTION_ORDERS)
+        if section_order is not None:
+            check_choice("section_order", section_order, SECTION_ORDERS)
         if use_bias not in (False, True, "shared", "scalar"):
             raise ValueError(
                 f'`use_bias` must be False, True, "shared" or "scalar". Received: {use_bias!r}'
@@ -130,7 +132,7 @@ class RotaryEmbedding(Encoding):
                 f"{type(self).__name__} needs one distance between two positions, so it takes no "
                 f"`sections`. Received: {list(self.sections)}"
             )
-        self.section_order = said.get("section_order", section_order)
+        self.section_order = one_of("section_order", section_order, said, "contiguous")
         if self.section_order != "contiguous" and not self.sections:
             raise ValueError(
                 f"section_order={self.section_order!r} orders `sections`: give those too."

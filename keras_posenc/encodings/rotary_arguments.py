@@ -9,7 +9,8 @@ def one_of(name, value, said, otherwise):
     """Merges an argument with its counterpart in `scaling`; if both are given they must agree."""
     if name not in said:
         return otherwise if value is None else value
-    if value is not None and value != said[name]:
+    plain = [list(x) if isinstance(x, tuple) else x for x in (value, said[name])]
+    if value is not None and plain[0] != plain[1]:
         raise ValueError(
             f"`{name}` is {value!r}, but `scaling` says {said[name]!r}: leave one of them out."
         )
