@@ -20,6 +20,5 @@ def import_keras():
         installed = [name for name in BACKENDS if importlib.util.find_spec(name)]
         choice = f"Set KERAS_BACKEND to {' or '.join(installed)}; or: " if installed else ""
         raise ImportError(
-            f"Keras is to run on {backend}, which is not installed. "
-            f"{choice}pip install keras_posenc[{backend}]"
+            f"Keras is to run on {backend}, which is not installed. {choice}pip install {backend}"
         ) from None

@@ -108,7 +108,7 @@ def from_scratch(folder):
     same(model.predict(inputs(20), verbose=0), again.predict(inputs(20), verbose=0))
 
     (pathlib.Path(folder) / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
-    import_error(lambda: Tokenizer(f"{folder}/vocab.txt"), "tokenizers", "keras_posenc[text]")
+    import_error(lambda: Tokenizer(f"{folder}/vocab.txt"), "tokenizers", "pip install tokenizers")
 
 
 def whole_road(minilm, torch_bin, reference, folder):
@@ -173,7 +173,7 @@ def writing_google_names_needs_tensorflow(folder):
     import_error(
         lambda: save_checkpoint(model, folder, format="google"),
         "TensorFlow",
-        "pip install keras_posenc[tensorflow]",
+        "pip install tensorflow",
     )
     assert not list(pathlib.Path(folder).iterdir())
 

@@ -1,6 +1,5 @@
 """README and site say what the code and the files of results say."""
 
-import configparser
 import importlib
 import pathlib
 import re
@@ -127,17 +126,20 @@ def test_every_public_name_is_in_the_reference(generate):
     assert set(keras_posenc.__all__) - listed == left_out
 
 
-def test_the_repository_has_one_address():
-    """That of setup.cfg: badges, notebooks and the site name it too."""
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg", encoding="utf-8")
-    address = setup["metadata"]["url"].removeprefix("https://github.com/")
-    files = [ROOT / "README.md", ROOT / "mkdocs.yml", *PAGES, *(ROOT / "notebooks").glob("*.ipynb")]
-    texts = {path.name: path.read_text("utf-8") for path in files}
-    pattern = r"github(?:\.com)?/([\w-]+/keras[_-]posenc)\b"
-    found = {(name, a) for name, text in texts.items() for a in re.findall(pattern, text)}
-    assert {a for _, a in found} == {address}, found
-    assert len({name for name, _ in found}) >= 7
+def test_the_repository_has_one_address(generate):
+    """Every badge, link and command follows from it, and no other file invents one."""
+    repository = generate("repository")
+    remedy = "run `python docs/generate/repository.py`"
+    names, address = [], "https://github.com/some-owner/some-name"
+    for path, way in repository.FILES.items():
+        text = path.read_text("utf-8")
+        assert way(text, repository.ADDRESS) == text, f"{path.name}: {remedy}"
+        assert "some-owner/some-name" in way(text, address), path.name
+        assert way(way(text, address), "") == way(text, ""), path.name
+    invented = r"(github(\.com)?|gitlab\.com|readthedocs\.io)/[\w-]*keras[_-]posenc"
+    for path in [*repository.FILES, *PAGES, *sorted((ROOT / "keras_posenc").rglob("*.py"))]:
+        names += [path.name] * bool(re.search(invented, path.read_text("utf-8")))
+    assert repository.ADDRESS or names == []
 
 
 def code_of(page, anchor):

@@ -59,6 +59,13 @@ def on_page_markdown(markdown, page, config, files):
     return blocks.filled(markdown)
 
 
+def on_page_content(html, page, config, files):
+    """Notebooks link to files of the repository, which have other places on the site."""
+    if not page.file.src_uri.endswith(".ipynb"):
+        return html
+    return re.sub(r'href="\.\./docs/([^"#]+)\.md', r'href="../\1.html', html)
+
+
 def on_config(config):
     """Lists the pages of the gallery and of the families in the navigation."""
     made = {

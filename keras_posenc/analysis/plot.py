@@ -44,7 +44,7 @@ def require_matplotlib():
         import matplotlib
     except ImportError as error:
         raise ImportError(
-            "Pictures need Matplotlib: pip install keras_posenc[plots], or do without them "
+            "Pictures need Matplotlib: pip install matplotlib, or do without them "
             "(on the command line: --no-report)."
         ) from error
     return matplotlib

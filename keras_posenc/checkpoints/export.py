@@ -234,7 +234,7 @@ def _write_google(folder, arrays, config):
         import tensorflow as tf
     except ImportError:
         raise ImportError(
-            "Writing Google's format needs TensorFlow: pip install keras_posenc[tensorflow]"
+            "Writing Google's format needs TensorFlow: pip install tensorflow"
         ) from None
     tf.raw_ops.SaveV2(
         prefix=str(folder / "bert_model.ckpt"),

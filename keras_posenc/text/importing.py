@@ -10,9 +10,7 @@ def import_tokenizers():
     try:
         import tokenizers
     except ImportError as error:
-        raise ImportError(
-            "Text needs the `tokenizers` package: pip install keras_posenc[text]"
-        ) from error
+        raise ImportError("Text needs the `tokenizers` package: pip install tokenizers") from error
     return tokenizers
 
 

@@ -188,8 +188,7 @@ def test_a_library_without_any_backend(tmp_path):
         text=True,
     )
     assert found.stderr.splitlines()[-1] == (
-        "ImportError: Keras is to run on tensorflow, which is not installed. "
-        "pip install keras_posenc[tensorflow]"
+        "ImportError: Keras is to run on tensorflow, which is not installed. pip install tensorflow"
     )
     assert "ModuleNotFoundError" not in found.stderr
 
@@ -200,7 +199,7 @@ def test_a_backend_that_is_not_there(tmp_path):
     assert found.returncode == 2
     assert found.stderr == (
         "keras-posenc: error: Keras is to run on tensorflow, which is not installed. Set "
-        "KERAS_BACKEND to jax or torch; or: pip install keras_posenc[tensorflow]\n"
+        "KERAS_BACKEND to jax or torch; or: pip install tensorflow\n"
     )
 
 
