@@ -54,7 +54,7 @@ def export_model(model, path):
         except ImportError as error:
             raise ImportError(
                 f"Writing ONNX needs a package that is not installed ({error}): "
-                "pip install onnx onnxscript on torch, onnx tf2onnx on TensorFlow."
+                "on PyTorch pip install onnx onnxscript, on TensorFlow pip install onnx tf2onnx."
             ) from None
         for name in sorted(os.listdir(folder), reverse=True):
             os.replace(os.path.join(folder, name), path.parent / name)
