@@ -19,7 +19,7 @@ import time
 
 import keras
 import numpy as np
-from kept import options, read_rows, spread, versions, write_rows
+from kept import Study, keys, markdown, options, spread
 from recovery import FACTOR, SETTINGS, Subject, compiled
 
 from keras_posenc.training.stretching.losses import FeatureDistance
@@ -38,23 +38,20 @@ def main():
     parser.add_argument("--marks", type=int, nargs="+", default=MARKS)
     parser.add_argument("--tiny", action="store_true", help="a few steps, to see that it runs")
     arguments = parser.parse_args()
-    path, rows = arguments.results, read_rows(arguments.results)
+    study = Study(arguments.results)
     if not arguments.table:
         settings = {**SETTINGS["small"], "test_rows": 4 if arguments.tiny else TEST_ROWS}
         if arguments.tiny:
             settings["first"] = {**settings["first"], "rows": 2, "steps": 2}
             settings["then"] = {**settings["then"], "rows": 1}
         subject = Subject("small", settings, arguments.folder)
-        for seed in arguments.seeds:
-            for way in arguments.ways:
-                key = {"way": way, "seed": seed}
-                if any(key.items() <= row.items() for row in rows):
-                    continue
-                found = measured(subject, WAYS[way], seed, arguments.marks)
-                rows.append({**key, **found, "versions": versions()})
-                print(*key.values(), rows[-1]["level"], rows[-1]["accuracy"], flush=True)
-                write_rows(path, rows)
-    print(table(rows))
+
+        def measure(seed, way):
+            return measured(subject, WAYS[way], seed, arguments.marks)
+
+        rows = keys(seed=arguments.seeds, way=arguments.ways)
+        study.run(rows, measure, ["level", "accuracy"])
+    print(table(study.rows))
 
 
 def measured(subject, way, seed, marks):
@@ -122,7 +119,7 @@ def table(rows):
     """Markdown: accuracy in % before, at once and at the end; steps and seconds to the aim."""
     heads = ["", "unstretched", "at once", "at the end", "of this beyond the old length"]
     heads += ["steps to 95%, by seed", "seconds of a core"]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [heads]
     for way in dict.fromkeys(row["way"] for row in rows):
         own = [row for row in rows if row["way"] == way]
         ends = [max(row["accuracy"], key=int) for row in own]
@@ -133,8 +130,8 @@ def table(rows):
         cells.append(spread([100 * float(np.mean(row["by_block"][end][1:])) for row, end in both]))
         cells.append(", ".join(back(row) or f"not in {end}" for row, end in both))
         cells.append(", ".join(f"{row['seconds'][end]:.0f}" for row, end in both))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown(lines)
 
 
 if __name__ == "__main__":

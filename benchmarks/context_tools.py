@@ -13,13 +13,13 @@ Results go to benchmarks/results/context_tools.json, a row for each tool and see
 computed again; the models are kept in build/context_tools.
 """
 
+import functools
 import pathlib
-import time
 
 import keras
 import numpy as np
 from data import CORPORA
-from kept import options, read_rows, spread, stamp, write_rows
+from kept import Study, keys, markdown, options, spread
 from keras import ops
 from recovery import compiled
 
@@ -74,27 +74,25 @@ def main():
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--test-rows", type=int, default=TEST_ROWS)
     arguments = parser.parse_args()
-    path, rows = arguments.results, read_rows(arguments.results)
+    study = Study(arguments.results)
     if not arguments.table:
         corpus = tasks.Corpus(f"{CORPORA}/book-excerpts.tab", test_share=0.2)
-        for seed in arguments.seeds:
+
+        @functools.cache
+        def weights(seed):
             file = arguments.folder / f"{arguments.steps}-{seed}.weights.h5"
-            weights = trained(corpus, ["rotary"], seed, arguments.steps, file).get_weights()
-            for tool in arguments.tools:
-                if any((row["tool"], row["seed"]) == (tool, seed) for row in rows):
-                    continue
+            return trained(corpus, ["rotary"], seed, arguments.steps, file).get_weights()
 
-                def reader(length, tool=tool, weights=weights):
-                    model = build(corpus, TOOLS[tool](length / LENGTH))
-                    model.set_weights(weights)
-                    return model
+        def measure(seed, tool):
+            def reader(length):
+                model = build(corpus, TOOLS[tool](length / LENGTH))
+                model.set_weights(weights(seed))
+                return model
 
-                started = time.process_time()
-                found = read(corpus, reader, arguments.test_rows, LENGTHS)
-                rows.append({"tool": tool, "seed": seed, **found, **stamp(started)})
-                print(seed, tool, found["loss"], flush=True)
-                write_rows(path, rows)
-    print(table(rows))
+            return read(corpus, reader, arguments.test_rows, LENGTHS)
+
+        study.run(keys(seed=arguments.seeds, tool=arguments.tools), measure, ["loss"])
+    print(table(study.rows))
 
 
 def build(corpus, encodings, **others):
@@ -167,15 +165,15 @@ def read(corpus, reader, rows, lengths):
 def table(rows):
     """Markdown: the loss by length, and the accuracy on the far characters of the longest."""
     heads = ["", *(f"loss at {length}" for length in LENGTHS), f"far accuracy at {LENGTHS[-1]}"]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [heads]
     for tool in dict.fromkeys(row["tool"] for row in rows):
         own = [row for row in rows if row["tool"] == tool]
         cells = [tool]
         for length in map(str, LENGTHS):
             cells.append(spread([row["loss"][length] for row in own], 2))
         cells.append(spread([100 * row["far_accuracy"][str(LENGTHS[-1])] for row in own], 1))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown(lines)
 
 
 if __name__ == "__main__":

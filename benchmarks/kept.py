@@ -1,7 +1,8 @@
-"""Shared by the benchmarks that keep a row of results for each run: options, reading, writing."""
+"""Shared by the benchmarks that keep a row of results for each run: options, the loop, tables."""
 
 import argparse
 import importlib.metadata
+import itertools
 import json
 import pathlib
 import platform
@@ -37,6 +38,46 @@ def write_rows(path, rows):
 def write_lines(path, rows):
     """The same, a line a row, for rows of many numbers."""
     write_text(path, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+
+
+class Study:
+    """The rows of a file of results: one per key, measured once, stamped and saved at once.
+
+    Args:
+        path: the file, which may not be there yet.
+        write: `write_rows` or `write_lines`.
+    """
+
+    def __init__(self, path, write=write_rows):
+        self.path, self.write, self.rows = path, write, read_rows(path)
+
+    def run(self, keys, measure, shown=()):
+        """Measures what is missing; an interrupted call goes on where it was.
+
+        Args:
+            keys: dicts, each of which tells a row from the others.
+            measure: function with the items of a key as keywords, returns the rest of its row.
+            shown: names of what is printed of a new row.
+        """
+        for key in keys:
+            if any(key.items() <= row.items() for row in self.rows):
+                continue
+            started = time.process_time()
+            found = measure(**key)
+            self.rows.append({**key, **stamp(started), **found})
+            print(*key.values(), *(found[name] for name in shown), flush=True)
+            self.write(self.path, self.rows)
+
+
+def keys(**values):
+    """A dict for each combination of the values, the first name varying slowest."""
+    return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
+
+
+def markdown(rows):
+    """A table of rows of cells, the first of which are its heads."""
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([lines[0], f"|{'---|' * len(rows[0])}", *lines[1:]])
 
 
 def versions():

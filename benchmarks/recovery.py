@@ -23,7 +23,7 @@ import time
 import keras
 import numpy as np
 from data import CORPORA, MINILM
-from kept import options, read_rows, spread, stamp, write_rows
+from kept import Study, keys, markdown, options, spread
 from keras import ops
 
 from keras_posenc import (
@@ -80,24 +80,21 @@ def main():
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--tiny", action="store_true", help="a few steps, to see that it runs")
     arguments = parser.parse_args()
-    path, rows = arguments.results, read_rows(arguments.results)
+    study = Study(arguments.results)
     for model in () if arguments.table else arguments.models:
         settings = tiny(SETTINGS[model]) if arguments.tiny else SETTINGS[model]
         subject = Subject(model, settings, arguments.folder)
-        for seed in arguments.seeds:
-            for way in arguments.ways:
-                if ALONE.get(way, model) != model:
-                    continue
-                key = {"model": model, "way": way, "seed": seed}
-                if any(key.items() <= row.items() for row in rows):
-                    continue
-                started = time.process_time()
-                rows.append({**key, **subject.row(way, seed), **stamp(started)})
-                print(*key.values(), rows[-1]["accuracy"], flush=True)
-                write_rows(path, rows)
-    write_text(path.with_suffix(".svg"), to_svg(curves(rows, size=(9.6, 4.6))))
-    for model in dict.fromkeys(row["model"] for row in rows):
-        print(f"\n{model}\n{table([row for row in rows if row['model'] == model])}")
+        ways = [way for way in arguments.ways if ALONE.get(way, model) == model]
+        rows = keys(model=[model], seed=arguments.seeds, way=ways)
+
+        def measure(model, seed, way, subject=subject):
+            return subject.row(way, seed)
+
+        study.run(rows, measure, ["accuracy"])
+    picture = to_svg(curves(study.rows, size=(9.6, 4.6)))
+    write_text(arguments.results.with_suffix(".svg"), picture)
+    for model in dict.fromkeys(row["model"] for row in study.rows):
+        print(f"\n{model}\n{table([row for row in study.rows if row['model'] == model])}")
 
 
 def tiny(settings):
@@ -269,7 +266,7 @@ def table(rows):
     last = max(rows[0]["accuracy"], key=int)
     heads = ["", "at once", "of this beyond the old length"]
     heads += [f"after {last} steps", "seconds of a core for these", "steps to four fifths"]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [heads]
     for way in (way for way in WAYS if any(row["way"] == way for row in rows)):
         own = [row for row in rows if row["way"] == way]
         later = [100 * statistics.fmean(row["by_block"]["0"][1:]) for row in own]
@@ -280,8 +277,8 @@ def table(rows):
         took = [row["seconds"][last] for row in own if "seconds" in row]
         cells.append(spread(took, 0) if took else "–")
         cells.append(", ".join(step or "–" for step in steps))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown(lines)
 
 
 @styled

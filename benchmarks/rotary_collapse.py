@@ -19,12 +19,11 @@ build/rotary_collapse.
 
 import pathlib
 import statistics
-import time
 
 import numpy as np
 from context_tools import LENGTH, read, trained
 from data import CORPORA
-from kept import options, read_rows, spread, stamp, write_lines
+from kept import Study, keys, markdown, options, spread, write_lines
 from keras import ops
 
 from keras_posenc import tasks
@@ -59,28 +58,25 @@ def main():
     parser.add_argument("--layers", type=int, default=LAYERS)
     parser.add_argument("--test-rows", type=int, default=TEST_ROWS)
     arguments = parser.parse_args()
-    path, rows = arguments.results, read_rows(arguments.results)
+    study = Study(arguments.results, write_lines)
     if not arguments.table:
         corpus = tasks.Corpus(f"{CORPORA}/book-excerpts.tab", test_share=0.2)
-        for seed in arguments.seeds:
-            for way in arguments.ways:
-                steps, layers = arguments.steps, arguments.layers
-                key = {"way": way, "seed": seed, "steps": steps, "layers": layers}
-                if any(key.items() <= row.items() for row in rows):
-                    continue
-                started = time.process_time()
-                file = f"{list(WAYS).index(way)}-{layers}-{steps}-{seed}.weights.h5"
-                sizes = {"num_hidden_layers": layers, "attention_bias": False}
-                if way.startswith(GATED):
-                    sizes |= {**UNITS, "num_hidden_layers": 2 * layers}
-                model = trained(corpus, WAYS[way], seed, steps, arguments.folder / file, **sizes)
-                found = read(corpus, lambda _, model=model: model, arguments.test_rows, LENGTHS)
-                found["inside"] = inside(model, corpus)
-                rows.append({**key, **found, **stamp(started)})
-                print(seed, way, found["accuracy"], flush=True)
-                write_lines(path, rows)
-        write_text(path.with_suffix(".svg"), to_svg(curves(rows, size=(9.6, 4.8))))
-    print(table(rows), f"\n\n{terms_table(rows)}")
+
+        def measure(seed, way, steps, layers):
+            file = f"{list(WAYS).index(way)}-{layers}-{steps}-{seed}.weights.h5"
+            sizes = {"num_hidden_layers": layers, "attention_bias": False}
+            if way.startswith(GATED):
+                sizes |= {**UNITS, "num_hidden_layers": 2 * layers}
+            model = trained(corpus, WAYS[way], seed, steps, arguments.folder / file, **sizes)
+            found = read(corpus, lambda length: model, arguments.test_rows, LENGTHS)
+            return {**found, "inside": inside(model, corpus)}
+
+        sizes = {"steps": [arguments.steps], "layers": [arguments.layers]}
+        rows = keys(seed=arguments.seeds, way=arguments.ways, **sizes)
+        study.run(rows, measure, ["accuracy"])
+        picture = to_svg(curves(study.rows, size=(9.6, 4.8)))
+        write_text(arguments.results.with_suffix(".svg"), picture)
+    print(table(study.rows), f"\n\n{terms_table(study.rows)}")
 
 
 def edges(length):
@@ -123,7 +119,7 @@ def table(rows):
     heads = ["", *(f"at {length:,}" for length in LENGTHS)]
     heads += [f"loss at {length:,}" for length in (LENGTHS[0], LENGTHS[-1])]
     heads += [f"attention beyond {LENGTH}"]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [heads]
     for way in (way for way in WAYS if any(row["way"] == way for row in rows)):
         own = [row for row in rows if row["way"] == way]
         cells = [way]
@@ -135,8 +131,8 @@ def table(rows):
             100 * statistics.fmean(part["far_attention"] for part in row["inside"]) for row in own
         ]
         cells.append(spread(far, 0))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown(lines)
 
 
 def rise(row, layer, term):
@@ -154,7 +150,7 @@ def terms_table(rows):
     gated units, for their number.
     """
     heads = ["", "layer", *TERMS.values(), "fourth beyond 64", "sum beyond 64"]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [heads]
     terms_alone = [way for way, encodings in WAYS.items() if len(encodings) == 1]
     terms_alone = [way for way in terms_alone if not way.startswith(GATED)]
     for way in (way for way in terms_alone if any(row["way"] == way for row in rows)):
@@ -167,8 +163,8 @@ def terms_table(rows):
                 cells.append(spread(swings) if biased or term == "qk" else "–")
             cells.append(spread([rise(r, layer, "ab") for r in own]) if biased else "–")
             cells.append(spread([rise(row, layer, "sum") for row in own]))
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+            lines.append(cells)
+    return markdown(lines)
 
 
 @styled

@@ -18,7 +18,7 @@ import platform
 import statistics
 
 from data import CORPORA, MINILM
-from kept import options, read_rows, spread, write_rows
+from kept import Study, keys, markdown, options, spread
 
 from keras_posenc.training import stretch
 
@@ -45,19 +45,18 @@ def main():
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--set", type=json.loads, default={}, help="other settings, as JSON")
     arguments = parser.parse_args()
-    rows = read_rows(arguments.results)
-    for steps in () if arguments.table else arguments.steps:
-        for way in arguments.ways:
-            for seed in arguments.seeds:
-                settings = {"length": arguments.length, "steps": steps, **WAYS[way]}
-                settings |= arguments.set
-                key = {"way": way, "seed": seed, "settings": settings}
-                if any(key.items() <= row.items() for row in rows):
-                    continue
-                rows.append({**key, **measured(key, arguments.folder)})
-                print(way, seed, rows[-1]["within"], rows[-1]["beyond"], flush=True)
-                write_rows(arguments.results, rows)
-    print(table(rows))
+    study = Study(arguments.results)
+    if not arguments.table:
+        rows = keys(steps=arguments.steps, way=arguments.ways, seed=arguments.seeds)
+        for key in rows:
+            settings = {"length": arguments.length, "steps": key.pop("steps")}
+            key["settings"] = settings | WAYS[key["way"]] | arguments.set
+
+        def measure(**key):
+            return measured(key, arguments.folder)
+
+        study.run(rows, measure, ["within", "beyond"])
+    print(table(study.rows))
 
 
 def measured(key, folder):
@@ -74,7 +73,7 @@ def table(rows):
     """Markdown: means over the seeds, and what is more beyond than in `FIRST`, seed by seed."""
     heads = ["start and layers", "other settings", "seeds", "at once", "after", "teacher"]
     heads += ["minutes", f"beyond, more than {FIRST}"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = [heads]
     kinds = {json.dumps([row["way"], row["settings"]]) for row in rows}
     for kind in sorted(kinds):
         way, settings = json.loads(kind)
@@ -92,8 +91,8 @@ def table(rows):
         }
         more = [r["beyond"]["after"] - beside[r["seed"]] for r in own if r["seed"] in beside]
         cells.append(spread(more, 3) if more else "")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown(lines)
 
 
 def others(way, settings):

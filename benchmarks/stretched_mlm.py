@@ -26,7 +26,7 @@ import time
 import keras
 import numpy as np
 from data import CORPORA, MINILM
-from kept import options, read_rows, spread, write_lines
+from kept import Study, keys, markdown, options, spread, write_lines
 from recovery import compiled
 from stretch_base import recipe_of
 
@@ -63,18 +63,12 @@ def main():
     parser.add_argument("--steps", type=int, default=12, help="after stretching")
     parser.add_argument("--tiny", action="store_true", help="a few steps, to see that it runs")
     arguments = parser.parse_args()
-    rows = read_rows(arguments.results)
+    study = Study(arguments.results, write_lines)
     if not arguments.table:
         subject = Subject(SETTINGS | (TINY if arguments.tiny else {}), arguments.folder)
-        for seed in arguments.seeds:
-            for way in arguments.ways:
-                key = {"way": way, "seed": seed, "steps": arguments.steps}
-                if any(key.items() <= row.items() for row in rows):
-                    continue
-                rows.append({**key, **subject.row(**key)})
-                write_lines(arguments.results, rows)
-                print(f"{table(rows[-1:])}\n{rows[-1].get('agreement')}", flush=True)
-    print(f"{table(rows)}\n\n{verdict(rows)}")
+        rows = keys(seed=arguments.seeds, way=arguments.ways, steps=[arguments.steps])
+        study.run(rows, subject.row, ["right"])
+    print(f"{table(study.rows)}\n\n{verdict(study.rows)}")
 
 
 class Subject:
@@ -234,14 +228,14 @@ def table(rows):
     """Markdown: accuracy in % before, and what is kept of it at once and after the steps."""
     heads = ["", "seeds", "unstretched tells", "at once", "kept", "steps", "after them", "kept"]
     heads += ["kept beyond 512", "minutes of a core"]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [heads]
     for (way, steps), own in kinds(rows).items():
         cells = [way, str(len(own)), percent(own, "unstretched")]
         cells += [percent(own, "at once"), interval(own, "at once"), str(steps)]
         cells += [percent(own, "after"), interval(own, "after"), interval(own, "after", 1)]
         cells.append(spread([row["core_seconds"] / 60 for row in own]))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown(lines)
 
 
 def kinds(rows):

@@ -23,7 +23,7 @@ import keras
 import numpy as np
 from context_tools import LENGTH, LENGTHS, TOOLS, build, fixed, scaled, with_log_n
 from data import CORPORA
-from kept import options, read_rows, spread, stamp, write_rows
+from kept import Study, keys, markdown, options, spread
 from keras import ops
 from recovery import compiled
 
@@ -54,23 +54,19 @@ def main():
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--test-rows", type=int, default=TEST_ROWS)
     arguments = parser.parse_args()
-    path, rows = arguments.results, read_rows(arguments.results)
+    study = Study(arguments.results)
     if not arguments.table:
         corpus = tasks.Corpus(f"{CORPORA}/book-excerpts.tab", test_share=0.2)
         facts = Facts(corpus, corpus.vocabulary_size + 2 * KINDS)
-        for seed in arguments.seeds:
-            for name in arguments.readings:
-                if any((row["reading"], row["seed"]) == (name, seed) for row in rows):
-                    continue
-                started = time.process_time()
-                learned, reading = READINGS[name]
-                weights = trained(facts, learned(1), seed, arguments.steps, arguments.folder)
-                found = read(facts, reading, weights, arguments.test_rows, seed)
-                key = {"reading": name, "seed": seed, "steps": arguments.steps}
-                rows.append({**key, **found, **stamp(started)})
-                print(seed, name, found["right"], flush=True)
-                write_rows(path, rows)
-    print(table(rows))
+
+        def measure(seed, reading):
+            learned, way = READINGS[reading]
+            weights = trained(facts, learned(1), seed, arguments.steps, arguments.folder)
+            found = read(facts, way, weights, arguments.test_rows, seed)
+            return {"steps": arguments.steps, **found}
+
+        study.run(keys(seed=arguments.seeds, reading=arguments.readings), measure, ["right"])
+    print(table(study.rows))
 
 
 @dataclasses.dataclass
@@ -175,7 +171,7 @@ def table(rows):
     """Markdown: of all seeds, the share of right answers to one of four facts; the text's loss."""
     heads = ["", *(f"told at {length}" for length in LENGTHS), "of one fact at 512", "by seed"]
     heads += [f"loss of the text at {length}" for length in (LENGTHS[0], LENGTHS[-1])]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [heads]
     for name in dict.fromkeys(row["reading"] for row in rows):
         own = [row for row in rows if row["reading"] == name]
         asked = sum(row["asked"] for row in own)
@@ -193,8 +189,8 @@ def table(rows):
             spread([row["text_loss"][str(length)] for row in own], 2)
             for length in (LENGTHS[0], LENGTHS[-1])
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown(lines)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import keras
 import numpy as np
 import sacrebleu
 import tokenizers
-from kept import options, read_rows, write_rows
+from kept import Study, keys, markdown, options
 from keras import ops
 from old_english import pairs
 
@@ -62,23 +62,20 @@ def main():
     parser.add_argument("--beams", type=int, help="write with so many beams, too")
     parser.add_argument("--verses", type=int, help="test on the first ones only")
     arguments = parser.parse_args()
-    path, rows = arguments.results, read_rows(arguments.results)
+    study = Study(arguments.results)
     if not arguments.table:
         texts = Texts(pairs(), arguments.verses)
-        if not any("rival" in row for row in rows):
-            rows += [{"rival": name, **scores} for name, scores in texts.rivals().items()]
-            write_rows(path, rows)
-        for seed in arguments.seeds:
-            for way in arguments.ways:
-                key = {"way": way, "seed": seed, "steps": arguments.steps}
-                if any(key.items() <= row.items() for row in rows):
-                    continue
-                folder = arguments.folder / "-".join(map(str, key.values())).replace(" ", "-")
-                found = run(texts, WAYS[way], seed, arguments.steps, folder, arguments.beams)
-                rows.append({**key, **found})
-                print(*key.values(), rows[-1]["test"], flush=True)
-                write_rows(path, rows)
-    print(table(rows))
+        if not any("rival" in row for row in study.rows):
+            study.rows += [{"rival": name, **scores} for name, scores in texts.rivals().items()]
+            study.write(study.path, study.rows)
+
+        def measure(seed, way, steps):
+            folder = arguments.folder / f"{way}-{seed}-{steps}".replace(" ", "-")
+            return run(texts, WAYS[way], seed, steps, folder, arguments.beams)
+
+        rows = keys(seed=arguments.seeds, way=arguments.ways, steps=[arguments.steps])
+        study.run(rows, measure, ["test"])
+    print(table(study.rows))
 
 
 class Texts:
@@ -268,16 +265,14 @@ def padded(rows, length):
 def table(rows):
     """Markdown: rivals, then each way with averaged checkpoints and without."""
     heads = ["", "steps", "loss", "tokens right", "BLEU", "chrF"]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [heads]
 
     def line(name, found, steps=""):
         by_token = (
             [f"{found['loss']:.2f}", f"{found['accuracy']:.1%}"] if "loss" in found else [""] * 2
         )
         bleu = f"{found['bleu']:.1f} ± {found['bleu_half']:.1f}"
-        lines.append(
-            f"| {' | '.join([name, str(steps), *by_token, bleu, format(found['chrf'], '.1f')])} |"
-        )
+        lines.append([name, str(steps), *by_token, bleu, format(found["chrf"], ".1f")])
 
     for row in rows:
         if "rival" in row:
@@ -287,7 +282,7 @@ def table(rows):
         line(f"{row['way']}, last checkpoint alone", row["test"]["last"], row["steps"])
         for search in row["test"].keys() - {"averaged", "last"}:
             line(f"{row['way']}, {search}", row["test"][search], row["steps"])
-    return "\n".join(lines)
+    return markdown(lines)
 
 
 if __name__ == "__main__":
