@@ -5,9 +5,8 @@ the share of what was asked of it that was told right. Seeds are averaged within
 interval is that of the mean over units, and two ways are compared on the same units.
 """
 
-import math
-
 import numpy as np
+from intervals import paired
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -43,25 +42,11 @@ def fitted(rival, x, labels, validation):
     return GridSearchCV(model, grid, scoring="accuracy", cv=validation).fit(x, labels)
 
 
-def interval(scores, other):
-    """Mean of the scores, and the mean difference to another way, paired by unit, each with the
-    half width of its 95% interval.
-
-    Args:
-        scores, other: (seeds, units) in [0, 1].
-    """
-    scores, other = np.array(scores, float).mean(0), np.array(other, float).mean(0)
-    more = scores - other
-    half = [1.96 * x.std(ddof=1) / math.sqrt(len(x)) for x in (scores, more)]
-    values = scores.mean(), half[0], more.mean(), half[1]
-    return dict(zip(("accuracy", "half", "more", "more_half"), map(float, values), strict=True))
-
-
 def table(scores, first):
     """A row a way: accuracy, and what it has more than the way `first`."""
     lines = [f"| | accuracy | more than {first} |", "|---|---|---|"]
     for way, own in scores.items():
-        row = interval(own, scores[first])
+        row = paired(own, scores[first])
         more = "" if way == first else f"{100 * row['more']:+.1f} ± {100 * row['more_half']:.1f}"
         lines.append(f"| {way} | {row['accuracy']:.1%} ± {100 * row['half']:.1f} | {more} |")
     return "\n".join(lines)
@@ -73,7 +58,7 @@ def compared(scores, one, others):
     if one not in scores or not mean:
         return ""
     best = max(mean, key=mean.get)
-    row = interval(scores[one], scores[best])
+    row = paired(scores[one], scores[best])
     more, half = 100 * row["more"], 100 * row["more_half"]
     what = "no difference is shown" if abs(more) <= half else "better" if more > 0 else "worse"
     return f"{one} against {best}: {more:+.1f} ± {half:.1f} points, {what}."

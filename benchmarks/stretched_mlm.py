@@ -18,11 +18,11 @@ stretching, in the texts of the test and in the tokens that are hidden.
 """
 
 import functools
-import math
 import pathlib
 import statistics
 import time
 
+import intervals
 import keras
 import numpy as np
 from data import CORPORA, MINILM
@@ -218,10 +218,7 @@ def kept_share(rows, name, part=None):
     The interval is that of a ratio of two means, paired by text.
     """
     one, level = (np.concatenate(shares(rows, which, part)) for which in (name, "unstretched"))
-    kept = one.mean() / level.mean()
-    rest = one - kept * level
-    half = 1.96 * rest.std(ddof=1) / math.sqrt(len(rest)) / level.mean()
-    return float(kept), float(half)
+    return intervals.ratio(one, level)
 
 
 def table(rows):

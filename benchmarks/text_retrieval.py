@@ -15,7 +15,6 @@ not computed again; the models are kept in build/text_retrieval.
 """
 
 import dataclasses
-import math
 import pathlib
 import time
 
@@ -28,6 +27,7 @@ from keras import ops
 from recovery import compiled
 
 from keras_posenc import tasks
+from keras_posenc.training.metrics import wilson
 from keras_posenc.training.schedules import cosine_warmup
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "text_retrieval.json"
@@ -159,14 +159,6 @@ def read(facts, reading, weights, rows, seed):
     return found
 
 
-def interval(right, count):
-    """Wilson's 95% interval of a share, in %."""
-    share, z = right / count, 1.96
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + (z / 2 / count) ** 2)
-    return max(0.0, 100 * (middle - half)), min(100.0, 100 * (middle + half))
-
-
 def table(rows):
     """Markdown: of all seeds, the share of right answers to one of four facts; the text's loss."""
     heads = ["", *(f"told at {length}" for length in LENGTHS), "of one fact at 512", "by seed"]
@@ -178,7 +170,7 @@ def table(rows):
 
         def share(key, own=own, asked=asked):
             right = sum(row["right"][key] for row in own)
-            low, high = interval(right, asked)
+            low, high = (100 * bound for bound in wilson(right, asked))
             return f"{100 * right / asked:.0f} ({low:.0f} to {high:.0f})"
 
         cells = [name, *(share(f"{FACTS[-1]} at {length}") for length in LENGTHS)]

@@ -9,10 +9,11 @@ from benchmark_modules import imported
 
 pytestmark = pytest.mark.once
 
-NAMES = "rivals features readings reading_tasks passkey fine_tuned fine_tuned_tasks distant_facts"
+NAMES = "features readings reading_tasks passkey fine_tuned fine_tuned_tasks distant_facts"
 (
-    rivals, features, readings, reading_tasks, passkey, fine_tuned, fine_tuned_tasks, distant_facts,
+    features, readings, reading_tasks, passkey, fine_tuned, fine_tuned_tasks, distant_facts,
 ) = map(imported, NAMES.split())  # fmt: skip
+rivals, intervals = map(imported, ("rivals", "intervals"))
 
 
 def test_chunks_to_train_on_have_the_label_of_the_whole(fine_tuned_tasks, reading_tasks, tmp_path):
@@ -158,10 +159,10 @@ def test_distant_facts_are_told_by_length_and_by_seed(distant_facts):
     assert "+50.0 ± 37.0 points, better" in distant_facts.verdict(rows)
 
 
-def test_ways_are_compared_on_the_same_units(rivals):
+def test_ways_are_compared_on_the_same_units(rivals, intervals):
     """Seeds are averaged within a unit: as many units as there are, however many seeds."""
     one, other = np.array([[1, 1, 0, 1], [1, 0, 0, 1]]), np.array([[0, 1, 0, 0], [0, 1, 0, 1]])
-    row = rivals.interval(one, other)
+    row = intervals.paired(one, other)
     more = one.mean(0) - other.mean(0)
     assert row["accuracy"] == 0.625 and row["more"] == pytest.approx(more.mean())
     assert row["more_half"] == pytest.approx(1.96 * np.std(more, ddof=1) / 2)
