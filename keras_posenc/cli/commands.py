@@ -96,6 +96,7 @@ SPECIAL = {
     "test_lengths": {"metavar": "N,N-N,...", "type": _ranges},
 }
 TEXTS = "Texts: .txt (one per line), .tsv, .csv, .jsonl or .tab"
+CHECKPOINT = "Weights, or a directory with weights, config and tokenizer"
 REPORT = {"action": "store_true", "help": "Write no report.html, which needs Matplotlib"}
 NO_PICTURES = {"action": "store_true", "help": "Draw no figures, which need Matplotlib"}
 BIDIRECTIONAL = {"action": "store_true", "help": "Attention to both sides (default: causal)"}
@@ -131,7 +132,7 @@ COMMANDS = (
         "checkpoint texts output",
         ("training.stretch",),
         more={
-            "checkpoint": {"help": "Weights, or a directory with weights, config and tokenizer"},
+            "checkpoint": {"help": CHECKPOINT},
             "texts": {"help": f"Long {TEXTS[0].lower()}{TEXTS[1:]}"},
             "output": {"help": "Directory for the new checkpoint, metrics.json and report.html"},
             "no_report": REPORT,
@@ -252,9 +253,9 @@ PLOTS = (
     Command(
         "gates",
         "checkpoint",
-        ("analysis.open_model",),
-        without=("config", "model", "stretch", "alpha", "max_position"),
+        (),
         more={
+            "checkpoint": {"help": CHECKPOINT},
             "text": {
                 "flag": "--text",
                 "metavar": "TEXT",

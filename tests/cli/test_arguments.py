@@ -66,6 +66,11 @@ def test_every_keyword_and_setting_of_the_benchmark_is_an_option():
     assert set(actions("bench")) == keywords | {"no_pictures"}
 
 
+def test_a_figure_has_the_options_that_its_program_reads():
+    """Those of `plot gates` are read one by one; any other would be dropped in silence."""
+    assert set(actions("plot gates")) == {"checkpoint", "text", "layer", "head", "output"}
+
+
 def test_types_choices_and_defaults_are_read_from_the_source():
     found = actions("finetune")
     assert found["epochs"].type is int and found["alpha"].type is float
