@@ -12,15 +12,14 @@ from tiny_tokenizers import write_merges
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.cli import main
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.retrieval import embed, open_embedder
 from keras_posenc.text import Texts
 from keras_posenc.text.cells import names_in, numbers_in
 from keras_posenc.text.files import read_long_texts, read_texts
 from keras_posenc.training import (
-    embed,
     evaluate,
     finetune,
     load_finetuned,
-    open_embedder,
     predict,
     stretch,
 )
