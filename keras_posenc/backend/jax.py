@@ -5,6 +5,7 @@ import threading
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from keras import ops
@@ -114,6 +115,14 @@ def _leaving_weights(model, step):
 def platform(x):
     device = jax.config.jax_default_device  # of a `with jax.default_device(...)`
     return getattr(device, "platform", device) or jax.default_backend()
+
+
+def row_multiple():
+    """The replicas of this process, over which an array is split in equal parts."""
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return 1
+    return max(1, distribution.num_model_replicas // jax.process_count())
 
 
 def on_accelerator(x):

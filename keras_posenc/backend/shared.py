@@ -35,6 +35,7 @@ NAMES = (
     "one_pass",
     "platform",
     "product",
+    "row_multiple",
     "take_last",
     "train_steps",
     "update_slice",
@@ -44,6 +45,11 @@ NAMES = (
 
 CLOSED = -1e9
 _EXPORTING = contextvars.ContextVar("exporting", default=None)
+
+
+def row_multiple():
+    """The number of which the rows of a batch must be a multiple; 1 where any batch will do."""
+    return 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ import numpy as np
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
 from keras_posenc.text.documents import encode_apart, encode_rows
 from keras_posenc.text.labels import ClassLabels, Labels
+from keras_posenc.text.replicas import fill_batch, filled_size
 from keras_posenc.text.truncation import tell_truncation
 
 
@@ -17,6 +18,10 @@ class TextBatches(keras.utils.PyDataset):
     once, at construction, on all cores. The batches shuffle themselves, as a function of `(seed,
     epoch)` alone, so that a resumed training sees what an uninterrupted one would have: whether
     `fit` is to shuffle too changes nothing.
+
+    Where a `keras.distribution` has been set before, on JAX, B is a multiple of its replicas: rows
+    of weight 0, which `restore_order` leaves out, fill up the last batch, and every batch has
+    weights. Compile a loss of `reduction="mean_with_sample_weight"` and `weighted_metrics` then.
 
     Args:
         texts: a list of str, of (first, second) pairs of str, of lists of words, of lists of ids,
@@ -135,7 +140,8 @@ class TextBatches(keras.utils.PyDataset):
         by_length = np.argsort(kept, kind="stable")
         self._buckets = [by_length[bucket[by_length] == k] for k in range(len(self._widths))]
         counts = [len(documents) for documents in self._buckets]
-        self._sizes = batch_sizes(counts, self._widths * sides, token_budget)
+        # So that the devices of a distribution, which is set before, can share each batch.
+        self._sizes = batch_sizes(counts, self._widths * sides, token_budget, filled_size(1))
         self.shuffle, self.seed = shuffle, seed
         self.set_epoch(0)
 
@@ -155,6 +161,10 @@ class TextBatches(keras.utils.PyDataset):
         return len(self)
 
     def __getitem__(self, index):
+        return fill_batch(self._read(index), apart=self._sides is not None)
+
+    def _read(self, index):
+        """A batch, before rows of weight 0 fill it up for several devices."""
         # `fit` asks for the batches of an epoch in an order drawn at random. It gets them in the
         # epoch's own: the n-th index that it asks for names the n-th batch, as long as it reads.
         position = len(self._positions) if self._reading else index
@@ -237,24 +247,32 @@ class TextBatches(keras.utils.PyDataset):
         if self.shuffle:
             raise ValueError("shuffle=True moves on to another order; predict with shuffle=False.")
         predictions, count = np.asarray(predictions), len(self.text_of)
-        if len(predictions) != count:
+        sizes = [len(documents) for _, documents in self._batches]
+        ends = np.cumsum([filled_size(size) for size in sizes])
+        if len(predictions) != ends[-1]:
             what = "texts" if count == len(self.lengths) else "windows"
             raise ValueError(f"{len(predictions)} rows of predictions for {count} {what}.")
-        restored = np.empty_like(predictions)
-        restored[np.concatenate([documents for _, documents in self._batches])] = predictions
+        parts = np.split(predictions, ends[:-1])
+        restored = np.empty((count, *predictions.shape[1:]), predictions.dtype)
+        for (_, documents), part, size in zip(self._batches, parts, sizes, strict=True):
+            restored[documents] = part[:size]
         return restored
 
     @property
     def shapes(self):
         """The distinct (B, T), or (B, S, T), smallest batch first."""
         sides = (self._sides,) if self._sides else ()
-        sizes = {(len(documents), *sides, int(self._widths[k])) for k, documents in self._batches}
-        return sorted(sizes)
+        return sorted(
+            {
+                (filled_size(len(documents)), *sides, int(self._widths[k]))
+                for k, documents in self._batches
+            }
+        )
 
     @property
     def padding_share(self):
         """Share of all tokens that is padding, 0 to 1."""
-        padded = sum(len(documents) * self._widths[k] for k, documents in self._batches)
+        padded = sum(filled_size(len(own)) * self._widths[k] for k, own in self._batches)
         return float(1 - len(self._tokens) / padded / (self._sides or 1))
 
 

@@ -43,7 +43,7 @@ def choose_lengths(lengths, most, multiple, price):
     return np.array(chosen[::-1])
 
 
-def batch_sizes(counts, lengths, budget):
+def batch_sizes(counts, lengths, budget, multiple=1):
     """Chooses the number of documents per batch for each length.
 
     All batches of one length have one size, and so one shape. Documents left over move up to the
@@ -55,6 +55,7 @@ def batch_sizes(counts, lengths, budget):
         lengths: the lengths, increasing.
         budget: maximum number of tokens in a batch, padding included; one document is always
             allowed.
+        multiple: int. Every size is a multiple of it, and so many documents are always allowed.
 
     Returns:
         A list of sizes.
@@ -62,7 +63,8 @@ def batch_sizes(counts, lengths, budget):
     sizes, left = [], 0
     for k, (count, length) in enumerate(zip(counts, lengths, strict=True)):
         count += left
-        size = np.arange(max(1, min(count, budget // length)), 0, -1)  # ties go to the largest
+        most = max(1, min(-(-count // multiple), budget // (length * multiple)))
+        size = np.arange(most, 0, -1) * multiple  # ties go to the largest
         rest = count % size
         if k + 1 < len(lengths):
             waste = rest * (lengths[k + 1] - length)

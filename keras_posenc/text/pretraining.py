@@ -145,8 +145,8 @@ class MaskedLanguageModelBatches(TextBatches):
             **kwargs,
         )
 
-    def __getitem__(self, index):
-        inputs = super().__getitem__(index)
+    def _read(self, index):
+        inputs = super()._read(index)
         token_ids = inputs["token_ids"]
         # By what is read, not by its number: `fit` names batches in an order of its own.
         rng = np.random.default_rng((self.seed, self.epoch, zlib.crc32(token_ids.tobytes())))

@@ -127,8 +127,8 @@ class FineTuned:
     def _by_token(self, batches, verbose):
         """A list of the outputs (T, ...) of each row, without those of its padding."""
         # `predict` would join the batches, which are of several lengths.
-        rows = np.empty(len(batches.rows), object)
         answers = [row for inputs in batches for row in self.model.predict_on_batch(inputs)]
+        rows = np.empty(len(answers), object)
         rows[:] = answers
         ordered = batches.restore_order(rows)
         return [

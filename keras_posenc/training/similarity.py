@@ -20,7 +20,9 @@ def _cosines(y_true, y_pred):
     anchors, candidates = _candidates(y_pred)
     rows, sides = ops.shape(y_pred)[0], y_pred.shape[1] - 1
     ids = ops.reshape(ops.cast(y_true, "int32"), (-1,))
-    same = ops.tile(ops.equal(ids[:, None], ids[None]), (1, sides))
+    # What fills a batch up belongs to no text, and is no negative of any.
+    same = ops.logical_or(ops.equal(ids[:, None], ids[None]), ids[None] < 0)
+    same = ops.tile(same, (1, sides))
     places = ops.arange(rows * sides)
     own = ops.equal(places[None] % rows, ops.arange(rows)[:, None])
     cosines = ops.matmul(anchors, ops.transpose(candidates))
@@ -44,7 +46,8 @@ class MultipleNegativesRanking(keras.losses.Loss):
 
     Call arguments:
         y_true: (B,) or (B, 1) integers: rows of the same number belong together, and are no
-            negatives of each other. `range` where all rows are apart.
+            negatives of each other. `range` where all rows are apart. A row of -1 is no negative of
+            any.
         y_pred: (B, S, D) vectors, as of `similarity`; they are normalized here.
 
     Returns:

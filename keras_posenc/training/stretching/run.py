@@ -17,6 +17,7 @@ from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import Tokenizer
+from keras_posenc.text.replicas import fill
 from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.recipe import environment
 from keras_posenc.training.schedules import cosine_warmup
@@ -238,10 +239,10 @@ class Distillation:
     def step(self, number):
         """Takes one training step and returns the loss."""
         text = self.corpus.training(number)
-        inputs = inputs_of(self.student, self.corpus.inputs(text)[None])
+        inputs = inputs_of(self.student, fill(self.corpus.inputs(text)[None]))
         # Windows begin anywhere: what a token says must not hang on where they happen to begin.
         shift = np.random.default_rng((self.recipe.seed, 2, number)).random()
-        target = self.teacher(text, shift)[None]
+        target = fill(self.teacher(text, shift)[None])
         return float(np.ravel(self.student.train_on_batch(inputs, target))[0])
 
     def at_start(self):
@@ -253,7 +254,7 @@ class Distillation:
         """The student's agreement with the teacher, by position."""
         agreements = []
         for text, readings in self.tests:
-            inputs = inputs_of(self.student, self.corpus.inputs(text)[None])
+            inputs = inputs_of(self.student, fill(self.corpus.inputs(text)[None]))
             features = self.student.predict_on_batch(inputs)[0]
             agreements += [agreement(target, features) for target in readings]
         return self.told(np.mean(agreements, axis=0))

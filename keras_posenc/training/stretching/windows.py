@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_posenc.text.replicas import filled_size
+
 
 def window_starts(length, size, hop, shift=0):
     """The starts of windows of `size` tokens, `hop` tokens apart, that cover a text.
@@ -95,7 +97,8 @@ class Reader:
         # As many rows as another shift may need, so that all shifts have one shape.
         count = len(window_starts(length, self.size, self.hop, self.hop - 1))
         batches = -(-count // self.most)
-        ids = np.full((batches, -(-count // batches), self.length), self.tokenizer.pad_id, "int32")
+        rows_of_each = filled_size(-(-count // batches))
+        ids = np.full((batches, rows_of_each, self.length), self.tokenizer.pad_id, "int32")
         for i, row in enumerate(rows):
             ids.reshape(-1, self.length)[i, : len(row)] = row
         features = [self.model.predict_on_batch(inputs_of(self.model, batch)) for batch in ids]

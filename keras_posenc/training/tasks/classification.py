@@ -68,7 +68,9 @@ class Classification(Task):
         return classifier(encoder, len(names), recipe.pooling, recipe.head_dropout)
 
     def loss(self, names):
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
 
     def metrics(self, names):
         return ["accuracy"]

@@ -133,7 +133,8 @@ class Embedding(Task):
         return similarity(model, 2 if names == SCORED else len(names))
 
     def loss(self, names):
-        return CosineRegression() if names == SCORED else MultipleNegativesRanking()
+        kind = CosineRegression if names == SCORED else MultipleNegativesRanking
+        return kind(reduction="mean_with_sample_weight")
 
     def metrics(self, names):
         return [] if names == SCORED else [InBatchAccuracy()]

@@ -79,7 +79,9 @@ class MultiLabel(Task):
         return classifier(encoder, len(names), recipe.pooling, recipe.head_dropout)
 
     def loss(self, names):
-        return keras.losses.BinaryCrossentropy(from_logits=True)
+        return keras.losses.BinaryCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
 
     def metrics(self, names):
         return [keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)]  # of logits

@@ -77,7 +77,7 @@ class Regression(Task):
         return regressor(encoder, len(names), recipe.pooling, recipe.head_dropout)
 
     def loss(self, names):
-        return keras.losses.MeanSquaredError()
+        return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
 
     def metrics(self, names):
         return [keras.metrics.MeanAbsoluteError()]
