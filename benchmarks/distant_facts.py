@@ -36,7 +36,7 @@ from keras_posenc.tasks.long_texts import distant_facts
 from keras_posenc.text import Texts, Tokenizer, read_texts
 from keras_posenc.training import finetune, predict, stretch, stretch_summary
 from keras_posenc.training.metrics import accuracy_by_length
-from keras_posenc.training.state import write_text
+from keras_posenc.writing import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_facts.json"
 # Words between the two facts: within 512 tokens, never within, and up to 4,096.

@@ -34,7 +34,7 @@ from keras_posenc import (
 )
 from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
 from keras_posenc.training.schedules import cosine_warmup
-from keras_posenc.training.state import write_text
+from keras_posenc.writing import write_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "recovery.json"
 CORPUS = f"{CORPORA}/book-excerpts.tab"

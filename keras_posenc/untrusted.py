@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import reprlib
 import stat
@@ -32,17 +33,31 @@ def check_name(path):
         raise ValueError(f"The path {quote(os.fsdecode(path))} has control characters: rename it.")
 
 
-def is_beside(file, index):
-    """Whether a file really lies in the folder of the index, or where the index itself really lies.
+def check_inside(path, folder):
+    """Raises ValueError if a file or folder in a folder is a link out of it.
 
-    The second is the cache of Hugging Face, where the files of a snapshot, the index among them,
-    are links into one folder of blobs. A link to anywhere else could come out of an unpacked
-    archive and put the reader's own files into a model.
+    Such a link could come out of an unpacked archive and put the reader's own files into a model.
+    In the cache of Hugging Face the files of a snapshot are links into the model's own blobs:
+    `models--NAME/snapshots/REVISION/FILE` leads to `models--NAME/blobs/HASH`.
 
     Args:
-        file, index: `pathlib.Path`.
+        path: str or path, in `folder`.
+        folder: str or path, which may be a link itself.
     """
-    return file.resolve().parent in (index.parent.resolve(), index.resolve().parent)
+    try:
+        # Not `strict`: a file that is missing, or a link to nothing, is for the reader to report.
+        real, root = pathlib.Path(path).resolve(), pathlib.Path(folder).resolve()
+    except RuntimeError:  # links in a circle, before Python 3.13
+        return
+    if real.is_relative_to(root):
+        return
+    for revision in (root, *root.parents):
+        if revision.parent.name == "snapshots" and real.parent == revision.parents[1] / "blobs":
+            return
+    raise ValueError(
+        f"{path} is refused: it is a link to a file elsewhere, {quote(str(real))}. If you trust "
+        "it, put a copy in its place."
+    )
 
 
 def read_bytes(path, most=MOST_JSON):

@@ -11,6 +11,7 @@ from keras_posenc.analysis import plot
 from keras_posenc.analysis.page import PAGE, details, picture, section, table
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.untrusted import read_bytes, read_json, shorten
+from keras_posenc.writing import write_text
 
 SETS = ("test", "validation")
 METRICS = ("labels", "train", *SETS, "versions")
@@ -61,7 +62,7 @@ def read_run(directory, name=None):
     return Run(
         name or directory.resolve().name,
         read_json(newest(directory, "metrics.json"), METRICS),
-        read_json(directory / "recipe.json"),
+        read_json(newest(directory, "recipe.json")),
         _read_numbers(newest(directory, "history.csv")),
         _read_numbers(newest(directory, "steps.csv")),
     )
@@ -109,7 +110,7 @@ def write_report(directories, path=None, title="Fine-tuning report"):
     ]
     path = pathlib.Path(path)
     page = PAGE.substitute(title=html.escape(title), body="\n".join(filter(None, sections)))
-    path.write_text(page, encoding="utf-8")
+    write_text(path, page)
     return path
 
 

@@ -6,6 +6,7 @@ import pathlib
 
 from keras_posenc.analysis import plot
 from keras_posenc.analysis.page import PAGE, details, picture, section, table
+from keras_posenc.writing import write_text
 
 
 def write_stretch_report(directory, path=None, title="Stretching report"):
@@ -58,7 +59,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     ]
     path = directory / "report.html" if path is None else pathlib.Path(path)
     page = PAGE.substitute(title=html.escape(title), body="\n".join(filter(None, body)))
-    path.write_text(page, encoding="utf-8")
+    write_text(path, page)
     return path
 
 

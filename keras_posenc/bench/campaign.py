@@ -31,8 +31,8 @@ from keras_posenc.bench.settings import (
 from keras_posenc.bench.table import to_table
 from keras_posenc.checkpoints.folder import owned
 from keras_posenc.tasks import TASKS
-from keras_posenc.training.state import write_text
 from keras_posenc.untrusted import read_json
+from keras_posenc.writing import subfolder, write_text
 
 # Of the budget: what is left for reading, saving and noise.
 RESERVE = 0.1
@@ -178,7 +178,7 @@ def bench(
 
 def _run_all(runs, settings, steps, budget, output, tell):
     for folder in ("runs", "states"):
-        (output / folder).mkdir(exist_ok=True)
+        subfolder(output, folder)
     steps = steps or _planned(output, runs, settings, budget, tell)
     settings = Settings(steps=steps, **settings)
     results, contender, made = [], None, None

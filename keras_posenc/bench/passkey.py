@@ -16,8 +16,8 @@ from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.tasks.retrieval import needles, passkeys
 from keras_posenc.text import Tokenizer, read_texts
-from keras_posenc.training.state import write_text
 from keras_posenc.untrusted import read_json
+from keras_posenc.writing import subfolder, write_text
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 STRETCHES = ("tile", "interpolate", "hierarchical")
@@ -117,8 +117,7 @@ def bench_passkey(
         reader.check(source, lengths)
     tell = print if verbose else _quiet
     with owned(pathlib.Path(output)):
-        runs, results = pathlib.Path(output) / "runs", []
-        runs.mkdir(exist_ok=True)
+        runs, results = subfolder(pathlib.Path(output), "runs"), []
         for seed in seeds:
             for way, reader in readers.items():
                 path = runs / f"{file_name(f'{source.task}--{way}--{seed}')}.json"

@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import shutil
-import tempfile
 
 import keras
 import numpy as np
@@ -15,6 +13,7 @@ from keras_posenc.checkpoints.load import variables_of
 from keras_posenc.checkpoints.names import flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.encodings import spec_of
+from keras_posenc.writing import alone, temporary_folder
 
 POSITIONS = "Embedding-Position/embeddings"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -258,13 +257,11 @@ def _replace_files(directory, write):
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{directory} is a file: give a directory to write into.")
     directory.mkdir(parents=True, exist_ok=True)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix=".saving-", dir=directory))
-    try:
+    with temporary_folder(directory) as folder:
         write(folder)
         # The index of a TensorFlow checkpoint and the config come last: they say what is valid.
         written = sorted(folder.iterdir(), key=lambda path: path.suffix in (".index", ".json"))
-        for path in written:
-            os.replace(path, directory / path.name)
+        with alone(directory):
+            for path in written:
+                os.replace(path, directory / path.name)
         return [str(directory / path.name) for path in written]
-    finally:
-        shutil.rmtree(folder)

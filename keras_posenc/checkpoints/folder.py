@@ -3,19 +3,32 @@
 import contextlib
 import os
 import pathlib
-import shutil
 import socket
+import weakref
 
-from keras_posenc.untrusted import shorten
+from keras_posenc.untrusted import check_inside, shorten
+from keras_posenc.writing import (
+    alone,
+    check_folder,
+    clear_partials,
+    is_folder,
+    open_own,
+    remove,
+    temporary_folder,
+)
 
 LOCK = ".lock"
 RESULTS = ".results"  # complete, and newer than what lies beside it
 FAR = 2**30  # on Windows a lock keeps others from reading the bytes it is on
 
+_LOCKS = weakref.WeakSet()  # open files
+
 
 @contextlib.contextmanager
 def owned(folder):
     """Creates a directory and locks it; the system releases the lock when the process ends.
+
+    A fork of the process does not keep the lock.
 
     Args:
         folder: `pathlib.Path`.
@@ -23,25 +36,37 @@ def owned(folder):
     Raises:
         NotADirectoryError: if it is a file.
         BlockingIOError: if another run holds the lock.
+        ValueError: if a link is in the place of the lock, or of results.
     """
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"output={os.fspath(folder)!r} is a file; give a directory.")
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / LOCK, "a+", encoding="utf-8") as file:
+    with open_own(folder / LOCK) as file:
         if not _lock(file):
             file.seek(0)
-            holder = shorten(file.read(200)) or "unknown"
+            holder = shorten(file.read(200).decode("utf-8", "replace")) or "unknown"
             raise BlockingIOError(
                 f"{folder} is in use by another run, process {holder}: wait for its end, stop it, "
                 "or give another output."
             )
+        _LOCKS.add(file)
         file.truncate(0)
-        file.write(f"{os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        for path in folder.glob(".partial-*"):  # what a kill while writing leaves
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        _settle(folder)
+        file.seek(0)
+        file.write(f"{os.getpid()} on {socket.gethostname()}".encode())
+        clear_partials(folder)
+        with alone(folder):
+            _settle(folder)
         yield
+
+
+def _forget():
+    """In a fork: closes the files, whose locks belong to the process that it was forked from."""
+    for file in list(_LOCKS):
+        file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _lock(file):
@@ -74,29 +99,39 @@ def replacing_together(folder):
     Yields:
         `pathlib.Path` of an empty directory.
     """
-    partial = folder / ".partial-results"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    folder.mkdir(parents=True, exist_ok=True)
+    clear_partials(folder)
+    with temporary_folder(folder) as place:
+        partial = place / "results"
+        partial.mkdir()
         yield partial
-        _settle(folder)
-        os.rename(partial, folder / RESULTS)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    _settle(folder)
+        with alone(folder):  # of several at once each replaces all files
+            _settle(folder)
+            os.rename(partial, folder / RESULTS)
+            _settle(folder)
 
 
 def newest(folder, name):
-    """The current path of a file of a directory, even if its results are not all in place yet."""
-    path = pathlib.Path(folder) / RESULTS / name
-    return path if path.exists() else pathlib.Path(folder) / name
+    """The current path of a file of a directory, even if its results are not all in place yet.
+
+    Raises:
+        ValueError: if it is a link out of the directory.
+    """
+    folder = pathlib.Path(folder)
+    path = folder / RESULTS / name
+    path = path if path.exists() else folder / name
+    check_inside(path, folder)
+    return path
 
 
 def _settle(folder):
     """Moves new results to their places; `newest` finds those that are not moved yet."""
-    if (folder / RESULTS).is_dir():
-        for path in sorted((folder / RESULTS).iterdir()):
-            if path.is_dir():  # which no rename replaces
-                shutil.rmtree(folder / path.name, ignore_errors=True)
-            os.replace(path, folder / path.name)
-        (folder / RESULTS).rmdir()
+    results = folder / RESULTS
+    check_folder(results)
+    if results.is_dir():
+        for path in sorted(results.iterdir()):
+            target = folder / path.name
+            if is_folder(path) or is_folder(target):  # which no rename replaces
+                remove(target)
+            os.replace(path, target)
+        results.rmdir()

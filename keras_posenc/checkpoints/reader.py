@@ -14,7 +14,14 @@ from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.shards import read_index
 from keras_posenc.checkpoints.tensorflow import read_tensorflow
 from keras_posenc.checkpoints.torch import read_torch
-from keras_posenc.untrusted import check_file, check_name, check_pointer, quote, shorten
+from keras_posenc.untrusted import (
+    check_file,
+    check_inside,
+    check_name,
+    check_pointer,
+    quote,
+    shorten,
+)
 
 # What is looked for in a directory, in this order; a pattern must match one file only.
 IN_A_DIRECTORY = (
@@ -90,6 +97,8 @@ def _in_directory(path):
     for pattern in IN_A_DIRECTORY:
         matches = sorted(path.glob(pattern))
         if len(matches) == 1:
+            check_file(matches[0])
+            check_inside(matches[0], path)
             return matches[0]
         if matches:
             names = shorten(", ".join(each.name for each in matches))

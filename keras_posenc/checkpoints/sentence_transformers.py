@@ -1,13 +1,12 @@
 """Directories of sentence-transformers: `modules.json`, and what stands beside it."""
 
 import json
-import os
 import pathlib
 import typing
 
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.shards import is_plain
-from keras_posenc.untrusted import is_beside, parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes, shorten
 
 MODULES = "modules.json"
 MOST_MODULES = 32
@@ -102,6 +101,7 @@ def read_modules(directory):
     if not directory.is_dir():
         raise FileNotFoundError(f"There is no directory {directory} to read an embedder from.")
     index = directory / MODULES
+    check_inside(index, directory)
     if not index.exists():
         settings = _settings(directory, index)
         return [
@@ -162,8 +162,6 @@ def read_weights(module, names):
         module: `Module`.
         names: set of str, all that it may have; a dense layer's bias may be missing.
     """
-    for path in module.folder.iterdir():
-        _check_beside(path, module.index)
     checkpoint = open_checkpoint(module.folder)
     needed = names - {"linear.bias"}
     if not needed <= set(checkpoint) <= names:
@@ -219,7 +217,7 @@ def files_around(directory, longest):
         if module.folder.is_dir() and module.folder != index.parent:
             paths += sorted(path for path in module.folder.iterdir() if path.is_file())
     for path in paths:
-        _check_beside(path, index)
+        check_inside(path, index.parent)
         files[str(path.relative_to(index.parent))] = read_bytes(path, MOST_MODULE)
     return files
 
@@ -237,8 +235,7 @@ def _module(index, name, path):
     # Without a setting a module has no file, and so no folder in some copies.
     if not folder.is_dir() and kind not in ("Normalize", "Dropout"):
         raise FileNotFoundError(f"{index} names a folder that is not beside it: {path}.")
-    if path and os.path.lexists(folder) and folder.resolve().parent != index.parent.resolve():
-        raise ValueError(f"{index} is refused: {path} is a link to a folder elsewhere.")
+    check_inside(folder, index.parent)
     settings = kind == "Transformer"
     config = _settings(folder, index) if settings else _json(folder / "config.json", index)
     for key, values in KINDS[kind].items():
@@ -258,7 +255,7 @@ def _json(path, index):
     """What an optional file says: nothing, if there is none."""
     if not path.exists():
         return {}
-    _check_beside(path, index)
+    check_inside(path, index.parent)
     try:
         config = parse_json(read_bytes(path))
     except ValueError as error:
@@ -266,9 +263,3 @@ def _json(path, index):
     if not isinstance(config, dict):
         raise ValueError(f"{path} should hold a JSON object, not a {type(config).__name__}.")
     return config
-
-
-def _check_beside(path, index):
-    """Raises ValueError if a file is a link to somewhere else than beside itself, or the index."""
-    if path.resolve().parent != path.parent.resolve() and not is_beside(path, index):
-        raise ValueError(f"{path} is refused: it is a link to a file elsewhere.")

@@ -25,7 +25,7 @@ from keras_posenc.models.families.keys import (
     check_finite,
     check_kinds,
 )
-from keras_posenc.untrusted import check_name, parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import check_inside, check_name, parse_json, quote, read_bytes, shorten
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
@@ -465,6 +465,7 @@ def _load(path):
                 "config, "
                 f"or put one there."
             )
+        check_inside(file, path)
         path = file
     if not os.path.isfile(path):
         raise FileNotFoundError(f"No config at {path}: give a JSON file or a directory with one.")

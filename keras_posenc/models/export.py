@@ -2,9 +2,9 @@
 
 import os
 import pathlib
-import tempfile
 
 from keras_posenc import backend
+from keras_posenc.writing import alone, temporary_folder
 
 FORMATS = {".onnx": "onnx", ".tflite": "litert"}
 
@@ -46,7 +46,7 @@ def export_model(model, path):
             "A .tflite file of any length is written on TensorFlow: set KERAS_BACKEND=tensorflow."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".saving-", dir=path.parent) as folder:
+    with temporary_folder(path.parent) as folder:
         # More than 2 GB of weights go into a second file, which the first one names.
         try:
             with backend.exporting(FORMATS[path.suffix]):
@@ -56,5 +56,6 @@ def export_model(model, path):
                 f"Writing ONNX needs a package that is not installed ({error}): "
                 "on PyTorch pip install onnx onnxscript, on TensorFlow pip install onnx tf2onnx."
             ) from None
-        for name in sorted(os.listdir(folder), reverse=True):
-            os.replace(os.path.join(folder, name), path.parent / name)
+        with alone(path.parent):
+            for name in sorted(os.listdir(folder), reverse=True):
+                os.replace(os.path.join(folder, name), path.parent / name)

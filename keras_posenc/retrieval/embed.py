@@ -21,9 +21,9 @@ from keras_posenc.text import TextBatches, Tokenizer, read_texts
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.recipe import in_range
 from keras_posenc.training.saved import load_finetuned
-from keras_posenc.training.state import replacing
 from keras_posenc.training.text_model import TextModel, check_table, padding_id
 from keras_posenc.untrusted import read_json
+from keras_posenc.writing import replacing
 
 
 def open_embedder(

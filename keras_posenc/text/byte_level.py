@@ -4,7 +4,7 @@ from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.around import NOTHING, ROBERTA, template
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.settings import read_object
-from keras_posenc.untrusted import quote, read_bytes
+from keras_posenc.untrusted import check_inside, quote, read_bytes
 
 ANGLES = {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>", "unk": "<unk>"}
 ANGLES |= {"bos": "<s>", "eos": "</s>"}
@@ -85,6 +85,7 @@ def _read_merges(file):
     """Reads a merges.txt: two tokens a line, and a line of the version before them."""
     if not file.is_file():
         raise FileNotFoundError(f"There is no {file}, which vocab.json needs.")
+    check_inside(file, file.parent)
     try:
         lines = read_bytes(file).decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:

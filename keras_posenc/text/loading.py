@@ -12,7 +12,8 @@ from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.pieces import from_sentence_piece
 from keras_posenc.text.settings import Settings
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
-from keras_posenc.untrusted import read_bytes, shorten
+from keras_posenc.untrusted import check_inside, read_bytes, shorten
+from keras_posenc.writing import write_text
 
 MOST_BYTES = 2**26  # of a tokenizer.json; those of 256,000 tokens have half of it
 
@@ -70,6 +71,7 @@ def find_tokenizer(path):
         return path
     found = [path / name for name in FILES if (path / name).is_file()]
     if found:
+        check_inside(found[0], path)
         return found[0]
     if pickled.is_file():
         raise ValueError(
@@ -191,7 +193,7 @@ def save(tokenizer, vocabulary, names, directory, entries):
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    _replace(directory / "tokenizer.json", tokenizer.to_str(pretty=True))
+    write_text(directory / "tokenizer.json", tokenizer.to_str(pretty=True))
     config = {"tokenizer_class": "PreTrainedTokenizerFast"}
     normalizer = tokenizer.normalizer
     bert = isinstance(normalizer, import_tokenizers().normalizers.BertNormalizer)
@@ -205,12 +207,6 @@ def save(tokenizer, vocabulary, names, directory, entries):
         }
         if len(vocabulary) == max(vocabulary.values()) + 1:  # else line numbers are not ids
             tokens = sorted(vocabulary, key=vocabulary.get)
-            _replace(directory / "vocab.txt", "\n".join(tokens) + "\n")
+            write_text(directory / "vocab.txt", "\n".join(tokens) + "\n")
     config |= {f"{role}_token": token for role, token in names.items()} | entries
-    _replace(directory / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
-
-
-def _replace(path, content):
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content.encode("utf-8"))
-    os.replace(part, path)
+    write_text(directory / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")

@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from keras_posenc.text.added import FLAGS, MOST_ADDED, Added
-from keras_posenc.untrusted import parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes, shorten
 
 ROLES = ("pad", "cls", "sep", "mask", "unk", "bos", "eos")
 NAMING = ("tokenizer_config.json", "special_tokens_map.json")
@@ -167,6 +167,7 @@ def read_object(path):
     """The object in a JSON file; {} where there is no file."""
     if not path.is_file():
         return {}
+    check_inside(path, path.parent)
     data = read_bytes(path)
     try:
         value = parse_json(data)

@@ -11,11 +11,12 @@ from keras_posenc.text import Texts
 from keras_posenc.training.data import digest, split
 from keras_posenc.training.recipe import Recipe, environment, one_of, open_output, stages
 from keras_posenc.training.saved import FILES
-from keras_posenc.training.state import check_space, write_text
+from keras_posenc.training.state import check_space
 from keras_posenc.training.stretching.run import stretch as stretch_before
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.trainer import Trainer
 from keras_posenc.untrusted import read_json
+from keras_posenc.writing import subfolder, write_text
 
 # What metrics.json holds.
 METRICS = ("labels", "train", "validation", "test", "versions")
@@ -204,10 +205,9 @@ def _run(recipe, documents, names, settings, stretching, output, overwrite, verb
         return read_json(files["metrics.json"], METRICS)
     report = None
     if stretching is not None:
-        report = stretch_before(recipe.checkpoint, output=output / "stretched", **stretching).report
-        recipe = dataclasses.replace(
-            recipe, checkpoint=str(output / "stretched"), config=None, tokenizer=None
-        )
+        stretched = subfolder(output, "stretched")
+        report = stretch_before(recipe.checkpoint, output=stretched, **stretching).report
+        recipe = dataclasses.replace(recipe, checkpoint=str(stretched), config=None, tokenizer=None)
     trainer = Trainer(recipe, documents, TASKS[recipe.task], names)
     if overwrite:  # not before: a run that is there is worth more than a mistake in this call
         for path in files.values():

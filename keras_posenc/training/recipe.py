@@ -9,7 +9,7 @@ import pathlib
 import keras
 
 from keras_posenc.positions import stretched
-from keras_posenc.untrusted import quote, read_json, shorten
+from keras_posenc.untrusted import check_inside, quote, read_json, shorten
 
 STRETCHES = tuple(name for name in stretched.STRETCHES if name)
 SCHEDULES = ("cosine", "linear")
@@ -164,6 +164,7 @@ def open_output(output, settings, overwrite):
             "output, or overwrite=True (--overwrite) to replace it."
         )
     if path.exists() and not overwrite:
+        check_inside(path, output)
         _refuse_other(output, read_json(path), settings)
     return output
 

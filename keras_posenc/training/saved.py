@@ -16,11 +16,11 @@ from keras_posenc.models import heads, token_heads, transformer  # noqa: F401
 from keras_posenc.models.model import model_on
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.training.recipe import in_range, one_of
-from keras_posenc.training.state import replacing, write_text
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.base import POOLS
 from keras_posenc.training.text_model import check_table
 from keras_posenc.untrusted import quote, read_json, shorten
+from keras_posenc.writing import replacing, write_text
 
 FILES = ("model.keras", "labels.json")
 

@@ -9,7 +9,6 @@ import io
 import json
 import math
 import os
-import pathlib
 import shutil
 import zipfile
 
@@ -18,43 +17,8 @@ from keras import ops
 
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import mapped
-from keras_posenc.untrusted import MOST_JSON, parse_json, shorten
-
-
-@contextlib.contextmanager
-def replacing(path):
-    """Yields a temporary path that replaces `path` once it is completely written.
-
-    A process killed before that leaves `path` unchanged.
-
-    Args:
-        path: str or path of a file.
-
-    Yields:
-        A path in the same folder with the same suffix.
-
-    Example:
-
-    >>> with replacing("metrics.json") as partial:
-    ...     _ = partial.write_text("{}")
-    >>> pathlib.Path("metrics.json").read_text()
-    '{}'
-    """
-    path = pathlib.Path(path)
-    partial = path.with_name(f".partial-{path.name}")
-    try:
-        yield partial
-        with open(partial, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def write_text(path, text):
-    """Writes `text` to `path` in UTF-8, atomically."""
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8", newline="\n")
+from keras_posenc.untrusted import MOST_JSON, check_inside, parse_json, shorten
+from keras_posenc.writing import replacing
 
 
 def save_state(path, model, record):
@@ -106,6 +70,7 @@ def read_record(path):
 
 def _read(path):
     """The record, a function that gives the array of an index, and how many there are."""
+    check_inside(path, os.path.dirname(path))
     buffer = mapped(path) if os.path.getsize(path) else np.zeros(0, "uint8")
     with _damage(path):
         archive = read_archive(buffer)

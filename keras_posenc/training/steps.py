@@ -5,8 +5,9 @@ import time
 
 from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.training.recipe import open_output
-from keras_posenc.training.state import load_state, save_state, write_text
+from keras_posenc.training.state import load_state, save_state
 from keras_posenc.untrusted import read_json
+from keras_posenc.writing import write_text
 
 # Seconds between two states on disk: what a kill can cost.
 SAVE_EVERY = 30

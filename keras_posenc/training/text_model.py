@@ -13,8 +13,8 @@ from keras_posenc.models.inputs import id_inputs
 from keras_posenc.models.model import TransformerModel
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.documents import kind_of_all
-from keras_posenc.training.state import replacing, write_text
 from keras_posenc.untrusted import read_json, shorten
+from keras_posenc.writing import replacing, write_text
 
 SETTINGS = "text_model.json"
 FIELDS = ("max_length", "token_budget", "labels", "prompt")

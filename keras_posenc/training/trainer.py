@@ -21,8 +21,9 @@ from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.saved import FineTuned
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
-from keras_posenc.training.state import load_state, save_state, write_text
+from keras_posenc.training.state import load_state, save_state
 from keras_posenc.training.text_model import check_table, padding_id
+from keras_posenc.writing import write_text
 
 OWN = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.training import state
+from keras_posenc.writing import replacing
 
 
 def compiled(units=3):
@@ -87,7 +88,7 @@ def test_a_damaged_variable_is_named(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     (tmp_path / "old.json").write_text("old")
-    with pytest.raises(RuntimeError), state.replacing(tmp_path / "old.json") as partial:
+    with pytest.raises(RuntimeError), replacing(tmp_path / "old.json") as partial:
         partial.write_text("half")
         raise RuntimeError
     assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
@@ -99,7 +100,7 @@ def test_a_reader_never_sees_half_a_file_though_the_writer_is_killed(tmp_path):
     code = textwrap.dedent(
         f"""
         import json, itertools
-        from keras_posenc.training.state import write_text
+        from keras_posenc.writing import write_text
         for count in itertools.count():
             write_text({str(tmp_path / "file.json")!r}, json.dumps([count] * 20000))
         """

@@ -1,0 +1,191 @@
+"""Files that are written whole or not at all, and never through a link that someone else made.
+
+A folder may belong to an archive from elsewhere, or others may write to it. So no temporary file
+has a name that can be known before: each lies in a new folder, which only this user may enter.
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import stat
+import tempfile
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where folders cannot be locked
+    fcntl = None
+
+PARTIAL = ".partial-"
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Yields a temporary path that replaces `path` once it is completely written.
+
+    A process killed before that leaves `path` unchanged. If `path` is a link, the file replaces the
+    link, and not what it leads to.
+
+    Args:
+        path: str or path of a file.
+
+    Yields:
+        A path on the same disk with the same name.
+
+    Example:
+
+    >>> with replacing("metrics.json") as partial:
+    ...     _ = partial.write_text("{}")
+    >>> pathlib.Path("metrics.json").read_text()
+    '{}'
+    """
+    path = pathlib.Path(path)
+    with temporary_folder(path.parent) as folder:
+        partial = folder / path.name
+        yield partial
+        with open(partial, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+
+
+def write_text(path, text):
+    """Writes `text` to `path` in UTF-8, atomically."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextlib.contextmanager
+def temporary_folder(parent):
+    """Yields a new folder in another one, and removes it with all that is still in it.
+
+    Args:
+        parent: str or path of a folder.
+
+    Yields:
+        `pathlib.Path`. `clear_partials` leaves it alone until this process ends.
+    """
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=PARTIAL, dir=parent))
+    try:
+        with _locked(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear_partials(folder):
+    """Removes the temporary files and folders of processes that were killed.
+
+    Args:
+        folder: `pathlib.Path`.
+    """
+    for path in folder.glob(f"{PARTIAL}*"):
+        if not is_folder(path):
+            path.unlink(missing_ok=True)
+            continue
+        with contextlib.suppress(BlockingIOError), _locked(path, wait=False):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def alone(folder):
+    """A context in which no other process or thread that asks for the same is in this folder."""
+    return _locked(folder)
+
+
+@contextlib.contextmanager
+def _locked(folder, wait=True):
+    """Locks a folder. BlockingIOError is raised if it is locked already and `wait` is False."""
+    if fcntl is None:
+        yield
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        _flock(number, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            yield
+        finally:
+            _flock(number, fcntl.LOCK_UN)  # also for a fork, which has a copy of the number
+    finally:
+        os.close(number)
+
+
+def _flock(number, operation):
+    try:
+        fcntl.flock(number, operation)
+    except BlockingIOError:
+        raise
+    except OSError:  # a file system without locks
+        pass
+
+
+def open_own(path):
+    """Opens a file to read and write, and creates it; a link or a pipe in its place is refused.
+
+    Args:
+        path: `pathlib.Path`.
+
+    Returns:
+        A raw file in binary.
+
+    Raises:
+        ValueError: if something else than a file with one name is in its place.
+    """
+    flags = os.O_RDWR | os.O_CREAT | NO_LINK | getattr(os, "O_BINARY", 0)
+    try:
+        number = os.open(path, flags, 0o666)
+    except OSError:
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise _refusal(path) from None
+        raise
+    status = os.fstat(number)
+    # A second name may be that of a file elsewhere.
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(number)
+        raise _refusal(path)
+    return open(number, "rb+", buffering=0)
+
+
+def subfolder(parent, name):
+    """Creates a folder in a folder of ours, or finds it.
+
+    Args:
+        parent: `pathlib.Path`.
+        name: str.
+
+    Returns:
+        `pathlib.Path`.
+
+    Raises:
+        ValueError: if something else is in its place.
+    """
+    path = parent / name
+    with contextlib.suppress(FileExistsError):
+        path.mkdir()
+    check_folder(path)
+    return path
+
+
+def check_folder(path):
+    """Raises ValueError if a path in a folder of ours is there, but is not a folder."""
+    if os.path.lexists(path) and not is_folder(path):
+        raise _refusal(path)
+
+
+def is_folder(path):
+    """Whether a path is a folder, and not a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def remove(path):
+    """Removes a file, a link or a folder; what a link leads to stays."""
+    if is_folder(path):
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _refusal(path):
+    return ValueError(
+        f"{path} is refused: a run writes there, and it is a link to something else, or neither a "
+        "file nor a folder of a run. Delete it, or give another output."
+    )

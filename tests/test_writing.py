@@ -1,0 +1,244 @@
+"""Files written whole, never through the links of others, by several writers at once."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from keras_posenc.checkpoints import folder
+from keras_posenc.text import Tokenizer
+from keras_posenc.writing import (
+    clear_partials,
+    open_own,
+    replacing,
+    subfolder,
+    temporary_folder,
+    write_text,
+)
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def precious(tmp_path):
+    """A file and a folder of the user's, outside of the output."""
+    place = tmp_path / "home"
+    place.mkdir()
+    (place / "letter").write_text("precious")
+    yield place
+    assert [path.name for path in place.iterdir()] == ["letter"]
+    assert (place / "letter").read_text() == "precious"
+
+
+@pytest.fixture
+def output(tmp_path):
+    (tmp_path / "output").mkdir()
+    return tmp_path / "output"
+
+
+def test_a_file_replaces_a_link(precious, output):
+    names = ("report.html", ".partial-report.html", "report.html.part")
+    for name in names:
+        (output / name).symlink_to(precious / "letter")
+    write_text(output / "report.html", "page")
+    assert not (output / "report.html").is_symlink()
+    assert (output / "report.html").read_text() == "page"
+
+
+def test_a_tokenizer_replaces_links(precious, output, tokenizer_folder):
+    for name in ("tokenizer.json", "tokenizer.json.part", "vocab.txt", "vocab.txt.part"):
+        (output / name).symlink_to(precious / "letter")
+    tokenizer = Tokenizer(tokenizer_folder)
+    tokenizer.save(output)
+    assert Tokenizer(output).encode("a b") == tokenizer.encode("a b")
+
+
+@pytest.fixture
+def tokenizer_folder(tmp_path):
+    (tmp_path / "tokenizer").mkdir()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+    (tmp_path / "tokenizer" / "vocab.txt").write_text("\n".join(words) + "\n")
+    return tmp_path / "tokenizer"
+
+
+def runs(output):
+    with folder.owned(output):
+        with folder.replacing_together(output) as new:
+            (new / "a").write_text("new")
+
+
+@pytest.mark.parametrize("name", [".lock", ".results"])
+@pytest.mark.parametrize("target", ["letter", "", "nothing"])
+def test_links_in_the_place_of_a_run_are_refused(precious, output, name, target):
+    (output / name).symlink_to(precious / target)
+    with pytest.raises(ValueError, match=rf"\{name} is refused: a run writes there, and it is"):
+        runs(output)
+    assert [path.name for path in output.iterdir() if path.name not in (name, ".lock")] == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "second name"])
+def test_a_lock_is_a_file_with_one_name(precious, output, kind):
+    make = {
+        "pipe": os.mkfifo,
+        "folder": os.mkdir,
+        "second name": lambda path: os.link(precious / "letter", path),
+    }
+    make[kind](output / ".lock")
+    with pytest.raises(ValueError, match=r"\.lock is refused: a run writes there"):
+        open_own(output / ".lock")
+
+
+def test_what_looks_like_the_rest_of_a_killed_run_may_be_a_link(precious, output):
+    for name in (".partial-results", ".partial-state.zip", ".partial-a"):
+        target = precious / "letter" if name == ".partial-a" else precious
+        (output / name).symlink_to(target)
+    runs(output)
+    assert sorted(path.name for path in output.iterdir()) == [".lock", "a"]
+
+
+@pytest.mark.parametrize("old", ["link to a file", "link to a folder", "file", "folder"])
+@pytest.mark.parametrize("new", ["file", "folder"])
+def test_results_replace_whatever_has_their_name(precious, output, old, new):
+    path = output / "1_Pooling"
+    if old.startswith("link"):
+        path.symlink_to(precious / "letter" if old == "link to a file" else precious)
+    elif old == "file":
+        path.write_text("old")
+    else:
+        path.mkdir()
+        (path / "old").write_text("old")
+    with folder.replacing_together(output) as results:
+        place = results / "1_Pooling"
+        if new == "folder":
+            place.mkdir()
+            place /= "config.json"
+        place.write_text("new")
+    assert sorted(output.rglob("*"))[0] == path and not path.is_symlink()
+    content = path if new == "file" else path / "config.json"
+    assert content.read_text() == "new" and not (path / "old").exists()
+
+
+def test_a_link_in_the_place_of_a_folder(precious, output):
+    (output / "runs").symlink_to(precious)
+    with pytest.raises(ValueError, match=r"runs is refused: a run writes there"):
+        subfolder(output, "runs")
+    assert subfolder(output, "states") == subfolder(output, "states") == output / "states"
+
+
+def test_the_output_itself_may_be_a_link(output, tmp_path):
+    (tmp_path / "link").symlink_to(output)
+    runs(tmp_path / "link")
+    write_text(tmp_path / "link" / "b", "text")
+    assert sorted(path.name for path in output.iterdir()) == [".lock", "a", "b"]
+
+
+def at_once(work, count=8):
+    """Does some work in several threads, and raises what one of them raises."""
+    errors = []
+    barrier = threading.Barrier(count)
+
+    def one(number):
+        barrier.wait()
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_writers_of_one_file_at_once(output):
+    texts = [str(number) * 200_000 for number in range(8)]
+    at_once(lambda number: write_text(output / "vectors.npy", texts[number]))
+    assert (output / "vectors.npy").read_text() in texts
+    assert [path.name for path in output.iterdir()] == ["vectors.npy"]
+
+
+def test_writers_of_one_folder_at_once(output):
+    """The files that stay are all of one writer."""
+
+    def work(number):
+        for _ in range(5):
+            with folder.replacing_together(output) as new:
+                for name in "abc":
+                    (new / name).write_text(str(number))
+
+    at_once(work)
+    assert sorted(path.name for path in output.iterdir()) == ["a", "b", "c"]
+    assert len({(output / name).read_text() for name in "abc"}) == 1
+
+
+def test_a_run_that_starts_leaves_others_temporary_files(output):
+    """A report is written into the folder of a run that begins; one that was killed had left
+    something."""
+    (output / ".partial-killed").mkdir()
+    (output / ".partial-killed" / "half").write_text("half")
+    with replacing(output / "report.html") as partial:
+        partial.write_text("page")
+        with folder.owned(output):
+            assert {path.name for path in output.iterdir()} == {partial.parent.name, ".lock"}
+    assert (output / "report.html").read_text() == "page"
+
+
+def test_the_mode_of_files_is_that_of_other_files(output):
+    write_text(output / "a", "text")
+    with folder.replacing_together(output) as new:
+        (new / "folder").mkdir()
+        (new / "b").write_text("text")
+    (output / "usual").write_text("text")
+    (output / "usual folder").mkdir()
+    modes = {name: (output / name).stat().st_mode for name in os.listdir(output)}
+    assert modes["a"] == modes["b"] == modes["usual"]
+    assert modes["folder"] == modes["usual folder"]
+
+
+def test_others_cannot_enter_a_temporary_folder(output):
+    with temporary_folder(output) as one, temporary_folder(output) as other:
+        assert one != other and one.stat().st_mode & 0o077 == 0
+        clear_partials(output)
+        assert one.is_dir() and other.is_dir()
+    assert not list(output.iterdir())
+
+
+FORKS = """
+    import os, pathlib, sys, time
+    from keras_posenc.checkpoints.folder import owned
+    with owned(pathlib.Path(sys.argv[1])):
+        if os.fork() == 0:
+            print(os.getpid(), flush=True)
+            sys.stdin.read()  # outlives its parent
+        os._exit(0)
+    """
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_does_not_keep_the_lock(output):
+    command = [sys.executable, "-c", textwrap.dedent(FORKS), str(output)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        child = int(process.stdout.readline())
+        process.wait()
+        os.kill(child, 0)  # it is there
+        with folder.owned(output):
+            pass
+        process.stdin.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_end_of_a_fork_does_not_free_the_lock(output):
+    with folder.owned(output):
+        if (child := os.fork()) == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        with pytest.raises(BlockingIOError, match="is in use by another run"):
+            with folder.owned(output):
+                pass
