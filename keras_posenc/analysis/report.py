@@ -1,22 +1,21 @@
 """One self-contained HTML page about one fine-tuning, or about several side by side."""
 
-import csv
 import dataclasses
 import html
-import io
 import json
 import pathlib
 
 from keras_posenc.analysis import plot
 from keras_posenc.analysis.page import PAGE, details, picture, section, table
+from keras_posenc.analysis.run_files import (
+    SCORES,
+    SETS,
+    read_curve,
+    read_metrics,
+    read_recipe,
+)
 from keras_posenc.checkpoints.folder import newest
-from keras_posenc.untrusted import read_bytes, read_json, shorten
 from keras_posenc.writing import write_text
-
-SETS = ("test", "validation")
-METRICS = ("labels", "train", *SETS, "versions")
-# Keys of the metrics and their titles; of files from before there were tasks.
-SCORES = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +51,7 @@ def read_run(directory, name=None):
 
     Raises:
         FileNotFoundError: if `directory` holds no finished fine-tuning.
+        ValueError: if a file in it is damaged.
     """
     directory = pathlib.Path(directory)
     if not newest(directory, "metrics.json").is_file():
@@ -61,10 +61,10 @@ def read_run(directory, name=None):
         )
     return Run(
         name or directory.resolve().name,
-        read_json(newest(directory, "metrics.json"), METRICS),
-        read_json(newest(directory, "recipe.json")),
-        _read_numbers(newest(directory, "history.csv")),
-        _read_numbers(newest(directory, "steps.csv")),
+        read_metrics(directory),
+        read_recipe(directory),
+        read_curve(directory, "history.csv"),
+        read_curve(directory, "steps.csv"),
     )
 
 
@@ -85,7 +85,7 @@ def write_report(directories, path=None, title="Fine-tuning report"):
     Raises:
         FileNotFoundError: if a directory holds no finished fine-tuning.
         ImportError: if Matplotlib is not installed.
-        ValueError: if there are several directories and no `path`.
+        ValueError: if there are several directories and no `path`, or a file is damaged.
 
     Example:
 
@@ -246,12 +246,3 @@ def _recipes(runs):
     )
     recipes = table(["setting", *(run.name for run in runs)], rows)
     return recipes + f"<p class=note>{html.escape(versions)}</p>"
-
-
-def _read_numbers(path):
-    """The rows of a CSV file of numbers as dicts; an empty cell is left out."""
-    try:
-        rows = csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""), strict=True)
-        return [{key: float(value) for key, value in row.items() if value} for row in rows]
-    except (ValueError, TypeError, csv.Error) as error:
-        raise ValueError(f"{path} is damaged ({shorten(error)}).") from None

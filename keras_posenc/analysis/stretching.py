@@ -4,9 +4,24 @@ import html
 import json
 import pathlib
 
+from keras_posenc.analysis import expected as e
 from keras_posenc.analysis import plot
 from keras_posenc.analysis.page import PAGE, details, picture, section, table
+from keras_posenc.analysis.run_files import read_recipe
+from keras_posenc.checkpoints.folder import newest
+from keras_posenc.untrusted import read_json
 from keras_posenc.writing import write_text
+
+ROW = {"from": e.count, "to": e.count, "before": e.score, "after": e.score, "teacher": e.score}
+METRICS = e.keys(
+    {
+        "agreement": e.every(e.keys(ROW), fewest=1),
+        "old_length": e.count,
+        "losses": e.every(e.loss),
+        "seconds": e.number,
+        "versions": e.by_name(e.text),
+    }
+)
 
 
 def write_stretch_report(directory, path=None, title="Stretching report"):
@@ -25,6 +40,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     Raises:
         FileNotFoundError: if `directory` holds no finished stretching.
         ImportError: if Matplotlib is not installed.
+        ValueError: if a file is damaged.
 
     Example:
 
@@ -34,15 +50,12 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     """
     plot.require_matplotlib()
     directory = pathlib.Path(directory)
-    if not (directory / "metrics.json").is_file():
+    if not newest(directory, "metrics.json").is_file():
         raise FileNotFoundError(
             f"{directory} holds no finished stretching: it has no metrics.json. Run stretch to its "
             "end first."
         )
-    report, recipe = (
-        json.loads((directory / name).read_text("utf-8"))
-        for name in ("metrics.json", "recipe.json")
-    )
+    report, recipe = read_metrics(directory), read_recipe(directory)
     rows, old = report["agreement"], report["old_length"]
     figure = plot.agreement_by_position(rows, old, size=(8.6, 3.8))
     body = [
@@ -61,6 +74,16 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     page = PAGE.substitute(title=html.escape(title), body="\n".join(filter(None, body)))
     write_text(path, page)
     return path
+
+
+def read_metrics(directory):
+    """The metrics.json of a stretching.
+
+    Raises:
+        ValueError: if it is damaged. The error names the key.
+    """
+    path = newest(directory, "metrics.json")
+    return e.checked(path, read_json(path), METRICS)
 
 
 def _numbers(rows):

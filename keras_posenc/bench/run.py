@@ -98,7 +98,7 @@ class Contender:
         self.begin(seed)
         record = {"step": 0, "losses": [], "validation": [], "seconds": 0.0, "compiling": 0.0}
         if state.exists():
-            record |= load_state(state, self.model)
+            record |= load_state(state, self.model, {"step": int, "losses": list})
         while record["step"] < self.settings.steps and not self._on_plateau(record):
             started, compiled = time.perf_counter(), self.clock.compiling()
             first = record["step"]

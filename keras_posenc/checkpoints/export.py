@@ -77,6 +77,13 @@ def save_checkpoint(
     `transformers.AutoModel.from_pretrained("MiniLM-long")` then reads 2,048 positions.
     """
     transformer = getattr(model, "transformer", model)
+    if transformer is None:
+        raise TypeError(
+            "save_checkpoint needs a model that knows its transformer, and this one does not: "
+            "keras.models.clone_model loses it. Make the copy by type(model).from_config("
+            "model.get_config()), then copy.set_weights(clone.get_weights()). "
+            f"Received: {model!r}"
+        )
     if not all(hasattr(transformer, each) for each in ("layers", "config", "table")):
         raise TypeError(
             "save_checkpoint needs a model of build_transformer_model, or its Transformer. An "

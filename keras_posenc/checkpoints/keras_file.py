@@ -72,9 +72,14 @@ def load_keras(path):
     except Exception as error:  # a damaged archive may fail in any way
         raise ValueError(f"{path} is damaged ({shorten(error)}). Download it again.") from None
     try:
-        return keras.saving.load_model(path, compile=False, safe_mode=True)
+        model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:  # Keras raises what JSON, HDF5 or a layer happens to raise
         raise ValueError(f"{path} cannot be loaded by Keras: {shorten(error)}") from None
+    if not isinstance(model, keras.Model):  # Keras gives back whatever the file describes
+        raise ValueError(
+            f"{path} holds a {type(model).__name__}, not a model. Save a keras.Model of it first."
+        )
+    return model
 
 
 class RefusedModelError(ValueError):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import keras
+from keras.src.backend.common.global_state import get_global_attribute
 
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.encodings import get as get_encoding
@@ -12,6 +13,11 @@ from keras_posenc.models.config import read_config
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.inputs import CheckedInputs
 from keras_posenc.untrusted import parse_json, quote, shorten
+
+NO_HDF5 = (
+    "A TransformerModel cannot be loaded from a whole-model HDF5 file, so it is not written: save "
+    "the model as .keras, or its weights alone by save_weights to a .weights.h5 file. {}"
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -75,7 +81,19 @@ class TransformerModel(CheckedInputs, keras.Model):
             self._transformer = _kept(self, self._about)
         return self._transformer
 
+    def save(self, filepath, *args, **kwargs):
+        """Saves the model as a `.keras` file, as `keras.Model.save` does.
+
+        Raises:
+            ValueError: for a .h5 file, which Keras could not load again.
+        """
+        if str(filepath).endswith((".h5", ".hdf5")):
+            raise ValueError(NO_HDF5.format(f"Received: filepath={str(filepath)!r}"))
+        return super().save(filepath, *args, **kwargs)
+
     def get_config(self):
+        if get_global_attribute("use_legacy_config"):  # by keras.saving.save_model, or in a model
+            raise ValueError(NO_HDF5.format(f"Received: {self!r} in an HDF5 file"))
         about = self._about
         if self._transformer is not None:
             about = _about(self._transformer)

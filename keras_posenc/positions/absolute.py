@@ -36,6 +36,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
     def __init__(self, output_dim, merge_mode="add", **kwargs):
         # Position ids must not be cast to the compute dtype: bfloat16 cannot tell 257 from 256.
         super().__init__(autocast=False, **kwargs)
+        # Keras reads a string in a HDF5 file as a function, if it has one of this name: add.
+        merge_mode = getattr(merge_mode, "__name__", merge_mode)
         if merge_mode not in MERGE_MODES:
             raise ValueError(f"`merge_mode` must be one of {MERGE_MODES}. Received: {merge_mode!r}")
         if not isinstance(output_dim, int) or output_dim < 1:

@@ -33,11 +33,12 @@ def save_state(path, model, record):
         archive.writestr("record.json", json.dumps(record))
         for index, variable in enumerate(_variables(model)):
             with archive.open(f"{index}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, _plain(ops.convert_to_numpy(variable)))
+                np.lib.format.write_array(file, _written(variable))
 
 
-def _plain(array):
-    """The array in a type that NumPy can write: bfloat16, which it lacks, as float32."""
+def _written(variable):
+    """A variable in a type that NumPy can write: bfloat16, which it lacks, as float32."""
+    array = ops.convert_to_numpy(variable)
     return array if array.dtype.isbuiltin == 1 else array.astype("float32")
 
 
@@ -101,13 +102,14 @@ def _damage(path):
         ) from None
 
 
-def load_state(path, model):
+def load_state(path, model, keys=None):
     """Restores every variable of `save_state`, and returns the record.
 
     Args:
         path: str or path.
         model: a compiled `keras.Model` whose optimizer is built, made in the same way as the saved
             one.
+        keys: dict, key of the record -> type or types of its value. Others are not checked.
 
     Returns:
         The `record` given to `save_state`.
@@ -125,12 +127,17 @@ def load_state(path, model):
     """
     (record, array, count), variables = _read(path), _variables(model)
     with _damage(path):
+        for key, kind in (keys or {}).items():
+            if not isinstance(record.get(key), kind):
+                raise ValueError(f"its record has no {key}, or another kind of value as {key}")
         arrays = [array(index) for index in range(count)]
-    saved, wanted = [array.shape for array in arrays], [tuple(v.shape) for v in variables]
+    # Both are compared before anything is assigned: a backend may refuse another type halfway.
+    saved = [(array.shape, array.dtype) for array in arrays]
+    wanted = [(array.shape, array.dtype) for array in map(_written, variables)]
     if saved != wanted:
         raise ValueError(
             f"{path} holds {len(saved)} variables of another model or optimizer: this one has "
-            f"{len(wanted)}, or other shapes. Delete the file to train from the beginning."
+            f"{len(wanted)}, or other shapes or types. Delete the file to train from the beginning."
         )
     for variable, array in zip(variables, arrays, strict=True):
         variable.assign(array)

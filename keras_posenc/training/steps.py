@@ -11,6 +11,7 @@ from keras_posenc.writing import write_text
 
 # Seconds between two states on disk: what a kill can cost.
 SAVE_EVERY = 30
+RECORD = {"step": int, "losses": list, "seconds": (int, float)}
 
 
 def once(output, settings, overwrite, prepare, keys):
@@ -64,7 +65,7 @@ def take_steps(model, steps, state, step, start, tell):
         dict, the record: `step`, `losses`, `seconds`, and what `start` returned.
     """
     if state.exists():
-        record = load_state(state, model)
+        record = load_state(state, model, RECORD)
     else:
         record = {"step": 0, "losses": [], "seconds": 0.0, **start()}
     saved = time.perf_counter()

@@ -130,7 +130,7 @@ class Trainer:
         epoch."""
         model = self.model
         if state.exists():
-            record = load_state(state, model)
+            record = load_state(state, model, {"history": list, "steps": list})
             self.history, self.steps = record["history"], record["steps"]
         for epoch in range(len(self.history), len(self.recipe.epoch_lengths)):
             self._train_epoch(epoch, verbose)

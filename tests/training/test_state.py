@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import signal
@@ -62,6 +63,48 @@ def test_a_state_of_another_model_assigns_nothing(tmp_path):
     before = values(model)
     with pytest.raises(ValueError, match="of another model or optimizer: this one has"):
         state.load_state(tmp_path / "state.zip", model)
+    assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
+
+
+OTHERS = {
+    "float64": lambda array: array.astype("float64"),
+    "another byte order": lambda array: array.astype(array.dtype.newbyteorder(">")),
+    "complex": lambda array: array.astype("complex64"),
+    "text": lambda array: array.astype("U8"),
+    "booleans": lambda array: array.astype(bool),
+    "records": lambda array: np.zeros(array.shape, [("x", array.dtype)]),
+    "one more axis": lambda array: array[None],
+    "flat": lambda array: array.reshape(-1) if array.ndim > 1 else array.reshape(-1, 1),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_state_of_other_types_or_shapes_assigns_nothing(tmp_path, other):
+    """Each variable in turn is another; those before it are not assigned either."""
+    state.save_state(tmp_path / "state.zip", train(compiled(), 1), {})
+    with zipfile.ZipFile(tmp_path / "state.zip") as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    model = compiled()
+    before = values(model)
+    for index in range(len(before)):
+        content = io.BytesIO()
+        np.save(content, OTHERS[other](np.load(io.BytesIO(entries[f"{index}.npy"]))))
+        path = tmp_path / f"{index}.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in (entries | {f"{index}.npy": content.getvalue()}).items():
+                archive.writestr(name, data)
+        with pytest.raises(ValueError, match=rf"{index}\.zip (holds|is not a state)"):
+            state.load_state(path, model)
+        assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
+
+
+@pytest.mark.parametrize("record", [{}, {"step": "1"}, {"step": None}, {"step": [1]}])
+def test_a_record_without_what_a_run_needs(tmp_path, record):
+    state.save_state(tmp_path / "state.zip", train(compiled(), 1), record)
+    model = compiled()
+    before = values(model)
+    with pytest.raises(ValueError, match=r"state\.zip is .* damaged .its record has no step, or"):
+        state.load_state(tmp_path / "state.zip", model, {"step": int})
     assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
 
 

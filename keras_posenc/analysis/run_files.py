@@ -1,0 +1,106 @@
+"""The files of a fine-tuning that a report reads, checked key by key."""
+
+import csv
+import io
+
+from keras_posenc.analysis import expected as e
+from keras_posenc.checkpoints.folder import newest
+from keras_posenc.untrusted import check_inside, read_bytes, read_json, shorten
+
+SETS = ("test", "validation")
+# Keys of the metrics and their titles; of files from before there were tasks.
+SCORES = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
+
+INTERVAL = {"interval": e.every(e.score, 2)}
+GROUP = {"more_than": e.count, "up_to": e.maybe(e.count), "documents": e.count}
+CLASS = {"support": e.count, "precision": e.score, "recall": e.score, "f1": e.score}
+
+
+def _histogram(value, where):
+    e.keys({"counts": e.every(e.count, fewest=1), "edges": e.every(e.number, fewest=2)})(
+        value, where
+    )
+    e.every(e.anything, len(value["counts"]) + 1)(value["edges"], f"{where}.edges")
+    edges = value["edges"]
+    if edges[0] < 0 or any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
+        raise ValueError(f"{where}.edges should be rising numbers from 0")
+
+
+def _groups(scores):
+    """Groups of documents by length; all have the same scores."""
+    group = e.keys(GROUP, scores | INTERVAL)
+
+    def check(value, where):
+        e.every(group, fewest=1)(value, where)
+        for index, each in enumerate(value):
+            if each.keys() != value[0].keys():
+                raise ValueError(f"{where}[{index}] should have the keys of {where}[0]")
+
+    return check
+
+
+def _judged(scores, classes):
+    """The scores of a set of documents."""
+    documents = e.keys({"documents": e.count}, scores | INTERVAL)
+    several = {
+        "precision": e.every(e.score, classes),
+        "recall": e.every(e.score, classes),
+        "f1": e.every(e.score, classes),
+        "confusion": e.every(e.every(e.count, classes), classes),
+    }
+
+    def check(value, where):
+        needed = {"by_length": _groups(scores), "lengths": _histogram, "long": e.maybe(documents)}
+        e.both(documents, e.keys(needed, {"classes": e.maybe(e.by_name(e.keys(CLASS)))}))(
+            value, where
+        )
+        if "confusion" in value:
+            e.keys(several)(value, where)
+        if not scores.keys() & value.keys():
+            raise ValueError(f"{where} should have a score, one of {', '.join(scores)}")
+
+    return e.maybe(check)
+
+
+def _metrics(value, where):
+    train = {"max_length": e.count, "seconds": e.number, "lengths": _histogram}
+    needed = {"labels": e.every(e.text), "train": e.keys(train), "versions": e.by_name(e.text)}
+    e.keys(needed, {"scores": e.by_name(e.text)})(value, where)
+    names = value.get("scores", SCORES)
+    if not names or not all(names.values()):
+        raise ValueError("scores should name a score, each by a title")
+    scores = {key: e.loss if key == "loss" else e.score for key in names}
+    e.keys(dict.fromkeys(SETS, _judged(scores, len(value["labels"]))))(value, where)
+
+
+def read_metrics(directory):
+    """The metrics.json of a fine-tuning.
+
+    Raises:
+        ValueError: if it is damaged. The error names the key.
+    """
+    path = newest(directory, "metrics.json")
+    return e.checked(path, read_json(path), _metrics)
+
+
+def read_recipe(directory):
+    """The recipe.json of a run: an object of anything."""
+    path = newest(directory, "recipe.json")
+    return e.checked(path, read_json(path), e.by_name(e.anything))
+
+
+def read_curve(directory, name):
+    """The rows of a CSV file of numbers, an epoch each, as dicts; an empty cell is left out.
+
+    Raises:
+        ValueError: if it is damaged.
+    """
+    path = newest(directory, name)
+    check_inside(path, directory)
+    try:
+        rows = csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""), strict=True)
+        rows = [{key: float(value) for key, value in row.items() if value} for row in rows]
+    except (ValueError, TypeError, csv.Error) as error:
+        raise ValueError(f"{path} is damaged ({shorten(error)}).") from None
+    needed, optional = {"epoch": e.number, "loss": e.loss}, {"max_length": e.number}
+    return e.checked(path, rows, e.every(e.keys(needed, optional), fewest=1))
