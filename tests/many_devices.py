@@ -9,6 +9,7 @@ Prints a line of JSON: the losses of three steps on one device and on several.
 
 import contextlib
 import json
+import re
 import sys
 
 import keras
@@ -37,6 +38,7 @@ RNG = np.random.default_rng(0)
 TOKENS = RNG.integers(1, 40, (8, 30)).astype("int32")
 TOKENS[:3, 20:] = 0  # padding, of some rows only
 INPUTS = {"token_ids": TOKENS, "segment_ids": np.zeros_like(TOKENS)}
+KINDS = ("all-gather", "all-reduce")
 LABELS = RNG.integers(0, 2, 8)
 
 
@@ -67,6 +69,20 @@ def differences(folder, predictions, scope):
     return [float(np.abs(a - b).max()) for a, b in zip(predictions, again, strict=True)]
 
 
+def collectives(model, mesh):
+    """How many transfers between devices the program of a forward pass has, by kind."""
+    import jax
+
+    axes = jax.sharding.NamedSharding(mesh.backend_mesh, jax.P("batch"))
+    inputs = {key: jax.device_put(x, axes) for key, x in INPUTS.items()}
+    weights = [
+        [v.value for v in group]
+        for group in (model.trainable_variables, model.non_trainable_variables)
+    ]
+    program = jax.jit(model.stateless_call).lower(*weights, inputs).compile().as_text()
+    return {kind: len(re.findall(rf" {kind}(?:-start)?\(", program)) for kind in KINDS}
+
+
 def on_jax(folder):
     """One device, copies of the model on four, and pieces of it on two times two."""
     kd = keras.distribution
@@ -75,6 +91,8 @@ def on_jax(folder):
     _, _, one = trained(folder, contextlib.nullcontext())
     _, _, copied = trained(folder, kd.DataParallel(devices=kd.list_devices()).scope())
     model, predictions, cut = trained(folder, pieces.scope())
+    with pieces.scope():
+        counted = collectives(model, mesh)
     shards = {
         variable.path: [list(variable.shape), list(shard)]
         for variable in [*model.weights, *model.optimizer.variables]
@@ -83,6 +101,7 @@ def on_jax(folder):
     }
     return {
         "losses": [one, copied, cut],
+        "collectives": counted,
         "shards": shards,
         "differences": differences(folder, predictions, contextlib.nullcontext()),
     }

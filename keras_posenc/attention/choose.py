@@ -1,5 +1,6 @@
 """The choice of a path: the cheapest one that can compute what the encodings need."""
 
+import keras
 from keras import ops
 
 from keras_posenc import backend
@@ -13,7 +14,10 @@ MB = 2**20
 # Bytes of a float32 map from which on it is cut, and of a block's map. On a CPU they are those of
 # the backend's traits; of what a fused kernel is given, cutting costs time and saves memory.
 IN_KERNEL = (128 * MB, 32 * MB)
-ON_ACCELERATOR = (1024 * MB, 256 * MB)
+# Per chip. A block of 32 MB stays in the 128 MB of fast memory that a TPU v5e has.
+ON_ACCELERATOR = {"gpu": (1024 * MB, 256 * MB), "tpu": (128 * MB, 32 * MB)}
+# A TPU stores rows in tiles of this many, and a GPU's products like multiples of it.
+LANES = 128
 # Times the usual bytes, of a block with the rows that an encoding asks for.
 AT_MOST = 4
 # Blocks of fewer rows would read the keys and values too often.
@@ -115,7 +119,7 @@ def rows_of_block(q, k, encodings, heads, sizes):
     if backend.is_exporting():
         return None
     accelerated = backend.on_accelerator(q)
-    map_bytes, block_bytes = ON_ACCELERATOR if accelerated else sizes
+    map_bytes, block_bytes = ON_ACCELERATOR[backend.platform(q)] if accelerated else sizes
     batch, num_rows, num_columns = *ops.shape(q)[:2], ops.shape(k)[1]
     if isinstance(num_rows, int) and num_rows <= FEWEST_ROWS:
         return None
@@ -123,9 +127,11 @@ def rows_of_block(q, k, encodings, heads, sizes):
     bounds = [e.execution.max_rows for e in encodings if e.execution.max_rows]
     max_rows = min(bounds, default=block_bytes) if not accelerated else block_bytes
     if all(isinstance(size, int) for size in (batch, num_rows, num_columns)):
+        batch = -(-batch // _batch_shards()) if accelerated else batch
         of_row = max(1, 4 * heads * batch * num_columns)
         size = min(max_rows, block_bytes // of_row)
         size = max(FEWEST_ROWS, size, min(min_rows, AT_MOST * block_bytes // of_row))
+        size = max(LANES, size // LANES * LANES) if accelerated else size
         return None if of_row * num_rows <= map_bytes else size
     # TensorFlow learns the sizes later. A map can have more bytes than int32 can count.
     of_row = ops.maximum(4 * heads * ops.cast(batch, "int64") * ops.cast(num_columns, "int64"), 1)
@@ -134,3 +140,12 @@ def rows_of_block(q, k, encodings, heads, sizes):
     size = ops.maximum(size, ops.minimum(min_rows, AT_MOST * block_bytes // of_row))
     size = ops.minimum(ops.maximum(FEWEST_ROWS, size), num_rows)
     return ops.cast(ops.where(of_row * num_rows <= map_bytes, num_rows, size), "int32")
+
+
+def _batch_shards():
+    """Number of chips over which Keras splits a batch."""
+    distribution = keras.distribution.distribution()
+    mesh = getattr(distribution, "device_mesh", None)
+    if mesh is None or distribution.batch_dim_name not in mesh.axis_names:
+        return 1
+    return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]

@@ -113,7 +113,8 @@ def _leaving_weights(model, step):
 
 
 def platform(x):
-    device = jax.config.jax_default_device  # of a `with jax.default_device(...)`
+    # A program for hardware that is not there is traced within `with jax.default_device(device)`.
+    device = jax.config.jax_default_device
     return getattr(device, "platform", device) or jax.default_backend()
 
 
@@ -134,8 +135,12 @@ def is_traced(x):
 
 
 def check_range(ids, bound, check, message):
-    """The ids; check(smallest, largest) is called when the program runs."""
-    if all(isinstance(n, int) for n in ids.shape):
+    """The ids; check(smallest, largest) is called when the program runs.
+
+    Not on an accelerator, where each step would wait for the host: there an id beyond a table reads
+    NaN.
+    """
+    if not on_accelerator(ids) and all(isinstance(n, int) for n in ids.shape):
         jax.debug.callback(check, ids.min(), ids.max())
     return ids
 
@@ -243,7 +248,16 @@ def has_kernel(q, biased):
 
 def kernel_forms_map(q):
     """Whether the kernel materialises the map of all heads."""
-    return q.dtype == jnp.float32
+    return not _has_flash_attention(q)
+
+
+def _has_flash_attention(q):
+    """Whether cuDNN's flash attention takes the heads; Keras forms the map of others in XLA."""
+    if platform(q) != "gpu" or q.dtype not in (jnp.float16, jnp.bfloat16):
+        return False
+    device = jax.config.jax_default_device
+    device = device if hasattr(device, "compute_capability") else jax.devices()[0]
+    return float(device.compute_capability) >= 8 and q.shape[-1] <= 128
 
 
 def adamw_step(optimizer, gradient, variable, learning_rate, decay):

@@ -2,9 +2,9 @@
 
 import keras
 
-# Weight path -> the mesh axis that each of its axes is sharded along; others are replicated.
+# Weight path -> the mesh axis that each of its axes is sharded along; others are replicated. So is
+# the token embedding: features sharded there are sharded in all layers, which then gather them.
 CUTS = {
-    r".*Embedding-Token/embeddings": (None, "model"),
     r".*MultiHeadSelfAttention/(query|key|value)/kernel": (None, "model", None),
     r".*MultiHeadSelfAttention/(query|key|value)/bias": ("model", None),
     r".*MultiHeadSelfAttention/attention_output/kernel": ("model", None, None),
@@ -18,13 +18,13 @@ def layout_map(device_mesh):
     """Returns the weight layouts of a `build_transformer_model` model for model parallelism.
 
     For `keras.distribution.ModelParallel`: each device holds some heads of every attention layer
-    and some units of every feed-forward layer, so that a block needs two all-reduces; the token
-    embedding is sharded by features. All other weights (norms, positions, task heads, weights of
-    encodings) are replicated.
+    and some units of every feed-forward layer, so that the activations of a block
+    need two all-reduces and no all-gather. All other weights (embeddings, norms, task heads,
+    weights of encodings) are replicated.
 
     Args:
         device_mesh: `keras.distribution.DeviceMesh` with an axis "model". Its size must divide the
-            number of heads, the inner size and the size of the token embedding.
+            number of heads and the inner size.
 
     Returns:
         `keras.distribution.LayoutMap`; change or add entries as in a dict.
@@ -36,8 +36,8 @@ def layout_map(device_mesh):
 
     >>> mesh = keras.distribution.DeviceMesh((1, 1), ["batch", "model"], devices=["cpu:0"])
     >>> layouts = layout_map(mesh)
-    >>> layouts["Embedding-Token/embeddings"].axes
-    (None, 'model')
+    >>> layouts["Transformer-0-FeedForward/output/kernel"].axes
+    ('model', None)
 
     With more devices, before the model is built:
 

@@ -287,6 +287,14 @@ def test_the_size_of_a_block_follows_the_shape(monkeypatch):
     long = np.zeros((1, 2**15, 12, 1), "float32")
     assert choose.rows_of_block(long, long, [], 12, sizes) == choose.FEWEST_ROWS
     assert choose.rows_of_block(q[:, :1], long, [], 12, sizes) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(backend, "platform", lambda q: "tpu")
     monkeypatch.setattr(backend, "on_accelerator", lambda q: True)
+    # Multiples of 128, and of what one chip computes.
+    assert choose.rows_of_block(q[:, :512], q[:, :512], [], 12, sizes) is None
+    assert choose.rows_of_block(q, q, [], 12, sizes) == 256
+    assert choose.rows_of_block(long, long, [near], 12, sizes) == 128
+    monkeypatch.setattr(choose, "_batch_shards", lambda: 8)
+    assert choose.rows_of_block(many, many, [], 12, sizes) == 256
+    monkeypatch.setattr(backend, "platform", lambda q: "gpu")
     assert choose.rows_of_block(q, q, [], 12, sizes) is None
-    assert choose.rows_of_block(long, long, [near], 12, sizes) == 2**28 // (4 * 12 * 2**15)

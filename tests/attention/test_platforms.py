@@ -1,5 +1,7 @@
 """What a program does on the platform that it is traced for."""
 
+import types
+
 import keras
 import laws
 import numpy as np
@@ -8,6 +10,7 @@ from cases import CASES
 from keras import ops
 
 from keras_posenc import PositionalAttention, backend
+from keras_posenc.positions.guard import check_positions
 
 ON_JAX = pytest.mark.skipif(keras.backend.backend() != "jax", reason="TPUs are JAX's")
 SOME = [case for case in CASES if str(case) in ("rotary", "t5", "sandwich", "alibi")]
@@ -58,3 +61,48 @@ def test_every_backend_knows_its_platform():
     x = ops.zeros((1, 1, 1, 1))
     assert backend.platform(x) in ("cpu", "gpu", "tpu")
     assert backend.on_accelerator(x) == (backend.platform(x) != "cpu")
+
+
+@ON_JAX
+@pytest.mark.parametrize(
+    "capability, dtype, head_size",
+    [("7.5", "float16", 64), ("9.0", "float32", 64), ("9.0", "bfloat16", 256)],
+)
+def test_a_gpu_without_flash_attention_gets_blocks(capability, dtype, head_size, monkeypatch):
+    """There Keras materialises the map, which is 12 GB for 16,384 tokens of 12 heads."""
+    import jax
+
+    gpu = types.SimpleNamespace(platform="gpu", compute_capability=capability)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "devices", lambda *_: [gpu])
+    rows = []
+
+    def kernel(q, k, v, **_):
+        rows.append(q.shape[1])
+        return q[..., : v.shape[-1]]
+
+    monkeypatch.setattr(ops, "dot_product_attention", kernel)
+    layer = PositionalAttention(12, head_size, dtype=dtype)
+    layer.build((1, 8, 16), (1, 8, 16))
+    x = jax.ShapeDtypeStruct((1, 16384, 16), dtype)
+    assert jax.eval_shape(lambda x: layer(x, x), x).shape == x.shape
+    assert rows and max(rows) * 4 * 12 * 16384 <= 2**28
+    rows.clear()
+    gpu.compute_capability = "9.0"
+    layer = PositionalAttention(12, 64, dtype="bfloat16")
+    layer.build((1, 8, 16), (1, 8, 16))
+    jax.eval_shape(lambda x: layer(x, x), jax.ShapeDtypeStruct(x.shape, "bfloat16"))
+    assert rows == [16384]
+
+
+@ON_JAX
+def test_a_step_on_a_tpu_does_not_wait_for_the_host(traced_for_a_tpu):
+    """Position ids that are known only when the step runs are not checked by Python there."""
+    import jax
+
+    ids = jax.ShapeDtypeStruct((2, 8), "int32")
+    program = jax.make_jaxpr(lambda ids: check_positions(ids, 8, ""))(ids)
+    assert "callback" not in str(program)
+    with jax.default_device(jax.devices("cpu")[0]):
+        program = jax.make_jaxpr(lambda ids: check_positions(ids, 8, ""))(ids)
+    assert "callback" in str(program)
