@@ -34,13 +34,17 @@ MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/pyt
 CHECKED := tests/maps tests/positions tests/encodings tests/attention tests/layers tests/models \
 	tests/text tests/test_structure.py --ignore=tests/attention/test_memory_use.py
 
+# The version of libtpu that JAX names.
+LIBTPU := $(BIN)/python -c "from importlib.metadata import requires; \
+	print(next(r for r in requires('jax') if r.startswith('libtpu')).split(';')[0])"
+
 # What needs one backend and no other package.
 ALONE := tests/positions tests/maps tests/layers tests/text
 
 # `$(call timed,part,command)` says at the end what the part took.
 timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start)) s"; exit $$code
 
-.PHONY: demo check fuzz kills test test-jax test-tensorflow test-torch test-oldest test-python lint format coverage docs \
+.PHONY: demo check fuzz kills test test-jax test-tensorflow test-torch test-oldest test-aot test-python lint format coverage docs \
 	docs-serve dist clean
 
 demo: $(INSTALLED)
@@ -66,6 +70,11 @@ test-jax: $(INSTALLED)
 test-oldest: $(OLDEST)
 	@$(call timed,oldest Keras,PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" \
 		tests/encodings tests/layers tests/models)
+
+# What the compiler for TPUs says, without a TPU. libtpu has 0.2 GB, so `make test` does without.
+test-aot: $(INSTALLED)
+	$(BIN)/python -m pip install -q --no-compile --no-deps --target .venv/libtpu "$$($(LIBTPU))"
+	@$(call timed,aot,PYTHONPATH=.venv/libtpu:. KERAS_BACKEND=jax $(BIN)/python -m pytest tests/test_aot.py)
 
 # Another Python, with JAX alone: `make test-python PYTHON=python3.13`.
 test-python:
