@@ -9,9 +9,14 @@ import stat
 
 MOST_JSON = 2**24  # bytes; Python objects take up to 25 times as many
 MOST_QUOTED = 200  # characters
-# What moves a terminal's cursor, colours it, ends a line, or turns the direction of what follows.
-CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-FORMULA = re.compile(r"[=+\-@\t\r\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
+# What moves a terminal's cursor, colours it, ends a line, or turns the direction of what follows;
+# a byte order mark, which readers drop at the start of a file.
+CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]"
+)
+SURROGATES = re.compile("[\ud800-\udfff]")  # no encoding can write them
+# Spreadsheets remove the quotes around a cell before they look for a formula.
+FORMULA = re.compile(r"[\"\s]*[=+\-@\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = MOST_QUOTED
@@ -165,13 +170,17 @@ def shorten(text, most=MOST_QUOTED):
 
 
 def visible(text):
-    """Text with its control characters escaped, and nothing else changed or left out."""
-    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+    """Text with control characters and surrogates escaped, and nothing else changed or left out."""
+    return _escaped(text, lambda found: ascii(found[0])[1:-1])
 
 
 def visible_json(text):
-    """JSON text with the control characters in its strings escaped: the same values."""
-    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """JSON text with control characters and surrogates in its strings escaped: the same values."""
+    return _escaped(text, lambda found: f"\\u{ord(found[0]):04x}")
+
+
+def _escaped(text, escape):
+    return SURROGATES.sub(escape, CONTROLS.sub(escape, text))
 
 
 def cell(text):

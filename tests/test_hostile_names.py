@@ -217,7 +217,9 @@ def test_what_is_typed(capsys, name):
 
 
 @pytest.mark.parametrize(
-    "text", ["=1+1", "+1-cmd", "-2+3+cmd|' /C calc'!A0", "@SUM(1)", "\uff1d1+1", "\t=1", "- x"]
+    "text",
+    ["=1+1", "+1-cmd", "-2+3+cmd|' /C calc'!A0", "@SUM(1)", "\uff1d1+1", "\t=1", "- x"]
+    + ['"=1+1"', '"" =1', '"-1"'],
 )
 def test_cells_are_no_formulas(text):
     predictions = [Prediction(text, 0.75, {text: 0.75})]
@@ -236,6 +238,13 @@ def test_predictions_do_not_act_on_a_terminal():
     assert not CONTROLS.search(to_tsv(predictions).replace("\t", ""))
     assert not CONTROLS.search(to_jsonl(predictions))
     assert json.loads(to_jsonl(predictions))["label"] == CONTROL
+
+
+@pytest.mark.parametrize("text", ["\ud800=1", "\ufeff=1", "a\ufffb"])
+def test_predictions_can_be_written_and_start_with_no_byte_order_mark(text):
+    predictions = [Prediction(text, 0.5, {text: 0.5})]
+    assert to_tsv(predictions).encode().startswith(ascii(text)[1:-1].encode())
+    assert json.loads(to_jsonl(predictions).encode())["label"] == text
 
 
 def test_pages_are_escaped():

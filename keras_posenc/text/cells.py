@@ -19,7 +19,7 @@ def numbers_in(where, cell):
     cells = _parts(cell) if isinstance(cell, str) else cell if isinstance(cell, list) else [cell]
     try:
         numbers = [float(value) for value in cells]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = []
     if not numbers or not all(map(math.isfinite, numbers)):
         raise ValueError(f"{where} should be a number, not {quote(cell)}.")

@@ -25,6 +25,8 @@ from keras_posenc.training import (
 )
 from keras_posenc.training.data import split
 from keras_posenc.training.state import load_state, save_state
+from keras_posenc.training.tasks.embedding import Embedding
+from keras_posenc.training.tasks.regression import Regression
 
 PAIRS = [("w1 w2 w3", "w1 w2"), ("w4 w5 w6", "w4 w5"), ("w7 w8 w9", "w7 w8")] * 4
 QUICK = {"epochs": 1, "max_length": 12, "verbose": 0}
@@ -232,6 +234,12 @@ def test_cells_that_json_writes_are_lists():
     assert numbers_in("here", "[1, 2.5]") == [1.0, 2.5]
     with pytest.raises(ValueError, match="here should be a list of names"):
         names_in("here", "[1, 2]")
+    for huge in (10**400, f"[{10**400}]"):  # no float is as large
+        with pytest.raises(ValueError, match="here should be a number, not "):
+            numbers_in("here", huge)
+    for task, text in ((Regression(), "a"), (Embedding(), ("a", "b"))):
+        with pytest.raises(ValueError, match="The text here has the (label|score) 1000"):
+            task.checked("here", text, 10**400)
 
 
 @pytest.mark.once

@@ -75,7 +75,7 @@ class Embedding(Task):
             return None
         try:
             score = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             score = np.nan
         if not -1 <= score <= 1 or len(text) == 3:
             raise ValueError(

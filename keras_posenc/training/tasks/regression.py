@@ -48,7 +48,7 @@ class Regression(Task):
     def checked(self, where, text, value):
         try:
             numbers = [float(number) for number in np.atleast_1d(np.asarray(value, "float64"))]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             numbers = []
         if not numbers or not np.isfinite(numbers).all():
             raise ValueError(
