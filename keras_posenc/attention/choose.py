@@ -15,7 +15,7 @@ MB = 2**20
 # the backend's traits; of what a fused kernel is given, cutting costs time and saves memory.
 IN_KERNEL = (128 * MB, 32 * MB)
 # Per chip. A block of 32 MB stays in the 128 MB of fast memory that a TPU v5e has.
-ON_ACCELERATOR = {"gpu": (1024 * MB, 256 * MB), "tpu": (128 * MB, 32 * MB)}
+ON_GPU, ON_TPU = (1024 * MB, 256 * MB), (128 * MB, 32 * MB)
 # A TPU stores rows in tiles of this many, and a GPU's products like multiples of it.
 LANES = 128
 # Times the usual bytes, of a block with the rows that an encoding asks for.
@@ -119,7 +119,9 @@ def rows_of_block(q, k, encodings, heads, sizes):
     if backend.is_exporting():
         return None
     accelerated = backend.on_accelerator(q)
-    map_bytes, block_bytes = ON_ACCELERATOR[backend.platform(q)] if accelerated else sizes
+    if accelerated:
+        sizes = ON_TPU if backend.platform(q) == "tpu" else ON_GPU
+    map_bytes, block_bytes = sizes
     batch, num_rows, num_columns = *ops.shape(q)[:2], ops.shape(k)[1]
     if isinstance(num_rows, int) and num_rows <= FEWEST_ROWS:
         return None
