@@ -65,12 +65,17 @@ def temporary_folder(parent):
     Yields:
         `pathlib.Path`. `clear_partials` leaves it alone until this process ends.
     """
-    folder = pathlib.Path(tempfile.mkdtemp(prefix=PARTIAL, dir=parent))
-    try:
-        with _locked(folder):
+    with contextlib.ExitStack() as locks:
+        folder = None
+        # `clear_partials` of another process may remove a folder before it is locked.
+        while folder is None or not folder.exists():
+            folder = pathlib.Path(tempfile.mkdtemp(prefix=PARTIAL, dir=parent))
+            with contextlib.suppress(FileNotFoundError):
+                locks.enter_context(_locked(folder))
+        try:
             yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def clear_partials(folder):
@@ -83,7 +88,7 @@ def clear_partials(folder):
         if not is_folder(path):
             path.unlink(missing_ok=True)
             continue
-        with contextlib.suppress(BlockingIOError), _locked(path, wait=False):
+        with contextlib.suppress(BlockingIOError, FileNotFoundError), _locked(path, wait=False):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 
 import pytest
 
+from keras_posenc import writing
 from keras_posenc.checkpoints import folder
 from keras_posenc.text import Tokenizer
 from keras_posenc.writing import (
@@ -242,3 +244,18 @@ def test_the_end_of_a_fork_does_not_free_the_lock(output):
         with pytest.raises(BlockingIOError, match="is in use by another run"):
             with folder.owned(output):
                 pass
+
+
+@pytest.mark.once
+def test_a_folder_that_is_cleared_before_its_lock_is_made_again(tmp_path, monkeypatch):
+    make = tempfile.mkdtemp
+
+    def made_and_cleared(**options):
+        monkeypatch.setattr(tempfile, "mkdtemp", make)
+        folder = make(**options)
+        writing.clear_partials(tmp_path)  # as another process does at this moment
+        return folder
+
+    monkeypatch.setattr(tempfile, "mkdtemp", made_and_cleared)
+    writing.write_text(tmp_path / "a", "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
