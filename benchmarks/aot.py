@@ -1,6 +1,6 @@
 """Compiles attention for a TPU that is not there, and records the memory that its compiler counts.
 
-    pip install "keras_posenc[jax,aot]"
+    pip install ".[jax,aot]"
     python benchmarks/aot.py                                # all cases, in a few minutes
     python benchmarks/aot.py --lengths 8192 --encodings none --topology v6e:2x2
 

@@ -117,7 +117,7 @@ def test_what_is_damaged_or_of_another_place(tmp_path):
         with pytest.raises(ValueError, match=message):
             save_checkpoint(wrong, tmp_path)
     clone = keras.models.clone_model(model)
-    with pytest.raises(TypeError, match="needs a model of build_transformer_model"):
+    with pytest.raises(TypeError, match="knows its transformer, and this one does not"):
         save_checkpoint(clone, tmp_path)
 
 
