@@ -292,9 +292,11 @@ def gradient(function, x, differentiable):
 
 def has_kernel(q, biased):
     """Whether a fused attention kernel is worth using, for logits with or without a bias."""
-    # On a CPU the kernel has no gradient for a bias, and torch keeps whole maps in its place; Keras
-    # adds none in it before 3.14.
-    return not biased or (_keras_is(3, 14) and (on_accelerator(q) or not torch.is_grad_enabled()))
+    # Keras adds no bias in it before 3.14, and a mask in float16 is one.
+    if not _keras_is(3, 14):
+        return not biased and q.dtype != torch.float16
+    # On a CPU it has no gradient for a bias, and torch keeps whole maps in its place.
+    return not biased or on_accelerator(q) or not torch.is_grad_enabled()
 
 
 @functools.cache
