@@ -27,8 +27,12 @@ SAVED = "saved of a block"
 
 
 # What a program reads and returns, in the order of Keras.
-STATE = ("trainable_variables", "non_trainable_variables", "optimizer_variables")
-STATE = (*STATE, "metrics_variables")
+STATE = (
+    "trainable_variables",
+    "non_trainable_variables",
+    "optimizer_variables",
+    "metrics_variables",
+)
 
 
 class SafeTrainer(shared.SafeTrainer):

@@ -8,9 +8,7 @@ from keras_posenc.text.added import MOST_ADDED
 from keras_posenc.text.growth import MOST, growth, steps_of
 from keras_posenc.untrusted import parse_json, quote
 
-MOST_LISTS = (
-    2**22
-)  # and objects: merges and pieces may be lists, and Python takes 100 bytes for one
+MOST_LISTS = 2**22  # and objects; merges and pieces may be lists, of 100 bytes each in Python
 MOST_TOKENS = 2**20  # of a vocabulary; the largest have 2^19
 MOST_MERGES = 2**21
 MOST_PIECE = 2**10  # characters of a token; the library's search tree is as deep
