@@ -66,6 +66,7 @@ from keras_posenc.models.heads import regressor as regressor
 from keras_posenc.models.layouts import layout_map as layout_map
 from keras_posenc.models.model import TransformerModel as TransformerModel
 from keras_posenc.models.seq2seq import build_encoder_decoder as build_encoder_decoder
+from keras_posenc.models.similarity import ranking as ranking
 from keras_posenc.models.similarity import similarity as similarity
 from keras_posenc.models.token_heads import SpanLogits as SpanLogits
 from keras_posenc.models.token_heads import span_head as span_head
@@ -88,6 +89,8 @@ from keras_posenc.positions.stretched import TiledPositionEmbedding as TiledPosi
 from keras_posenc.positions.stretched import position_embedding as position_embedding
 from keras_posenc.retrieval.embed import embed as embed
 from keras_posenc.retrieval.embed import open_embedder as open_embedder
+from keras_posenc.retrieval.reranker import Reranker as Reranker
+from keras_posenc.retrieval.reranker import rerank as rerank
 from keras_posenc.text import CausalBatches as CausalBatches
 from keras_posenc.text import ClassLabels as ClassLabels
 from keras_posenc.text import FloatLabels as FloatLabels
@@ -121,6 +124,8 @@ from keras_posenc.training.multilabel import (
 )
 from keras_posenc.training.optimizer import LayerwiseAdamW as LayerwiseAdamW
 from keras_posenc.training.pretrain import pretrain as pretrain
+from keras_posenc.training.ranking import ListwiseKL as ListwiseKL
+from keras_posenc.training.ranking import MarginMSE as MarginMSE
 from keras_posenc.training.saved import load_finetuned as load_finetuned
 from keras_posenc.training.schedules import LinearWarmup as LinearWarmup
 from keras_posenc.training.schedules import Noam as Noam

@@ -9,6 +9,7 @@ from keras_posenc.checkpoints.shards import is_plain
 from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes, shorten
 
 MODULES = "modules.json"
+MODEL_CONFIG = "config_sentence_transformers.json"
 MOST_MODULES = 32
 MOST_MODULE = 2**30  # bytes of a file of one
 # Where the settings of a transformer lie; the first is written today.
@@ -44,29 +45,58 @@ ACTIVATIONS = {
     "torch.nn.modules.activation.SiLU": "silu",
     "torch.nn.modules.activation.Sigmoid": "sigmoid",
 }
-# Kinds of modules -> the keys that decide what they compute, each with the values that are read.
-KINDS = {
-    "Transformer": {"transformer_task": ("feature-extraction", None)},
-    "Pooling": {},
-    "Dense": {
-        "use_residual": (False, None),
-        "module_input_name": ("sentence_embedding", None),
-        "module_output_name": ("sentence_embedding", None),
-    },
-    "LayerNorm": {},
-    "Normalize": {
-        "module_input_name": ("sentence_embedding", None),
-        "module_output_name": ("sentence_embedding", None),
-    },
-    "Dropout": {},
-}
+PACKAGES = ("sentence_transformers", "pylate")
+
+
+class Layout(typing.NamedTuple):
+    """Which modules a model consists of.
+
+    Attributes:
+        title: str, what it is called in errors.
+        opened_by: str, what opens such a directory.
+        first: tuple of the kinds that it begins with.
+        others: tuple of the kinds that may follow.
+        tasks: values of the transformer's `transformer_task` that are read.
+        tensor: name of the tensor that dense modules and norms act on.
+    """
+
+    title: str
+    opened_by: str
+    first: tuple
+    others: tuple
+    tasks: tuple
+    tensor: str
+
+    def settings(self, kind):
+        """The keys of a module that decide what it computes, each with the values that are read."""
+        names = dict.fromkeys(("module_input_name", "module_output_name"), (self.tensor, None))
+        return {
+            "Transformer": {"transformer_task": self.tasks},
+            "Dense": {"use_residual": (False, None), **names},
+            "Normalize": names,
+        }.get(kind, {})
+
+
+EMBEDDER = Layout(
+    "an embedder",
+    "open_embedder",
+    ("Transformer", "Pooling"),
+    ("Dense", "LayerNorm", "Normalize", "Dropout"),
+    ("feature-extraction", None),
+    "sentence_embedding",
+)
+CROSS_ENCODER = Layout(
+    "a cross-encoder", "Reranker", ("Transformer",), (), ("sequence-classification",), "scores"
+)
+# By the `model_type` of config_sentence_transformers.json.
+LAYOUTS = {"SentenceTransformer": EMBEDDER, "CrossEncoder": CROSS_ENCODER}
 
 
 class Module(typing.NamedTuple):
     """One step of a sentence encoder.
 
     Attributes:
-        kind: a key of `KINDS`.
+        kind: the name of its class.
         folder: `pathlib.Path` of its files.
         config: dict, what its config file says.
         index: `pathlib.Path` of the file that lists it.
@@ -83,15 +113,16 @@ def is_embedder(directory):
     return (pathlib.Path(directory) / MODULES).is_file()
 
 
-def read_modules(directory):
+def read_modules(directory, layout=EMBEDDER):
     """Reads what a directory of sentence-transformers consists of.
 
     Args:
-        directory: str or path. Without `modules.json` it is a transformer, and the mean of its
-            features, as in sentence-transformers.
+        directory: str or path. Without `modules.json` it is a transformer, followed by the other
+            modules that every model of the layout begins with, with their defaults.
+        layout: `Layout` of the model.
 
     Returns:
-        list of `Module`: a transformer, a pooling, and others.
+        list of `Module`: a transformer, what must follow, and others.
 
     Raises:
         FileNotFoundError: if there is no such directory, or a part of it is missing.
@@ -99,15 +130,20 @@ def read_modules(directory):
     """
     directory = pathlib.Path(directory)
     if not directory.is_dir():
-        raise FileNotFoundError(f"There is no directory {directory} to read an embedder from.")
+        raise FileNotFoundError(f"There is no directory {directory} to read {layout.title} from.")
     index = directory / MODULES
     check_inside(index, directory)
     if not index.exists():
-        settings = _settings(directory, index)
+        first, *rest = layout.first
         return [
-            Module("Transformer", directory, settings, index),
-            Module("Pooling", directory, {}, index),
+            Module(first, directory, _settings(directory, index), index),
+            *(Module(kind, directory, {}, index) for kind in rest),
         ]
+    other = LAYOUTS.get(read_model_config(directory).get("model_type"), layout)
+    if other is not layout:
+        raise ValueError(
+            f"{directory} is {other.title}, not {layout.title}: open it with {other.opened_by}."
+        )
     try:
         rows = parse_json(read_bytes(index))
         pairs = [(row["type"], row["path"]) for row in rows]
@@ -118,14 +154,22 @@ def read_modules(directory):
             f"{index} is damaged ({shorten(error)}): it should list modules, each with a type and "
             "a path."
         ) from None
-    modules = [_module(index, kind, path) for kind, path in pairs]
-    kinds = [module.kind for module in modules]
-    if kinds[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(kinds[2:]):
+    kinds = tuple(_kind(index, name, layout) for name, _ in pairs)
+    count = len(layout.first)
+    if kinds[:count] != layout.first or set(layout.first) & set(kinds[count:]):
+        rest = f", and then any of {', '.join(layout.others)}" if layout.others else ""
         raise ValueError(
-            f"{index} lists {', '.join(kinds) or 'nothing'}: an embedder is a Transformer, a "
-            f"Pooling, and then any of {', '.join(list(KINDS)[2:])}."
+            f"{index} lists {', '.join(kinds) or 'nothing'}: {layout.title} is a "
+            f"{', a '.join(layout.first)}{rest}."
         )
-    return modules
+    paths = (path for _, path in pairs)
+    return [_module(index, kind, path, layout) for kind, path in zip(kinds, paths, strict=True)]
+
+
+def read_model_config(directory):
+    """The settings of a whole model, config_sentence_transformers.json; empty if there is none."""
+    directory = pathlib.Path(directory)
+    return _json(directory / MODEL_CONFIG, directory / MODULES)
 
 
 def read_pooling(module):
@@ -183,20 +227,20 @@ def read_longest(module):
 
 def read_prompts(directory):
     """The prompts of a model, by their names, and the name of the one that is put before all."""
-    directory = pathlib.Path(directory)
-    config = _json(directory / "config_sentence_transformers.json", directory / MODULES)
+    config = read_model_config(directory)
     prompts, default = config.get("prompts") or {}, config.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
         raise ValueError(f"{directory}: `prompts` must be texts by name. Found {quote(prompts)}.")
     return prompts, default if default in list(prompts) else None
 
 
-def files_around(directory, longest):
-    """What makes an embedder of the transformer in a directory: pooling, other modules, prompts.
+def files_around(directory, longest, layout=EMBEDDER):
+    """What makes a model of the transformer in a directory: pooling, other modules, prompts.
 
     Args:
         directory: str or path, with `modules.json`.
         longest: int. Tokens after which texts are to be cut.
+        layout: `Layout` of the model.
 
     Returns:
         dict path -> bytes, to be written beside the files of another transformer.
@@ -204,14 +248,14 @@ def files_around(directory, longest):
     Raises:
         FileNotFoundError, ValueError: as `read_modules`.
     """
-    transformer, *others = read_modules(directory)
+    transformer, *others = read_modules(directory, layout)
     index = transformer.index
     rows = parse_json(read_bytes(index))
     rows[0]["path"] = ""
     settings = {**transformer.config, "max_seq_length": longest}
     files = {MODULES: json.dumps(rows, indent=2).encode()}
     files[TRANSFORMER_CONFIGS[0]] = json.dumps(settings, indent=1).encode()
-    prompts = index.parent / "config_sentence_transformers.json"
+    prompts = index.parent / MODEL_CONFIG
     paths = [prompts] if prompts.exists() else []
     for module in others:
         if module.folder.is_dir() and module.folder != index.parent:
@@ -222,13 +266,19 @@ def files_around(directory, longest):
     return files
 
 
-def _module(index, name, path):
+def _kind(index, name, layout):
+    """The kind of a module, by the name of its class."""
     package, _, kind = name.rpartition(".")
-    if package.partition(".")[0] != "sentence_transformers" or kind not in KINDS:
+    kinds = (*layout.first, *layout.others)
+    if package.partition(".")[0] not in PACKAGES or kind not in kinds:
         raise ValueError(
-            f"{index} names a module {quote(name)}, which is not read; those of "
-            f"sentence-transformers that are: {', '.join(KINDS)}."
+            f"{index} names a module {quote(name)}, which is not read; those of {layout.title} in "
+            f"sentence-transformers that are: {', '.join(kinds)}."
         )
+    return kind
+
+
+def _module(index, kind, path, layout):
     if path and not is_plain(path):
         raise ValueError(f"{index} is refused: it names {quote(path)} as a folder beside it.")
     folder = index.parent / path if path else index.parent
@@ -238,10 +288,10 @@ def _module(index, name, path):
     check_inside(folder, index.parent)
     settings = kind == "Transformer"
     config = _settings(folder, index) if settings else _json(folder / "config.json", index)
-    for key, values in KINDS[kind].items():
+    for key, values in layout.settings(kind).items():
         if config.get(key) not in values:
             raise ValueError(
-                f"{folder}: a {kind} with {key}={quote(config[key])} is not supported."
+                f"{folder}: a {kind} with {key}={quote(config.get(key))} is not supported."
             )
     return Module(kind, folder, config, index)
 

@@ -165,6 +165,17 @@ COMMANDS = (
         without=("spans",),
         more={"texts": {"help": TEXTS}, "output": {"required": True}},
     ),
+    Command(
+        "rerank",
+        "directory query documents",
+        ("retrieval.rerank", "retrieval.Reranker"),
+        without=("labels",),
+        more={
+            "query": {"help": "What the documents are to match, a text"},
+            "documents": {"help": f"{TEXTS}; the documents"},
+            "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},
+        },
+    ),
     Command("inspect", "checkpoint", ("analysis.inspect_checkpoint",)),
     Command(
         "convert",

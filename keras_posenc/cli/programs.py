@@ -93,6 +93,18 @@ def _embed(arguments):
     )
 
 
+def _rerank(arguments):
+    positional = [arguments.pop(name) for name in ("directory", "query", "documents")]
+    if not sys.stdout.isatty():
+        arguments["verbose"] = 0
+    return _program(
+        "from keras_posenc.retrieval import rerank",
+        "",
+        f"for each in {_call('rerank', *positional, **arguments)}:",
+        _indented('print("%8.4f  %d  %r" % (each["score"], each["corpus_id"], each["text"][:72]))'),
+    )
+
+
 def _inspect(arguments):
     return _program(
         "from keras_posenc.analysis import inspect_checkpoint",
@@ -307,6 +319,7 @@ PROGRAMS = {
     "evaluate": _evaluate,
     "predict": _predict,
     "embed": _embed,
+    "rerank": _rerank,
     "inspect": _inspect,
     "convert": _convert,
     "bench": _bench,

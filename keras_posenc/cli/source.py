@@ -81,7 +81,10 @@ def _tree(module):
 
 
 def _defaults(node):
-    """{name: default} of a signature, or of the fields of a dataclass."""
+    """{name: default} of a signature, of that of a class, or of the fields of a dataclass."""
+    inits = [each for each in node.body if getattr(each, "name", None) == "__init__"]
+    if isinstance(node, ast.ClassDef) and inits:
+        (node,) = inits
     if isinstance(node, ast.ClassDef):
         fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
         pairs = [(field.target.id, field.value) for field in fields]
@@ -90,7 +93,7 @@ def _defaults(node):
         missing = len(named.args) - len(named.defaults)
         defaults = [*[None] * missing, *named.defaults, *named.kw_defaults]
         names = [each.arg for each in (*named.args, *named.kwonlyargs)]
-        pairs = zip(names, defaults, strict=True)
+        pairs = [pair for pair in zip(names, defaults, strict=True) if pair[0] != "self"]
     return {name: REQUIRED if value is None else _literal(value) for name, value in pairs}
 
 

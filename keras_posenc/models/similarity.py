@@ -1,4 +1,4 @@
-"""Several texts at a time through one embedder: what a model of similarity is trained with."""
+"""Several texts, or pairs, at a time through one model: what similarity is trained with."""
 
 import keras
 from keras import ops
@@ -81,8 +81,52 @@ def similarity(embedder, num_texts=2):
         )
     if num_texts < 2:
         raise ValueError(f"`num_texts` must be at least 2. Received: {num_texts}")
+    inputs, vectors = _each(embedder, num_texts)
+    return TransformerModel(inputs, vectors, name="similarity")
+
+
+def ranking(scorer, num_documents=2):
+    """Builds a model that scores several documents for each query, to be trained on their order.
+
+    Its losses are `MarginMSE`, `ListwiseKL` and Keras' `BinaryCrossentropy(from_logits=True)`. Its
+    inputs are `TextBatches(apart=True)` of tuples of (query, document) pairs. The weights of
+    `scorer` are those that are trained.
+
+    Args:
+        scorer: a model from the ids of a pair (B, T) to one logit (B, 1), such as
+            `Reranker(directory).model`.
+        num_documents: int, S.
+
+    Returns:
+        A `keras.Model` with inputs of the scorer's names, (B, S, T), and logits (B, S) as output.
+
+    Raises:
+        ValueError: if the output of `scorer` is not (B, 1), or on fewer than two documents.
+
+    Example:
+
+    >>> model = ranking(Reranker("bert", labels=["score"]).model, num_documents=3)
+    >>> model.compile("adamw", ListwiseKL())
+    >>> model.output_shape
+    (None, 3)
+    """
+    logits = scorer.output
+    if isinstance(logits, (list, tuple)) or len(logits.shape) != 2 or logits.shape[1] != 1:
+        raise ValueError(
+            "A model of ranking needs a scorer, from a pair of texts to one logit (B, 1), such as "
+            f"Reranker(directory).model. Received: {scorer!r}"
+        )
+    if num_documents < 2:
+        raise ValueError(f"`num_documents` must be at least 2. Received: {num_documents}")
+    inputs, logits = _each(scorer, num_documents)
+    logits = keras.layers.Reshape((num_documents,), dtype=logits.dtype, name="Scores")(logits)
+    return TransformerModel(inputs, logits, name="ranking")
+
+
+def _each(model, count):
+    """Inputs of a model for `count` texts, and its outputs for each."""
     inputs = {
-        each.name: keras.Input((num_texts, None), dtype=each.dtype, name=each.name)
-        for each in embedder.inputs
+        each.name: keras.Input((count, None), dtype=each.dtype, name=each.name)
+        for each in model.inputs
     }
-    return TransformerModel(inputs, EachText(embedder, name="Texts")(inputs), name="similarity")
+    return inputs, EachText(model, name="Texts")(inputs)

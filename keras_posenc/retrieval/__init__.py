@@ -1,7 +1,16 @@
-"""Embeddings for search: one vector per text, or per chunk with its document as context."""
+"""Search: vectors of texts and of chunks, and cross-encoders that order what they find."""
 
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.embed import embed, open_embedder
 from keras_posenc.retrieval.late_chunking import ChunkVectors, embed_spans
+from keras_posenc.retrieval.reranker import Reranker, rerank
 
-__all__ = ["ChunkVectors", "chunk_spans", "embed", "embed_spans", "open_embedder"]
+__all__ = [
+    "ChunkVectors",
+    "Reranker",
+    "chunk_spans",
+    "embed",
+    "embed_spans",
+    "open_embedder",
+    "rerank",
+]

@@ -8,20 +8,18 @@ import numpy as np
 
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.checkpoints.sentence_transformers import (
-    read_longest,
     read_modules,
     read_pooling,
     read_prompts,
 )
-from keras_posenc.models.config import read_config
 from keras_posenc.models.embedding import embedder, normalizes
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.late_chunking import embed_spans
-from keras_posenc.text import TextBatches, Tokenizer, read_texts
+from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import kind_of_all
-from keras_posenc.training.recipe import in_range
 from keras_posenc.training.saved import load_finetuned
-from keras_posenc.training.text_model import TextModel, check_table, padding_id
+from keras_posenc.training.text_model import TextModel
 from keras_posenc.untrusted import read_json
 from keras_posenc.writing import replacing
 
@@ -81,30 +79,13 @@ def open_embedder(
             model.model, model.tokenizer, model.max_length, token_budget, prompt=prompt or ""
         )
     transformer, pooling, *_ = read_modules(directory)
-    tokenizer = _tokenizer(transformer)
-    config = read_config(transformer.folder)
-    check_table(tokenizer, config.vocab_size)
-    positions = config.max_position if config.position_table else None
-    explicit = max_length is not None
-    if explicit:
-        in_range("max_length", max_length, above=tokenizer.special_tokens())
-    else:
-        max_length = read_longest(transformer)
-    if positions is not None and (max_length is None or max_length > positions):
-        if explicit or stretch is not None:
-            stretch = stretch or "hierarchical"
-        else:
-            max_length = positions
-    arguments = {
-        "stretch": stretch,
-        "hierarchical_position": alpha,
-        "rope_scaling": _scaling(rope_scaling),
-    }
-    if stretch in ("interpolate", "fresh"):
-        arguments["max_position"] = max_length
-    tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
-    arguments["pad_token_id"] = tokenizer.pad_id
-    arguments = {name: value for name, value in arguments.items() if value is not None}
+    tokenizer, max_length, arguments = read_encoder(
+        transformer,
+        max_length=max_length,
+        stretch=stretch,
+        alpha=alpha,
+        rope_scaling=rope_scaling,
+    )
     return TextModel(
         embedder(directory, **arguments),
         tokenizer,
@@ -263,27 +244,6 @@ def _is_finetuned(directory):
     """Whether `finetune` wrote a model of vectors there."""
     settings = newest(pathlib.Path(directory), "labels.json")
     return settings.is_file() and read_json(settings).get("task") == "embed"
-
-
-def _tokenizer(transformer):
-    tokenizer = Tokenizer(transformer.folder)
-    if transformer.config.get("do_lower_case") and tokenizer.tokenize("A") != tokenizer.tokenize(
-        "a"
-    ):
-        return Tokenizer(transformer.folder, lowercase=True, strip_accents=False)
-    return tokenizer
-
-
-def _scaling(scaling):
-    if not isinstance(scaling, str):
-        return scaling
-    kind, _, factor = scaling.partition(":")
-    try:
-        return {"rope_type": kind, "factor": float(factor)}
-    except ValueError:
-        raise ValueError(
-            f"rope_scaling is TYPE:FACTOR, such as yarn:4. Received: {scaling!r}"
-        ) from None
 
 
 def _prompt(directory, prompt, pooling):

@@ -88,7 +88,7 @@ def encode_apart(texts, tokenizer, max_length, stride=None):
     """Encodes each text of the tuples apart.
 
     Args:
-        texts: a list of tuples of S str each.
+        texts: a list of tuples of S str each, or of S pairs of str.
         tokenizer, max_length: as in `encode_rows`.
         stride: None; windows of texts that belong together there are not.
 
@@ -97,17 +97,19 @@ def encode_apart(texts, tokenizer, max_length, stride=None):
         counts of the tuples' longest texts before truncation.
 
     Raises:
-        TypeError: if an entry is no tuple of str.
+        TypeError: if an entry is no tuple of str, or of pairs of str.
         ValueError: as `encode_rows`, if the tuples are of several sizes, or on a stride.
     """
     if stride is not None:
         raise ValueError("apart=True takes no stride=: the texts of a tuple belong together.")
     for number, group in enumerate(texts):
-        if not isinstance(group, tuple) or not all(isinstance(text, str) for text in group):
+        if not isinstance(group, tuple) or not all(map(_is_text_or_pair, group)):
             raise TypeError(
-                f"Text {number} is no tuple of str, as apart=True needs: {quote(group)}."
+                f"Text {number} is no tuple of str, or of pairs of str, as apart=True needs: "
+                f"{quote(group)}."
             )
-        if len(group) != len(texts[0]) or not group or not all(map(str.strip, group)):
+        parts = [part for text in group for part in ([text] if isinstance(text, str) else text)]
+        if len(group) != len(texts[0]) or not group or not all(map(str.strip, parts)):
             raise ValueError(
                 f"Text {number} is {quote(group)}: give tuples of as many texts each, none empty."
             )
@@ -116,6 +118,11 @@ def encode_apart(texts, tokenizer, max_length, stride=None):
     sides = len(flat) // len(texts)
     rows = [row._replace(text=row.text // sides) for row in rows]
     return rows, lengths.reshape(-1, sides).max(axis=1), sides
+
+
+def _is_text_or_pair(text):
+    is_pair = isinstance(text, tuple) and len(text) == 2
+    return isinstance(text, str) or is_pair and all(isinstance(part, str) for part in text)
 
 
 def _row(items, segments, text, window, offsets):

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_posenc import Reranker
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.cli import main
 from keras_posenc.encodings import ENCODINGS
@@ -309,3 +310,15 @@ def test_a_plot_without_a_subject(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["plot"])
     assert "the following arguments are required: WHAT" in capsys.readouterr().err
+
+
+def test_rerank(capsys, pretrained, tmp_path):
+    Reranker(pretrained, labels=["score"]).save(tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("w1 w4 w7\nw2 w5\nw3\n")
+    target = tmp_path / "ranked.jsonl"
+    command = ("rerank", tmp_path / "model", "w2 w5", tmp_path / "texts.txt", "--output", target)
+    program, output = run(capsys, *command, "--top-k", 2)
+    lines = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
+    assert [row.split()[1] for row in output.splitlines()] == [str(e["corpus_id"]) for e in lines]
+    assert len(lines) == 2
+    assert execute(program) == output

@@ -1,0 +1,71 @@
+"""What opens an encoder's directory for texts of a given length: its tokenizer and arguments."""
+
+from keras_posenc.checkpoints.sentence_transformers import read_longest
+from keras_posenc.models.config import read_config
+from keras_posenc.text import Tokenizer
+from keras_posenc.training.recipe import in_range
+from keras_posenc.training.text_model import check_table, padding_id
+
+
+def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=False):
+    """Reads a transformer's tokenizer and length, and what its positions need for that length.
+
+    Args:
+        transformer: `Module` of the transformer.
+        max_length: int or None. Tokens after which texts are truncated; None for the length that
+            the directory names, or else for as many as the model has positions.
+        stretch, alpha, rope_scaling: as in `open_embedder`.
+        pair: bool. Whether the texts are pairs.
+
+    Returns:
+        `(tokenizer, max_length, arguments)`, the last for `build_transformer_model`.
+
+    Raises:
+        ValueError: if the tokenizer does not fit the model, or on a bad argument.
+    """
+    tokenizer = _tokenizer(transformer)
+    config = read_config(transformer.folder)
+    check_table(tokenizer, config.vocab_size)
+    positions = config.max_position if config.position_table else None
+    explicit = max_length is not None
+    if explicit:
+        in_range("max_length", max_length, above=tokenizer.special_tokens(pair))
+    else:
+        max_length = read_longest(transformer)
+    if positions is not None and (max_length is None or max_length > positions):
+        if explicit or stretch is not None:
+            stretch = stretch or "hierarchical"
+        else:
+            max_length = positions
+    tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
+    arguments = {
+        "stretch": stretch,
+        "hierarchical_position": alpha,
+        "rope_scaling": _scaling(rope_scaling),
+        "pad_token_id": tokenizer.pad_id,
+    }
+    if stretch in ("interpolate", "fresh"):
+        arguments["max_position"] = max_length
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    return tokenizer, max_length, arguments
+
+
+def _tokenizer(transformer):
+    tokenizer = Tokenizer(transformer.folder)
+    if transformer.config.get("do_lower_case") and tokenizer.tokenize("A") != tokenizer.tokenize(
+        "a"
+    ):
+        return Tokenizer(transformer.folder, lowercase=True, strip_accents=False)
+    return tokenizer
+
+
+def _scaling(scaling):
+    if not isinstance(scaling, str):
+        return scaling
+    kind, _, factor = scaling.partition(":")
+    try:
+        return {"rope_type": kind, "factor": float(factor)}
+    except ValueError:
+        raise ValueError(
+            f"rope_scaling is TYPE:FACTOR, such as yarn:4. Received: {scaling!r}"
+        ) from None

@@ -1,0 +1,353 @@
+"""Cross-encoders: a query and a document in one pass, and a score of how well they match."""
+
+import json
+import os
+import pathlib
+
+import keras
+import numpy as np
+
+from keras_posenc.checkpoints.sentence_transformers import (
+    ACTIVATIONS,
+    CROSS_ENCODER,
+    files_around,
+    is_embedder,
+    read_model_config,
+    read_modules,
+    read_prompts,
+)
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.retrieval.saving import save_as_read
+from keras_posenc.text import TextBatches, read_texts
+from keras_posenc.text.documents import kind_of_all
+from keras_posenc.training.text_model import TextModel
+from keras_posenc.untrusted import quote
+from keras_posenc.writing import write_text
+
+
+class Reranker:
+    """A cross-encoder: it reads a query and a document together and gives their score.
+
+    score = f(head(encoder([CLS] query [SEP] document [SEP]))), where `head` is that of the
+    family's `ForSequenceClassification`, and f is the activation that the directory names; else a
+    sigmoid for one output, and the identity for several. A cross-encoder is more accurate than
+    vectors and far slower: use it on the 10 to 1,000 documents that a search by vectors found.
+
+    Args:
+        directory: str or path. A directory of transformers' `ForSequenceClassification`, or of the
+            `CrossEncoder` of sentence-transformers.
+        max_length: int. Tokens of a pair after which its longer text is truncated, which is
+            logged; by default the length that the directory names. More than the model has
+            positions extends its table: one pass over a long document.
+        chunks: int. Read each document whole, in windows of this many tokens with the query before
+            each. The score is the maximum over the windows, which finds the best passage.
+        overlap: int. Tokens of the document that neighbouring windows share, with `chunks`.
+        prompt: what precedes every query: the name of one of the directory's prompts, or a text. By
+            default the prompt that the directory puts before all queries, if it has one.
+        labels: list of names, one for each output of a new head that training is to fill, for a
+            directory without a head, such as ["score"].
+        stretch: how to serve more positions than the table has, if the length needs them. One of
+            "hierarchical", the default, "tile" or "interpolate".
+        alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
+        rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
+            "yarn", "factor": 4.0}.
+        token_budget: int. Maximum number of tokens in a batch, padding included.
+
+    Attributes:
+        model: `keras.Model` from the ids of pairs (B, T) to logits (B, C). Train it with `fit`, or
+            as a part of `ranking`.
+        tokenizer: `Tokenizer`.
+        activation: str, name of f among Keras' activations.
+        max_length, chunks, overlap, token_budget: as given, or as read.
+        prompt: str.
+
+    Raises:
+        FileNotFoundError: if the directory or a part of it is missing.
+        TypeError: if a length is no int.
+        ValueError: if the directory cannot be read or is no cross-encoder, or on a bad argument.
+
+    Example:
+
+    >>> reranker = Reranker("bert", labels=["score"])  # untrained; a trained one needs no labels
+    >>> found = reranker.rank("w1 w4", ["w2 w5 w8", "w1 w4 w7"], verbose=0)
+    >>> [sorted(each) for each in found]
+    [['corpus_id', 'score'], ['corpus_id', 'score']]
+
+    Reference: [Passage Re-ranking with BERT](https://arxiv.org/abs/1901.04085); the maximum over
+    passages: [Deeper Text Understanding for IR with Contextual Neural Language
+    Modeling](https://arxiv.org/abs/1905.09217).
+    """
+
+    def __init__(
+        self,
+        directory,
+        *,
+        max_length=None,
+        chunks=None,
+        overlap=0,
+        prompt=None,
+        labels=None,
+        stretch=None,
+        alpha=None,
+        rope_scaling=None,
+        token_budget=8192,
+    ):
+        _check_windows(max_length, chunks, overlap)
+        self.directory = pathlib.Path(directory)
+        (transformer,) = read_modules(directory, CROSS_ENCODER)
+        tokenizer, length, arguments = read_encoder(
+            transformer,
+            max_length=max_length if chunks is None else chunks,
+            stretch=stretch,
+            alpha=alpha,
+            rope_scaling=rope_scaling,
+            pair=True,
+        )
+        model = build_transformer_model(
+            transformer.folder, head="sequence_classification", labels=labels, **arguments
+        )
+        prompts, default = read_prompts(directory)
+        self.prompt = prompts.get(default, "") if prompt is None else prompts.get(prompt, prompt)
+        self.activation = _activation(transformer, model)
+        self.chunks, self.overlap = chunks, overlap
+        self._texts = TextModel(model, tokenizer, length, token_budget)
+
+    @property
+    def model(self):
+        """The `keras.Model` from the ids of pairs (B, T) to logits (B, C)."""
+        return self._texts.model
+
+    @property
+    def tokenizer(self):
+        """The `Tokenizer`."""
+        return self._texts.tokenizer
+
+    @property
+    def max_length(self):
+        """Tokens of a pair, or of a window of it."""
+        return self._texts.max_length
+
+    @property
+    def token_budget(self):
+        """Maximum number of tokens in a batch, padding included."""
+        return self._texts.token_budget
+
+    def predict(self, pairs, verbose="auto"):
+        """Scores pairs of texts.
+
+        Args:
+            pairs: list of (query, document) pairs of str.
+            verbose: as in `keras.Model.predict`.
+
+        Returns:
+            (N,) float32 array, in the order of the pairs; (N, C) if the head has C > 1 outputs.
+
+        Raises:
+            TypeError: if an entry is no pair of str.
+            ValueError: if there is none, a text is empty, or a query leaves a window no room.
+
+        Example:
+
+        >>> Reranker("bert", labels=["score"]).predict([("w1", "w2 w3")], verbose=0).shape
+        (1,)
+        """
+        pairs = [tuple(pair) if isinstance(pair, list) else pair for pair in pairs]
+        if kind_of_all(pairs) != "pair of str":
+            raise TypeError(
+                f"`pairs` must be a list of (query, document) pairs of str. Received: "
+                f"{quote(pairs[0])}"
+            )
+        pairs = [(self.prompt + query, document) for query, document in pairs]
+        if self.chunks is not None:
+            self._check_room({query for query, _ in pairs})
+        batches = TextBatches(
+            pairs,
+            tokenizer=self.tokenizer,
+            max_length=self.max_length,
+            stride=None if self.chunks is None else self.overlap,
+            token_budget=self.token_budget,
+            shuffle=False,
+        )
+        logits = self._texts.of_batches(batches, verbose).astype("float32")
+        # The windows of a document follow each other.
+        first = np.searchsorted(batches.text_of, np.arange(len(pairs)))
+        logits = np.maximum.reduceat(logits, first, axis=0)
+        activation = keras.activations.get(self.activation)
+        scores = keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def rank(self, query, documents, top_k=None, verbose="auto"):
+        """Orders documents by how well they match a query.
+
+        Args:
+            query: str.
+            documents: list of str.
+            top_k: int. Number of the best documents to return. Default: all.
+            verbose: as in `keras.Model.predict`.
+
+        Returns:
+            list of dicts with the keys `corpus_id`, the index of a document, and `score`, a float,
+                from the best to the worst.
+
+        Raises:
+            TypeError: if a text is no str.
+            ValueError: if the head has several outputs, there are no documents, a text is empty,
+                or `top_k` is less than 1.
+
+        Example:
+
+        >>> reranker = Reranker("bert", labels=["score"])
+        >>> len(reranker.rank("w1", ["w2", "w3 w4", "w5"], top_k=2, verbose=0))
+        2
+        """
+        outputs = self.model.output_shape[-1]
+        if outputs != 1:
+            raise ValueError(
+                f"rank needs a head with one output, and this one has {outputs}: use predict, "
+                "which gives all of them."
+            )
+        if top_k is not None and (type(top_k) is not int or top_k < 1):
+            raise ValueError(f"`top_k` must be an int, at least 1. Received: {top_k!r}")
+        if isinstance(documents, str):
+            raise TypeError(f"`documents` must be a list of str. Received: {quote(documents)}")
+        scores = self.predict([(query, document) for document in documents], verbose)
+        order = np.argsort(-scores, kind="stable")[:top_k]
+        return [{"corpus_id": int(n), "score": float(scores[n])} for n in order]
+
+    def save(self, directory):
+        """Writes the model as it was read, for `CrossEncoder` or transformers, and for `Reranker`.
+
+        An extended table of positions is written as `max_length` plain rows.
+
+        Args:
+            directory: str or path; created if missing.
+
+        Returns:
+            list of the paths written.
+
+        Raises:
+            ValueError: if `directory` is a file, or a weight has no place in the format.
+        """
+        files = {}
+        if is_embedder(self.directory):
+            files = files_around(self.directory, self.max_length, CROSS_ENCODER)
+        return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
+
+    def _check_room(self, queries):
+        """Refuses queries that leave the documents no room in a window."""
+        longest = max(map(len, self.tokenizer.contents(sorted(queries))))
+        needed = self.tokenizer.special_tokens(pair=True) + longest + self.overlap + 1
+        if self.chunks < needed:
+            raise ValueError(
+                f"`chunks` must be at least {needed}, for the special tokens, a query of {longest} "
+                f"tokens, an overlap of {self.overlap} and one token of a document. Received: "
+                f"chunks={self.chunks}"
+            )
+
+
+def rerank(
+    directory,
+    query,
+    documents,
+    output=None,
+    *,
+    text=None,
+    top_k=None,
+    max_length=None,
+    chunks=None,
+    overlap=0,
+    prompt=None,
+    stretch=None,
+    alpha=None,
+    rope_scaling=None,
+    token_budget=8192,
+    verbose="auto",
+):
+    """Orders documents by how well they match a query, with a cross-encoder.
+
+    Args:
+        directory: directory of a cross-encoder, as `Reranker` reads it.
+        query: str.
+        documents: list of str, or a path for `read_texts`.
+        output: path of the .jsonl file for the result; its folder is created. By default nothing is
+            written.
+        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+        top_k: int. Number of the best documents to return. Default: all.
+        max_length, chunks, overlap, prompt, stretch, alpha, rope_scaling, token_budget: as in
+            `Reranker`.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        list of dicts with the keys `corpus_id`, the index of a document, `score`, a float, and
+            `text`, from the best to the worst.
+
+    Raises:
+        FileNotFoundError: if the directory or the file is missing.
+        TypeError: if a text is no str, or a length is no int.
+        ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
+
+    Example:
+
+    >>> _ = Reranker("bert", labels=["score"]).save("cross-encoder")
+    >>> found = rerank("cross-encoder", "w1 w4", ["w2 w5 w8", "w1 w4 w7"], verbose=0)
+    >>> sorted(found[0])
+    ['corpus_id', 'score', 'text']
+    """
+    if output is not None and pathlib.Path(output).suffix != ".jsonl":
+        raise ValueError(f"`output` must be a .jsonl file. Received: {output!r}")
+    reranker = Reranker(
+        directory,
+        max_length=max_length,
+        chunks=chunks,
+        overlap=overlap,
+        prompt=prompt,
+        stretch=stretch,
+        alpha=alpha,
+        rope_scaling=rope_scaling,
+        token_budget=token_budget,
+    )
+    if isinstance(documents, (str, os.PathLike)):
+        documents = read_texts(documents, text=text, label=False).texts
+    found = reranker.rank(query, documents, top_k, verbose)
+    found = [{**each, "text": documents[each["corpus_id"]]} for each in found]
+    if output is not None:
+        pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
+        lines = (json.dumps(each, ensure_ascii=False) + "\n" for each in found)
+        write_text(pathlib.Path(output), "".join(lines))
+    return found
+
+
+def _check_windows(max_length, chunks, overlap):
+    if chunks is not None and max_length is not None:
+        raise ValueError(
+            "chunks reads all of a document and max_length cuts it off: give one of them. "
+            f"Received: chunks={chunks!r}, max_length={max_length!r}"
+        )
+    if type(overlap) is not int or overlap < 0:
+        raise ValueError(f"`overlap` must be an int, at least 0. Received: {overlap!r}")
+    if overlap and chunks is None:
+        raise ValueError(
+            f"`overlap` is for neighbouring windows of a document: give `chunks` with it. "
+            f"Received: overlap={overlap!r}"
+        )
+
+
+def _activation(transformer, model):
+    """The name of the activation: what the directory says, else that of the number of outputs."""
+    config = model.transformer.config.source or {}
+    own = config.get("sentence_transformers")
+    candidates = [
+        read_model_config(transformer.index.parent).get("activation_fn"),
+        own.get("activation_fn") if isinstance(own, dict) else None,
+        config.get("sbert_ce_default_activation_function"),
+    ]
+    named = next((name for name in candidates if name is not None), None)
+    if named is None:
+        return "sigmoid" if model.output_shape[-1] == 1 else "linear"
+    if not isinstance(named, str) or named not in ACTIVATIONS:
+        raise ValueError(
+            f"{transformer.index.parent}: the activation {quote(named)} is not supported; those "
+            f"are: {', '.join(ACTIVATIONS)}."
+        )
+    return ACTIVATIONS[named]

@@ -1,0 +1,35 @@
+"""Models of retrieval, written in the format that they came in."""
+
+import pathlib
+
+from keras_posenc.checkpoints.export import save_checkpoint
+from keras_posenc.checkpoints.folder import replacing_together
+
+
+def save_as_read(model, tokenizer, max_length, files, directory):
+    """Writes weights, config, tokenizer and what lies around them, all of them or none.
+
+    Args:
+        model: a model of `build_transformer_model`, or its `Transformer`.
+        tokenizer: `Tokenizer`.
+        max_length: int. Positions to write as plain rows, if the table is an extended one.
+        files: dict path -> bytes, of further files.
+        directory: str or path; created if missing.
+
+    Returns:
+        list of the paths written, in order.
+    """
+    directory = pathlib.Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"{directory} is a file: give a directory to write into.")
+    config = getattr(model, "transformer", model).config
+    longer = config.position_table and max_length > config.max_position
+    with replacing_together(directory) as folder:
+        save_checkpoint(model, folder, positions=max_length if longer else None)
+        tokenizer.save(folder)
+        for name, data in files.items():
+            path = folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+        names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+    return [str(directory / name) for name in names]

@@ -1,0 +1,195 @@
+"""Cross-encoders against `CrossEncoder` of sentence-transformers, there and back."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from keras_posenc import Reranker, TextBatches, embedder, ranking, rerank
+from keras_posenc.text import FloatLabels
+from keras_posenc.training import MarginMSE
+
+QUERY = "who lives where?"
+DOCUMENTS = ["Two text, three.", "one two three four five six seven eight " * 9, "ten", "nine (s)"]
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_model):
+    """A directory of transformers, with a head of one output."""
+    return tiny_model("BertForSequenceClassification", num_labels=1)
+
+
+@pytest.fixture(scope="module")
+def published(plain, tmp_path_factory):
+    """The same as sentence-transformers saves it, with a prompt and another activation."""
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    folder = tmp_path_factory.mktemp("published") / "model"
+    model = CrossEncoder(
+        str(plain),
+        device="cpu",
+        prompts={"question": "text: "},
+        activation_fn=torch.nn.Identity(),
+        local_files_only=True,
+    )
+    model.save_pretrained(str(folder))
+    return folder
+
+
+def peer(folder, **arguments):
+    from sentence_transformers import CrossEncoder
+
+    return CrossEncoder(str(folder), device="cpu", local_files_only=True, **arguments)
+
+
+def test_equal_to_sentence_transformers(plain, published):
+    pairs = [(QUERY, document) for document in DOCUMENTS]
+    for folder in (plain, published):
+        theirs, ours = peer(folder), Reranker(folder)
+        np.testing.assert_allclose(
+            ours.predict(pairs, verbose=0), theirs.predict(pairs), atol=1e-5, rtol=0
+        )
+        ranked, expected = ours.rank(QUERY, DOCUMENTS, verbose=0), theirs.rank(QUERY, DOCUMENTS)
+        assert [each["corpus_id"] for each in ranked] == [e["corpus_id"] for e in expected]
+        np.testing.assert_allclose(
+            [each["score"] for each in ranked], [e["score"] for e in expected], atol=1e-5, rtol=0
+        )
+    prompted = Reranker(published, prompt="question").predict(pairs[:1], verbose=0)
+    expected = peer(published).predict(pairs[:1], prompt_name="question")
+    np.testing.assert_allclose(prompted, expected, atol=1e-5, rtol=0)
+    assert abs(prompted - ours.predict(pairs[:1], verbose=0)).item() > 1e-3
+
+
+@pytest.mark.once
+def test_several_outputs_as_sentence_transformers(tiny_model):
+    folder = tiny_model("BertForSequenceClassification", num_labels=3)
+    pairs = [(QUERY, document) for document in DOCUMENTS]
+    ours = Reranker(folder)
+    np.testing.assert_allclose(
+        ours.predict(pairs, verbose=0), peer(folder).predict(pairs), atol=1e-5, rtol=0
+    )
+    with pytest.raises(ValueError, match="rank needs a head with one output, and this one has 3"):
+        ours.rank(QUERY, DOCUMENTS)
+
+
+@pytest.mark.once
+def test_a_long_document_has_the_score_of_its_best_window(plain):
+    reranker, short = Reranker(plain, chunks=20, overlap=3), Reranker(plain)
+    tokenizer = reranker.tokenizer
+    windows = tokenizer.windows(DOCUMENTS[1], 20, stride=3, question=QUERY)
+    assert len(windows) > 5
+    apart = short._texts.of_batches(
+        TextBatches(windows, tokenizer=tokenizer, shuffle=False), verbose=0
+    )
+    expected = 1 / (1 + np.exp(-apart.max()))
+    scores = reranker.predict([(QUERY, document) for document in DOCUMENTS], verbose=0)
+    np.testing.assert_allclose(scores[1], expected, atol=1e-6)
+    rest = [(QUERY, document) for document in DOCUMENTS if document != DOCUMENTS[1]]
+    np.testing.assert_allclose(np.delete(scores, 1), short.predict(rest, verbose=0), atol=1e-6)
+
+
+@pytest.mark.once
+def test_one_stretched_pass_is_saved_as_plain_positions(plain, published, tmp_path):
+    pair = [(QUERY, DOCUMENTS[1])]
+    for number, folder in enumerate((plain, published)):
+        stretched = Reranker(folder, max_length=128)
+        target = tmp_path / str(number)
+        assert str(target / "model.safetensors") in stretched.save(target)
+        expected = stretched.predict(pair, verbose=0)
+        np.testing.assert_allclose(
+            peer(target, max_length=128).predict(pair), expected, atol=1e-5, rtol=0
+        )
+        again = Reranker(target, max_length=128)
+        np.testing.assert_allclose(again.predict(pair, verbose=0), expected, atol=1e-6)
+    assert Reranker(tmp_path / "1").max_length == 128  # as its settings name it
+    assert peer(tmp_path / "1").prompts["question"] == "text: "
+
+
+def test_a_new_head_is_trained_and_saved(tiny_model, tmp_path):
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    folder = tiny_model("BertModel", num_hidden_layers=1, initializer_range=0.1, **still)
+    reranker = Reranker(folder, labels=["score"])
+    groups = [(("one", "one"), ("one", "two")), (("three four", "four"), ("three four", "two"))]
+    batches = TextBatches(
+        groups, FloatLabels([[3, 0], [3, 0]]), reranker.tokenizer, apart=True, shuffle=False
+    )
+    assert batches.shapes == [(2, 2, 8)]
+    model = ranking(reranker.model, num_documents=2)
+    model.compile(keras.optimizers.Adam(0.01), MarginMSE())
+    before = model.evaluate(batches, verbose=0)
+    model.fit(batches, epochs=12, verbose=0)
+    assert model.evaluate(batches, verbose=0) < before / 4
+    reranker.save(tmp_path / "trained")
+    pairs = [pair for group in groups for pair in group]
+    expected = reranker.predict(pairs, verbose=0)
+    np.testing.assert_allclose(
+        peer(tmp_path / "trained").predict(pairs), expected, atol=1e-5, rtol=0
+    )
+
+
+@pytest.mark.once
+def test_rerank_reads_a_file_and_writes_one(plain, tmp_path):
+    source, target = tmp_path / "documents.txt", tmp_path / "new" / "ranked.jsonl"
+    source.write_text("\n".join(DOCUMENTS), "utf-8")
+    found = rerank(plain, QUERY, source, target, top_k=2, verbose=0)
+    lines = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
+    assert lines == found and len(found) == 2
+    ranked = Reranker(plain).rank(QUERY, DOCUMENTS, verbose=0)
+    assert [each["corpus_id"] for each in found] == [each["corpus_id"] for each in ranked[:2]]
+    assert found[0]["text"] == DOCUMENTS[found[0]["corpus_id"]].strip()
+    with pytest.raises(ValueError, match="`output` must be a .jsonl file. Received: 'ranked.tsv'"):
+        rerank(plain, QUERY, DOCUMENTS, "ranked.tsv")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"chunks": 20, "max_length": 20}, "chunks reads all of a document and max_length cuts"),
+        ({"overlap": 3}, "`overlap` is for neighbouring windows of a document: give `chunks`"),
+        ({"chunks": 20, "overlap": -1}, "`overlap` must be an int, at least 0. Received: -1"),
+        ({"max_length": 3}, "max_length must be more than 3. Received: 3"),
+    ],
+)
+def test_refused_arguments(plain, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Reranker(plain, **arguments)
+
+
+@pytest.mark.once
+def test_refused_texts(plain):
+    reranker = Reranker(plain, chunks=12, overlap=4)
+    with pytest.raises(ValueError, match="`chunks` must be at least 13, for the special tokens, a"):
+        reranker.rank("who lives where one two", ["three"])
+    with pytest.raises(TypeError, match="`pairs` must be a list of .query, document. pairs of str"):
+        reranker.predict(["one text"])
+    with pytest.raises(TypeError, match="`documents` must be a list of str. Received: 'three'"):
+        reranker.rank("one", "three")
+    with pytest.raises(ValueError, match="`top_k` must be an int, at least 1. Received: 0"):
+        reranker.rank("one", ["three"], top_k=0)
+    with pytest.raises(ValueError, match="Text 0 is empty"):
+        reranker.rank("one", [" "])
+
+
+@pytest.mark.once
+def test_refused_directories(published, minilm, tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no directory .* to read a cross-encoder"):
+        Reranker(tmp_path / "none")
+    with pytest.raises(
+        ValueError, match="Pooling', which is not read; those of a cross-encoder in"
+    ):
+        Reranker(minilm)
+    other = tmp_path / "other"
+    shutil.copytree(published, other)
+    settings = json.loads((other / "config_sentence_transformers.json").read_text())
+    settings["activation_fn"] = "torch.nn.modules.activation.Hardshrink"
+    (other / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match="the activation 'torch.*Hardshrink' is not supported"):
+        Reranker(other)
+    with pytest.raises(ValueError, match="a cross-encoder, not an embedder: open it with Reranker"):
+        embedder(published)
+    with pytest.raises(ValueError, match="is a file: give a directory to write into"):
+        Reranker(published).save(other / "modules.json")

@@ -1,0 +1,74 @@
+"""Ranking losses against their formulas in NumPy and against sentence-transformers."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_posenc import ListwiseKL, MarginMSE, build_transformer_model, classifier, ranking
+
+RNG = np.random.default_rng(0)
+SCORES, TEACHER = RNG.normal(size=(2, 5, 4)).astype("float32")
+VECTORS = RNG.normal(size=(5, 5, 3)).astype("float32")
+PRODUCTS = np.einsum("bd,bsd->bs", VECTORS[:, 0], VECTORS[:, 1:])
+
+
+def log_softmax(x):
+    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+
+@pytest.mark.parametrize("pred, scores", [(SCORES, SCORES), (VECTORS, PRODUCTS)])
+def test_margin_mse(pred, scores):
+    margins = TEACHER[:, :1] - TEACHER[:, 1:]
+    expected = np.square(scores[:, :1] - scores[:, 1:] - margins).mean(axis=1)
+    loss = MarginMSE(reduction=None)
+    for targets in (TEACHER, margins, TEACHER + 7):
+        found = keras.ops.convert_to_numpy(loss(targets, pred))
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("pred, scores", [(SCORES, SCORES), (VECTORS, PRODUCTS)])
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_listwise_kl(pred, scores, temperature):
+    wanted, given = log_softmax(TEACHER / temperature), log_softmax(scores / temperature)
+    expected = temperature**2 * (np.exp(wanted) * (wanted - given)).sum(axis=1)
+    loss = ListwiseKL(temperature, reduction=None)
+    found = keras.ops.convert_to_numpy(loss(TEACHER, pred))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.once
+def test_equal_to_the_losses_of_torch():
+    import torch
+
+    p, q = (torch.log_softmax(torch.tensor(x) / 2, -1) for x in (TEACHER, SCORES))
+    kl = torch.nn.KLDivLoss(reduction="batchmean", log_target=True)(q, p) * 4
+    np.testing.assert_allclose(float(ListwiseKL(2.0)(TEACHER, SCORES)), float(kl), rtol=1e-5)
+    # ListNet is the same up to the entropy of the targets.
+    listnet = torch.nn.CrossEntropyLoss()(torch.tensor(SCORES), torch.tensor(TEACHER).softmax(1))
+    entropy = -(np.exp(log_softmax(TEACHER)) * log_softmax(TEACHER)).sum(axis=1).mean()
+    np.testing.assert_allclose(
+        float(ListwiseKL()(TEACHER, SCORES)), float(listnet) - entropy, rtol=1e-5
+    )
+
+
+@pytest.mark.once
+def test_losses_are_saved_with_their_arguments():
+    again = keras.losses.deserialize(keras.losses.serialize(ListwiseKL(3.0)))
+    assert again.temperature == 3.0
+    assert isinstance(keras.losses.deserialize(keras.losses.serialize(MarginMSE())), MarginMSE)
+
+
+@pytest.mark.once
+def test_refusals(tiny_config):
+    with pytest.raises(ValueError, match="`y_true` must have 4 or 3 numbers for each query"):
+        MarginMSE()(TEACHER[:, :2], SCORES)
+    with pytest.raises(ValueError, match="`y_true` must have 4 numbers for each query"):
+        ListwiseKL()(TEACHER[:, 1:], SCORES)
+    with pytest.raises(ValueError, match="`temperature` must be positive. Received: 0"):
+        ListwiseKL(0)
+    encoder = build_transformer_model(tiny_config)
+    with pytest.raises(ValueError, match="from a pair of texts to one logit .B, 1."):
+        ranking(classifier(encoder, 2))
+    one = build_transformer_model(tiny_config, head="sequence_classification", labels=["score"])
+    with pytest.raises(ValueError, match="`num_documents` must be at least 2. Received: 1"):
+        ranking(one, 1)
