@@ -125,7 +125,8 @@ def measured(seed, length, folder):
     train, test = parts(seed, length)
     print(f"\nSeed {seed}, 1 of 4: MiniLM is stretched to {length:,} tokens, without labels")
     books, output = book_texts("book-excerpts", most_words(length)), folder / "stretched"
-    report = stretch(MINILM, books, output, seed=seed, length=length, steps=STEPS).report
+    settings = {"keep": "features", "length": length, "steps": STEPS}
+    report = stretch(MINILM, books, output, seed=seed, **settings).report
     write_stretch_report(output)
     print(stretch_summary(report))
     seconds = report["seconds"]

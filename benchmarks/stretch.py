@@ -63,7 +63,8 @@ def measured(key, folder):
     """The report of one way; a run that was interrupted goes on where it stood."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
     output, settings = folder / digest, key["settings"]
-    report = stretch(MINILM, TRAIN, output, test=TEST, seed=key["seed"], **settings).report
+    texts = {"test": TEST, "keep": "features"}
+    report = stretch(MINILM, TRAIN, output, seed=key["seed"], **texts, **settings).report
     told = ("within", "beyond", "agreement", "losses", "seconds")
     versions = {**report["versions"], "python": platform.python_version()}
     return {**{name: report[name] for name in told}, "versions": versions}

@@ -102,7 +102,13 @@ def measured(steps, key):
 def recipe_of(checkpoint, **settings):
     """The `StretchRecipe` of `stretch(checkpoint, texts, **settings)`, on texts of full length."""
     defaults = {name: each.default for name, each in inspect.signature(stretch).parameters.items()}
-    given = {**defaults, "train_length": settings["length"], **settings, "checkpoint": checkpoint}
+    given = {
+        **defaults,
+        "keep": "features",
+        "train_length": settings["length"],
+        **settings,
+        "checkpoint": checkpoint,
+    }
     return StretchRecipe(**{field.name: given[field.name] for field in fields(StretchRecipe)})
 
 

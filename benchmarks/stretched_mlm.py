@@ -180,7 +180,13 @@ class Subject:
                 self.step(model, 1, settings["windows"], (seed, step, 1))
             seconds = time.process_time() - started
         else:
-            given = {"length": length, "steps": steps, "seed": seed, **WAYS[way]}
+            given = {
+                "length": length,
+                "steps": steps,
+                "seed": seed,
+                "keep": "features",
+                **WAYS[way],
+            }
             recipe = recipe_of(self.checkpoint, model="bert", **given)
             model = self.build(self.checkpoint, **recipe.options(read_config(self.checkpoint)))
             found["right"]["at once"] = halves(self.told(model, seed, settings["windows"])[1])

@@ -20,7 +20,8 @@ METRICS = e.keys(
         "losses": e.every(e.loss),
         "seconds": e.number,
         "versions": e.by_name(e.text),
-    }
+    },
+    {"context": e.keys({"before": e.score, "after": e.score})},
 )
 
 
@@ -67,6 +68,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
             "its windows shifted by a quarter; the dashed line is how far the two agree.</p>"
             + details("Numbers", table(["tokens", "before", "after", "teacher"], _numbers(rows))),
         ),
+        section("Distant context", _context(report)),
         section("Training", _training(report)),
         section("Recipe", _recipe(recipe, report)),
     ]
@@ -92,6 +94,19 @@ def _numbers(rows):
          *(f"{row[name]:.3f}" for name in ("before", "after", "teacher")))
         for row in rows
     ]  # fmt: skip
+
+
+def _context(report):
+    if "context" not in report:  # of an earlier version
+        return ""
+    kept = report["context"]
+    rows = [(name, f"{kept[name]:.3f}") for name in ("before", "after")]
+    return table(["training", "kept"], rows) + (
+        "<p class=note>A text is read with its opening and with that of another text. Kept is how "
+        "much of what this changes in the unstretched encoder's features of a distant passage, "
+        "read right after the opening, it changes in the stretched encoder's, which reads the "
+        "whole text: 0 is nothing, 1 as much.</p>"
+    )
 
 
 def _training(report):

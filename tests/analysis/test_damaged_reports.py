@@ -27,6 +27,7 @@ CLASSES = {"a": {"support": 1, "precision": 0.5, "recall": 0.5, "f1": 0.5}}
 STRETCHED = {
     "agreement": [{"from": 0, "to": 8, "before": 0.5, "after": 0.6, "teacher": 0.7}],
     "old_length": 8,
+    "context": {"before": 0.1, "after": 0.7},
     "losses": [0.5, 0.4],
     "seconds": 3.0,
     "versions": {"keras": "3"},

@@ -180,6 +180,11 @@ def test_a_page_about_a_stretching(tmp_path):
     page = path.read_text("utf-8")
     assert path == tmp_path / "report.html" and len(pictures(page)) == 2
     assert "641–768" in page and "2 steps in 9 s" in page and "&lt;a&gt;" in page
+    assert "Distant context" not in page  # of an earlier version, which did not measure it
+    report["context"] = {"before": 0.125, "after": 0.75}
+    (tmp_path / "metrics.json").write_text(json.dumps(report))
+    page = write_stretch_report(tmp_path).read_text("utf-8")
+    assert "Distant context" in page and "0.125" in page and "0.750" in page
     (tmp_path / "metrics.json").write_text(json.dumps({**report, "losses": []}))
     assert len(pictures(write_stretch_report(tmp_path).read_text("utf-8"))) == 1
     with pytest.raises(FileNotFoundError, match="holds no finished stretching"):

@@ -12,6 +12,13 @@ from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.training import steps, stretch, stretch_summary
 from keras_posenc.training.stretching import run
+from keras_posenc.training.stretching.context import (
+    HeldOutText,
+    context_kept,
+    context_targets,
+    draw_passages,
+    skipped_positions,
+)
 from keras_posenc.training.stretching.corpus import Corpus
 from keras_posenc.training.stretching.losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.windows import (
@@ -119,7 +126,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
     said = capsys.readouterr().out
     assert "24 steps of 40 tokens" in said and "step 6 of 24, loss " in said and " left" in said
     assert "24 steps in" in stretch_summary(report)
-    assert stretch_summary(report).count("\n") == 3
+    assert stretch_summary(report).count("\n") == 4 and "distant context" in stretch_summary(report)
     tokens = np.array([Tokenizer(tmp_path / "out").encode(texts[0], max_length=40)[0]], "int32")
     again = build_transformer_model(tmp_path / "out")
     features = [ops.convert_to_numpy(m(inputs_of(m, tokens))) for m in (model, again)]
@@ -171,6 +178,92 @@ def test_a_model_is_stretched_as_its_checkpoint_is(small, texts):
 
 
 @pytest.mark.once
+def test_passages_fit_into_one_window_with_the_opening():
+    for length, size, seed in (
+        (1534, 510, 0),
+        (600, 510, 1),
+        (511, 510, 2),
+        (38, 10, 3),
+        (3, 2, 4),
+    ):
+        passages = draw_passages(length, size, np.random.default_rng(seed))
+        assert 1 <= len(passages) <= 3
+        for passage in passages:
+            assert passage.opening + passage.stop - passage.start <= size
+            assert 0 <= passage.start < passage.inner.start + 1 <= passage.inner.stop
+            assert passage.inner.stop <= passage.stop <= length
+        inner = [row for p in passages for row in range(length)[p.inner]]
+        assert len(set(inner)) == len(inner)
+    assert len(draw_passages(1534, 510, np.random.default_rng(0))) == 3
+
+
+@pytest.mark.once
+def test_a_distant_passage_is_to_be_as_the_teacher_reads_it_after_the_opening(small, texts):
+    model, tokenizer = build_transformer_model(small), Tokenizer(small)
+    teacher = Reader(model, tokenizer, 12)
+    text = np.array(tokenizer.contents(texts)[0][:38])
+    passages = draw_passages(38, 10, np.random.default_rng(0))
+    features, weights = context_targets(teacher, text, 0.0, passages)
+    near = teacher(text, 0.0)
+    assert weights.mean() == pytest.approx(1, abs=1e-5)
+    for p in passages:
+        row = tokenizer.assemble([*map(int, text[: p.opening]), *map(int, text[p.start : p.stop])])
+        read = ops.convert_to_numpy(model(inputs_of(model, np.array([row[0]], "int32"))))[0]
+        inside = slice(1 + p.inner.start, 1 + p.inner.stop)
+        first = 1 + p.opening + p.margin
+        count = p.inner.stop - p.inner.start
+        np.testing.assert_allclose(features[inside], read[first : first + count], atol=1e-5)
+        assert np.abs(features[inside] - near[inside]).max() > 0.01
+        near[inside] = features[inside]
+        assert (weights[inside] > 1).all()
+    np.testing.assert_array_equal(features, near)
+
+
+@pytest.mark.once
+def test_positions_jump_between_the_opening_and_the_passages_in_half_of_all_texts():
+    rng, jumps = np.random.default_rng(0), 0
+    for _ in range(200):
+        passages = draw_passages(38, 10, rng)
+        positions = skipped_positions(40, passages, 400, 1, rng)
+        steps_between = np.diff(positions)
+        assert positions[0] == 0 and positions[-1] < 400
+        assert (steps_between != 1).sum() <= 1
+        if (steps_between != 1).any():
+            at = 1 + int(np.argmax(steps_between))
+            assert 1 + passages[0].opening <= at <= 1 + passages[0].start
+            jumps += 1
+    assert 80 <= jumps <= 120
+    assert skipped_positions(40, passages, 40, 1, rng).tolist() == list(range(40))
+
+
+@pytest.mark.once
+def test_the_context_kept_is_all_for_the_teacher_and_nothing_for_windows(small, texts):
+    """The features of windows do not change with an opening that no window of theirs holds."""
+    tokenizer = Tokenizer(small)
+    teacher = Reader(build_transformer_model(small), tokenizer, 12)
+    first, second = (np.array(ids[:38]) for ids in tokenizer.contents(texts)[:2])
+    test = HeldOutText(first, teacher, second)
+    opening = test.passages[0].opening
+    assert test.other[:opening].tolist() == second[:opening].tolist()
+    assert test.other[opening:].tolist() == first[opening:].tolist()
+    windows = test.changes(teacher(first), teacher(test.other))
+    assert len(windows) == len(test.passages)
+    assert context_kept(windows) == pytest.approx(0, abs=1e-3)
+    assert context_kept([(teacher, teacher) for teacher, _ in windows]) == pytest.approx(1)
+    assert context_kept([(np.zeros(3), np.ones(3))]) == 0
+
+
+@pytest.mark.once
+def test_passages_after_the_opening_are_learned(small, texts):
+    """One text over and over, at positions that jump: what is learned is seen in few steps."""
+    texts = [" ".join(texts[0].split()[:38])]
+    settings = dict(test=texts, length=90, train_length=40, steps=24, learning_rate=3e-3)
+    _, report = stretch(small, texts, verbose=False, **settings)
+    assert np.mean(report["losses"][-8:]) < 0.9 * np.mean(report["losses"][:8])
+    assert set(report["context"]) == {"before", "after"}
+
+
+@pytest.mark.once
 def test_what_cannot_be_stretched(small, texts, tmp_path):
     def refused(message, error=ValueError, source=small, corpus=texts, **settings):
         with pytest.raises(error, match=message):
@@ -180,6 +273,7 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
     refused(
         "start must be one of hierarchical, tile, interpolate. Received: 'fresh'", start="fresh"
     )
+    refused("keep must be one of context, features. Received: 'all'", keep="all")
     refused("global_every says .*give local too. Received: global_every=2", global_every=2)
     refused("global_every must be more than 0. Received: 0", local=4, global_every=0)
     refused("local must be more than 0. Received: 0", local=0)

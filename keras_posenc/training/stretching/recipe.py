@@ -5,6 +5,7 @@ import dataclasses
 from keras_posenc.training.recipe import in_range, one_of, whole
 
 STARTS = ("hierarchical", "tile", "interpolate")
+KEEP = ("context", "features")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +18,7 @@ class StretchRecipe:
     model: str
     length: int
     train_length: int
+    keep: str
     start: str
     alpha: float
     kept_rows: int
@@ -28,6 +30,7 @@ class StretchRecipe:
 
     def __post_init__(self):
         one_of("start", self.start, STARTS)
+        one_of("keep", self.keep, KEEP)
         whole("length", self.length, above=2)
         whole("train_length", self.train_length, above=2)
         whole("steps", self.steps, least=0)

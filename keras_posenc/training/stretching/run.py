@@ -22,10 +22,17 @@ from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.recipe import environment
 from keras_posenc.training.schedules import cosine_warmup
 from keras_posenc.training.steps import once, take_steps, told
+from keras_posenc.training.stretching.context import (
+    HeldOutText,
+    context_kept,
+    context_targets,
+    draw_passages,
+    skipped_positions,
+)
 from keras_posenc.training.stretching.corpus import Corpus
 from keras_posenc.training.stretching.losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.recipe import StretchRecipe
-from keras_posenc.training.stretching.windows import Reader, inputs_of
+from keras_posenc.training.stretching.windows import Reader, first_token, inputs_of
 from keras_posenc.training.text_model import check_table
 
 WARMUP = 0.1
@@ -58,6 +65,7 @@ def stretch(
     *,
     test=None,
     length=2048,
+    keep=None,
     local=None,
     global_every=None,
     steps=64,
@@ -76,10 +84,18 @@ def stretch(
 ):
     """Extends a pretrained encoder to longer texts by position distillation, without labels.
 
-    The unstretched encoder reads windows of its own length; what it says of a token in the window
-    where that token stands most centrally is what the stretched one, which reads the whole text,
-    learns to say: loss = 1 - cos + scaled squared error, over all tokens. The first positions start
-    as they were, [CLS]'s row stands at position 0 alone.
+    The unstretched encoder is the teacher of the stretched one, which reads the whole text:
+
+    - For each token, the target is the teacher's feature vector, taken from the window of the old
+      length in which the token is most central. This keeps near features.
+    - With keep="context" passages beyond the old length have another target: the features that the
+      teacher gives them when it reads the opening of the text and then the passage, with the text
+      between them left out. This keeps what the opening means for a distant passage, which a
+      teacher of windows cannot show. In half of these texts the positions jump once, up to
+      `length`, so that short texts train distant positions.
+
+    The loss is 1 - cos + scaled squared error, over all tokens. The first positions start as they
+    were, and [CLS]'s row serves position 0 alone.
 
     A killed run goes on where it was: the same call continues from the last state, to the weights
     of an uninterrupted run, and after the end it returns at once.
@@ -93,6 +109,10 @@ def stretch(
             has come along.
         test: texts to measure on, as `texts`; by default a tenth of `texts` is held out.
         length: int. Number of positions to serve.
+        keep: "context" or "features": what is trained to stay as it was. "context" is for late
+            chunking, retrieval and tasks on distant facts; "features" for tasks whose answers are
+            near, such as tags. Default: "context", but "features" with `local`, because a local
+            layer does not see distant context.
         local: int. Tokens to each side that a local layer attends to; [CLS] attends to all tokens
             and all attend to it. By default every layer is global.
         global_every: int. With `local`: of this many layers the first is global.
@@ -146,6 +166,7 @@ def stretch(
             train_length=min(length, 4 * old.max_position)
             if train_length is None
             else train_length,
+            keep=("context" if local is None else "features") if keep is None else keep,
             start=start,
             alpha=alpha,
             kept_rows=kept_rows,
@@ -213,7 +234,11 @@ class Distillation:
             **build,
             **options,
         )
-        self.student = build_transformer_model(layers=self.whole.layers, **build, **options)
+        # Ids that are made of the tokens leave no room for skipped ones.
+        self.skips = recipe.keep == "context" and not old.padded_positions
+        self.student = build_transformer_model(
+            layers=self.whole.layers, custom_position_ids=self.skips, **build, **options
+        )
         steps = max(1, recipe.steps)
         rate = cosine_warmup(recipe.learning_rate, steps, int(WARMUP * steps))
         self.student.compile(adamw(self.student, rate, weight_decay=0.0), FeatureDistance())
@@ -232,32 +257,56 @@ class Distillation:
 
     @functools.cached_property
     def tests(self):
-        """Test texts, and two readings of each by the teacher."""
+        """The test texts."""
         texts = self.corpus.test(TEST_TEXTS)
-        return [(text, [self.teacher(text, shift) for shift in (0.0, 0.5)]) for text in texts]
+        return [HeldOutText(text, self.teacher, self.corpus.train) for text in texts]
 
     def step(self, number):
         """Takes one training step and returns the loss."""
         text = self.corpus.training(number)
-        inputs = inputs_of(self.student, fill(self.corpus.inputs(text)[None]))
-        # Windows begin anywhere: what a token says must not hang on where they happen to begin.
-        shift = np.random.default_rng((self.recipe.seed, 2, number)).random()
-        target = fill(self.teacher(text, shift)[None])
-        return float(np.ravel(self.student.train_on_batch(inputs, target))[0])
+        # Windows begin anywhere: a token's features must not depend on where they happen to begin.
+        rng = np.random.default_rng((self.recipe.seed, 2, number))
+        shift = rng.random()
+        if self.recipe.keep == "features":
+            inputs, target = self.inputs(text), self.teacher(text, shift)
+            return self.train(inputs, fill(target[None]))
+        passages = draw_passages(len(text), self.teacher.size, rng)
+        count, before = self.recipe.train_length, first_token(self.teacher.tokenizer)
+        positions = skipped_positions(count, passages, self.recipe.length, before, rng)
+        target, weights = context_targets(self.teacher, text, shift, passages)
+        return self.train(self.inputs(text, positions), fill(target[None]), fill(weights[None]))
+
+    def train(self, *batch):
+        return float(np.ravel(self.student.train_on_batch(*batch))[0])
+
+    def inputs(self, text, positions=None):
+        """The student's inputs for a text, at positions 0, 1, 2, ... by default."""
+        ids = self.corpus.inputs(text)
+        inputs = inputs_of(self.student, fill(ids[None]))
+        if self.skips:
+            positions = np.arange(len(ids), dtype="int32") if positions is None else positions
+            inputs["position_ids"] = fill(positions[None])
+        return inputs
+
+    def read(self, text):
+        """The student's features (T, D) of a text."""
+        return self.student.predict_on_batch(self.inputs(text))[0]
 
     def at_start(self):
-        """Agreement with the teacher before training, and of the teacher with itself."""
-        pairs = [agreement(*readings) for _, readings in self.tests]
-        return {"before": self.by_position(), "teacher": self.told(np.mean(pairs, axis=0))}
+        """Both measures before training, and the teacher's agreement with itself."""
+        pairs = [agreement(*test.readings) for test in self.tests]
+        before, context = self.measure()
+        teacher = self.told(np.mean(pairs, axis=0))
+        return {"before": before, "context": context, "teacher": teacher}
 
-    def by_position(self):
-        """The student's agreement with the teacher, by position."""
-        agreements = []
-        for text, readings in self.tests:
-            inputs = inputs_of(self.student, fill(self.corpus.inputs(text)[None]))
-            features = self.student.predict_on_batch(inputs)[0]
-            agreements += [agreement(target, features) for target in readings]
-        return self.told(np.mean(agreements, axis=0))
+    def measure(self):
+        """The student's agreement with the teacher by position, and the context that it keeps."""
+        agreements, changes = [], []
+        for test in self.tests:
+            features, others = self.read(test.text), self.read(test.other)
+            agreements += [agreement(target, features) for target in test.readings]
+            changes += test.changes(features, others)
+        return self.told(np.mean(agreements, axis=0)), round(context_kept(changes), 4)
 
     def told(self, cosines):
         """Averages cosines (T,) over pieces whose length is a fraction of the old length."""
@@ -267,7 +316,7 @@ class Distillation:
     def report(self, record):
         """Makes the report: agreement before and after, losses, seconds."""
         size = max(1, self.old.max_position // PIECES)
-        after, length = self.by_position(), self.recipe.train_length
+        (after, context), length = self.measure(), self.recipe.train_length
         agreement = [
             {"from": i * size, "to": min((i + 1) * size, length), "before": b, "after": a,
              "teacher": t}
@@ -286,6 +335,7 @@ class Distillation:
                 }
                 for part, rows in parts.items()
             },
+            "context": {"before": record["context"], "after": context},
             "agreement": agreement,
             "losses": record["losses"],
             "seconds": round(record["seconds"], 1),
@@ -316,6 +366,7 @@ def stretch_summary(report):
     tokens                     before     after   teacher with itself
     1–16...
     17–24...
+    distant context...
     Mean cosine of features; 2 steps in ... s.
     """
     lines = [f"{'tokens':22}{'before':>11}{'after':>10}{'teacher with itself':>22}"]
@@ -324,6 +375,8 @@ def stretch_summary(report):
     for part, name in names.items():
         row = report[part]
         lines.append(f"{name:22}{row['before']:>11.3f}{row['after']:>10.3f}{row['teacher']:>22.3f}")
+    kept = report["context"]
+    lines.append(f"{'distant context':22}{kept['before']:>11.3f}{kept['after']:>10.3f}{1:>22.3f}")
     steps = len(report["losses"])
     lines.append(f"Mean cosine of features; {steps:,} steps in {report['seconds']:,.0f} s.")
     return "\n".join(lines)

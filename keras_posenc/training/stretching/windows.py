@@ -83,7 +83,9 @@ class Reader:
         starts = window_starts(length, self.size, self.hop, int(shift * self.hop))
         parts = [text[max(start, 0) : start + self.size] for start in starts]
         rows = [self.tokenizer.assemble(list(map(int, part)))[0] for part in parts]
-        features = self._features(rows, length)
+        # As many rows as another shift may need, so that all shifts have one shape.
+        most = len(window_starts(length, self.size, self.hop, self.hop - 1))
+        features = self._features(rows, most)
         own = most_central(length, self.size, starts)
         inside = np.arange(length) - np.maximum(np.array(starts)[own], 0)
         first = first_token(self.tokenizer)
@@ -93,9 +95,27 @@ class Reader:
             [features[:, :first].mean(0), features[own, first + inside], np.mean(ends, axis=0)]
         )
 
-    def _features(self, rows, length):
-        # As many rows as another shift may need, so that all shifts have one shape.
-        count = len(window_starts(length, self.size, self.hop, self.hop - 1))
+    def after(self, opening, passages):
+        """Computes the features of passages, each read directly after the opening of their text.
+
+        Args:
+            opening: (N,) token ids.
+            passages: list of (M,) token ids; an opening and a passage fit into one window.
+
+        Returns:
+            list of (M, D) features.
+        """
+        parts = [np.concatenate([opening, passage]) for passage in passages]
+        rows = [self.tokenizer.assemble(list(map(int, part)))[0] for part in parts]
+        first = first_token(self.tokenizer) + len(opening)
+        features = self._features(rows, len(rows))
+        return [
+            feature[first : first + len(passage)]
+            for feature, passage in zip(features, passages, strict=True)
+        ]
+
+    def _features(self, rows, count):
+        """The features of rows of token ids, in batches for at most `count` rows."""
         batches = -(-count // self.most)
         rows_of_each = filled_size(-(-count // batches))
         ids = np.full((batches, rows_of_each, self.length), self.tokenizer.pad_id, "int32")
@@ -112,9 +132,7 @@ def first_token(tokenizer):
 
 def inputs_of(model, token_ids):
     """Inputs by name: the token ids, and segment 0 where there are segments."""
-    names = [tensor.name for tensor in model.inputs]
-    return (
-        {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids)}
-        if (len(names) > 1)
-        else {"token_ids": token_ids}
-    )
+    inputs = {"token_ids": token_ids}
+    if any(tensor.name.endswith("segment_ids") for tensor in model.inputs):
+        inputs["segment_ids"] = np.zeros_like(token_ids)
+    return inputs

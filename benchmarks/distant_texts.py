@@ -1,0 +1,212 @@
+"""Libraries of documents for benchmarks/distant_context.py: people and what is stated of them, and
+natural texts that are searched by their titles."""
+
+import dataclasses
+import re
+
+import numpy as np
+from data import CORPORA
+
+from keras_posenc import read_texts
+from keras_posenc.retrieval import chunk_spans
+
+NAMES = {
+    "She": "Ada Bea Clara Doris Edith Fiona Grace Hilda Irene Judith Karen Laura Martha Nora Olga "
+    "Paula Rita Susan Tina Ursula Vera Wendy Yvonne Zoe Agnes Betty Carmen Diana Emma Flora Gloria "
+    "Helen Ingrid Joan Kate Linda Monica Nancy Pamela Rachel Sarah Tanya",
+    "He": "Adam Bruno Carl David Edgar Felix George Hugo Ivan Jacob Kevin Leo Martin Noah Oscar "
+    "Peter Quentin Ralph Simon Tom Ulrich Victor Walter Albert Boris Conrad Daniel Eric Frank "
+    "Gustav Harry Igor Jack Keith Louis Max Norman Otto Philip Robert Steven Theo",
+}
+JOBS = (
+    "baker chemist dentist farmer gardener lawyer nurse painter pilot plumber tailor teacher "
+    "butcher carpenter doctor singer"
+).split()
+INTRODUCTIONS = [
+    "{name} is a {job}.",
+    "{name} works as a {job}.",
+    "There was a {job} named {name}.",
+    "{name}, a {job}, had come from far away.",
+    "This is the story of a {job} called {name}.",
+    "{name} had always wanted to be a {job}, and became one.",
+]
+# The question, the sentence and what completes it.
+RELATIONS = [
+    ("Where does {} live now?", "{} now lives {}.",
+     ["by the harbour", "near the station", "on a farm", "in the old mill", "next to the church"]),
+    ("What did {} buy?", "{} then bought {}.",
+     ["a bicycle", "a violin", "two horses", "a red coat", "a fishing boat"]),
+    ("What is {} afraid of?", "{} is afraid of {}.",
+     ["thunder", "spiders", "the dark", "deep water", "large dogs"]),
+    ("What does {} like to eat?", "{} likes to eat {}.",
+     ["cherries", "fried fish", "rye bread", "plum cake", "onion soup"]),
+    ("What did {} lose?", "{} lost {}.",
+     ["a purse", "the keys of the house", "a gold ring", "a letter", "an umbrella"]),
+    ("Which language does {} learn?", "{} learns {}.",
+     ["Spanish", "Greek", "Danish", "Arabic", "Chinese"]),
+]  # fmt: skip
+INSIDE = 3  # people who are introduced inside a document, beside the one of its first sentence
+CHUNK = 96  # tokens of a passage of natural text
+
+
+@dataclasses.dataclass
+class Library:
+    """Documents, the passages in them that are ranked, and the queries.
+
+    Attributes:
+        texts: list of str.
+        spans: list per text of (start, end) in characters.
+        openings: list of str, the first sentence of each text.
+        titles: list of str.
+        queries: list of str.
+        right: list of int arrays, the passages that answer each query, counted over all texts.
+        about: dict of lists with a value per query.
+    """
+
+    texts: list
+    spans: list
+    openings: list
+    titles: list
+    queries: list
+    right: list
+    about: dict
+
+    @classmethod
+    def empty(cls, *about):
+        return cls([], [], [], [], [], [], {name: [] for name in about})
+
+
+def people(tokenizer, seed, documents):
+    """Texts in each of which four people are introduced and referred to later.
+
+    One is in the first sentence and of one sex, so a pronoun refers to them; three of the other sex
+    are introduced at random places, and their profession refers to them. How far away the reference
+    is, is drawn too. Other documents have people of the same sex and profession, of whom the same
+    is stated.
+
+    Args:
+        documents: dict, tokens of a text -> how many texts.
+    """
+    rng = np.random.default_rng(seed)
+    names = {sex: list(rng.permutation(every.split())) for sex, every in NAMES.items()}
+    library, filler = Library.empty("document", "length", "place", "distance"), _tales(tokenizer)
+    lengths = [length for length, count in documents.items() for _ in range(count)]
+    for number, length in enumerate(lengths):
+        sexes = list(NAMES)[:: 1 if number % 2 else -1]
+        room = length - 2 - 24 * (INSIDE + 1)
+        sentences, counts = _filler(filler, number + seed * len(lengths), room)
+        size, events = int(sum(counts)), []
+        for i, job in enumerate(rng.permutation(JOBS)[: INSIDE + 1]):
+            name = names[sexes[bool(i)]].pop()
+            start = 0 if i == 0 else int(rng.uniform(0.02, 0.8) * size)
+            distance = int(rng.uniform(30, max(31, size - start - 30)))
+            introduction = rng.choice(INTRODUCTIONS).format(name=name, job=job)
+            question, sentence, objects = RELATIONS[rng.integers(len(RELATIONS))]
+            reference = f"The {job}" if i else sexes[0]
+            sentence = sentence.format(reference, rng.choice(objects))
+            events.append((start, introduction, i, None))
+            events.append((start + distance, sentence, i, question.format(name)))
+        _add(library, tokenizer, sentences, counts, sorted(events, key=lambda event: event[0]))
+        library.about["length"] += [length] * (INSIDE + 1)
+    return library
+
+
+def _add(library, tokenizer, sentences, counts, events):
+    """Adds a document with the sentences of `events`: (tokens before it, sentence, number of the
+    person, query or None)."""
+    before = np.concatenate([[0], np.cumsum(counts)])
+    pieces, at = [], 0
+    for place, *event in events:
+        until = max(at, int(np.searchsorted(before, place)))
+        pieces += [(filler, None, None) for filler in sentences[at:until]]
+        pieces.append(event)
+        at = until
+    pieces += [(filler, None, None) for filler in sentences[at:]]
+    tokens = [len(ids) for ids in tokenizer.contents([piece for piece, *_ in pieces])]
+    first, text, total, spans, introduced = sum(map(len, library.spans)), "", 0, [], {}
+    for (piece, person, question), count in zip(pieces, tokens, strict=True):
+        text = f"{text} {piece}".lstrip()
+        if question is not None:
+            library.queries.append(question)
+            library.right.append(np.array([first + len(spans)]))
+            library.about["document"].append(len(library.texts))
+            library.about["place"].append("inside" if person else "opening")
+            library.about["distance"].append(total - introduced[person])
+            spans.append((len(text) - len(piece), len(text)))
+        elif person is not None:
+            introduced[person] = total
+        total += count
+    library.texts.append(text)
+    library.spans.append(spans)
+    library.openings.append(pieces[0][0])
+    library.titles.append("")
+
+
+def _tales(tokenizer):
+    """The sentences of each tale, and how many tokens each has."""
+    tales = []
+    for text in read_texts(f"{CORPORA}/grimm-tales.tab", text="Content", label=False).texts:
+        sentences = re.split(r"(?<=[.!?])\s+", " ".join(text.split()))
+        tales.append((sentences, [len(ids) for ids in tokenizer.contents(sentences)]))
+    return tales
+
+
+def _filler(tales, number, tokens):
+    """Sentences of one tale and, where it ends, of the following ones, with their counts."""
+    sentences, counts = [], []
+    while True:
+        for sentence, count in zip(*tales[number % len(tales)], strict=True):
+            if sum(counts) + count > tokens:
+                return sentences, counts
+            sentences.append(sentence)
+            counts.append(count)
+        number += 1
+
+
+def tales(tokenizer, length=1536, most=30):
+    """Grimm's and Andersen's tales of 900 tokens and more, by title."""
+    named = []
+    for name in ("andersen", "grimm-tales"):
+        named += [(row["Title"], row["Content"]) for row in _table(name)]
+    return _by_title(tokenizer, named, length, 900, most)
+
+
+def episodes(tokenizer, length=4096, most=8):
+    """Transcripts of episodes of Friends with `length` tokens and more, by title."""
+    found = {}
+    for row in _table("friends-transcripts"):
+        line = f"{row['Author']}: {row['Quote'].strip()}\n"
+        found.setdefault(row["Title"], []).append(line)
+    order = np.random.default_rng(0).permutation(len(found))
+    named = [(title, "".join(lines)) for title, lines in found.items()]
+    return _by_title(tokenizer, [named[i] for i in order], length, length, most)
+
+
+def _by_title(tokenizer, named, length, least, most=None):
+    """A library of passages; the titles are taken out of the texts, which are cut at `length`."""
+    library, first = Library.empty("document"), 0
+    for title, text in named:
+        if len(library.texts) == most:
+            break
+        text = re.sub(re.escape(title), "", text, flags=re.IGNORECASE).strip()
+        ((_, offsets),) = tokenizer.contents([text], offsets=True)
+        if len(offsets) < least:
+            continue
+        text = text[: offsets[min(len(offsets), length - 2) - 1][1]]
+        spans = chunk_spans(text, tokenizer, CHUNK)
+        library.about["document"].append(len(library.texts))
+        library.texts.append(text)
+        library.spans.append(spans)
+        library.openings.append(re.split(r"(?<=[.!?])\s+", text)[0])
+        library.titles.append(title)
+        library.queries.append(title)
+        library.right.append(np.arange(first, first + len(spans)))
+        first += len(spans)
+    return library
+
+
+def _table(name):
+    """The rows of a corpus of Orange, as dicts."""
+    with open(f"{CORPORA}/{name}.tab", encoding="utf-8") as file:
+        heads, _, _, *rows = (line.rstrip("\n").split("\t") for line in file)
+    return [dict(zip(heads, row, strict=True)) for row in rows if len(row) == len(heads)]
