@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import fields
 
 import rows
 from data import CORPORA, MINILM
@@ -88,9 +87,8 @@ def measured(steps, key):
         del model
         recipe = recipe_of(folder, model="bert", length=length, steps=steps, **WAYS[key["way"]])
         old = read_config(folder, "bert")
-        source = {"weights": folder, "config": folder, "model": "bert"}
         corpus = Corpus(TEXTS, None, tokenizer, length)
-        run = Distillation(recipe, source, old, recipe.options(old), tokenizer, corpus)
+        run = Distillation(recipe, recipe.source, old, tokenizer, corpus, {})
         times = [time.process_time()]
         for step in range(steps + 1):
             run.step(step)
@@ -109,7 +107,7 @@ def recipe_of(checkpoint, **settings):
         **settings,
         "checkpoint": checkpoint,
     }
-    return StretchRecipe(**{field.name: given[field.name] for field in fields(StretchRecipe)})
+    return StretchRecipe.of(given)
 
 
 def table(found):

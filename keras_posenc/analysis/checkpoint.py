@@ -2,10 +2,10 @@
 
 import dataclasses
 import math
-import pathlib
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
+from keras_posenc.checkpoints.reader import folder_of
 from keras_posenc.models.config import CONFIG_NAMES, read_config
 from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.factory import build_transformer_model
@@ -54,7 +54,7 @@ def open_model(
     """
     if alpha is not None and stretch not in (None, "hierarchical"):
         raise ValueError(f"alpha belongs to stretch='hierarchical'. Received: stretch={stretch!r}")
-    config = config or _beside(checkpoint)
+    config = config or _config_folder(checkpoint)
     return build_transformer_model(
         config,
         checkpoint,
@@ -109,7 +109,7 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None):
     opened = open_checkpoint(checkpoint)
     parts, problem = [_content(opened)], None
     try:
-        config = read_config(config or _beside(checkpoint), model)
+        config = read_config(config or _config_folder(checkpoint), model)
         loader = Loader(
             opened,
             FAMILIES[config.family].table(config),
@@ -137,10 +137,9 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None):
     return inspection
 
 
-def _beside(checkpoint):
-    """The directory of a checkpoint, where its config lies."""
-    path = pathlib.Path(checkpoint)
-    directory = path if path.is_dir() else path.parent
+def _config_folder(checkpoint):
+    """The directory of a checkpoint, which must have a config."""
+    directory = folder_of(checkpoint)
     if not any((directory / name).is_file() for name in CONFIG_NAMES):
         raise FileNotFoundError(
             f"There is no {' or '.join(CONFIG_NAMES)} in {directory}: name the config "

@@ -48,6 +48,19 @@ STRANGERS = {
 ANCHOR = "Embedding-Token/embeddings"
 
 
+def folder_of(path):
+    """The folder where the config and the tokenizer of a checkpoint are, if nothing else is given.
+
+    Args:
+        path: str or path, of the weights or of that folder.
+
+    Returns:
+        `pathlib.Path`.
+    """
+    path = pathlib.Path(path)
+    return path if path.is_dir() else path.parent
+
+
 def open_checkpoint(path):
     """Opens a checkpoint without reading its numbers.
 

@@ -1,25 +1,95 @@
 """Fine-tuning of a pretrained encoder, stretched if needed, for a task on long texts."""
 
-import dataclasses
 import hashlib
-import json
 import os
 import pathlib
 
-from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.text import Texts
 from keras_posenc.training.data import digest, split
-from keras_posenc.training.recipe import Recipe, environment, one_of, open_output, stages
+from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe, in_range, one_of, whole
+from keras_posenc.training.runs import run_once
 from keras_posenc.training.saved import FILES
-from keras_posenc.training.state import check_space
 from keras_posenc.training.stretching.run import stretch as stretch_before
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.trainer import Trainer
-from keras_posenc.untrusted import read_json
-from keras_posenc.writing import subfolder, write_text
+from keras_posenc.writing import subfolder
 
 # What metrics.json holds.
 METRICS = ("labels", "train", "validation", "test", "versions")
+
+
+class FinetuneRecipe(Recipe):
+    """All settings of a fine-tuning run except its documents: keywords of `finetune`.
+
+    Attributes:
+        lengths: tuple of pairs (max_length, epochs), which are no settings by themselves.
+        stretch_first: str, a digest or path of these texts, or None.
+    """
+
+    def __init__(self, max_length=None, epochs=None, **settings):
+        super().__init__(**settings)
+
+    def check(self):
+        one_of("task", self.task, TASKS)
+        one_of("stretch", self.stretch, STRETCHES)
+        one_of("longer", self.longer, LONGER)
+        if self.stride is not None:
+            whole("stride", self.stride, least=0)
+            if not TASKS[self.task].has_windows:
+                raise ValueError(
+                    f"stride={self.stride}: task={self.task!r} reads texts without windows; leave "
+                    "it out."
+                )
+        super().check()
+        in_range("head_dropout", self.head_dropout, least=0, below=1)
+        whole("token_budget", self.token_budget, above=0)
+        for length, epochs in self.lengths:
+            in_range("max_length", length, above=2)
+            in_range("epochs", epochs, above=0)
+
+    @property
+    def epoch_lengths(self):
+        """The document length of each epoch: [(512, 2), (1536, 1)] -> [512, 512, 1536]."""
+        return [length for length, epochs in self.lengths for _ in range(epochs)]
+
+    def stride_of(self, length):
+        """How many tokens neighbouring windows of `length` share."""
+        return length // 4 if self.stride is None else self.stride
+
+    @property
+    def longest(self):
+        """The number of positions that are needed."""
+        return max(length for length, _ in self.lengths)
+
+    @property
+    def final_length(self):
+        """Where documents are truncated in the last stage, and at inference."""
+        return self.lengths[-1][0]
+
+
+def stages(max_length, epochs, lengths):
+    """Returns the stages as ((max_length, epochs), ...), from either way to specify them.
+
+    Raises:
+        ValueError: if both ways are used, or a stage is not a pair of ints.
+    """
+    if lengths is None:
+        lengths = [(512 if max_length is None else max_length, 3 if epochs is None else epochs)]
+    elif max_length is not None or epochs is not None:
+        raise ValueError(
+            "lengths gives the lengths and the epochs of all stages: give it, or max_length and "
+            "epochs, not both."
+        )
+    try:
+        pairs = tuple((length, count) for length, count in lengths)
+    except (TypeError, ValueError):
+        pairs = ()
+    if not pairs or not all(type(number) is int for pair in pairs for number in pair):
+        raise ValueError(
+            "The stages of a training are pairs of whole numbers (max_length, epochs), such as "
+            f"[(512, 3), (1536, 1)]. Received: {lengths!r}"
+        )
+    return pairs
 
 
 def finetune(
@@ -145,82 +215,35 @@ def finetune(
     >>> metrics["train"]["epochs"], metrics["validation"]["documents"]
     (2, 12)
     """
-    recipe = Recipe(
-        checkpoint=str(checkpoint),
-        config=None if config is None else str(config),
-        tokenizer=None if tokenizer is None else str(tokenizer),
-        model=model,
-        lengths=stages(max_length, epochs, lengths),
-        longer=longer,
-        stretch=stretch,
-        alpha=alpha,
-        pooling=pooling,
-        learning_rate=learning_rate,
-        schedule=schedule,
-        warmup=warmup,
-        weight_decay=weight_decay,
-        clip=clip,
-        token_budget=token_budget,
-        dropout_rate=dropout_rate,
-        attention_dropout_rate=attention_dropout_rate,
-        head_dropout=head_dropout,
-        seed=seed,
-        task=one_of("task", task, tuple(TASKS)),
-        stride=stride,
+    recipe = FinetuneRecipe.of(
+        locals(), lengths=stages(max_length, epochs, lengths), stretch_first=_named(stretch_first)
     )
-    if stride is not None and not TASKS[task].has_windows:
-        raise ValueError(
-            f"stride={stride}: task={task!r} reads texts without windows; leave it out."
-        )
     documents, names = _documents(TASKS[task], train, validation, test, text, label, seed)
-    settings = {
-        **dataclasses.asdict(recipe),
-        "stretch_first": _named(stretch_first),
-        **environment(),
-        **{role: part and digest(part) for role, part in documents.items()},
-    }
-    stretching = None
-    if stretch_first is not None:
-        stretching = dict(
-            texts=stretch_first,
-            length=recipe.longest,
-            text=_column_of(text, stretch_first),
-            config=config,
-            tokenizer=tokenizer,
-            model=model,
-            seed=seed,
-            overwrite=overwrite,
-            verbose=verbose != 0,
-        )
-    output = pathlib.Path(output)
-    with owned(output):
-        open_output(output, settings, overwrite)
-        return _run(recipe, documents, names, settings, stretching, output, overwrite, verbose)
 
+    def prepare():
+        started, before = recipe, {}
+        if stretch_first is not None:
+            stretched = subfolder(pathlib.Path(output), "stretched")
+            report = stretch_before(
+                checkpoint,
+                stretch_first,
+                stretched,
+                length=recipe.longest,
+                text=_column_of(text, stretch_first),
+                config=config,
+                tokenizer=tokenizer,
+                model=model,
+                seed=seed,
+                overwrite=overwrite,
+                verbose=verbose != 0,
+            ).report
+            started = recipe.replace(checkpoint=str(stretched), config=None, tokenizer=None)
+            before = {"stretched": report}
+        return Trainer(started, documents, TASKS[task], names, before)
 
-def _run(recipe, documents, names, settings, stretching, output, overwrite, verbose):
-    files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
-    if not overwrite and all((output / name).exists() for name in ("metrics.json", *FILES)):
-        files["state.zip"].unlink(missing_ok=True)
-        return read_json(files["metrics.json"], METRICS)
-    report = None
-    if stretching is not None:
-        stretched = subfolder(output, "stretched")
-        report = stretch_before(recipe.checkpoint, output=stretched, **stretching).report
-        recipe = dataclasses.replace(recipe, checkpoint=str(stretched), config=None, tokenizer=None)
-    trainer = Trainer(recipe, documents, TASKS[recipe.task], names)
-    if overwrite:  # not before: a run that is there is worth more than a mistake in this call
-        for path in files.values():
-            path.unlink(missing_ok=True)
-    write_text(files["recipe.json"], json.dumps(settings, indent=1, ensure_ascii=False))
-    check_space(output, trainer.model)
-    trainer.run(files["state.zip"], verbose)
-    with replacing_together(output) as folder:
-        metrics = trainer.finish(folder, verbose)
-        metrics |= {} if report is None else {"stretched": report}
-        write_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False))
-    files["state.zip"].unlink()
-    return metrics
+    digests = {role: part and digest(part) for role, part in documents.items()}
+    record = recipe.record(**digests)
+    return run_once(output, record, overwrite, verbose, prepare, METRICS, FILES)
 
 
 def _column_of(text, path):

@@ -1,48 +1,19 @@
 """`pretrain`: a checkpoint goes on learning from texts without labels."""
 
-import dataclasses
 import functools
-import pathlib
 
-from keras_posenc.checkpoints import open_checkpoint
-from keras_posenc.models.config import read_config
-from keras_posenc.text import Tokenizer
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
-from keras_posenc.training.recipe import STRETCHES, environment, in_range, one_of, whole
-from keras_posenc.training.steps import once, told
-from keras_posenc.training.text_model import check_table
+from keras_posenc.training.recipe import STRETCHES, Recipe, in_range, one_of, whole
+from keras_posenc.training.runs import run_once
 
 KEYS = ("before", "after", "losses")
 
 
-@dataclasses.dataclass(frozen=True)
-class PretrainRecipe:
-    """All settings of a pretraining run except its texts; see `pretrain` for the fields."""
+class PretrainRecipe(Recipe):
+    """All settings of a pretraining run except its texts: keywords of `pretrain`."""
 
-    checkpoint: str
-    config: str | None
-    tokenizer: str | None
-    model: str | None
-    objective: str
-    length: int
-    epochs: int
-    steps: int | None
-    stretch: str | None
-    alpha: float
-    masked: float
-    whole_words: bool
-    max_ngram: int
-    learning_rate: float
-    warmup: float
-    weight_decay: float
-    clip: float | None
-    token_budget: int
-    pack: bool
-    dropout_rate: float | None
-    attention_dropout_rate: float | None
-    seed: int
-
-    def __post_init__(self):
+    def check(self):
+        super().check()
         one_of("objective", self.objective, OBJECTIVES)
         if self.stretch is not None:
             one_of("stretch", self.stretch, STRETCHES)
@@ -52,36 +23,12 @@ class PretrainRecipe:
             whole("steps", self.steps, above=0)
         in_range("masked", self.masked, above=0, below=1)
         whole("max_ngram", self.max_ngram, above=0)
-        in_range("learning_rate", self.learning_rate, above=0)
-        in_range("warmup", self.warmup, least=0, below=1)
-        in_range("weight_decay", self.weight_decay, least=0)
         whole("token_budget", self.token_budget, above=0)
-        if self.clip is not None:
-            in_range("clip", self.clip, above=0)
 
-    def options(self, config):
-        """Returns the keywords of `build_transformer_model`: dropout, and the stretching if needed.
-
-        Args:
-            config: `Config` of the checkpoint.
-        """
-        rates = ("dropout_rate", "attention_dropout_rate")
-        arguments = {name: getattr(self, name) for name in rates if getattr(self, name) is not None}
-        if not self.stretches(config):
-            return arguments
-        if self.stretch is None:
-            raise ValueError(
-                f"{self.checkpoint} has {config.max_position} positions, and length={self.length} "
-                f"needs more: give a stretch, one of {', '.join(STRETCHES)}, or a smaller length."
-            )
-        arguments |= {"stretch": self.stretch, "max_position": self.length}
-        if self.stretch == "hierarchical":
-            arguments["hierarchical_position"] = self.alpha
-        return arguments
-
-    def stretches(self, config):
-        """Whether the length needs more positions than the checkpoint has."""
-        return config.position_table and self.length > config.max_position
+    @property
+    def longest(self):
+        """The number of positions that are needed."""
+        return self.length
 
 
 def pretrain(
@@ -183,48 +130,14 @@ def pretrain(
     >>> len(metrics["losses"]), sorted(metrics["after"])
     (2, ['accuracy', 'loss'])
     """
-    recipe = PretrainRecipe(
-        checkpoint=str(checkpoint),
-        config=None if config is None else str(config),
-        tokenizer=None if tokenizer is None else str(tokenizer),
-        model=model,
-        objective=objective,
-        length=length,
-        epochs=epochs,
-        steps=steps,
-        stretch=stretch,
-        alpha=alpha,
-        masked=masked,
-        whole_words=whole_words,
-        max_ngram=max_ngram,
-        learning_rate=learning_rate,
-        warmup=warmup,
-        weight_decay=weight_decay,
-        clip=clip,
-        token_budget=token_budget,
-        pack=pack,
-        dropout_rate=dropout_rate,
-        attention_dropout_rate=attention_dropout_rate,
-        seed=seed,
-    )
-    beside = pathlib.Path(checkpoint)
-    beside = beside if beside.is_dir() else beside.parent
-    sizes = read_config(config or beside, model)
-    options = recipe.options(sizes)
-    words = Tokenizer(tokenizer or beside)
-    check_table(words, sizes.vocab_size)
+    recipe = PretrainRecipe.of(locals())
+    sizes = recipe.source.read_config()
+    recipe.options(sizes)  # refuses a length before the texts are read
+    words = recipe.source.read_tokenizer(sizes)
     texts = read_corpus(corpus, validation, objective == "unilm", text, label, seed)
-    settings = {
-        **dataclasses.asdict(recipe),
-        **environment(),
-        "texts": texts.digest(),
-    }
-
-    def prepare():
-        run = Pretraining(recipe, sizes, options, open_checkpoint(checkpoint), words, texts)
-        return functools.partial(run.run, tell=told(verbose)), run.save
-
-    return once(pathlib.Path(output), settings, overwrite, prepare, KEYS)
+    prepare = functools.partial(Pretraining, recipe, sizes, words, texts)
+    record = recipe.record(texts=texts.digest())
+    return run_once(output, record, overwrite, verbose, prepare, KEYS)
 
 
 def pretrain_summary(metrics):
@@ -238,8 +151,8 @@ def pretrain_summary(metrics):
 
     Example:
 
-    >>> told = {"loss": 2.0, "accuracy": 0.5}
-    >>> metrics = {"before": told, "after": told, "losses": [2.0, 2.0], "seconds": 1.0}
+    >>> measured = {"loss": 2.0, "accuracy": 0.5}
+    >>> metrics = {"before": measured, "after": measured, "losses": [2.0, 2.0], "seconds": 1.0}
     >>> print(pretrain_summary(metrics))
                       before     after
     loss               2.000     2.000

@@ -15,11 +15,9 @@ from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
-from keras_posenc.training.optimizer import adamw
-from keras_posenc.training.recipe import in_range
-from keras_posenc.training.schedules import cosine_warmup
+from keras_posenc.training.recipe import RATES, in_range
+from keras_posenc.training.runs import printer, take_steps
 from keras_posenc.training.state import check_space
-from keras_posenc.training.steps import take_steps
 
 # What is learned -> who attends to whom.
 OBJECTIVES = {"mlm": "encoder", "causal": "lm", "unilm": "unilm"}
@@ -85,13 +83,11 @@ class Pretraining:
     Args:
         recipe: `PretrainRecipe`.
         sizes: `Config` of the checkpoint.
-        options: dict, keywords of `build_transformer_model`.
-        weights: the checkpoint, as `open_checkpoint` returns it.
         tokenizer: `Tokenizer`.
         corpus: `Corpus`.
     """
 
-    def __init__(self, recipe, sizes, options, weights, tokenizer, corpus):
+    def __init__(self, recipe, sizes, tokenizer, corpus):
         self.recipe, self.sizes, self.tokenizer = recipe, sizes, tokenizer
         keras.utils.set_random_seed(recipe.seed)
         self.batches = self._batches(corpus.train, shuffle=True)
@@ -102,9 +98,9 @@ class Pretraining:
             model=recipe.model,
             return_keras_model=False,
             application=OBJECTIVES[recipe.objective],
-            **options,
+            **recipe.options(sizes),
         )
-        head = {"with_mlm": "linear"}
+        weights, head = recipe.source.open_weights(), {"with_mlm": "linear"}
         self.new_head = "with_mlm" not in heads_in(weights, recipe.model, sizes)
         if self.new_head:
             body = build | {"application": "encoder"}
@@ -113,16 +109,11 @@ class Pretraining:
         else:
             self.transformer = build_transformer_model(checkpoint_path=weights, **build, **head)
         self.model = self._model(build)
-        rate = cosine_warmup(recipe.learning_rate, self.steps, int(recipe.warmup * self.steps))
         loss = keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )
-        self.model.compile(
-            adamw(self.model, rate, recipe.weight_decay, recipe.clip),
-            loss,
-            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy("accuracy")],
-        )
-        self.model.optimizer.build(self.model.trainable_variables)
+        accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
+        recipe.compile(self.model, self.steps, loss, weighted_metrics=[accuracy])
 
     def _batches(self, texts, shuffle):
         recipe = self.recipe
@@ -155,8 +146,9 @@ class Pretraining:
         # Sums over the vocabulary are in float32, whatever the policy.
         return keras.Model({each.name: each for each in inputs}, ops.cast(logits, "float32"))
 
-    def run(self, state, tell):
-        """Trains from where `state`, a path, stands, or from the beginning; returns the report."""
+    def run(self, state, verbose):
+        """Trains from where `state`, a path, stands, or from the beginning; returns the metrics."""
+        tell = printer(verbose)
 
         def start():
             check_space(state.parent, self.model)
@@ -212,9 +204,8 @@ class Pretraining:
 
     def save(self, folder):
         """Writes the checkpoint and its tokenizer, with the original dropout rates."""
-        rates = ("dropout_rate", "attention_dropout_rate")
-        had = {name: getattr(self.sizes, name) for name in rates}
-        self.transformer.config = dataclasses.replace(self.transformer.config, **had)
+        rates = {name: getattr(self.sizes, name) for name in RATES}
+        self.transformer.config = dataclasses.replace(self.transformer.config, **rates)
         positions = self.recipe.length if self.recipe.stretches(self.sizes) else None
         save_checkpoint(self.transformer, folder, positions=positions)
         self.tokenizer.save(folder)

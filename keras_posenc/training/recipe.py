@@ -1,111 +1,137 @@
-"""The settings of a fine-tuning run, validated and stored beside its results."""
+"""The settings of a run, checked and stored beside its results."""
 
-import dataclasses
-import json
 import math
-import os
-import pathlib
 
 import keras
 
 from keras_posenc.positions import stretched
-from keras_posenc.untrusted import check_inside, quote, read_json, shorten
+from keras_posenc.training.optimizer import adamw
+from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
+from keras_posenc.training.source import Source
 
 STRETCHES = tuple(name for name in stretched.STRETCHES if name)
-SCHEDULES = ("cosine", "linear")
+SCHEDULES = {"cosine": cosine_warmup, "linear": LinearWarmup}
 LONGER = ("cut", "skip")
+RATES = ("dropout_rate", "attention_dropout_rate")
+# Arguments of every run that are no settings: its texts, of which it stores a digest, and where and
+# how it runs.
+TEXTS = ("train", "corpus", "texts", "validation", "test", "text", "label")
+RUN = ("output", "overwrite", "verbose")
 
 
-@dataclasses.dataclass(frozen=True)
 class Recipe:
-    """All settings of a fine-tuning run except its documents; see `finetune` for the fields."""
+    """The settings of a run: the arguments of the function that starts it, as attributes.
 
-    checkpoint: str
-    config: str | None
-    tokenizer: str | None
-    model: str
-    lengths: tuple
-    longer: str
-    stretch: str
-    alpha: float
-    pooling: str
-    learning_rate: float
-    schedule: str
-    warmup: float
-    weight_decay: float
-    clip: float | None
-    token_budget: int
-    dropout_rate: float | None
-    attention_dropout_rate: float | None
-    head_dropout: float
-    seed: int
-    task: str = "classify"
-    stride: int | None = None
+    A setting is written in the signature and in the docstring of that function, and in no other
+    list. A subclass has the attributes below that its function does not let users choose, and
+    checks its settings in `check`.
 
-    def __post_init__(self):
-        one_of("stretch", self.stretch, STRETCHES)
-        one_of("schedule", self.schedule, SCHEDULES)
-        if self.stride is not None:
-            whole("stride", self.stride, least=0)
-        one_of("longer", self.longer, LONGER)
+    Args:
+        **settings: values that JSON can hold.
+
+    Attributes:
+        schedule, warmup, weight_decay, clip: of the optimizer, see `finetune`.
+        longest: int, the number of positions that are needed.
+
+    Raises:
+        ValueError: if a setting is invalid.
+    """
+
+    schedule = "cosine"
+
+    def __init__(self, **settings):
+        vars(self).update(settings)
+        self.check()
+
+    @classmethod
+    def of(cls, arguments, **changes):
+        """Makes a recipe of the arguments of a function.
+
+        Args:
+            arguments: dict, `locals()` in the first line of the function.
+            **changes: settings to take in place of arguments, or beside them.
+
+        Returns:
+            A recipe.
+        """
+        names = [name for name in arguments if name not in (*TEXTS, *RUN)]
+        settings = {name: arguments[name] for name in names} | changes
+        for name in ("checkpoint", "config", "tokenizer"):
+            settings[name] = None if settings[name] is None else str(settings[name])
+        return cls(**settings)
+
+    def replace(self, **changes):
+        """Returns the recipe with other values of some settings."""
+        return type(self)(**{**vars(self), **changes})
+
+    def check(self):
+        """Raises ValueError for a setting that is invalid."""
         in_range("learning_rate", self.learning_rate, above=0)
         in_range("warmup", self.warmup, least=0, below=1)
         in_range("weight_decay", self.weight_decay, least=0)
-        in_range("head_dropout", self.head_dropout, least=0, below=1)
-        whole("token_budget", self.token_budget, above=0)
+        one_of("schedule", self.schedule, SCHEDULES)
         if self.clip is not None:
             in_range("clip", self.clip, above=0)
-        for length, epochs in self.lengths:
-            in_range("max_length", length, above=2)
-            in_range("epochs", epochs, above=0)
+
+    def record(self, **texts):
+        """Returns what decides whether another call is the same run: all settings, the environment,
+        and digests of the texts."""
+        environment = {
+            "backend": keras.backend.backend(),
+            "dtype_policy": keras.config.dtype_policy().name,
+        }
+        return {**vars(self), **environment, **texts}
 
     @property
-    def epoch_lengths(self):
-        """The document length of each epoch: [(512, 2), (1536, 1)] -> [512, 512, 1536]."""
-        return [length for length, epochs in self.lengths for _ in range(epochs)]
+    def source(self):
+        """The `Source`."""
+        return Source(self.checkpoint, self.config, self.tokenizer, self.model)
 
-    def stride_of(self, length):
-        """How many tokens neighbouring windows of `length` share."""
-        return length // 4 if self.stride is None else self.stride
+    def stretches(self, config):
+        """Whether more positions are needed than a checkpoint of this `Config` has."""
+        return config.position_table and self.longest > config.max_position
 
-    @property
-    def longest(self):
-        return max(length for length, _ in self.lengths)
+    def options(self, config):
+        """Returns the keywords of `build_transformer_model`: dropout, and the stretching if needed.
 
-    @property
-    def final_length(self):
-        """Where documents are truncated in the last stage, and at inference."""
-        return self.lengths[-1][0]
+        Args:
+            config: `Config` of the checkpoint.
+        """
+        options = {name: getattr(self, name) for name in RATES if getattr(self, name) is not None}
+        if not self.stretches(config):
+            return options
+        if self.stretch is None:
+            raise ValueError(
+                f"{self.checkpoint} has {config.max_position} positions, and length={self.longest} "
+                f"needs more: give a stretch, one of {', '.join(STRETCHES)}, or a smaller length."
+            )
+        return options | self.extension(self.stretch)
 
+    def extension(self, stretch):
+        """The keywords of `build_transformer_model` for `longest` positions."""
+        extension = {"stretch": stretch, "max_position": self.longest}
+        if stretch == "hierarchical":
+            extension["hierarchical_position"] = self.alpha
+        return extension
 
-def stages(max_length, epochs, lengths):
-    """Returns the stages as ((max_length, epochs), ...), from either way to specify them.
+    def compile(self, model, steps, loss, **options):
+        """Compiles a model for a number of training steps, and builds its optimizer.
 
-    Raises:
-        ValueError: if both ways are used, or a stage is not a pair of ints.
-    """
-    if lengths is None:
-        lengths = [(512 if max_length is None else max_length, 3 if epochs is None else epochs)]
-    elif max_length is not None or epochs is not None:
-        raise ValueError(
-            "lengths gives the lengths and the epochs of all stages: give it, or max_length and "
-            "epochs, not both."
-        )
-    try:
-        pairs = tuple((length, count) for length, count in lengths)
-    except (TypeError, ValueError):
-        pairs = ()
-    if not pairs or not all(type(number) is int for pair in pairs for number in pair):
-        raise ValueError(
-            "The stages of a training are pairs of whole numbers (max_length, epochs), such as "
-            f"[(512, 3), (1536, 1)]. Received: {lengths!r}"
-        )
-    return pairs
+        Args:
+            model: a built `keras.Model`.
+            steps: int.
+            loss: as in `model.compile`.
+            **options: further arguments of `model.compile`.
+        """
+        schedule = SCHEDULES[self.schedule]
+        rate = schedule(self.learning_rate, steps, int(self.warmup * steps))
+        model.compile(adamw(model, rate, self.weight_decay, self.clip), loss, **options)
+        model.optimizer.build(model.trainable_variables)
 
 
 def one_of(name, value, values):
     """Returns a setting, or raises ValueError if it is not one of the values."""
-    if value not in values:
+    if value not in tuple(values):
         raise ValueError(f"{name} must be one of {', '.join(values)}. Received: {value!r}")
     return value
 
@@ -131,58 +157,3 @@ def whole(name, value, **bounds):
     in_range(name, value, **bounds)
     if not isinstance(value, int):
         raise ValueError(f"{name} must be a whole number. Received: {value!r}")
-
-
-def environment():
-    """What a run depends on beside its settings, for `open_output`."""
-    return {"backend": keras.backend.backend(), "dtype_policy": keras.config.dtype_policy().name}
-
-
-def open_output(output, settings, overwrite):
-    """Creates the output directory, or finds a run with the same settings in it to continue.
-
-    Args:
-        output: str or path.
-        settings: dict that JSON can hold: the recipe and fingerprints of the documents.
-        overwrite: bool. Ignore a run that is already there.
-
-    Returns:
-        The directory as a `pathlib.Path`.
-
-    Raises:
-        ValueError: if the directory holds a run with other settings, and `overwrite` is False.
-        NotADirectoryError: if `output` is a file.
-    """
-    output = pathlib.Path(output)
-    if output.exists() and not output.is_dir():
-        raise NotADirectoryError(f"output={os.fspath(output)!r} is a file; give a directory.")
-    output.mkdir(parents=True, exist_ok=True)
-    path = output / "recipe.json"
-    if not path.exists() and (output / "model.keras").exists() and not overwrite:
-        raise ValueError(
-            f"{output} holds a model.keras without the recipe.json of its run: give another "
-            "output, or overwrite=True (--overwrite) to replace it."
-        )
-    if path.exists() and not overwrite:
-        check_inside(path, output)
-        _refuse_other(output, read_json(path), settings)
-    return output
-
-
-def _refuse_other(output, before, settings):
-    settings = json.loads(json.dumps(settings))
-    # Runs from before there were tasks say nothing of them, nor do runs without a task, nor those
-    # from before rows were packed, or a policy was kept.
-    since = {"task": "classify", "stride": None, "longer": "cut", "pack": False}
-    since["dtype_policy"] = settings.get("dtype_policy")
-    before = {key: value for key, value in since.items() if key in settings} | before
-    other = [
-        f"{shorten(key)} was {quote(before.get(key))} and is now {quote(settings.get(key))}"
-        for key in {**before, **settings}
-        if before.get(key) != settings.get(key)
-    ]
-    if other:
-        raise ValueError(
-            f"{output} holds a run with other settings: {'; '.join(other)}. Give those settings, "
-            "another output, or overwrite=True (--overwrite) to replace that run."
-        )

@@ -5,24 +5,18 @@ import dataclasses
 import functools
 import io
 import json
-import pathlib
 import time
 
 import keras
 import numpy as np
 
 from keras_posenc import backend
-from keras_posenc.checkpoints import open_checkpoint
-from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.text import Tokenizer
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.metrics import length_histogram
-from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.saved import FineTuned
-from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
-from keras_posenc.training.state import load_state, save_state
-from keras_posenc.training.text_model import check_table, padding_id
+from keras_posenc.training.state import check_space, load_state, save_state
+from keras_posenc.training.text_model import padding_id
 from keras_posenc.writing import write_text
 
 OWN = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
@@ -36,21 +30,18 @@ class Trainer:
         documents: dict of labelled `Texts` or None under "train", "validation" and "test".
         task: the `Task` that the recipe names.
         names: what the outputs are, by the task.
+        before: dict, metrics of what was done before.
 
     Attributes:
         finetuned: `FineTuned`.
         model: what is fitted: its model, or one around it.
     """
 
-    def __init__(self, recipe, documents, task, names):
+    def __init__(self, recipe, documents, task, names, before):
         self.recipe, self.documents, self.task = recipe, documents, task
-        self.history, self.steps = [], []
+        self.before, self.history, self.steps = before, [], []
         keras.utils.set_random_seed(recipe.seed)
-        beside = pathlib.Path(recipe.checkpoint)
-        beside = beside if beside.is_dir() else beside.parent
-        weights = open_checkpoint(recipe.checkpoint)
-        tokenizer = Tokenizer(recipe.tokenizer or beside)
-        encoder = _encoder(recipe, recipe.config or beside, weights, tokenizer, names, task)
+        encoder, tokenizer = _encoder(recipe, names, task)
         self.transformer = encoder.transformer
         self.finetuned = FineTuned(
             encoder if recipe.pooling == OWN else task.model(encoder, names, recipe),
@@ -107,14 +98,8 @@ class Trainer:
     def _compile(self):
         model, recipe, names = self.model, self.recipe, self.finetuned.labels
         total = sum(len(self.batches[length]) for length in recipe.epoch_lengths)
-        decay = {"cosine": cosine_warmup, "linear": LinearWarmup}[recipe.schedule]
-        rate = decay(recipe.learning_rate, total, int(recipe.warmup * total))
-        model.compile(
-            adamw(model, rate, recipe.weight_decay, recipe.clip),
-            self.task.loss(names),
-            weighted_metrics=self.task.metrics(names),
-        )
-        model.optimizer.build(model.trainable_variables)
+        metrics = self.task.metrics(names)
+        recipe.compile(model, total, self.task.loss(names), weighted_metrics=metrics)
         # Variables created inside the first step would make TensorFlow trace it twice.
         inputs, *targets = self.batches[recipe.final_length][0]
         targets = [array[:1] for array in targets]
@@ -126,15 +111,17 @@ class Trainer:
         model.reset_metrics()
 
     def run(self, state, verbose="auto"):
-        """Trains the epochs that `state`, a path, does not hold yet; writes it after every
-        epoch."""
+        """Trains the epochs that `state`, a path, does not hold yet, and writes it after each of
+        them; returns the metrics."""
         model = self.model
+        check_space(state.parent, model)
         if state.exists():
             record = load_state(state, model, {"history": list, "steps": list})
             self.history, self.steps = record["history"], record["steps"]
         for epoch in range(len(self.history), len(self.recipe.epoch_lengths)):
             self._train_epoch(epoch, verbose)
             save_state(state, model, {"history": self.history, "steps": self.steps})
+        return self.metrics(verbose)
 
     def _train_epoch(self, epoch, verbose):
         lengths = self.recipe.epoch_lengths
@@ -166,14 +153,16 @@ class Trainer:
     def _measure(self, role, verbose):
         return self.task.measure(self.finetuned, self.documents[role], verbose)
 
-    def finish(self, output, verbose="auto"):
-        """Evaluates the model, saves it with all files but metrics.json, and returns the
-        metrics."""
-        self.finetuned.save(output)
+    def save(self, folder):
+        """Writes the model and the history."""
+        self.finetuned.save(folder)
         config = json.dumps(self.transformer.config.to_huggingface(), indent=1)
-        write_text(output / "config.json", config)
-        write_text(output / "history.csv", _csv(self.history))
-        write_text(output / "steps.csv", _csv(self.steps))
+        write_text(folder / "config.json", config)
+        write_text(folder / "history.csv", _csv(self.history))
+        write_text(folder / "steps.csv", _csv(self.steps))
+
+    def metrics(self, verbose="auto"):
+        """Evaluates the model; returns the metrics of the run."""
         judged = {
             role: part and self._measure(role, verbose)
             for role, part in self.documents.items()
@@ -197,17 +186,18 @@ class Trainer:
             "train": train,
             **judged,
             "versions": versions,
+            **self.before,
         }
 
 
-def _encoder(recipe, config, weights, tokenizer, names, task):
-    """The pretrained encoder, stretched if a stage exceeds its positions; with its family's own
-    head for the names, if that is to pool. It masks what the tokenizer pads with from here on."""
-    rates = {
-        "dropout_rate": recipe.dropout_rate,
-        "attention_dropout_rate": recipe.attention_dropout_rate,
-    }
-    options = {name: rate for name, rate in rates.items() if rate is not None}
+def _encoder(recipe, names, task):
+    """The pretrained encoder, stretched if a stage exceeds its positions, and its tokenizer; with
+    its family's own head for the names, if that is to pool. It masks what the tokenizer pads with
+    from here on."""
+    source = recipe.source
+    weights, config = source.open_weights(), source.read_config()
+    tokenizer = source.read_tokenizer(config)
+    options = recipe.options(config)
     if recipe.pooling == OWN:
         if task.problem_type is None:
             raise ValueError(
@@ -215,15 +205,9 @@ def _encoder(recipe, config, weights, tokenizer, names, task):
                 "has one of its own: leave pooling out."
             )
         options |= {"head": "sequence_classification", "labels": list(map(str, names))}
-    sizes = read_config(config, recipe.model)
-    check_table(tokenizer, sizes.vocab_size)
-    tokenizer.pad_id = padding_id(tokenizer, sizes.pad_token_id)
-    options |= {"pad_token_id": tokenizer.pad_id}
-    if sizes.position_table and recipe.longest > sizes.max_position:
-        options |= {"stretch": recipe.stretch, "max_position": recipe.longest}
-        if recipe.stretch == "hierarchical":
-            options |= {"hierarchical_position": recipe.alpha}
-    return build_transformer_model(config, weights, model=recipe.model, **options)
+    tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
+    options |= {"pad_token_id": tokenizer.pad_id, "model": recipe.model}
+    return build_transformer_model(source.config_path, weights, **options), tokenizer
 
 
 class OneEpoch(keras.callbacks.Callback):

@@ -1,5 +1,4 @@
 import json
-import sys
 
 import keras
 import numpy as np
@@ -16,7 +15,7 @@ from keras_posenc import (
 )
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import read_texts
-from keras_posenc.training import pretrain_summary, steps
+from keras_posenc.training import pretrain_summary, pretraining, runs
 
 SETTINGS = dict(length=16, steps=6, learning_rate=1e-2, token_budget=256)
 
@@ -45,21 +44,17 @@ def weights(folder):
 
 
 def test_a_killed_run_goes_on_to_the_same_end(with_head, texts, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(steps, "SAVE_EVERY", 0)
+    monkeypatch.setattr(runs, "SAVE_EVERY", 0)
     whole = pretrain(with_head, texts, tmp_path / "whole", **SETTINGS)
     said = capsys.readouterr().out
     assert "6 steps of 256 tokens, rows of 16" in said and " left" in said and "new" not in said
 
-    def told(verbose):
-        def tell(words):
-            if words.startswith("step 4"):
-                raise KeyboardInterrupt
+    def killed(words):
+        if words.startswith("step 4"):
+            raise KeyboardInterrupt
 
-        return tell
-
-    module = sys.modules[pretrain.__module__]  # the package has the function of its name
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "told", told)
+        patch.setattr(pretraining, "printer", lambda verbose: killed)
         pretrain(with_head, texts, tmp_path / "cut", **SETTINGS)
     assert (tmp_path / "cut" / "state.zip").exists()
     cut = pretrain(with_head, texts, tmp_path / "cut", verbose=False, **SETTINGS)
@@ -133,8 +128,8 @@ def test_short_texts_share_rows(with_head, texts, tmp_path, objective, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(steps, "SAVE_EVERY", 0)
-        patch.setattr(steps, "_progress", lambda record, _: record["step"] == 2 and stop())
+        patch.setattr(runs, "SAVE_EVERY", 0)
+        patch.setattr(runs, "_progress", lambda record, _: record["step"] == 2 and stop())
         pretrain(with_head, corpus, tmp_path / "cut", pack=True, **settings)
     cut = pretrain(with_head, corpus, tmp_path / "cut", pack=True, **settings)
     assert cut["losses"] == pytest.approx(whole["losses"], rel=1e-4)

@@ -1,32 +1,21 @@
-import dataclasses
+import inspect
+import pathlib
 
 import pytest
 
-from keras_posenc.training.recipe import Recipe, open_output, stages
+from keras_posenc.training import finetune, pretrain, stretch
+from keras_posenc.training.finetune import FinetuneRecipe, stages
+from keras_posenc.training.pretrain import PretrainRecipe
+from keras_posenc.training.runs import run_once
+from keras_posenc.training.stretching.recipe import StretchRecipe
 
 pytestmark = pytest.mark.once
 
-RECIPE = Recipe(
-    checkpoint="bert",
-    config=None,
-    tokenizer=None,
-    model="bert",
-    lengths=((512, 2), (1536, 1)),
-    longer="cut",
-    stretch="hierarchical",
-    alpha=0.4,
-    pooling="mean",
-    learning_rate=1e-4,
-    schedule="cosine",
-    warmup=0.1,
-    weight_decay=0.01,
-    clip=1.0,
-    token_budget=8192,
-    dropout_rate=None,
-    attention_dropout_rate=None,
-    head_dropout=0.1,
-    seed=0,
-)
+DEFAULTS = {
+    name: None if each.default is each.empty else each.default
+    for name, each in inspect.signature(finetune).parameters.items()
+}
+RECIPE = FinetuneRecipe.of({**DEFAULTS, "checkpoint": "bert"}, lengths=((512, 2), (1536, 1)))
 
 
 def test_stages_become_epochs():
@@ -35,7 +24,7 @@ def test_stages_become_epochs():
 
 
 def test_the_longest_stage_need_not_be_the_last():
-    recipe = dataclasses.replace(RECIPE, lengths=((1536, 1), (512, 1)))
+    recipe = RECIPE.replace(lengths=((1536, 1), (512, 1)))
     assert (recipe.longest, recipe.final_length) == (1536, 512)
 
 
@@ -85,25 +74,29 @@ def test_stages_that_are_no_pairs_are_refused(lengths):
 )
 def test_a_setting_out_of_range_is_refused(setting, value, match):
     with pytest.raises(ValueError, match=match):
-        dataclasses.replace(RECIPE, **{setting: value})
+        RECIPE.replace(**{setting: value})
 
 
-def test_every_keyword_of_finetune_is_checked_or_read():
-    import inspect
+@pytest.mark.parametrize("function", [finetune, pretrain, stretch])
+def test_a_recipe_has_every_argument_but_the_texts_and_how_to_run(function):
+    names = set(inspect.signature(function).parameters)
+    arguments = {**dict.fromkeys(names), "checkpoint": pathlib.Path("bert"), "other": 1}
+    kinds = {finetune: FinetuneRecipe, pretrain: PretrainRecipe, stretch: StretchRecipe}
 
-    from keras_posenc.training import finetune
+    class Unchecked(kinds[function]):
+        def check(self):
+            pass
 
-    fields = {field.name for field in dataclasses.fields(Recipe)}
-    keywords = set(inspect.signature(finetune).parameters)
-    documents = {"train", "validation", "test", "text", "label"}
-    assert fields <= keywords
-    assert keywords - fields - documents == {
-        "output",
-        "stretch_first",
-        "max_length",
-        "epochs",
-        "overwrite",
-        "verbose",
+    recipe = Unchecked.of(arguments, other=2)
+    texts = {"train", "corpus", "texts", "validation", "test", "text", "label"}
+    how = {"output", "overwrite", "verbose"}
+    parts = {"max_length", "epochs"} if function is finetune else set()  # of `lengths`
+    assert vars(recipe).keys() == names - texts - how - parts | {"other"}
+    assert (recipe.checkpoint, recipe.config, recipe.other) == ("bert", None, 2)
+    assert recipe.record(texts="digest").keys() - vars(recipe) == {
+        "backend",
+        "dtype_policy",
+        "texts",
     }
 
 
@@ -111,5 +104,19 @@ def test_every_keyword_of_finetune_is_checked_or_read():
 def test_a_damaged_recipe_is_named(tmp_path, text):
     (tmp_path / "recipe.json").write_text(text)
     with pytest.raises(ValueError, match=r"recipe\.json is damaged \(.*\)\. Restore or delete it"):
-        open_output(tmp_path, {"seed": 0}, overwrite=False)
-    assert open_output(tmp_path, {"seed": 0}, overwrite=True) == tmp_path
+        run_once(tmp_path, {"seed": 0}, False, False, None, ())
+
+    class Run:
+        def run(self, state, verbose):
+            return {"loss": 1.0}
+
+        def save(self, folder):
+            (folder / "weights").write_text("w")
+
+    assert run_once(tmp_path, {"seed": 0}, True, False, Run, ("loss",)) == {"loss": 1.0}
+    assert run_once(tmp_path, {"seed": 0}, False, False, None, ("loss",)) == {"loss": 1.0}
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} == {
+        "metrics.json",
+        "recipe.json",
+        "weights",
+    }

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
-from keras_posenc.training import steps, stretch, stretch_summary
+from keras_posenc.training import runs, stretch, stretch_summary
 from keras_posenc.training.stretching import run
 from keras_posenc.training.stretching.context import (
     HeldOutText,
@@ -146,7 +146,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
 
 @pytest.mark.once
 def test_a_stretching_that_was_killed_goes_on_to_the_same_end(small, texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(steps, "SAVE_EVERY", 0)
+    monkeypatch.setattr(runs, "SAVE_EVERY", 0)
     settings = dict(length=30, steps=6, learning_rate=3e-3)
     whole, report = stretch(small, texts, tmp_path / "whole", **settings)
 
@@ -155,7 +155,7 @@ def test_a_stretching_that_was_killed_goes_on_to_the_same_end(small, texts, tmp_
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run, "told", lambda verbose: killed)
+        patch.setattr(run, "printer", lambda verbose: killed)
         stretch(small, texts, tmp_path / "cut", **settings)
     assert (tmp_path / "cut" / "state.zip").exists()
     cut, same = stretch(small, texts, tmp_path / "cut", **settings)

@@ -1,40 +1,25 @@
 """The settings of a stretching run, and the encoder that they describe."""
 
-import dataclasses
-
-from keras_posenc.training.recipe import in_range, one_of, whole
+from keras_posenc.training.recipe import Recipe, one_of, whole
 
 STARTS = ("hierarchical", "tile", "interpolate")
 KEEP = ("context", "features")
 
 
-@dataclasses.dataclass(frozen=True)
-class StretchRecipe:
-    """All settings of a stretching run except its texts; see `stretch` for the fields."""
+class StretchRecipe(Recipe):
+    """All settings of a stretching run except its texts: keywords of `stretch`."""
 
-    checkpoint: str
-    config: str | None
-    tokenizer: str | None
-    model: str
-    length: int
-    train_length: int
-    keep: str
-    start: str
-    alpha: float
-    kept_rows: int
-    local: int | None
-    global_every: int | None
-    steps: int
-    learning_rate: float
-    seed: int
+    warmup = 0.1
+    weight_decay = 0.0
+    clip = 1.0
 
-    def __post_init__(self):
+    def check(self):
+        super().check()
         one_of("start", self.start, STARTS)
         one_of("keep", self.keep, KEEP)
         whole("length", self.length, above=2)
         whole("train_length", self.train_length, above=2)
         whole("steps", self.steps, least=0)
-        in_range("learning_rate", self.learning_rate, above=0)
         if self.local is not None:
             whole("local", self.local, above=0)
         if self.global_every is not None:
@@ -44,6 +29,11 @@ class StretchRecipe:
                     "global_every says which layers stay global where the others are local: give "
                     f"local too. Received: global_every={self.global_every!r}, local=None"
                 )
+
+    @property
+    def longest(self):
+        """The number of positions that are needed."""
+        return self.length
 
     def options(self, config):
         """Returns the keywords of `build_transformer_model` for the stretched encoder.
@@ -61,9 +51,7 @@ class StretchRecipe:
                 f"train_length={self.train_length}: give a length above the {config.max_position} "
                 f"positions that {self.checkpoint} serves, up to length={self.length}."
             )
-        arguments = {"stretch": self.start, "max_position": self.length}
-        if self.start == "hierarchical":
-            arguments["hierarchical_position"] = self.alpha
+        arguments = self.extension(self.start)
         if self.start != "interpolate":
             arguments["kept_rows"] = self.kept_rows
         if self.local is not None:

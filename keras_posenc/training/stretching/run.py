@@ -11,17 +11,14 @@ import typing
 import keras
 import numpy as np
 
-from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
+from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.sentence_transformers import files_around, is_embedder
-from keras_posenc.models.config import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
-from keras_posenc.text import Tokenizer
 from keras_posenc.text.replicas import fill
-from keras_posenc.training.optimizer import adamw
-from keras_posenc.training.recipe import environment
-from keras_posenc.training.schedules import cosine_warmup
-from keras_posenc.training.steps import once, take_steps, told
+from keras_posenc.training.recipe import RATES
+from keras_posenc.training.runs import printer, run_once, take_steps
+from keras_posenc.training.source import Source
 from keras_posenc.training.stretching.context import (
     HeldOutText,
     context_kept,
@@ -33,9 +30,8 @@ from keras_posenc.training.stretching.corpus import Corpus
 from keras_posenc.training.stretching.losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.recipe import StretchRecipe
 from keras_posenc.training.stretching.windows import Reader, first_token, inputs_of
-from keras_posenc.training.text_model import check_table
 
-WARMUP = 0.1
+KEYS = ("agreement", "within", "beyond")
 TEST_TEXTS = 2
 # Of the old length: how many pieces the agreement by position is told in.
 PIECES = 4
@@ -154,56 +150,28 @@ def stretch(
     >>> report["length"], len(report["losses"])
     (24, 2)
     """
+    arguments = locals()
     with tempfile.TemporaryDirectory() as scratch:
-        source = _source(checkpoint, config, tokenizer, model, scratch)
-        old = read_config(source["config"], source["model"])
-        recipe = StretchRecipe(
-            checkpoint=source["name"],
-            config=None if config is None else str(config),
-            tokenizer=None if tokenizer is None else str(tokenizer),
-            model=source["model"],
-            length=length,
+        source, name = _source(checkpoint, config, tokenizer, model, scratch)
+        old = source.read_config()
+        recipe = StretchRecipe.of(
+            arguments,
+            checkpoint=name,
+            model=source.model,
             train_length=min(length, 4 * old.max_position)
             if train_length is None
             else train_length,
             keep=("context" if local is None else "features") if keep is None else keep,
-            start=start,
-            alpha=alpha,
-            kept_rows=kept_rows,
-            local=local,
-            global_every=global_every,
-            steps=steps,
-            learning_rate=learning_rate,
-            seed=seed,
         )
-        options = recipe.options(old)
-        tokenizer = Tokenizer(source["tokenizer"])
-        check_table(tokenizer, old.vocab_size)
+        recipe.options(old)  # refuses a length before the texts are read
+        tokenizer = source.read_tokenizer(old)
         corpus = Corpus(texts, test, tokenizer, recipe.train_length, seed, text)
-        settings = {
-            **dataclasses.asdict(recipe),
-            **environment(),
-            "texts": corpus.digest(),
-        }
-        output = pathlib.Path(scratch) / "stretched" if output is None else pathlib.Path(output)
-
-        around = _around(checkpoint, length, told(verbose))
-
-        def prepare():
-            distilling = Distillation(recipe, source, old, options, tokenizer, corpus)
-
-            def save(folder):
-                distilling.save(folder)
-                tokenizer.save(folder)
-                for name, content in around.items():
-                    (folder / name).parent.mkdir(exist_ok=True)
-                    (folder / name).write_bytes(content)
-
-            return functools.partial(distilling.run, tell=told(verbose)), save
-
-        keys = ("agreement", "within", "beyond")
-        report = once(output, settings, overwrite, prepare, keys)
-        return Stretched(build_transformer_model(output, model=source["model"]), report)
+        around = _around(checkpoint, length, printer(verbose))
+        output = pathlib.Path(scratch) / "stretched" if output is None else output
+        prepare = functools.partial(Distillation, recipe, source, old, tokenizer, corpus, around)
+        record = recipe.record(texts=corpus.digest())
+        report = run_once(output, record, overwrite, verbose, prepare, KEYS)
+        return Stretched(build_transformer_model(output, model=source.model), report)
 
 
 class Distillation:
@@ -211,26 +179,27 @@ class Distillation:
 
     Args:
         recipe: `StretchRecipe`.
-        source: dict, of `_source`.
+        source: `Source` of the teacher.
         old: `Config` of the teacher.
-        options: dict, keywords of `build_transformer_model` for the student.
         tokenizer: `Tokenizer`.
         corpus: `Corpus`.
+        around: dict path -> bytes, files to save with the checkpoint.
     """
 
-    def __init__(self, recipe, source, old, options, tokenizer, corpus):
-        self.recipe, self.old, self.corpus = recipe, old, corpus
+    def __init__(self, recipe, source, old, tokenizer, corpus, around):
+        self.recipe, self.old, self.corpus, self.around = recipe, old, corpus, around
         keras.utils.set_random_seed(recipe.seed)
-        weights, family = open_checkpoint(source["weights"]), source["model"]
-        still = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
-        build = dict(config_path=source["config"], model=family, **still)
+        weights, options = source.open_weights(), recipe.options(old)
+        build = dict(
+            config_path=source.config_path, model=source.model, **dict.fromkeys(RATES, 0.0)
+        )
         teacher = build_transformer_model(checkpoint_path=weights, **build)
         self.teacher = Reader(teacher, tokenizer, old.max_position)
         # The checkpoint's heads come along as they are; what learns is the encoder under them.
         self.whole = build_transformer_model(
             checkpoint_path=weights,
             return_keras_model=False,
-            **heads_in(weights, family, source["config"]),
+            **heads_in(weights, source.model, source.config_path),
             **build,
             **options,
         )
@@ -239,13 +208,11 @@ class Distillation:
         self.student = build_transformer_model(
             layers=self.whole.layers, custom_position_ids=self.skips, **build, **options
         )
-        steps = max(1, recipe.steps)
-        rate = cosine_warmup(recipe.learning_rate, steps, int(WARMUP * steps))
-        self.student.compile(adamw(self.student, rate, weight_decay=0.0), FeatureDistance())
-        self.student.optimizer.build(self.student.trainable_variables)
+        recipe.compile(self.student, max(1, recipe.steps), FeatureDistance())
 
-    def run(self, state, tell):
+    def run(self, state, verbose):
         """Trains from where `state`, a path, stands, or from the beginning; returns the report."""
+        tell = printer(verbose)
 
         def start():
             tell(f"{self.recipe.steps} steps of {self.recipe.train_length:,} tokens")
@@ -343,11 +310,15 @@ class Distillation:
         }
 
     def save(self, folder):
-        """Writes the checkpoint: all positions as rows, with the original dropout rates."""
-        rates = ("dropout_rate", "attention_dropout_rate")
-        had = {name: getattr(self.old, name) for name in rates}
-        self.whole.config = dataclasses.replace(self.whole.config, **had)
+        """Writes the checkpoint, all positions as rows, with the original dropout rates, and what
+        belongs to it."""
+        rates = {name: getattr(self.old, name) for name in RATES}
+        self.whole.config = dataclasses.replace(self.whole.config, **rates)
         save_checkpoint(self.whole, folder, positions=self.recipe.length)
+        self.corpus.tokenizer.save(folder)
+        for name, content in self.around.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
 
 
 def stretch_summary(report):
@@ -394,18 +365,10 @@ def _around(checkpoint, length, tell):
 
 
 def _source(checkpoint, config, tokenizer, model, scratch):
-    """Where weights, config and tokenizer are, the family, and a name that tells this source from
-    others; a model is written into the folder `scratch`."""
+    """The `Source`, and a name that tells it from others; a model is written into the folder
+    `scratch`."""
     if isinstance(checkpoint, (str, os.PathLike)):
-        path = pathlib.Path(checkpoint)
-        beside = path if path.is_dir() else path.parent
-        return {
-            "name": str(checkpoint),
-            "weights": str(checkpoint),
-            "config": config or beside,
-            "tokenizer": tokenizer or beside,
-            "model": model,
-        }
+        return Source(checkpoint, config, tokenizer, model), str(checkpoint)
     transformer = getattr(checkpoint, "transformer", checkpoint)
     if not hasattr(transformer, "layers") or not hasattr(transformer, "config"):
         raise TypeError(
@@ -417,10 +380,4 @@ def _source(checkpoint, config, tokenizer, model, scratch):
     folder = pathlib.Path(scratch) / "teacher"
     save_checkpoint(transformer, folder)
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
-    return {
-        "name": f"a model, {digest}",
-        "weights": str(folder),
-        "config": folder,
-        "tokenizer": tokenizer,
-        "model": transformer.family,
-    }
+    return Source(folder, None, tokenizer, transformer.family), f"a model, {digest}"

@@ -1,0 +1,148 @@
+"""A run in a directory, which the same call continues after an interruption.
+
+The directory is locked while the run is at work in it. recipe.json tells it from other runs,
+state.zip is how far it has come, and the results replace those of an earlier run all at once.
+"""
+
+import json
+import pathlib
+import time
+
+from keras_posenc.checkpoints.folder import owned, replacing_together
+from keras_posenc.training.state import load_state, save_state
+from keras_posenc.untrusted import check_inside, quote, read_json, shorten
+from keras_posenc.writing import write_text
+
+# Seconds between two states on disk: what a kill can cost.
+SAVE_EVERY = 30
+RECORD = {"step": int, "losses": list, "seconds": (int, float)}
+
+
+def run_once(output, record, overwrite, verbose, prepare, keys, results=()):
+    """Runs in a directory once: a call after its end reads the metrics that it left.
+
+    Args:
+        output: str or path of the directory.
+        record: dict that JSON can hold, which tells this run from others.
+        overwrite: bool. Start again, whatever run is already there; it is kept until what it takes
+            to start has been found in order.
+        verbose: as the run takes it.
+        prepare: function without arguments that refuses what cannot be run, and returns a run:
+            `run(state, verbose)` does the work that the path of a state does not hold yet and
+            returns the metrics, which JSON can hold; `save(folder)` writes the other results.
+        keys: tuple of str, what the metrics have at least.
+        results: names of files that a finished run has beside metrics.json.
+
+    Returns:
+        dict, the content of metrics.json.
+
+    Raises:
+        NotADirectoryError, BlockingIOError: as `owned` does.
+        ValueError: if the directory holds another run, and `overwrite` is False.
+    """
+    output = pathlib.Path(output)
+    with owned(output):
+        if not overwrite:
+            check_same_run(output, record)
+        files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
+        finished = all((output / name).exists() for name in ("metrics.json", *results))
+        if overwrite or not finished:
+            run = prepare()
+            if overwrite:  # not before: a run that is there is worth more than a mistake in a call
+                for path in files.values():
+                    path.unlink(missing_ok=True)
+            write_text(files["recipe.json"], json.dumps(record, indent=1, ensure_ascii=False))
+            metrics = run.run(files["state.zip"], verbose)
+            with replacing_together(output) as folder:
+                run.save(folder)
+                text = json.dumps(metrics, indent=1, ensure_ascii=False)
+                write_text(folder / "metrics.json", text)
+        files["state.zip"].unlink(missing_ok=True)
+        return read_json(files["metrics.json"], keys)
+
+
+def check_same_run(output, record):
+    """Refuses a directory that holds another run.
+
+    Args:
+        output: `pathlib.Path` of a directory.
+        record: dict, as `run_once` takes it.
+
+    Raises:
+        ValueError: if there is another run in the directory, or results of one that is not known.
+    """
+    path = output / "recipe.json"
+    if not path.exists():
+        if (output / "model.keras").exists():
+            raise ValueError(
+                f"{output} holds a model.keras without the recipe.json of its run: give another "
+                "output, or overwrite=True (--overwrite) to replace it."
+            )
+        return
+    check_inside(path, output)
+    before, record = read_json(path), json.loads(json.dumps(record))
+    # Runs from before there were tasks say nothing of them, nor do runs without a task, nor those
+    # from before rows were packed, or a policy was kept.
+    since = {"task": "classify", "stride": None, "longer": "cut", "pack": False}
+    since["dtype_policy"] = record.get("dtype_policy")
+    before = {key: value for key, value in since.items() if key in record} | before
+    other = [
+        f"{shorten(key)} was {quote(before.get(key))} and is now {quote(record.get(key))}"
+        for key in {**before, **record}
+        if before.get(key) != record.get(key)
+    ]
+    if other:
+        raise ValueError(
+            f"{output} holds a run with other settings: {'; '.join(other)}. Give those settings, "
+            "another output, or overwrite=True (--overwrite) to replace that run."
+        )
+
+
+def take_steps(model, steps, state, step, start, tell):
+    """Takes the training steps that a state does not hold yet.
+
+    Args:
+        model: a compiled `keras.Model`.
+        steps: int.
+        state: path of the state, written about twice a minute and at the end.
+        step: function of the number of a step, which takes it and returns the loss.
+        start: function that returns more of the record before the first step.
+        tell: function of str, which is called with where the run stands.
+
+    Returns:
+        dict, the record: `step`, `losses`, `seconds`, and what `start` returned.
+    """
+    if state.exists():
+        record = load_state(state, model, RECORD)
+    else:
+        record = {"step": 0, "losses": [], "seconds": 0.0, **start()}
+    saved = time.perf_counter()
+    while record["step"] < steps:
+        began = time.perf_counter()
+        record["losses"].append(round(step(record["step"]), 6))
+        record["step"] += 1
+        record["seconds"] += time.perf_counter() - began
+        tell(_progress(record, steps))
+        if time.perf_counter() - saved >= SAVE_EVERY:
+            save_state(state, model, record)
+            saved = time.perf_counter()
+    save_state(state, model, record)
+    return record
+
+
+def printer(verbose):
+    """Returns the function that reports progress: `print`, without a delay, or nothing."""
+    return (lambda words: print(words, flush=True)) if verbose else lambda words: None
+
+
+def _progress(record, steps):
+    step, seconds = record["step"], record["seconds"]
+    left = (steps - step) * seconds / step
+    return (
+        f"step {step:,} of {steps:,}, loss {record['losses'][-1]:.4f}, "
+        f"{_minutes(seconds)} so far, about {_minutes(left)} left"
+    )
+
+
+def _minutes(seconds):
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
