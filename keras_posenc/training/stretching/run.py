@@ -33,7 +33,7 @@ from keras_posenc.training.stretching.windows import Reader, first_token, inputs
 
 KEYS = ("agreement", "within", "beyond")
 TEST_TEXTS = 2
-# Of the old length: how many pieces the agreement by position is told in.
+# Of the old length: how many pieces the agreement by position has.
 PIECES = 4
 
 
