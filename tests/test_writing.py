@@ -2,12 +2,11 @@
 
 import os
 import subprocess
-import sys
 import tempfile
-import textwrap
 import threading
 
 import pytest
+from file_processes import start_process
 
 from keras_posenc import writing
 from keras_posenc.checkpoints import folder
@@ -224,9 +223,7 @@ FORKS = """
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_does_not_keep_the_lock(output):
-    command = [sys.executable, "-c", textwrap.dedent(FORKS), str(output)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as process:
+    with start_process(FORKS, output, stdin=subprocess.PIPE) as process:
         child = int(process.stdout.readline())
         process.wait()
         os.kill(child, 0)  # it is there

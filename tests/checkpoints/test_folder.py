@@ -1,12 +1,9 @@
 """Folders of runs: one run at a time, results replaced together, whenever a process is killed."""
 
 import os
-import pathlib
-import subprocess
-import sys
-import textwrap
 
 import pytest
+from file_processes import start_process
 
 from keras_posenc.checkpoints import folder
 
@@ -23,8 +20,7 @@ HOLD = """
 
 def held(path):
     """A process that owns a folder."""
-    command = [sys.executable, "-c", textwrap.dedent(HOLD), str(path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = start_process(HOLD, path)
     assert process.stdout.readline() == "owned\n"
     return process
 
@@ -91,29 +87,3 @@ def test_no_room_for_the_state(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: tiny)
     with pytest.raises(OSError, match=r"has 0\.0 MB left, and the states of this training take"):
         check_space(tmp_path, model)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize(
-    "backend, job, step",
-    [
-        ("torch", "finetune", 9),
-        ("torch", "pretrain", 15),
-        ("jax", "finetune", 30),
-        ("tensorflow", "finetune", 30),
-    ],
-)
-def test_killed_at_file_operations(backend, job, step):
-    """`kill -9` of a run that replaces an older one: what is left is the old model or the new one,
-    and the same call goes on to the same weights. `make kills` does it at each operation."""
-    script = pathlib.Path(__file__).parents[1] / "training" / "kill_at_every_file.py"
-    done = subprocess.run(
-        [sys.executable, script, str(step), job],
-        env={**os.environ, "KERAS_BACKEND": backend},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "every one resumed" in done.stdout

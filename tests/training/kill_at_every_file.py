@@ -50,9 +50,14 @@ class FineTuning:
         return finetune(source, documents, output, **options, **more)
 
     def end(self, folder):
-        """The weights, and what else belongs to them: the labels, one of which is an answer."""
+        """The same, of a model that answers with one of its labels."""
+        weights, labels = self.state(folder)
+        assert predict(folder, ["w4 w5"], verbose=0)[0].label in labels
+        return weights, labels
+
+    def state(self, folder):
+        """The weights, and what else belongs to them: the labels."""
         finetuned = load_finetuned(folder)
-        assert predict(folder, ["w4 w5"], verbose=0)[0].label in finetuned.labels
         return arrays(finetuned.model), finetuned.labels
 
 
@@ -63,6 +68,8 @@ class Pretraining:
 
     def end(self, folder):
         return arrays(build_transformer_model(folder, with_mlm=True)), None
+
+    state = end
 
 
 JOBS = {"finetune": FineTuning(), "pretrain": Pretraining()}

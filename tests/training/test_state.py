@@ -1,16 +1,12 @@
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 import zipfile
 
 import keras
 import numpy as np
 import pytest
+from file_processes import start_process
 
 from keras_posenc.training import state
 from keras_posenc.writing import replacing
@@ -140,21 +136,19 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
 
 @pytest.mark.once
 def test_a_reader_never_sees_half_a_file_though_the_writer_is_killed(tmp_path):
-    code = textwrap.dedent(
-        f"""
-        import json, itertools
+    code = """
+        import json, itertools, sys
         from keras_posenc.writing import write_text
         for count in itertools.count():
-            write_text({str(tmp_path / "file.json")!r}, json.dumps([count] * 20000))
+            write_text(sys.argv[1], json.dumps([count] * 20000))
         """
-    )
     for _ in range(2):
-        process = subprocess.Popen([sys.executable, "-c", code], env=os.environ)
+        process = start_process(code, tmp_path / "file.json")
         deadline = time.time() + 60
         while not (tmp_path / "file.json").exists() and time.time() < deadline:
             time.sleep(0.05)
         time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.communicate()
         content = json.loads((tmp_path / "file.json").read_text())
         assert len(content) == 20000 and len(set(content)) == 1
