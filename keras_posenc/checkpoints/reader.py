@@ -19,6 +19,7 @@ from keras_posenc.untrusted import (
     check_inside,
     check_name,
     check_pointer,
+    from_hub,
     quote,
     shorten,
 )
@@ -58,7 +59,8 @@ def folder_of(path):
         `pathlib.Path`.
     """
     path = pathlib.Path(path)
-    return path if path.is_dir() else path.parent
+    # What does not exist at all is named as it was given, so that the error can say what it is.
+    return path if path.is_dir() or not path.parent.is_dir() else path.parent
 
 
 def open_checkpoint(path):
@@ -98,7 +100,7 @@ def open_checkpoint(path):
     if not path.exists():
         raise FileNotFoundError(
             f"There is no checkpoint at {path}: no such file, and no {prefix}.index of a "
-            "TensorFlow checkpoint either."
+            f"TensorFlow checkpoint either.{from_hub(path)}"
         )
     if path.name.endswith(".index.json"):
         return _sharded(path)

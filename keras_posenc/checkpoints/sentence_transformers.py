@@ -6,7 +6,7 @@ import typing
 
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.shards import is_plain
-from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import check_inside, from_hub, parse_json, quote, read_bytes, shorten
 
 MODULES = "modules.json"
 MODEL_CONFIG = "config_sentence_transformers.json"
@@ -130,7 +130,9 @@ def read_modules(directory, layout=EMBEDDER):
     """
     directory = pathlib.Path(directory)
     if not directory.is_dir():
-        raise FileNotFoundError(f"There is no directory {directory} to read {layout.title} from.")
+        raise FileNotFoundError(
+            f"There is no directory {directory} to read {layout.title} from.{from_hub(directory)}"
+        )
     index = directory / MODULES
     check_inside(index, directory)
     if not index.exists():

@@ -25,7 +25,15 @@ from keras_posenc.models.families.keys import (
     check_finite,
     check_kinds,
 )
-from keras_posenc.untrusted import check_inside, check_name, parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import (
+    check_inside,
+    check_name,
+    from_hub,
+    parse_json,
+    quote,
+    read_bytes,
+    shorten,
+)
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
@@ -468,7 +476,9 @@ def _load(path):
         check_inside(file, path)
         path = file
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"No config at {path}: give a JSON file or a directory with one.")
+        raise FileNotFoundError(
+            f"No config at {path}: give a JSON file or a directory with one.{from_hub(path)}"
+        )
     data = read_bytes(path)
     try:
         values = parse_json(data)

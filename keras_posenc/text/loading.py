@@ -12,7 +12,7 @@ from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.pieces import from_sentence_piece
 from keras_posenc.text.settings import Settings
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
-from keras_posenc.untrusted import check_inside, read_bytes, shorten
+from keras_posenc.untrusted import check_inside, from_hub, read_bytes, shorten
 from keras_posenc.writing import write_text
 
 MOST_BYTES = 2**26  # of a tokenizer.json; those of 256,000 tokens have half of it
@@ -81,7 +81,7 @@ def find_tokenizer(path):
     if not path.is_dir():
         raise FileNotFoundError(
             f"No tokenizer at {path}: give a vocab.txt, a tokenizer.json, another of "
-            f"{', '.join(FILES[2:])}, or a directory of one."
+            f"{', '.join(FILES[2:])}, or a directory of one.{from_hub(path)}"
         )
     there = shorten(", ".join(sorted(os.listdir(path)))) or "nothing"
     raise FileNotFoundError(f"No tokenizer ({', '.join(FILES)}) in {path}, which holds: {there}.")

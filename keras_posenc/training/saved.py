@@ -19,7 +19,7 @@ from keras_posenc.training.recipe import in_range, one_of
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.base import POOLS
 from keras_posenc.training.text_model import check_table
-from keras_posenc.untrusted import quote, read_json, shorten
+from keras_posenc.untrusted import from_hub, quote, read_json, shorten
 from keras_posenc.writing import replacing, write_text
 
 FILES = ("model.keras", "labels.json")
@@ -230,7 +230,9 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
         )
     directory = pathlib.Path(directory)
     if not directory.is_dir():
-        raise FileNotFoundError(f"There is no directory {directory} to load a model from.")
+        raise FileNotFoundError(
+            f"There is no directory {directory} to load a model from.{from_hub(directory)}"
+        )
     lacking = [name for name in FILES if not newest(directory, name).is_file()]
     if lacking:
         raise FileNotFoundError(
