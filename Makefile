@@ -107,7 +107,7 @@ coverage: $(INSTALLED)
 	KERAS_BACKEND=torch $(PYTEST) --cov --cov-report=term-missing
 
 docs: $(INSTALLED)
-	@$(call timed,docs,$(MKDOCS) build --strict)
+	@$(call timed,docs,$(MKDOCS) build --strict && echo "The site is in build/site: open build/site/index.html")
 
 docs-serve: $(INSTALLED)
 	$(MKDOCS) serve

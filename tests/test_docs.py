@@ -33,7 +33,7 @@ def test_the_readme_is_short_and_in_step(generate):
 
 
 def test_a_readme_without_a_section_is_refused(generate):
-    with pytest.raises(ValueError, match="0 sections <!-- encodings -->: there must be one"):
+    with pytest.raises(ValueError, match="0 sections <!-- results -->: there must be one"):
         generate("tables").filled("no sections")
 
 
@@ -65,9 +65,12 @@ def test_every_file_of_results_is_on_a_page(generate):
     assert asked == bench | pages | rest
 
 
-def test_pages_get_the_tables_of_the_results(generate):
+def test_pages_have_the_tables_of_the_results(generate):
     blocks = generate("blocks")
-    shown = "\n".join(blocks.filled(path.read_text("utf-8")) for path in PAGES)
+    texts = {path.name: path.read_text("utf-8") for path in PAGES}
+    remedy = "run `python docs/generate/blocks.py`"
+    assert {name: blocks.filled(text) for name, text in texts.items()} == texts, remedy
+    shown = "\n".join(texts.values())
     row = "| rotary sorted ids | 92.6 | 96.3 | 96.1 | 95.8 | learned, kept | rotary +63.3 |"
     assert row in shown
     assert "Seeds 0, 1, 2; Keras 3.15.1 on jax; [bucket_sort.json]" in shown

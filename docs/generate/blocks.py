@@ -1,4 +1,8 @@
-"""What pages ask for by `<!-- table: NAME ARGUMENTS -->`: tables, made of files of results."""
+"""What pages ask for by `<!-- table: NAME ARGUMENTS -->`: tables, made of files of results.
+
+`python docs/generate/blocks.py` writes them into the pages of the site, so that these can be read
+on a code host as well; tests/test_docs.py compares.
+"""
 
 import contextlib
 import importlib
@@ -19,9 +23,34 @@ BENCH = tables.BENCH
 MARKER = re.compile(r"^<!-- table: (\S+)((?: \S+)*) -->$", re.MULTILINE)
 
 
+# A marker, with the table behind it once that was written.
+TABLE = re.compile(
+    MARKER.pattern + r"(?:\n(?:(?!<!-- table: ).*\n)*?<!-- /table -->)?", re.MULTILINE
+)
+# Names of ways in the files of results -> the field's words for them.
+WORDS = {
+    "one pass": "full context",
+    "at once": "before training",
+    "hidden token": "masked token",
+    "hidden character": "masked character",
+    "counted words": "bag-of-words",
+}
+
+
 def filled(text):
-    """`text` with a table behind each marker."""
-    return MARKER.sub(lambda m: f"{m[0]}\n{BLOCKS[m[1]](*m[2].split())}\n", text)
+    """`text` with the table of today behind each marker."""
+    return TABLE.sub(
+        lambda m: f"<!-- table: {m[1]}{m[2]} -->\n\n{_shown(m)}\n\n<!-- /table -->", text
+    )
+
+
+def _shown(marker):
+    """A block in the field's words, but for the commands in it."""
+    parts = re.split(r"(```.*?```)", BLOCKS[marker[1]](*marker[2].split()), flags=re.DOTALL)
+    for old, new in WORDS.items():
+        parts[::2] = [part.replace(old, new) for part in parts[::2]]
+    # From a page of docs/; on the site the files of results are elsewhere (hooks.py).
+    return "".join(parts).replace("](../results/", "](../../benchmarks/results/").strip()
 
 
 def bench(name):
@@ -258,8 +287,9 @@ def encodings():
 
 
 def verdicts():
-    """The table of results in the README."""
-    return tables.results().replace("](docs/evidence/", "](").replace("](docs/", "](../")
+    """The results of all pages of evidence."""
+    shown = tables.markdown([tables.HEAD, *tables.results().values()])
+    return shown.replace("](docs/evidence/", "](").replace("](docs/", "](../")
 
 
 def comparisons():
@@ -370,3 +400,10 @@ def _benchmark(name):
         sys.path.append(str(RESULTS.parent))
     with _environment_kept():
         return importlib.import_module(name)
+
+
+if __name__ == "__main__":
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        text = page.read_text("utf-8")
+        if TABLE.search(text):
+            page.write_text(filled(text), "utf-8")

@@ -56,7 +56,8 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    return blocks.filled(markdown)
+    """The tables are in the pages; the files of results have another place on the site."""
+    return markdown.replace("](../../benchmarks/results/", "](../results/")
 
 
 def on_page_content(html, page, config, files):

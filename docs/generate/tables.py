@@ -15,39 +15,6 @@ BENCH = RESULTS / "bench"
 GATED, SANDWICHS, ADDITIVE = "gated units, ", "biases from Sandwich's", "the GAU's bias"
 
 
-def encodings():
-    """A row an encoding: name, class, where it acts, paper."""
-    from keras_posenc.analysis import facts
-    from keras_posenc.encodings import ENCODINGS
-
-    rows = [("name", "class", "acts on", "paper")]
-    for name in ENCODINGS:
-        found = facts(name)
-        causal = " (causal only)" if found["causal_only"] else ""
-        paper = found["paper"].removeprefix("https://").split("/")
-        link = f"[{paper[-1] if paper[0] == 'arxiv.org' else '/'.join(paper)}]({found['paper']})"
-        rows.append(
-            (f"`{name}`", f"`{found['class']}`", ", ".join(found["acts_on"]) + causal, link)
-        )
-    return markdown(rows)
-
-
-def families():
-    """The families by how they know where a token stands and what they were compared to."""
-    from keras_posenc.models.families import FAMILIES
-
-    measured, groups = differences(), {}
-    for name, family in FAMILIES.items():
-        groups.setdefault(family.positions, {})[name] = family.compared.split(", and ")
-    rows = [("positions", "families, by `model=`", "compared to", "within")]
-    for positions, compared in groups.items():
-        near = max((measured[name] for name in compared if name in measured), default=None)
-        to = dict.fromkeys(what for each in compared.values() for what in each)
-        named = ", ".join(f"`{name}`" for name in compared)
-        rows.append((positions, named, ", ".join(to), f"{near:.1e}" if near else "tests"))
-    return markdown(rows)
-
-
 def differences():
     """Family -> the largest difference of its outputs that was measured on any backend."""
     worst = {}
@@ -65,7 +32,7 @@ def bench(name):
 
 
 def results():
-    """A row a question: what was found, and the verdict."""
+    """Name -> question, result and verdict."""
     mean = statistics.fmean
 
     def score(name, split, line, length=None):
@@ -86,11 +53,6 @@ def results():
         ]
         return f"{100 * mean(scores):.0f}"
 
-    tools = json.loads((RESULTS / "context_tools.json").read_text("utf-8"))
-    loss = {
-        tool: mean(row["loss"]["512"] for row in tools if row["tool"] == tool)
-        for tool in ("rotary as it is", "YaRN", "ReRoPE", "window")
-    }
     retrieved = {}  # one of four facts, at 512, in percent
     for row in json.loads((RESULTS / "text_retrieval.json").read_text("utf-8")):
         retrieved.setdefault(row["reading"], []).append(
@@ -120,16 +82,13 @@ def results():
     for row in (row for row in readings if row["task"] == "digests"):
         digest.setdefault(row["way"], []).append(100 * mean(row["scores"]))
     digest = {way: f"{mean(seeds):.1f}%" for way, seeds in digest.items()}
-    facts = {}  # of the distant ones up to 1,536 tokens, and of those beyond, in percent
+    facts = {}  # those more than 512 tokens apart in texts up to 1,536 tokens, in percent
     for row in json.loads((RESULTS / "distant_facts.json").read_text("utf-8")):
         least = {1536: 512, 4096: 1536}[row["length"]]
         for way, right in row["right"].items():
             told = [one for one, n in zip(right, row["tokens"], strict=True) if n > least]
             facts.setdefault(way, {}).setdefault(row["length"], []).extend(told)
-    facts = {
-        way: " and ".join(f"{100 * mean(told[length]):.0f}" for length in sorted(told)) + "%"
-        for way, told in facts.items()
-    }
+    facts = {way: f"{100 * mean(told[1536]):.0f}%" for way, told in facts.items()}
     steps = {
         row["row"]: f"{row['seconds']:.1f}"
         for row in json.loads((RESULTS / "peers.json").read_text("utf-8"))["rows"]
@@ -137,81 +96,91 @@ def results():
     }
     mlm, again = ("equal_mean", "test"), ("masked_ids", "test")
     counting = "cope:npos_max=16"
-    return markdown(
-        [
-            ("question", "found", "verdict"),
-            (
-                "[Random ids](docs/evidence/random-ids.md): sorting 50 to 200 digits after "
-                "at most 40",
-                f"{score('bucket_sort', 'test', 'rotary sorted ids')}% right, consecutive ids "
-                f"{score('bucket_sort', 'test', 'rotary')}%",
-                "holds, as published",
-            ),
-            (
-                "[CoPE](docs/evidence/contextual.md): counting at 256 tokens after 64",
-                f"{score('counting', 'train', counting, 256)}%, rotary "
-                f"{score('counting', 'train', 'rotary', 256)}%, sinusoidal "
-                f"{score('counting', 'train', 'sinusoidal', 256)}%",
-                "holds, as published",
-            ),
-            (
-                "[Equal-mean ids and log-n](docs/evidence/equal-mean.md): masked characters at 512 "
-                "after 64",
-                f"{score(*mlm, 'rotary+log_n exponential ids', 512)}%, consecutive ids "
-                f"{score(*mlm, 'rotary', 512)}%; repeated on JAX "
-                f"{score(*again, 'rotary+log_n exponential ids', 512)} and "
-                f"{score(*again, 'rotary', 512)}%",
-                "ahead on average, the ranges overlap; costs 3 to 9 points up to twice",
-            ),
-            (
-                "[RoPE with biases](docs/evidence/rotary-bias.md#where-the-control-collapses): "
-                "characters at 1,024 after 64, gated units",
-                f"rotary {collapse['no bias']}%, with biases of queries and keys from zeros "
-                f"{collapse['biases']}%, from Sandwich's {collapse[SANDWICHS]}%, with an additive "
-                f"bias {collapse[ADDITIVE]}%",
-                "holds when they begin as Sandwich's; the additive one is better",
-            ),
-            (
-                "[Context without training](docs/evidence/context-tools.md): loss at 512 after 64; "
-                "one of four facts far back in the text",
-                f"RoPE {loss['rotary as it is']:.2f} nats, {retrieved['rotary as it is']}; YaRN "
-                f"{loss['YaRN']:.2f}, {retrieved['YaRN']}; ReRoPE {loss['ReRoPE']:.2f}, "
-                f"{retrieved['ReRoPE']}; a window {loss['window']:.2f}, {retrieved['window']}",
-                "as published; a window keeps the text and no facts",
-            ),
-            (
-                "[Stretching a BERT](docs/evidence/stretching.md): hidden tokens at 1,536 at once",
-                f"{stretched['hierarchical, alpha 0.4']:.0f}%, unstretched "
-                f"{stretched['unstretched']:.0f}%; by `stretch`, two layers of three local, "
-                f"{kept:.0%} of the unstretched model's",
-                "contradicts the author: half is lost at once; with local layers no loss is shown",
-            ),
-            (
-                "[Reading on](docs/evidence/long-texts.md): the group of most of eight posts, a "
-                "frozen MiniLM, 200 texts",
-                f"one pass of the stretched model {digest['stretched, one pass']}, chunks "
-                f"{digest['512-token chunks, features averaged by token']}, counted words "
-                f"{digest['TF-IDF + logistic regression, all words']}, the first 512 tokens "
-                f"{digest['first 512 tokens']}",
-                "reading on pays; one pass and chunks are alike",
-            ),
-            (
-                "[Two distant facts](docs/evidence/distant-facts.md) that agree or not, 520 to "
-                "1,000 words apart, and in texts of 1,537 to 4,064 tokens",
-                f"one pass of the stretched model {facts['stretched, one pass']}, chunks "
-                f"{facts['512-token chunks, averaged']}, the first 512 tokens "
-                f"{facts['first 512 tokens']}, counted words {facts['naive Bayes, all words']}",
-                "only one pass is far above chance",
-            ),
-            (
-                "[A training step](docs/performance/steps.md) on 2,048 tokens, MiniLM, two cores",
-                f"TensorFlow {steps['posenc-tf']} s (KerasHub {steps['kerashub-tf']}), torch "
-                f"{steps['posenc-torch']} (transformers {steps['transformers']}), JAX "
-                f"{steps['posenc-jax']} (KerasHub {steps['kerashub-jax']})",
-                "faster, with a fifth to a half of the memory",
-            ),
-        ]
-    )
+    full, chunks = "stretched, one pass", "512-token chunks, features averaged by token"
+    words, first = "TF-IDF + logistic regression, all words", "first 512 tokens"
+    return {
+        "distant_facts": (
+            "Do two facts agree that stand up to 1,000 words apart? "
+            "([distant facts](docs/evidence/distant-facts.md))",
+            f"full context {facts[full]}, 512-token chunks "
+            f"{facts['512-token chunks, averaged']}, bag-of-words "
+            f"{facts['naive Bayes, all words']}",
+            "holds: full context is needed",
+        ),
+        "digests": (
+            "What is the majority topic of eight posts in one text? "
+            "([long texts](docs/evidence/long-texts.md))",
+            f"full context {digest[full]}, chunks {digest[chunks]}, bag-of-words "
+            f"{digest[words]}, first 512 tokens {digest[first]}",
+            "holds: read all of it; chunks do as well as full context",
+        ),
+        "stretching": (
+            "MLM accuracy of an extended MiniLM at 1,536 tokens, before training "
+            "([stretching](docs/evidence/stretching.md))",
+            f"{stretched['hierarchical, alpha 0.4']:.0f}% with Su's positions, "
+            f"{stretched['unstretched']:.0f}% in windows of the original; `stretch` with local "
+            f"layers keeps {kept:.0%} of the original's",
+            "does not hold here for Su's positions; use `stretch`",
+        ),
+        "random_ids": (
+            "Sort 50 to 200 digits after training on at most 40 "
+            "([random ids](docs/evidence/random-ids.md))",
+            f"random position ids {score('bucket_sort', 'test', 'rotary sorted ids')}%, "
+            f"consecutive ids {score('bucket_sort', 'test', 'rotary')}%",
+            "holds",
+        ),
+        "cope": (
+            "Count at 256 tokens after training on 64 "
+            "([contextual positions](docs/evidence/contextual.md))",
+            f"CoPE {score('counting', 'train', counting, 256)}%, rotary "
+            f"{score('counting', 'train', 'rotary', 256)}%, sinusoidal "
+            f"{score('counting', 'train', 'sinusoidal', 256)}%",
+            "holds",
+        ),
+        "equal_mean": (
+            "Masked characters at 512 tokens after training on 64 "
+            "([equal-mean ids](docs/evidence/equal-mean.md))",
+            f"exponential ids with log-n {score(*mlm, 'rotary+log_n exponential ids', 512)}%, "
+            f"consecutive ids {score(*mlm, 'rotary', 512)}%; on JAX "
+            f"{score(*again, 'rotary+log_n exponential ids', 512)}% and "
+            f"{score(*again, 'rotary', 512)}%",
+            "holds on average; the ranges of the seeds overlap",
+        ),
+        "biases": (
+            "Characters at 1,024 tokens after training on 64, gated units "
+            "([RoPE and biases](docs/evidence/rotary-bias.md#where-the-control-collapses))",
+            f"rotary {collapse['no bias']}%, with biases from zeros {collapse['biases']}%, "
+            f"with Sandwich's biases {collapse[SANDWICHS]}%, with an additive bias "
+            f"{collapse[ADDITIVE]}%",
+            "holds when the biases start as Sandwich's",
+        ),
+        "context_tools": (
+            "Find one of four facts at 8 times the training length, without training "
+            "([context tools](docs/evidence/context-tools.md))",
+            f"ReRoPE {retrieved['ReRoPE']}, YaRN {retrieved['YaRN']}, plain rotary "
+            f"{retrieved['rotary as it is']}, a window {retrieved['window']}",
+            "holds: ReRoPE and YaRN keep distant facts",
+        ),
+        "steps": (
+            "A training step on 2,048 tokens, MiniLM, two cores "
+            "([steps](docs/performance/steps.md))",
+            f"PyTorch {steps['posenc-torch']} s (transformers {steps['transformers']}), "
+            f"TensorFlow {steps['posenc-tf']} s (KerasHub {steps['kerashub-tf']}), "
+            f"JAX {steps['posenc-jax']} s (KerasHub {steps['kerashub-jax']})",
+            "faster, with a fifth to a half of the memory",
+        ),
+    }
+
+
+HEAD = ("question", "result", "verdict")
+# What a newcomer asks first; the evidence pages show all questions.
+IN_README = ("distant_facts", "digests", "stretching", "random_ids", "context_tools", "steps")
+
+
+def in_readme():
+    """The table of results in the README."""
+    rows = results()
+    return markdown([HEAD, *(rows[name] for name in IN_README)])
 
 
 def markdown(rows):
@@ -219,11 +188,11 @@ def markdown(rows):
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
 
 
-SECTIONS = {"encodings": encodings, "families": families, "results": results}
+SECTIONS = {"results": in_readme}
 
 
 def filled(text, sections=SECTIONS):
-    """`text` with each section between `<!-- name -->` and `<!-- /name -->` made anew."""
+    """`text` with each section between `<!-- name -->` and `<!-- /name -->` made again."""
     for name, make in sections.items():
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         if (count := text.count(start)) != 1:
