@@ -139,7 +139,7 @@ def results():
         ),
         "equal_mean": (
             "Masked characters at 512 tokens after training on 64 "
-            "([equal-mean ids](docs/evidence/equal-mean.md))",
+            "([equal-mean spacing](docs/evidence/equal-mean.md))",
             f"exponential ids with log-n {score(*mlm, 'rotary+log_n exponential ids', 512)}%, "
             f"consecutive ids {score(*mlm, 'rotary', 512)}%; on JAX "
             f"{score(*again, 'rotary+log_n exponential ids', 512)}% and "
