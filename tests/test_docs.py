@@ -67,7 +67,7 @@ def test_every_file_of_results_is_on_a_page(generate):
 
 def test_pages_have_the_tables_of_the_results(generate):
     blocks = generate("blocks")
-    texts = {path.name: path.read_text("utf-8") for path in PAGES}
+    texts = {str(path): path.read_text("utf-8") for path in PAGES}
     remedy = "run `python docs/generate/blocks.py`"
     assert {name: blocks.filled(text) for name, text in texts.items()} == texts, remedy
     shown = "\n".join(texts.values())

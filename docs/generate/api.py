@@ -36,6 +36,7 @@ PAGES = {
             "span_head",
             "SpanLogits",
             "similarity",
+            "ranking",
             "MaskedPooling",
             "register_family",
             "Family",

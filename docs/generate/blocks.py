@@ -34,6 +34,12 @@ WORDS = {
     "hidden token": "masked token",
     "hidden character": "masked character",
     "counted words": "bag-of-words",
+    "as published": "original settings",
+    "no difference is shown": "no significant difference",
+    "length of the training": "training length",
+    "steps not told": "steps not given",
+    "told at": "accuracy at",
+    "unstretched tells": "unstretched",
 }
 
 
