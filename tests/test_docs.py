@@ -98,7 +98,7 @@ def test_links_between_pages_lead_somewhere():
 
 def test_every_encoding_has_a_page(generate):
     gallery = generate("gallery")
-    assert list(gallery.SAID) == list(ENCODINGS)
+    assert list(gallery.PAGES) == list(ENCODINGS)
     text = gallery.page("t5")
     assert "| torch | jax | tensorflow |" in text and "::: keras_posenc.T5Bias" in text
     assert "| 2,048, 0.1 | 1.21 x, 1.0 maps | 1.14 x, 1.9 maps | 1.23 x, 3.4 maps |" in text

@@ -1,150 +1,217 @@
-"""The gallery: a page an encoding, from the code, its pictures, and what is said of it here."""
+"""The gallery: a page per encoding, from the code, its figures, and the texts below."""
 
 import json
 import pathlib
+import typing
 
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LENGTH = 48
 
-# Name -> the formula of a logit (or of what is said), and when to use the encoding. Q stands for
-# the scaled product of query and key.
-SAID = {
-    "alibi": (
+
+class Page(typing.NamedTuple):
+    """What a page has besides what the code knows; in a formula Q is the scaled product of query
+    and key."""
+
+    title: str
+    intuition: str
+    formula: str  # of a logit, in most pages
+    when: str
+
+
+PAGES = {
+    "alibi": Page(
+        "ALiBi: attention with linear biases",
+        "Each head subtracts a penalty that grows linearly with the distance, so near keys "
+        "count more.",
         r"\ell_{hij} = Q_{hij} - m_h\,(i - j), \qquad m_h = 2^{-8h/H}",
-        "Causal models that are tested on texts longer than those of the training. Far keys count "
-        "ever less, so it extrapolates by forgetting: do not expect it to find what is far away.",
+        "Causal models that are tested on texts longer than the training texts. Distant "
+        "keys count less and less, so do not expect it to find what is far away.",
     ),
-    "cope": (
+    "cope": Page(
+        "CoPE: contextual position encoding",
+        "Each query decides which tokens count, and positions are counts of those tokens "
+        "instead of all tokens.",
         r"\ell_{ij} = Q_{ij} + q_i^\top e\Big[\textstyle\sum_{k=j}^{i} \sigma(Q_{ik})\Big]",
-        "When position means *the third item*, not *three tokens back*: counting, copying, the "
-        "last of a kind. Measured to hold at several times the length of the training.",
+        "When position means *the third item*, not *three tokens back*: counting, copying, "
+        "the last of a kind. Measured to work at several times the training length.",
     ),
-    "deberta": (
+    "deberta": Page(
+        "DeBERTa: disentangled relative attention",
+        "Content and relative position have separate projections, and attention adds "
+        "content-to-position and position-to-content terms.",
         r"\ell_{ij} = \frac{q_i k_j + q_i K[\delta_{ij}] + k_j Q[\delta_{ji}]}{\sqrt{3D}}",
-        "To load or build DeBERTa's attention. The most costly of all here.",
+        "To load or build DeBERTa's attention. It is one of the most expensive.",
     ),
-    "fire": (
+    "fire": Page(
+        "FIRE: functional interpolation for relative positions",
+        "A small network maps the distance, relative to the position of the query, to a bias.",
         r"\ell_{ij} = Q_{ij} + f_\theta\!\left(\frac{\ln(c\,|i - j| + 1)}"
         r"{\ln(c\max(L, i) + 1)}\right)",
-        "A learned bias that meets no new input at longer lengths: distances are measured relative "
-        "to the query's position.",
+        "A learned bias whose inputs stay in the same range on longer texts.",
     ),
-    "forget_gate": (
+    "forget_gate": Page(
+        "Forget gate",
+        "Each token sets how much of the earlier text is forgotten, and the logits decrease "
+        "by the sum of the forgetting.",
         r"\ell_{ij} = Q_{ij} + \sum_{t=j+1}^{i} \ln \sigma(w^\top x_t + b)",
-        "Causal language models: ALiBi whose slope each token sets, on the fused kernels.",
+        "Causal language models: like ALiBi with a slope per token, on fused kernels.",
     ),
-    "kerple": (
+    "kerple": Page(
+        "KERPLE: kernelized relative positions",
+        "The bias decreases with the logarithm of the distance, with two learned numbers per head.",
         r"\ell_{hij} = Q_{hij} - p_h \ln(1 + a_h |i - j|)",
-        "A learned decay with two numbers a head; gentler than ALiBi on far keys.",
+        "A learned decay that is gentler than ALiBi on distant keys.",
     ),
-    "log_n": (
+    "log_n": Page(
+        "Log-n scaling",
+        "Logits grow with the logarithm of the number of visible keys, so that attention "
+        "does not spread as texts grow.",
         r"\ell_{ij} = \frac{\ln n_i}{\ln m}\, Q_{ij}",
-        "Beside another encoding, when texts get longer than the m tokens of the training: it "
-        "keeps attention from spreading. Costs nothing and has no weights.",
+        "With another encoding, when texts are longer than the m tokens of training. It "
+        "costs nothing and has no weights.",
     ),
-    "nezha": (
+    "nezha": Page(
+        "NEZHA: functional relative positions",
+        "Fixed sinusoids of the clipped distance are added to the keys and values.",
         r"\ell_{ij} = \frac{q_i^\top (k_j + s_{j - i})}{\sqrt D}, \qquad"
         r" o_i = \sum_j A_{ij}\,(v_j + s_{j - i})",
         "To load or build NEZHA: Shaw's encoding with fixed sinusoids.",
     ),
-    "rerope": (
+    "rerope": Page(
+        "ReRoPE: rectified rotary positions",
+        "Distances beyond a window are all treated as the window's width, so no new "
+        "distance ever appears.",
         r"\ell_{ij} = \frac{q_i^\top R_{\min(i - j,\, w)}\, k_j}{\sqrt D}",
-        "A trained rotary model on longer texts, without training. Measured to lose nothing at 8 "
-        "times the length; with `log_n` it is its author's best setting.",
+        "A trained rotary model on longer texts, without training. Measured to lose nothing "
+        "at 8 times the length; best with `log_n`.",
     ),
-    "rotary": (
+    "rotary": Page(
+        "Rotary position embedding (RoPE)",
+        "Queries and keys are rotated by angles that grow with their position, so their "
+        "product depends on the distance.",
         r"\ell_{ij} = \frac{(R_i\, q_i)^\top (R_j\, k_j)}{\sqrt D} = "
         r"\frac{q_i^\top R_{j - i}\, k_j}{\sqrt D}",
-        "The default for new models: relative, no weights, on the fused kernels. By itself it "
-        "fails beyond the length of the training: add random ids, a window, ReRoPE or a `scaling`.",
+        "The default for new models: relative, no weights, on fused kernels. By itself it "
+        "fails beyond the training length: add random ids, a window, ReRoPE or a `scaling`.",
     ),
-    "rotary_bias": (
+    "rotary_bias": Page(
+        "Rotary bias",
+        "Two learned vectors per head are rotated like queries and keys, and their product "
+        "is a bias of the distance.",
         r"\ell_{hij} = Q_{hij} + a_h^\top R_{j - i}\, b_h",
-        "The additive bias of the gated attention unit; a learned function of the distance that "
-        "rides in the heads.",
+        "The additive bias of the gated attention unit: a learned function of the distance "
+        "that is folded into the queries and keys.",
     ),
-    "sandwich": (
+    "sandwich": Page(
+        "Sandwich",
+        "The bias of the distance is the product of two sinusoidal position embeddings.",
         r"\ell_{hij} = Q_{hij} + \frac{H}{8h}\Big(\sum_k \cos\big((i - j)\,\omega_k\big) - "
         r"\frac S2\Big)",
-        "A fixed decay without weights that looks both ways, on the fused kernels.",
+        "A fixed, symmetric decay without weights, on fused kernels.",
     ),
-    "selective": (
+    "selective": Page(
+        "Selective attention",
+        "A token that is selected strongly by an earlier query counts less for all later ones.",
         r"\ell_{ij} = Q_{ij} - \sum_{k < i} \max(Q^{(0)}_{kj}, 0)",
-        "Causal language models in which a token can dismiss an earlier one for good. It cannot "
-        "decode from a cache.",
+        "Causal language models in which a token can dismiss an earlier one permanently. It "
+        "cannot decode from a cache.",
     ),
-    "shaw": (
+    "shaw": Page(
+        "Shaw: relative position representations",
+        "A learned vector per clipped distance is added to the keys and values.",
         r"\ell_{ij} = \frac{q_i^\top (k_j + a_c)}{\sqrt D}, \qquad"
         r" o_i = \sum_j A_{ij}\,(v_j + b_c), \qquad c = \mathrm{clip}(j - i, -k, k)",
-        "When a few near distances matter, each with a vector of its own; beyond k all are one.",
+        "When a few near distances matter, each with its own vector; all distances beyond k "
+        "share one.",
     ),
-    "squared_relu": (
+    "squared_relu": Page(
+        "Squared ReLU attention",
+        "The square of the positive logits, divided by the number of keys, replaces the softmax.",
         r"A_{ij} = \frac{\max(Q_{ij}, 0)^2}{n_i}",
-        "In place of the softmax, as in the gated attention unit. It encodes no positions: put "
-        "an encoding beside it.",
+        "As in the gated attention unit. It encodes no positions, so combine it with an encoding.",
     ),
-    "ssmax": (
+    "ssmax": Page(
+        "Scalable softmax",
+        "Each head learns how strongly the logits grow with the logarithm of the number of keys.",
         r"A_{ij} = \frac{n_i^{\,s_h Q_{ij}}}{\sum_k n_i^{\,s_h Q_{ik}}}",
-        "As log-n, where the model is trained: each head learns how much it sharpens.",
+        "Like log-n, if the model is trained: each head learns how much it sharpens.",
     ),
-    "stick_breaking": (
+    "stick_breaking": Page(
+        "Stick-breaking attention",
+        "Going back from the query, each key takes a fraction of the attention that is left.",
         r"A_{ij} = \sigma(Q_{ij}) \prod_{j < t < i} \big(1 - \sigma(Q_{it})\big)",
-        "Causal models without position ids: nearer keys come first, each takes a share of what is "
-        "left.",
+        "Causal models without position ids: near keys come first.",
     ),
-    "t5": (
+    "t5": Page(
+        "T5: bucketed relative bias",
+        "A learned bias per bucket of distances; buckets widen with the distance.",
         r"\ell_{hij} = Q_{hij} + \mathrm{table}\big[\mathrm{bucket}(i - j),\, h\big]",
-        "A learned bias for each bucket of distances; `shared=True` has one table for all layers. "
-        "Beyond `max_distance` all keys are alike.",
+        "A learned bias with few weights; `shared=True` has one table for all layers. All "
+        "keys beyond `max_distance` are alike.",
     ),
-    "temperature": (
+    "temperature": Page(
+        "Temperature",
+        "The logits are multiplied by a constant.",
         r"\ell_{ij} = c\, Q_{ij}",
         "Attention without positions on longer texts, T5's unscaled products, YaRN's factor.",
     ),
-    "transformer_xl": (
+    "transformer_xl": Page(
+        "Transformer-XL: relative positions with memory",
+        "Queries meet keys and projected sinusoids of the distance, each with a learned bias.",
         r"\ell_{ij} = \frac{(q_i + u)^\top k_j + (q_i + v)^\top W s_{i - j}}{\sqrt D}",
-        "To build Transformer-XL: a memory of earlier segments goes in as keys with lower ids.",
+        "To build Transformer-XL: a memory of earlier segments is given as keys with lower ids.",
     ),
-    "window": (
+    "window": Page(
+        "Window: local attention",
+        "Each query sees only the keys within a window, and optionally the first tokens (sinks).",
         r"\ell_{ij} = \begin{cases} Q_{ij} & |i - j| < w \ \text{or}\ j < \text{sinks}\\"
         r" -\infty & \text{otherwise}\end{cases}",
-        "Long texts on a budget, beside another encoding: time and memory grow with the window. "
-        "Measured to extrapolate as well as anything on a small language model.",
+        "Long texts with a limited budget, with another encoding: time and memory grow "
+        "linearly with the text. On a small language model it extrapolates as well as any "
+        "other.",
     ),
-    "xpos": (
+    "xpos": Page(
+        "xPos: rotary positions with decay",
+        "Rotary attention whose products also decay exponentially with the distance.",
         r"\ell_{ij} = \frac{q_i^\top R_{j - i}\, z^{(i - j)/B}\, k_j}{\sqrt D}, \qquad z_k < 1",
-        "Causal models: rotary attention whose products decay with the distance.",
+        "Causal models that should prefer near keys.",
     ),
 }
 
 
 def page(name):
-    """The Markdown of the page of an encoding; its pictures lie beside it."""
+    """The Markdown of the page of an encoding; its figures are next to it."""
     from keras_posenc.analysis import facts
 
-    formula, when = SAID[name]
+    own = PAGES[name]
     found = facts(name)
-    separable = {True: "yes", False: "no, it needs the map", None: "it only closes cells"}
+    separable = {
+        True: "yes",
+        False: "no, it needs the attention matrix",
+        None: "it only masks positions",
+    }
     learned = [f"`{variable}` {shape}" for variable, shape in found["learned"].items()]
     drawn = ", with a random table" if name == "cope" else ", as initialised"
     rows = [
         ("class", f"[`keras_posenc.{found['class']}`](../api/encodings.md)"),
         ("acts on", ", ".join(f"`{hook}`" for hook in found["acts_on"])),
-        ("learned, in 8 heads of 64", ", ".join(learned) or "nothing"),
-        ("separable (on fused kernels)", separable[found["separable"]]),
+        ("learned weights, in 8 heads of 64", ", ".join(learned) or "nothing"),
+        ("works on fused kernels", separable[found["separable"]]),
         ("causal only", "yes" if found["causal_only"] else "no"),
         ("paper", f"<{found['paper']}>"),
     ]
     table = "\n".join(["| | |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)])
-    return f"""# {name}
+    return f"""# {own.title}
 
-$${formula}$$
+{own.intuition} Its name in `encodings` is `{name}`.
+
+**When to use it.** {own.when}
+
+$${own.formula}$$
 
 $Q_{{ij}} = q_i^\\top k_j / \\sqrt D$ is the logit before positions act, $i$ the query, $j$ the key.
-
-**When to use it.** {when}
 
 {table}
 
@@ -152,11 +219,11 @@ $Q_{{ij}} = q_i^\\top k_j / \\sqrt D$ is the logit before positions act, $i$ the
 
 ![Logit and weight of a key by its distance, {name} and no encoding]({name}-decay.svg)
 
-*Equal tokens: logit and weight of a key by its distance alone, mean of 8 heads{drawn}.*
+*Logit and weight of a key by its distance, for identical tokens; mean of 8 heads{drawn}.*
 
-![Attention maps of four heads, {name}]({name}-map.svg)
+![Attention matrices of four heads, {name}]({name}-map.svg)
 
-*Random content, {LENGTH} tokens, causal: weights of four heads{drawn}.*
+*Attention weights of four heads for random content, {LENGTH} tokens, causal{drawn}.*
 
 ## Cost
 
@@ -172,7 +239,7 @@ $Q_{{ij}} = q_i^\\top k_j / \\sqrt D$ is the logit before positions act, $i$ the
 
 
 def cost(name):
-    """Time and memory beside plain attention, from benchmarks/results/attention.json."""
+    """Time and memory relative to plain attention, from benchmarks/results/attention.json."""
     path = ROOT / "benchmarks" / "results" / "attention.json"
     found = {}
     for backend, lines in json.loads(path.read_text("utf-8")).items():
@@ -193,9 +260,9 @@ def cost(name):
         rows.append(f"| {length:,}, {dropout} | {' | '.join(cells)} |")
     rows += [
         "",
-        "Forward and backward, causal, 12 heads of 64: time in plain attention's on the same "
-        "backend, and memory at the peak in maps of T x T numbers a head. "
-        "[More](../performance/encodings.md).",
+        "Time relative to plain attention on the same backend, forward and backward, and peak "
+        "memory in attention matrices (maps) of T x T numbers per head; causal, 12 heads of 64. "
+        "[All encodings](../performance/encodings.md).",
     ]
     return "\n".join(rows)
 

@@ -34,7 +34,7 @@ def on_files(files, config):
     def add(where, content):
         files.append(File.generated(config, where, content=content))
 
-    for name in gallery.SAID:
+    for name in gallery.PAGES:
         add(f"gallery/{name}.md", gallery.page(name))
         for picture, svg in gallery.pictures(name).items():
             add(f"gallery/{picture}", svg)
@@ -70,7 +70,7 @@ def on_page_content(html, page, config, files):
 def on_config(config):
     """Lists the pages of the gallery and of the families in the navigation."""
     made = {
-        "Gallery": ["gallery/index.md", *(f"gallery/{name}.md" for name in gallery.SAID)],
+        "Gallery": ["gallery/index.md", *(f"gallery/{name}.md" for name in gallery.PAGES)],
         "Families": [f"families/{name}.md" for name in families.names()],
     }
     config.nav = [
