@@ -6,9 +6,9 @@
 Three libraries are searched (benchmarks/distant_texts.py), and every way of reading gets the same
 documents, passages and queries:
 
-people     texts of 512 to 4,096 tokens in which four people are introduced by name and profession.
-           A sentence far behind refers to each by a pronoun or the profession, and the query asks
-           for it by name. All such sentences of all texts are ranked.
+people     texts of 512 to 4,096 tokens in which two people are introduced by name and profession.
+           Sentences far behind refer to them by a pronoun, and the query asks for one by name.
+           Ranked are the sentences of all texts that state the same of someone of the same sex.
 tales      30 tales of up to 1,536 tokens, in passages of 96, which are found by the tale's title.
            The title is not in the text.
 episodes   transcripts of 8 episodes of 4,096 tokens, likewise.
@@ -60,6 +60,7 @@ def main():
     parser = options(__doc__, RESULTS, "build/distant_context")
     parser.add_argument("--ways", nargs="+", default=WAYS[:6], choices=WAYS)
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=LIBRARIES)
+    parser.add_argument("--trainings", type=int, nargs="+", default=[0], help="seeds of stretching")
     arguments = parser.parse_args()
     study = Study(arguments.results, write_lines)
     if not arguments.table:
@@ -68,19 +69,31 @@ def main():
 
         def measured(**key):
             texts = library(key["library"], key["seed"])
-            model = functools.partial(reader, tokenizer, key["way"], key["seed"], arguments.folder)
-            return scores(texts, similarities(texts, key["way"], tokenizer, model))
+            name = "-".join(map(str, key.values())).translate({ord("`"): None, ord("/"): None})
+            path = arguments.folder / f"{name}.npy"
+            if not path.exists():
+                how = tokenizer, key["way"], key["training"], arguments.folder
+                found = similarities(texts, key["way"], tokenizer, functools.partial(reader, *how))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                np.save(path, found)
+            return scores(texts, np.load(path))
 
-        every = keys(seed=arguments.seeds, library=arguments.libraries, way=arguments.ways)
+        every = keys(
+            training=arguments.trainings,
+            seed=arguments.seeds,
+            library=arguments.libraries,
+            way=arguments.ways,
+        )
         study.run(filter(makes_sense, every), measured, ["mean"])
     print(table(study.rows))
 
 
 def makes_sense(key):
-    """People have no title; natural texts have one seed but for the training."""
+    """Only one way has a training; people have no title, and natural texts no seed."""
+    trained = key["way"] == STRETCHED or key["training"] == 0
     if key["library"] == "people":
-        return key["way"] != TITLE
-    return key["way"] == STRETCHED or key["seed"] == 0
+        return trained and key["way"] != TITLE
+    return trained and key["seed"] == 0
 
 
 def load(tokenizer, library, seed):
@@ -89,11 +102,11 @@ def load(tokenizer, library, seed):
     return getattr(distant_texts, library)(tokenizer)
 
 
-def reader(tokenizer, way, seed, folder):
-    """The model of a way of reading."""
+def reader(tokenizer, way, training, folder):
+    """The model of a way of reading; `training` is a seed."""
     if way == STRETCHED:
-        output = folder / f"stretched-{seed}"
-        stretch(MINILM, f"{CORPORA}/book-excerpts.tab", output, seed=seed, **STRETCH)
+        output = folder / f"stretched-{training}"
+        stretch(MINILM, f"{CORPORA}/book-excerpts.tab", output, seed=training, **STRETCH)
         return open_embedder(output, max_length=LENGTH)
     arguments = UNTRAINED.get(way)
     length = WINDOW if arguments is None else LENGTH
@@ -135,44 +148,48 @@ def scores(library, similar):
     among the R nearest.
     """
     found = dict(library.about)
+    # Of each query, the scores of what is ranked, and which of them are right.
+    ranked = [
+        (row[rows], np.isin(rows, right))
+        for row, rows, right in zip(similar, library.ranked, library.right, strict=True)
+    ]
     if "place" in found:
-        found["top1"] = [float(_top1(row, right[0])) for row, right in
-                         zip(similar, library.right, strict=True)]  # fmt: skip
-        first = found["top1"]
+        found["top1"] = first = [_top1(*query) for query in ranked]
+        found["chance"] = round(float(np.mean([1 / len(row) for row, _ in ranked])), 4)
     else:
-        gains = [np.isin(np.argsort(-row, kind="stable"), right)
-                 for row, right in zip(similar, library.right, strict=True)]  # fmt: skip
-        sizes = [len(right) for right in library.right]
-        found["ndcg"] = [_ndcg(gain, size) for gain, size in zip(gains, sizes, strict=True)]
-        found["precision"] = [
-            round(float(gain[:size].mean()), 4) for gain, size in zip(gains, sizes, strict=True)
-        ]
-        first = found["ndcg"]
+        gains = [right[np.argsort(-row, kind="stable")] for row, right in ranked]
+        found["ndcg"] = first = [_ndcg(gain) for gain in gains]
+        found["precision"] = [round(float(gain[: gain.sum()].mean()), 4) for gain in gains]
     return {**found, "mean": round(float(np.mean(first)), 4)}
+
+
+def found_first(library, similar):
+    """The passage that is nearest to each query, of those that are ranked for it."""
+    return np.array([
+        rows[np.argmax(row[rows])] for row, rows in zip(similar, library.ranked, strict=True)
+    ])  # fmt: skip
 
 
 def _top1(row, right):
     nearest = row >= row.max() - 1e-6
-    return round(nearest[right] / nearest.sum(), 4)
+    return round(float(nearest[right].sum() / nearest.sum()), 4)
 
 
-def _ndcg(gain, right, most=10):
-    discounts = 1 / np.log2(2 + np.arange(most))
-    ideal = discounts[: min(most, right)].sum()
-    return round(float((gain[:most] * discounts[: len(gain[:most])]).sum() / ideal), 4)
+def _ndcg(gain, most=10):
+    discounts = 1 / np.log2(2 + np.arange(min(most, len(gain))))
+    ideal = discounts[: gain.sum()].sum()
+    return round(float((gain[:most] * discounts).sum() / ideal), 4)
 
 
 def people_rows(rows):
-    """Way -> the queries of all its seeds as one dict of arrays."""
+    """Way -> the queries of all its rows as one dict of arrays."""
     found = {}
     for way in WAYS:
         own = [row for row in rows if row["library"] == "people" and row["way"] == way]
         if own:
-            names = ("document", "length", "place", "distance", "top1")
+            names = ("place", "distance", "top1")
             found[way] = {name: np.concatenate([row[name] for row in own]) for name in names}
-            found[way]["seeds"] = [row["seed"] for row in own]
-            sizes = [len(row["top1"]) for row in own]
-            found[way]["seed"] = np.repeat(found[way]["seeds"], sizes)
+            found[way]["rows"] = own
     return found
 
 
@@ -183,7 +200,7 @@ def by_distance(rows, place, ways=WAYS):
         if way in ways:
             chosen = queries["place"] == place
             right = queries["top1"][chosen] > 0.5
-            found[way] = accuracy_by_length(right, queries["distance"][chosen], BORDERS)[:-1]
+            found[way] = accuracy_by_length(right, queries["distance"][chosen], BORDERS)
     return found
 
 
@@ -195,33 +212,36 @@ def table(rows):
 
 
 def people_table(rows, place):
-    """Top-1 in % with 95% intervals: a row per way, a column per distance and for texts that are
-    longer than MiniLM's 512 tokens, and what a way has more there than windows, by query."""
+    """Top-1 in % with 95% intervals: a row per way, a column per distance, and what a way has more
+    than windows where the name is farther away than 512 tokens, paired by query."""
     groups, queries = by_distance(rows, place), people_rows(rows)
     if not groups:
         return ""
-    heads = [f"{g['more_than'] + 1:,}–{g['up_to']:,} ({g['documents']})"
-             for g in next(iter(groups.values()))]  # fmt: skip
-    lines = [[f"name {place}: tokens back (queries)", *heads, "beyond 512, less windows", "seeds"]]
+    first = next(iter(groups.values()))
+    heads = [f"{g['more_than'] + 1:,}–{g['up_to']:,}" for g in first]
+    lines = [[f"tokens back to the name, {place}", *heads, "beyond 512, less windows"]]
     for way, own in groups.items():
         cells = [f"{100 * g['accuracy']:.0f} ({100 * g['interval'][0]:.0f}–"
                  f"{100 * g['interval'][1]:.0f})" for g in own]  # fmt: skip
-        found, base = queries[way], queries.get(WINDOWS)
-        cells.append(_less(found, base, place) if base and way != WINDOWS else "")
-        lines.append([way, *cells, str(len(found["seeds"]))])
+        more = [] if way == WINDOWS else _less(queries, way, place)
+        lines.append([way, *cells, interval(more) if len(more) else ""])
+    lines.append(["queries", *(f"{g['documents']}" for g in groups.get(WINDOWS, first)), ""])
     return markdown(lines)
 
 
-def _less(found, base, place):
-    """The paired difference of top-1 to windows, of queries from more than 512 tokens away."""
-    shared = np.isin(base["seed"], found["seeds"])
-    own = found["top1"], found["place"], found["distance"]
-    other = base["top1"][shared]
-    if len(own[0]) != len(other):
-        return ""
-    chosen = (own[1] == place) & (own[2] > WINDOW)
-    more = 100 * (own[0] - other)[chosen]
-    return f"{more.mean():+.0f} ± {half_width(more):.0f}"
+def interval(values, digits=0):
+    return f"{np.mean(values):+.{digits}f} ± {half_width(values):.{digits}f}"
+
+
+def _less(queries, way, place):
+    """Top-1 of a way less that of windows in points, a value per query farther than 512 tokens."""
+    base = {row["seed"]: row for row in queries.get(WINDOWS, {"rows": []})["rows"]}
+    more = []
+    for row in queries[way]["rows"]:
+        if row["seed"] in base:
+            far = (np.array(row["place"]) == place) & (np.array(row["distance"]) > WINDOW)
+            more.append(100 * (np.array(row["top1"]) - base[row["seed"]]["top1"])[far])
+    return np.concatenate(more) if more else np.zeros(0)
 
 
 def natural_table(rows, library):
@@ -232,19 +252,16 @@ def natural_table(rows, library):
             found.setdefault(row["way"], []).append(row)
     if not found:
         return ""
-    lines = [[f"{library}: found by title", "nDCG@10", "R-precision", "nDCG@10 less windows",
-              "trainings"]]  # fmt: skip
+    lines = [[f"{library}, found by title", "nDCG@10", "R-precision", "nDCG@10 less windows"]]
     for way in filter(found.get, WAYS):
         ndcg, precision = (
             np.mean([row[name] for row in found[way]], axis=0) for name in ("ndcg", "precision")
         )
         cells = [f"{x.mean():.3f} ± {half_width(x):.3f}" for x in (ndcg, precision)]
-        more = ndcg - np.array(found[WINDOWS][0]["ndcg"]) if WINDOWS in found else None
-        less = (
-            "" if more is None or way == WINDOWS else f"{more.mean():+.3f} ± {half_width(more):.3f}"
-        )
-        trained = str(len(found[way])) if way == STRETCHED else ""
-        lines.append([way, *cells, less, trained])
+        less = ""
+        if WINDOWS in found and way != WINDOWS:
+            less = interval(ndcg - np.array(found[WINDOWS][0]["ndcg"]), 3)
+        lines.append([way, *cells, less])
     return markdown(lines)
 
 

@@ -40,12 +40,8 @@ RELATIONS = [
      ["thunder", "spiders", "the dark", "deep water", "large dogs"]),
     ("What does {} like to eat?", "{} likes to eat {}.",
      ["cherries", "fried fish", "rye bread", "plum cake", "onion soup"]),
-    ("What did {} lose?", "{} lost {}.",
-     ["a purse", "the keys of the house", "a gold ring", "a letter", "an umbrella"]),
-    ("Which language does {} learn?", "{} learns {}.",
-     ["Spanish", "Greek", "Danish", "Arabic", "Chinese"]),
 ]  # fmt: skip
-INSIDE = 3  # people who are introduced inside a document, beside the one of its first sentence
+STATED = 2  # sentences about each person
 CHUNK = 96  # tokens of a passage of natural text
 
 
@@ -60,6 +56,7 @@ class Library:
         titles: list of str.
         queries: list of str.
         right: list of int arrays, the passages that answer each query, counted over all texts.
+        ranked: list of int arrays, the passages that are ranked for each query.
         about: dict of lists with a value per query.
     """
 
@@ -69,45 +66,48 @@ class Library:
     titles: list
     queries: list
     right: list
+    ranked: list
     about: dict
 
     @classmethod
     def empty(cls, *about):
-        return cls([], [], [], [], [], [], {name: [] for name in about})
+        return cls([], [], [], [], [], [], [], {name: [] for name in about})
 
 
 def people(tokenizer, seed, documents):
-    """Texts in each of which four people are introduced and referred to later.
+    """Texts in each of which two people are introduced and referred to later by a pronoun.
 
-    One is in the first sentence and of one sex, so a pronoun refers to them; three of the other sex
-    are introduced at random places, and their profession refers to them. How far away the reference
-    is, is drawn too. Other documents have people of the same sex and profession, of whom the same
-    is stated.
+    One is introduced in the first sentence, one of the other sex at a random place. Two sentences
+    refer to each, as far behind as it is drawn. For each query the sentences of all texts are
+    ranked that have the same pronoun and the same relation.
 
     Args:
         documents: dict, tokens of a text -> how many texts.
     """
     rng = np.random.default_rng(seed)
     names = {sex: list(rng.permutation(every.split())) for sex, every in NAMES.items()}
-    library, filler = Library.empty("document", "length", "place", "distance"), _tales(tokenizer)
+    library, filler = Library.empty("document", "place", "distance"), _tales(tokenizer)
     lengths = [length for length, count in documents.items() for _ in range(count)]
     for number, length in enumerate(lengths):
-        sexes = list(NAMES)[:: 1 if number % 2 else -1]
-        room = length - 2 - 24 * (INSIDE + 1)
-        sentences, counts = _filler(filler, number + seed * len(lengths), room)
+        sentences, counts = _filler(filler, number + seed * len(lengths), length - 100)
         size, events = int(sum(counts)), []
-        for i, job in enumerate(rng.permutation(JOBS)[: INSIDE + 1]):
-            name = names[sexes[bool(i)]].pop()
-            start = 0 if i == 0 else int(rng.uniform(0.02, 0.8) * size)
-            distance = int(rng.uniform(30, max(31, size - start - 30)))
-            introduction = rng.choice(INTRODUCTIONS).format(name=name, job=job)
-            question, sentence, objects = RELATIONS[rng.integers(len(RELATIONS))]
-            reference = f"The {job}" if i else sexes[0]
-            sentence = sentence.format(reference, rng.choice(objects))
+        for i, sex in enumerate(list(NAMES)[:: 1 if number % 2 else -1]):
+            name, start = names[sex].pop(), int(i * rng.uniform(0.02, 0.7) * size)
+            introduction = rng.choice(INTRODUCTIONS).format(name=name, job=rng.choice(JOBS))
             events.append((start, introduction, i, None))
-            events.append((start + distance, sentence, i, question.format(name)))
+            for relation in rng.permutation(len(RELATIONS))[:STATED]:
+                question, sentence, objects = RELATIONS[relation]
+                sentence = sentence.format(sex, rng.choice(objects))
+                place = start + int(rng.uniform(30, max(31, size - start - 30)))
+                events.append((place, sentence, i, question.format(name)))
         _add(library, tokenizer, sentences, counts, sorted(events, key=lambda event: event[0]))
-        library.about["length"] += [length] * (INSIDE + 1)
+    passages = [
+        text[start:end]
+        for text, spans in zip(library.texts, library.spans, strict=True)
+        for start, end in spans
+    ]
+    kinds = np.array([" ".join(passage.split()[:3]) for passage in passages])
+    library.ranked = [np.flatnonzero(kinds == kinds[row]) for (row,) in library.right]
     return library
 
 
@@ -202,6 +202,7 @@ def _by_title(tokenizer, named, length, least, most=None):
         library.queries.append(title)
         library.right.append(np.arange(first, first + len(spans)))
         first += len(spans)
+    library.ranked = [np.arange(first)] * len(library.queries)
     return library
 
 

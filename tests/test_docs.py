@@ -56,6 +56,7 @@ def test_every_file_of_results_is_on_a_page(generate):
         ("families",),
         ("distant_facts", "1536"),
         ("distant_facts", "4096"),
+        ("distant_context",),
         ("translation",),
     }
     rest |= {("text_retrieval",), ("back_to_level",), ("grid", "reduced_table")}

@@ -128,7 +128,7 @@ def _in_short(values, own, published):
 
 def recovery(model):
     """What stretching loses, and how fast it returns: `model` is small or minilm."""
-    module = _benchmark("recovery")
+    module = benchmark("recovery")
     rows = [row for row in _json("recovery") if row["model"] == model]
     command = f"benchmarks/recovery.py --models {model}"
     return _with(module.table(rows), rows, command, "recovery", "torch")
@@ -136,7 +136,7 @@ def recovery(model):
 
 def stretch():
     """What each start of a stretched MiniLM loses at once, and what training brings back."""
-    module, rows = _benchmark("stretch"), _json("stretch")
+    module, rows = benchmark("stretch"), _json("stretch")
 
     def asked(row):
         given = module.others(row["way"], row["settings"])
@@ -149,7 +149,7 @@ def stretch():
 
 def readings(task):
     """What ways of reading the texts of a task tell a frozen encoder, and what that carries."""
-    module = _benchmark("readings")
+    module = benchmark("readings")
     rows = [row for row in _json("readings") if row["task"] == task]
     told = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
     return _with(told, rows, f"benchmarks/readings.py {task}", "readings", "torch")
@@ -173,7 +173,7 @@ def retrieval(task):
 
 def fine_tuned(task):
     """Who tells the labels of a task after fine-tuning, and the verdict."""
-    module = _benchmark("fine_tuned")
+    module = benchmark("fine_tuned")
     rows = [row for row in _json("fine_tuned") if row["task"] == task]
     told = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
     command = f"benchmarks/fine_tuned.py {task} {_seeds(rows)}"
@@ -182,21 +182,28 @@ def fine_tuned(task):
 
 def distant_facts(length):
     """Who tells whether two facts agree that are up to so many tokens apart, and the verdict."""
-    module = _benchmark("distant_facts")
+    module = benchmark("distant_facts")
     rows = [row for row in _json("distant_facts") if row["length"] == int(length)]
     told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
     command = f"benchmarks/distant_facts.py --length {length} {_seeds(rows)}"
     return _with(told, rows, command, "distant_facts", "torch")
 
 
+def distant_context():
+    """Who a distant sentence is about, and passages by title, by each way of reading."""
+    module, rows = benchmark("distant_context"), _json("distant_context")
+    command = f"benchmarks/distant_context.py {_seeds(rows)}"
+    return _with(module.table(rows), rows, command, "distant_context", "torch")
+
+
 def context_tools():
-    module = _benchmark("context_tools")
+    module = benchmark("context_tools")
     rows = _json("context_tools")
     return _with(module.table(rows), rows, "benchmarks/context_tools.py", "context_tools")
 
 
 def text_retrieval():
-    module, rows = _benchmark("text_retrieval"), _json("text_retrieval")
+    module, rows = benchmark("text_retrieval"), _json("text_retrieval")
     return _with(
         module.table(rows), rows, "benchmarks/text_retrieval.py", "text_retrieval", "torch"
     )
@@ -204,21 +211,21 @@ def text_retrieval():
 
 def rotary_collapse():
     """Accuracy far beyond the trained length by way, and the terms of the layers."""
-    module, rows = _benchmark("rotary_collapse"), _json("rotary_collapse")
+    module, rows = benchmark("rotary_collapse"), _json("rotary_collapse")
     told = f"{module.table(rows)}\n\n{module.terms_table(rows)}"
     return _with(told, rows, _commands("rotary_collapse", rows), "rotary_collapse", "jax")
 
 
 def back_to_level():
     """Steps and seconds to 95% after stretching, by hidden characters and by distillation."""
-    module, rows = _benchmark("back_to_level"), _json("back_to_level")
+    module, rows = benchmark("back_to_level"), _json("back_to_level")
     command = f"benchmarks/back_to_level.py {_seeds(rows)}"
     return _with(module.table(rows), rows, command, "back_to_level", "torch")
 
 
 def stretched_mlm():
     """What a stretched masked language model still tells, at once and after a few steps."""
-    module, rows = _benchmark("stretched_mlm"), _json("stretched_mlm")
+    module, rows = benchmark("stretched_mlm"), _json("stretched_mlm")
     told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
     command = _commands("stretched_mlm", rows, lambda row: f"--steps {row['steps']}")
     return _with(told, rows, command, "stretched_mlm", "torch")
@@ -226,14 +233,14 @@ def stretched_mlm():
 
 def stretch_base():
     """Seconds and memory of a step of stretching a model of BERT-base's shape."""
-    module, rows = _benchmark("stretch_base"), _json("stretch_base")
+    module, rows = benchmark("stretch_base"), _json("stretch_base")
     command = _commands("stretch_base", rows, lambda row: f"--steps {len(row['core_seconds'])}")
     return _with(module.table(rows), rows, command, "stretch_base", "torch OMP_NUM_THREADS=1")
 
 
 def translation():
     """An encoder-decoder and its rivals, with parts of its recipe switched off once."""
-    module, rows = _benchmark("translation"), _json("translation")
+    module, rows = benchmark("translation"), _json("translation")
 
     def asked(row):
         return f"--steps {row['steps']}" + " --beams 4" * ("4 beams" in row["test"])
@@ -244,7 +251,7 @@ def translation():
 
 def precision():
     command = "benchmarks/precision.py --train 320 --test 160   # torch: --test 48"
-    return _with(_benchmark("precision").table(_json("precision")), [], command, "precision")
+    return _with(benchmark("precision").table(_json("precision")), [], command, "precision")
 
 
 def loading():
@@ -330,6 +337,7 @@ BLOCKS = {
     "stretch": stretch,
     "readings": readings,
     "distant_facts": distant_facts,
+    "distant_context": distant_context,
     "retrieval": retrieval,
     "fine_tuned": fine_tuned,
     "context_tools": context_tools,
@@ -400,7 +408,7 @@ def _environment_kept():
         os.environ.update(before)
 
 
-def _benchmark(name):
+def benchmark(name):
     """A module of the benchmarks, which sets variables of the environment when imported."""
     if str(RESULTS.parent) not in sys.path:
         sys.path.append(str(RESULTS.parent))

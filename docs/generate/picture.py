@@ -1,8 +1,10 @@
-"""Draws the picture of the README, docs/assets/lengths.svg, from the files of results."""
+"""Draws the figures of the README, docs/assets/distance.svg and lengths.svg, from the files of
+results."""
 
 import json
 import pathlib
 
+import blocks
 import numpy as np
 import tables
 
@@ -78,6 +80,39 @@ def agreement(axes):
     axes.legend(loc="lower left")
 
 
+@styled
+def distance(figure):
+    """Whether the right sentence is found first, by the distance back to the name it is about."""
+    study = blocks.benchmark("distant_context")
+    rows = json.loads((ROOT / "benchmarks" / "results" / "distant_context.json").read_text("utf-8"))
+    panels = figure.subplots(1, 2, sharey=True)
+    titles = {"opening": "name in the first sentence", "inside": "name inside the document"}
+    for axes, (place, title) in zip(panels, titles.items(), strict=True):
+        ways = [study.ALONE, study.FIRST, study.WINDOWS, study.STRETCHED]
+        for index, (way, groups) in enumerate(study.by_distance(rows, place, ways).items()):
+            value = np.array([100 * group["accuracy"] for group in groups])
+            bounds = 100 * np.array([group["interval"] for group in groups]).T
+            at = np.arange(len(groups)) + 0.06 * (index - 1.5)
+            axes.errorbar(
+                at,
+                value,
+                np.clip([value - bounds[0], bounds[1] - value], 0, None),
+                color=COLOURS[index],
+                marker=MARKERS[index],
+                capsize=2,
+                label=way,
+            )
+            names = [f"{group['more_than'] + 1:,}–{group['up_to']:,}" for group in groups]
+        axes.set_xticks(range(len(names)), names)
+        axes.set(title=title, xlabel="tokens back to the name", ylim=(0, 103))
+    panels[0].set_ylabel("right sentence first (%)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=2)
+
+
+FIGURES = {"lengths": (lengths, (11.4, 3.4)), "distance": (distance, (9.6, 4.2))}
+
 if __name__ == "__main__":
-    text = to_svg(lengths(size=(11.4, 3.4)))
-    (ROOT / "docs" / "assets" / "lengths.svg").write_text(text, "utf-8")
+    for name, (draw, size) in FIGURES.items():
+        path = ROOT / "docs" / "assets" / f"{name}.svg"
+        path.write_text(to_svg(draw(size=size)), "utf-8")
