@@ -245,23 +245,28 @@ def _less(queries, way, place):
 
 
 def natural_table(rows, library):
-    """nDCG@10 and R-precision with 95% intervals by document, and nDCG@10 less that of windows."""
-    found = {}
+    """nDCG@10 and R-precision with 95% intervals by document, and what either is less windows'."""
+    found, names = {}, ("ndcg", "precision")
     for row in rows:
         if row["library"] == library:
             found.setdefault(row["way"], []).append(row)
     if not found:
         return ""
-    lines = [[f"{library}, found by title", "nDCG@10", "R-precision", "nDCG@10 less windows"]]
+    means = {
+        way: {name: np.mean([row[name] for row in own], axis=0) for name in names}
+        for way, own in found.items()
+    }
+    lines = [
+        [f"{library}, found by title", "nDCG@10", "less windows", "R-precision", "less windows"]
+    ]
     for way in filter(found.get, WAYS):
-        ndcg, precision = (
-            np.mean([row[name] for row in found[way]], axis=0) for name in ("ndcg", "precision")
-        )
-        cells = [f"{x.mean():.3f} ± {half_width(x):.3f}" for x in (ndcg, precision)]
-        less = ""
-        if WINDOWS in found and way != WINDOWS:
-            less = interval(ndcg - np.array(found[WINDOWS][0]["ndcg"]), 3)
-        lines.append([way, *cells, less])
+        cells = []
+        for name in names:
+            value = means[way][name]
+            cells.append(f"{value.mean():.3f} ± {half_width(value):.3f}")
+            compared = WINDOWS in means and way != WINDOWS
+            cells.append(interval(value - means[WINDOWS][name], 3) if compared else "")
+        lines.append([way, *cells])
     return markdown(lines)
 
 

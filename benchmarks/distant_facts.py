@@ -1,6 +1,6 @@
 """Two facts far apart, which only a reader of the whole text can compare.
 
-    KERAS_BACKEND=torch python benchmarks/distant_facts.py                  # seed 0
+    make demo                                                               # seed 0
     KERAS_BACKEND=torch python benchmarks/distant_facts.py --seeds 0 1 2 --record
     KERAS_BACKEND=torch python benchmarks/distant_facts.py --length 4096 --record    # farther apart
 
@@ -120,24 +120,15 @@ def main():
     print("and how well the stretched model keeps its features, stretched/report.html")
 
 
-def stretched(seed, length, output):
-    """The folder of a stretched MiniLM, and its report."""
+def measured(seed, length, folder):
+    """The lengths of the test texts of a seed, and for each way whether each was told right."""
+    train, test = parts(seed, length)
     print(f"\nSeed {seed}, 1 of 4: MiniLM is stretched to {length:,} tokens, without labels")
-    books = book_texts("book-excerpts", most_words(length))
+    books, output = book_texts("book-excerpts", most_words(length)), folder / "stretched"
     settings = {"keep": "features", "length": length, "steps": STEPS}
     report = stretch(MINILM, books, output, seed=seed, **settings).report
     write_stretch_report(output)
     print(stretch_summary(report))
-    return output, report
-
-
-def measured(seed, length, folder, ready=None):
-    """The lengths of the test texts of a seed, and for each way whether each was told right.
-
-    `ready` is a model that is stretched already, as `stretched` returns it.
-    """
-    train, test = parts(seed, length)
-    output, report = ready or stretched(seed, length, folder / "stretched")
     seconds = report["seconds"]
     runs = {WHOLE: folder / f"at-{length}", SHORT: folder / "at-512"}
     models = {WHOLE: (output, REACHES[length].stages), SHORT: (MINILM, REACHES[length].short)}

@@ -94,4 +94,6 @@ def test_ways_are_compared_on_the_same_queries(distant_context):
     assert f"| {ways[1]} | 100 (34–100) | 100 (34–100) | +50 ± 98 |" in told
     assert f"| {ways[0]} | 100 (34–100) | 50 (9–91) |  |" in told
     assert f"| {ways[1]} | 50 (9–91) | 0 (0–66) | +25 ± 49 |" in told
-    assert f"| {ways[1]} | 0.750 ± 0.000 | 0.750 ± 0.000 | +0.375 ± 0.245 |" in told
+    assert (
+        f"| {ways[1]} | 0.750 ± 0.000 | +0.375 ± 0.245 | 0.750 ± 0.000 | +0.375 ± 0.245 |" in told
+    )
