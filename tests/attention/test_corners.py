@@ -116,6 +116,7 @@ def test_blocks_are_computed_again_under_the_autocast_they_had():
     assert set(seen) == {torch.bfloat16} and len(seen) > 4
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["log_n", "ssmax"])
 def test_rows_after_the_last_column_see_all_columns(name):
     layer = PositionalAttention(2, 4, encodings=[name])
@@ -125,12 +126,14 @@ def test_rows_after_the_last_column_see_all_columns(name):
     np.testing.assert_allclose(out[:, 6:], again, atol=1e-5)
 
 
+@pytest.mark.once
 def test_a_forget_gate_needs_the_queries_among_the_keys():
     x = features()
     with pytest.raises(ValueError, match="ForgetGate needs .* Received: 10 queries and 6 keys"):
         PositionalAttention(2, 4, encodings=["forget_gate"])(x, x[:, :6], use_causal_mask=True)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("shape", [(), (10,), (10, 1), (2, 1, 10)])
 def test_a_bias_has_any_axes_that_fit(shape):
     layer, x = PositionalAttention(2, 4), features()

@@ -51,6 +51,7 @@ def squared_relu(logits, n):
     return np.maximum(logits, 0) ** 2 / n
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize("normalize", [softmax, softmax_plus, squared_relu])
 def test_it_is_the_papers(normalize, use_bias):
@@ -60,6 +61,7 @@ def test_it_is_the_papers(normalize, use_bias):
     np.testing.assert_allclose(found, expected(layer, cells, normalize), atol=1e-5)
 
 
+@pytest.mark.once
 def test_it_takes_the_hooks_of_attention():
     layer = make(normalization="squared_relu", encodings=["forget_gate", "cope"])
     assert [type(e).__name__ for e in layer.encodings][-1] == "SquaredReLU"
@@ -110,6 +112,7 @@ def test_it_trains_in_a_model_with_a_mask_and_positions(tmp_path):
     np.testing.assert_allclose(after[0], first[0], atol=1e-6)
 
 
+@pytest.mark.once
 def test_config_comes_back_without_doubling_the_normalization():
     layer = GatedAttentionUnit(
         UNITS, KEY, "relu", "softmax_plus", encodings=["cope"], use_bias=False, name="g"
@@ -121,6 +124,7 @@ def test_config_comes_back_without_doubling_the_normalization():
     assert isinstance(clone, PositionalAttention)
 
 
+@pytest.mark.once
 def test_it_says_what_it_cannot_do():
     with pytest.raises(ValueError, match="`normalization` must be one of .* Received: 'relu'"):
         GatedAttentionUnit(8, normalization="relu")

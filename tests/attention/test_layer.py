@@ -129,6 +129,7 @@ def test_without_encodings_it_is_keras_attention_with_the_same_weights():
     np.testing.assert_allclose(numpy(weights), numpy(scores), atol=1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("shape", [(B, T - 1), (B, T, T), (B + 1, T), (T,)])
 @pytest.mark.parametrize("name", ["key_mask", "value_mask"])
 def test_a_mask_of_other_keys_is_refused(name, shape):
@@ -211,6 +212,7 @@ def test_orders_open_the_cells_of_a_prompt_and_its_answer():
 DISTANCE = np.arange(T)[:, None] - np.arange(T)[None]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("encoding", [Slope, SlopeInHeads, SlopeInScore])
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_bias_is_the_same_from_every_hook(encoding, causal):
@@ -265,6 +267,7 @@ def test_positions_may_be_given_with_a_cache():
         np.testing.assert_allclose(numpy(out)[:, 0], full[:, i], atol=2e-5)
 
 
+@pytest.mark.once
 def test_heads_compose_biases_add_and_read_the_content_query():
     layer = make([Double(), Slope(), ContentNorm()])
     plain = make([ContentNorm()])
@@ -278,6 +281,7 @@ def test_heads_compose_biases_add_and_read_the_content_query():
     np.testing.assert_allclose(numpy(layer(X, X)), expected(layer, X, X, bias=bias), atol=1e-4)
 
 
+@pytest.mark.once
 def test_value_terms_are_added_to_the_output():
     layer = make([Value(), Value()])
     _, weights = layer(X, X, return_attention_scores=True)
@@ -387,6 +391,7 @@ def test_a_model_is_saved_with_its_encodings_and_trains_on(tmp_path):
     again.fit(data, target, verbose=0)
 
 
+@pytest.mark.once
 def test_an_instance_is_cloned_for_each_attention():
     slope = Slope()
     one, two = make([slope]), make([slope])
@@ -404,6 +409,7 @@ def test_low_precision_is_close_to_float32(policy):
     np.testing.assert_allclose(numpy(result), numpy(layer(X, X, use_causal_mask=True)), atol=0.15)
 
 
+@pytest.mark.once
 def test_errors_name_the_value_and_the_remedy():
     with pytest.raises(ValueError, match="`num_heads` must be a positive integer. Received: 0"):
         PositionalAttention(0, D)
@@ -434,6 +440,7 @@ def test_errors_name_the_value_and_the_remedy():
         PositionalAttention(H, D, dropout=0.5, flash_attention=True)(X, X, training=True)
 
 
+@pytest.mark.once
 def test_a_cache_needs_to_know_what_is_kept_of_a_key():
     layer = PositionalAttention(H, D, encodings=["forget_gate"])
     with pytest.raises(ValueError, match="only known once it is built: call the layer"):

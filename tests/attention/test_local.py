@@ -5,6 +5,7 @@ import laws
 import numpy as np
 import pytest
 from keras import ops
+from selection import on_all
 
 from keras_posenc import Grid, PositionalAttention
 from keras_posenc.attention import choose, local
@@ -104,7 +105,7 @@ def test_every_hook_acts_in_a_window(name, limits, causal, small_chunks):
     compare(small_chunks, layer, causal, padding())
 
 
-@pytest.mark.parametrize("limits", [{}, {"global_tokens": 3}], ids=str)
+@pytest.mark.parametrize("limits", on_all([{}], [{}, {"global_tokens": 3}]), ids=str)
 def test_a_window_drops_a_share_of_its_weights(limits, small_chunks):
     """Unlike in blocks not the same cells as the whole map, but as many, and the mean stays."""
     layer = PositionalAttention(1, 4, encodings=[Near(**limits)], dropout=0.25, seed=1)

@@ -2,12 +2,11 @@
 
 import gc
 import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+from forks import run_fork
 from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
@@ -217,7 +216,8 @@ print(peak() - before)
 @pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="Linux tells the peak")
 def test_the_process_does_not_grow_by_the_maps_of_all_blocks():
     """As it would if what lasts lay where a block's map was, and the next found no room."""
-    run = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    run = run_fork("code", ALONE)
+    assert not run.returncode, run.stderr
     assert int(run.stdout) < 4 * 4 * 4096**2 / 2
 
 

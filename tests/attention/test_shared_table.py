@@ -104,6 +104,7 @@ def test_a_model_shares_tables_by_config(tmp_path, tiny_config):
     assert is_fresh(own[0])  # where a checkpoint has no such table, it begins anew
 
 
+@pytest.mark.once
 def test_a_gated_unit_takes_tables():
     spec = {"name": "cope", "npos_max": 4}
     table = np.random.default_rng(4).normal(size=(D, 4)).astype("float32")
@@ -127,6 +128,7 @@ def test_a_table_stays_float32_under_a_mixed_policy():
     assert keras.backend.standardize_dtype(table(keras.Input((None, E))).dtype) == "float32"
 
 
+@pytest.mark.once
 def test_errors():
     with pytest.raises(ValueError, match="ALiBi has no table that layers could share"):
         ALiBi(shared=True)

@@ -1,11 +1,10 @@
 import json
 import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
+from forks import Fork
 
 from keras_posenc.bench import Settings, bench, read_results, to_table
 from keras_posenc.bench.batches import TRIAL_TEST
@@ -41,7 +40,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     )
     # The rest of the steps would take seconds: the state is looked for far more often.
     state = tmp_path / "killed" / "states" / "bucket_sort--transformer--rotary--sorted--1.zip"
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL)
+    process = Fork("code", program)
     while not state.exists():
         assert process.poll() is None, "The run ended before it saved a state."
         time.sleep(0.002)

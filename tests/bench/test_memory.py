@@ -68,6 +68,7 @@ def test_stack_against_the_paper(size):
     np.testing.assert_allclose(ops.convert_to_numpy(layer(x)), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.once
 def test_tape_against_the_published_moves():
     x, cell, length = inputs(), TapeRNNCell(UNITS, CELL, hidden=(5,)), 3
     layer = keras.layers.RNN(cell, return_sequences=True)

@@ -17,6 +17,7 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_embeddings_do_not_hang_on_their_padding(pretrained, pooling):
     model, tokenizer = build_transformer_model(pretrained), Tokenizer(pretrained)
@@ -41,6 +42,7 @@ def english(minilm, tiny_config, tmp_path):
     return folder
 
 
+@pytest.mark.once
 def test_each_way_reads_as_it_says(english, tmp_path):
     """Scores of a text of two chunks, from features computed here."""
     ways = ["truncate", "chunks_max", "chunks_mean", "words", "tile", "hierarchical"]

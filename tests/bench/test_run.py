@@ -10,6 +10,7 @@ from keras_posenc.bench.run import Clock, Contender
 SMALL = Settings(steps=20, layers=1, size=8, heads=2, batch_size=4, train_lengths=(3,))
 
 
+@pytest.mark.once
 def test_a_contender_begins_anew_with_every_seed():
     contender = Contender("bucket_sort", SMALL, "transformer", "rotary", "sorted")
 

@@ -25,6 +25,7 @@ def test_every_weight_arrives(make, values, google):
     assert notes["Embedding-Norm/gamma"] == ""
 
 
+@pytest.mark.once
 def test_names_do_not_depend_on_prefix_or_sharing(make, arrays, values):
     one = make(prefix="one-")
     assert variables_of(one.layers).keys() == variables_of(make().layers).keys()
@@ -50,6 +51,7 @@ def refused(make, values):
     return refused
 
 
+@pytest.mark.once
 def test_missing(arrays, refused):
     del arrays["bert.encoder.layer.1.output.dense.bias"]
     refused(
@@ -59,6 +61,7 @@ def test_missing(arrays, refused):
     )
 
 
+@pytest.mark.once
 def test_missing_heads(arrays, refused):
     encoder = {name: array for name, array in arrays.items() if name.startswith("bert.enc")}
     encoder |= {name: array for name, array in arrays.items() if name.startswith("bert.emb")}
@@ -71,6 +74,7 @@ def test_missing_heads(arrays, refused):
     refused(encoder, "The file has no pooler: .* The file has no NSP head", with_nsp=True)
 
 
+@pytest.mark.once
 def test_unexpected(arrays, refused):
     more = arrays | {"bert.encoder.layer.0.adapter.weight": np.ones(3)}
     refused(
@@ -80,12 +84,14 @@ def test_unexpected(arrays, refused):
     refused(arrays | {"extra": np.ones(3)}, "unexpected.*leave it out: ignore=")
 
 
+@pytest.mark.once
 def test_another_number_of_layers(arrays, refused):
     hint = "The file has 2 layers: is num_hidden_layers of the model the same"
     refused(arrays, f"16 unexpected .*{hint}", num_hidden_layers=1)
     refused(arrays, f"16 missing .*{hint}", num_hidden_layers=3)
 
 
+@pytest.mark.once
 def test_another_number_of_positions(arrays, refused):
     refused(
         arrays,
@@ -96,15 +102,18 @@ def test_another_number_of_positions(arrays, refused):
     )
 
 
+@pytest.mark.once
 def test_another_number_of_tokens(arrays, refused):
     hint = "The file has 40 tokens, the model 30: vocab_size must be 40"
     refused(arrays, f"2 of the wrong shape.*{hint}", vocab_size=30, with_mlm=True)
 
 
+@pytest.mark.once
 def test_another_width(arrays, refused):
     refused(arrays, "Does the config belong to this checkpoint", hidden_size=8)
 
 
+@pytest.mark.once
 def test_heads_of_another_size_do_not_pass_for_one_another(google, refused):
     """(16, 2, 8) and (2, 8, 16) both have 256 numbers; so has (32, 8)."""
     name = "bert/encoder/layer_0/attention/self/query/kernel"
@@ -112,12 +121,14 @@ def test_heads_of_another_size_do_not_pass_for_one_another(google, refused):
     refused(google, r"query/kernel is \(16, 2, 8\) in the model, .* is \(32, 8\) in the file")
 
 
+@pytest.mark.once
 def test_numbers_that_are_no_weights(arrays, refused):
     name = "bert.pooler.dense.weight"
     arrays[name] = arrays[name].astype("int8")
     refused(arrays, r"pooler.dense.weight is \(16, 16\) of int8 in the file", with_pool=True)
 
 
+@pytest.mark.once
 def test_decoder_that_is_not_tied(arrays, refused, make):
     arrays["cls.predictions.decoder.weight"] = arrays["cls.predictions.decoder.weight"] + 1
     refused(
@@ -128,6 +139,7 @@ def test_decoder_that_is_not_tied(arrays, refused, make):
     load_checkpoint(make().layers, arrays, BERT)  # the encoder does not use it
 
 
+@pytest.mark.once
 def test_bias_of_the_decoder_alone(arrays, make, values):
     del arrays["cls.predictions.bias"]
     transformer = make(with_mlm=True)
@@ -168,6 +180,7 @@ def test_names_behind_a_prefix(arrays, refused):
     refused(wrapped, r"names begin with '0\.auto_model\.': give a dict without it, \{name\.remove")
 
 
+@pytest.mark.once
 def test_ignore_missing(make, arrays, values):
     del arrays["bert.pooler.dense.bias"]
     transformer = make(with_pool=True)
@@ -197,6 +210,7 @@ def test_fresh_weights_keep_their_values(make, arrays, values):
         np.testing.assert_array_equal(values(transformer.layers)[name], before[name])
 
 
+@pytest.mark.once
 def test_keep_and_compound_tokens(make, arrays, values):
     keep, compound = [0, 7, 5, 39], [[1, 2], ([0, 3], [1.0, 3.0]), [2]]
     transformer = make(vocab_size=7, with_mlm=True)
@@ -237,6 +251,7 @@ def test_rows_out_of_range(arrays, refused, message, arguments):
     refused(arrays, message, arguments)
 
 
+@pytest.mark.once
 def test_position_offset(make, arrays, values):
     transformer = make(max_position=10)
     load_checkpoint(transformer.layers, arrays, BERT, position_offset=2)

@@ -3,12 +3,11 @@
 import contextlib
 import io
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+from forks import run_fork
 
 from keras_posenc import Reranker
 from keras_posenc.checkpoints import open_checkpoint
@@ -127,9 +126,8 @@ def test_predict_says_on_stderr_what_it_cuts_off(finetuned, tmp_path):
     """In a process of its own, since pytest takes what is logged in this one."""
     texts = tmp_path / "texts.txt"
     texts.write_text("w1 w4 w7 w10 w13 w1 w4\nw2 w5\n")
-    command = [sys.executable, "-m", "keras_posenc", "predict", finetuned, "--file", texts]
-    done = subprocess.run(
-        [*command, "--max-length", "6"], capture_output=True, text=True, timeout=300, check=False
+    done = run_fork(
+        "module", "keras_posenc", ["predict", finetuned, "--file", texts, "--max-length", 6]
     )
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done.stderr
     told = [line for line in done.stderr.splitlines() if "longer than" in line]

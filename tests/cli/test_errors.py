@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from forks import Fork, run_fork
 
 import keras_posenc
 from keras_posenc import cli
@@ -220,16 +221,15 @@ def test_an_interrupt_that_somebody_swallows_is_raised_again(sent, monkeypatch):
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus, sent):
-    command = [sys.executable, "-m", "keras_posenc", "finetune", str(pretrained)]
-    command += [str(corpus / "train.tsv"), str(tmp_path / "out"), "--max-length", "16"]
-    command += ["--epochs", "1000", "--no-report"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    arguments = ["finetune", pretrained, corpus / "train.tsv", tmp_path / "out"]
+    arguments += ["--max-length", 16, "--epochs", 1000, "--no-report"]
+    process = Fork("module", "keras_posenc", arguments)
     deadline = time.time() + 240
     while not (tmp_path / "out" / "state.zip").exists() and time.time() < deadline:
-        assert process.poll() is None, process.stderr.read()
+        assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(sent)
-    _, error = process.communicate(timeout=120)
+    _, error = process.communicate()
     assert process.returncode == 130, error
     assert error.splitlines()[-1] == (
         "keras-posenc: interrupted; the same command goes on after the last finished epoch."
@@ -250,7 +250,15 @@ def test_control_c_is_told_from_the_errors_it_leads_to(monkeypatch, capsys):
     assert capsys.readouterr().err == "keras-posenc: interrupted.\n"
 
 
+INTO_HEAD = """
+    import os, runpy, subprocess, sys
+    head = subprocess.Popen(["head", "-1"], stdin=subprocess.PIPE)
+    os.dup2(head.stdin.fileno(), 1)
+    head.stdin.close()
+    runpy.run_module("keras_posenc", run_name="__main__", alter_sys=True)
+    """
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(pretrained):
-    command = f"{sys.executable} -m keras_posenc inspect {pretrained} | head -1"
-    found = subprocess.run(command, shell=True, capture_output=True, text=True)
+    found = run_fork("code", INTO_HEAD, ["inspect", pretrained])
     assert found.stdout == "# In Python:\n" and "Traceback" not in found.stderr

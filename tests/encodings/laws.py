@@ -5,6 +5,7 @@ cache, in float32 and in bfloat16. What an encoding computes is compared with or
 """
 
 import dataclasses
+import functools
 import itertools
 import json
 
@@ -53,7 +54,7 @@ class Case:
     def __str__(self):
         return "+".join(map(_words, self.encodings))
 
-    @property
+    @functools.cached_property
     def causal_only(self):
         return any(position_encodings.get(spec).causal_only for spec in self.encodings)
 

@@ -95,17 +95,20 @@ def test_alibi_slopes_for_any_number_of_heads():
         close(alibi_slopes(heads), oracles_bias.slopes(heads), 1e-12)
 
 
+@pytest.mark.once
 def test_alibi_with_heads_that_are_no_power_of_two():
     grid = grid_of(IDS)
     close(added(ALiBi(), grid, 12)[0], oracles_bias.linear(12, IDS, IDS))
     close(added(ALiBi("symmetric"), grid, 12)[0], oracles_bias.alibi(12, IDS, IDS))
 
 
+@pytest.mark.once
 def test_causal_alibi_in_attention(x):
     output, oracle = attention_of("alibi", x, use_causal_mask=True)
     close(output, oracle(oracles_bias.alibi(H, IDS, IDS), CAUSAL))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("left", "right"), [(1, 1), (1.0, 0.5), (0, 2.5)])
 def test_alibi_with_a_factor_for_each_side(x, left, right):
     spec = {"name": "alibi", "direction": [left, right]}
@@ -113,6 +116,7 @@ def test_alibi_with_a_factor_for_each_side(x, left, right):
     close(output, oracle(oracles_bias.alibi(H, IDS, IDS, left, right)))
 
 
+@pytest.mark.once
 def test_one_sided_alibi_gives_half_of_the_heads_to_each_side(x):
     bias = np.tile(oracles_bias.alibi(2, IDS, IDS), (2, 1, 1))
     sees = np.stack([CAUSAL, CAUSAL, CAUSAL.T, CAUSAL.T])
@@ -163,6 +167,7 @@ def test_alibi_of_fractional_ids(dtype):
     np.testing.assert_allclose(bias, want, rtol=1e-5 if dtype == "float32" else 4e-3, atol=1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("direction", ["causal", "symmetric"])
 def test_fractional_queries_meet_whole_keys(direction):
     rows, columns = np.array([3.25, 700.5]), np.array([0, 3, 256])
@@ -176,6 +181,7 @@ def test_alibi_far_from_zero_is_alibi_near_zero():
         np.testing.assert_array_equal(near, far)
 
 
+@pytest.mark.once
 def test_causal_alibi_refuses_attention_that_is_not_causal(x):
     with pytest.raises(ValueError, match="ALiBi is for causal attention"):
         PositionalAttention(H, D, encodings=["alibi"])(x, x)
@@ -189,11 +195,13 @@ def test_alibi_refuses_other_directions(direction):
         ALiBi(direction)
 
 
+@pytest.mark.once
 def test_one_sided_alibi_refuses_an_odd_number_of_heads(x):
     with pytest.raises(ValueError, match='must be even. Received: 3; use "symmetric"'):
         PositionalAttention(3, D, encodings=[ALiBi("one_sided")])(x, x)
 
 
+@pytest.mark.once
 def test_several_axes_are_refused():
     ids = ops.zeros((1, T, 2), "int32")
     grid = Grid(rows=ids, columns=ids)
@@ -204,6 +212,7 @@ def test_several_axes_are_refused():
             encoding.bias(None, grid)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("size", "base"), [(128, 10000.0), (6, 50.0)])
 def test_sandwich(size, base):
     """A library of the peers lost the cosine: its bias rises without bound before the query."""
@@ -214,6 +223,7 @@ def test_sandwich(size, base):
     assert abs(np.diagonal(own, axis1=1, axis2=2)).max() < 1e-4 and own.max() < 1e-4
 
 
+@pytest.mark.once
 def test_rotary_bias(x):
     encoding = RotaryBias(size=6, base=100.0, initializer=keras.initializers.RandomNormal(0, 1))
     rows, columns = IDS, np.array([0.0, 2.5, 30.0])
@@ -237,6 +247,7 @@ def test_rotary_bias_in_attention(x):
     assert [w.shape for w in layer.encodings[0].weights] == [(H, 4)] * 2
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "encodings", [["sandwich"], ["rotary_bias"], ["rotary", "rotary_bias", "sandwich"]]
 )
@@ -261,6 +272,7 @@ def test_separable_biases_far_from_zero():
         np.testing.assert_array_equal(near, far)
 
 
+@pytest.mark.once
 def test_kerple():
     rows, columns = IDS, np.array([0, 4, 10, 100])
     for encoding in (KERPLE(), KERPLE("power"), KERPLE("power", power=1.5), KERPLE("power", 2)):
@@ -284,6 +296,7 @@ def test_kerple():
         assert (bias < 0).all() and (bias > -1e-3).all()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("bidirectional", "buckets", "longest"), [(True, 32, 128), (False, 32, 128), (True, 12, 11)]
 )
@@ -316,6 +329,7 @@ def test_t5_buckets_are_those_of_transformers():
             np.testing.assert_array_equal(ours, theirs.numpy())
 
 
+@pytest.mark.once
 def test_fire():
     """The share is of each row's own reach; with L short, rows beyond it differ from distances."""
     encoding = FIRE(units=6, scale=0.3, length=4)
@@ -329,6 +343,7 @@ def test_fire():
     assert np.isfinite(added(encoding, grid_of(IDS))).all()
 
 
+@pytest.mark.once
 def test_defaults_are_those_of_the_papers():
     encoding = FIRE()
     encoding.build((1, T, H, D))
@@ -391,6 +406,7 @@ def test_bad_arguments_are_refused(make, words):
         make()
 
 
+@pytest.mark.once
 def test_causal_t5_refuses_attention_that_is_not_causal(x):
     with pytest.raises(ValueError, match="T5Bias is for causal attention"):
         PositionalAttention(H, D, encodings=[T5Bias(bidirectional=False)])(x, x)

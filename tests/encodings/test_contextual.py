@@ -64,6 +64,7 @@ def logits_of(layer, x=X, **arguments):
     return numpy(logits)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("scaling", ["after", "before"])
 @pytest.mark.parametrize("gate", ["query_key", "separate_keys", "values"])
 def test_cope_is_the_papers_with_left_padding(gate, scaling):
@@ -79,6 +80,7 @@ def test_cope_is_the_papers_with_left_padding(gate, scaling):
     np.testing.assert_allclose(found[cells], expected[cells], atol=1e-5)
 
 
+@pytest.mark.once
 def test_cope_both_ways_sums_between_query_and_key():
     spec = {"name": "cope", "npos_max": 4, "bidirectional": True}
     layer = make(spec)
@@ -99,6 +101,7 @@ def test_cope_both_ways_sums_between_query_and_key():
     np.testing.assert_allclose(one[cells], other[cells], atol=1e-5)
 
 
+@pytest.mark.once
 def test_cope_with_all_gates_open_counts_tokens():
     cope = ContextualPositionEmbedding(npos_max=T + 1)
     cope.build((B, T, H, D))
@@ -146,6 +149,7 @@ def test_interpolation_as_one_program_has_the_gradients_of_its_operations():
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.once
 def test_cope_with_its_first_table_changes_nothing():
     plain = PositionalAttention(H, D)
     cope = PositionalAttention(H, D, encodings=["cope"])
@@ -155,6 +159,7 @@ def test_cope_with_its_first_table_changes_nothing():
     np.testing.assert_array_equal(logits_of(plain, **arguments), logits_of(cope, **arguments))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("gate", ["query_key", "separate_keys", "values"])
 def test_cope_counts_no_future_and_no_padding(gate):
     """Gates closed after the sum count keys that the query may not see (DAPE's first version)."""
@@ -169,6 +174,7 @@ def test_cope_counts_no_future_and_no_padding(gate):
     assert np.abs(after[1, 6:] - before[1, 6:]).max() > 1e-2
 
 
+@pytest.mark.once
 def test_cope_after_rotation_sees_the_content_query():
     """The table meets the query as it was before other encodings turned it."""
 
@@ -246,6 +252,7 @@ def few_rows(far, near):
     return numpy(cope.score(ops.zeros((1, 1, 4, 80)), ops.ones((1, 4, 1, 2)), grid))[0, 0]
 
 
+@pytest.mark.once
 def test_cope_reads_no_gate_behind_the_last_position():
     """Unless the nearest gates are too small to reach it."""
     logits = few_rows(far=np.nan, near=0.0)
@@ -284,12 +291,14 @@ def test_cope_of_a_few_rows_is_that_of_the_whole_map(shift):
         np.testing.assert_allclose(one, other, atol=1e-5 * max(1.0, np.abs(other).max()))
 
 
+@pytest.mark.once
 def test_cope_of_a_row_with_nothing_open_is_finite():
     layer = make("cope")
     mask = np.broadcast_to(CAUSAL, (B, T, T)) & (np.arange(T) > 2)
     assert np.isfinite(numpy(layer(X, X, attention_mask=mask))).all()
 
 
+@pytest.mark.once
 def test_cope_config_comes_back():
     cope = ContextualPositionEmbedding(5, "values", "before", bidirectional=True, name="c")
     clone = ContextualPositionEmbedding.from_config(cope.get_config())
@@ -299,6 +308,7 @@ def test_cope_config_comes_back():
     assert ContextualPositionEmbedding().causal_only
 
 
+@pytest.mark.once
 def test_cope_says_what_it_cannot_do():
     with pytest.raises(ValueError, match="an integer, at least 2: .* Received: 1"):
         ContextualPositionEmbedding(1)
@@ -317,6 +327,7 @@ def cells_of(keep):
     return np.broadcast_to(CAUSAL & keep[:, None, None], (B, H, T, T))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("keep", [LEFT, GAPS], ids=["left", "gaps"])
 def test_forget_gate_is_the_papers_and_padding_forgets_nothing(keep):
     layer = make("forget_gate")
@@ -349,12 +360,14 @@ def test_forget_gate_tells_far_neighbours_apart_in_low_precision(dtype):
     assert abs(q[2000] @ k[2000]) / np.sqrt(8) < 8
 
 
+@pytest.mark.once
 def test_forget_gate_needs_its_queries_among_the_keys():
     layer = make("forget_gate")
     with pytest.raises(ValueError, match="queries among the keys: .* Received: 4 queries and 9"):
         layer(X[:, :4], X, attention_mask=np.ones((4, T), bool))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("keep", [LEFT, GAPS], ids=["left", "gaps"])
 def test_selective_attention_is_the_papers(keep):
     layer = make("selective")
@@ -369,6 +382,7 @@ def test_selective_attention_is_the_papers(keep):
         np.testing.assert_allclose(found[cells], (logits - masked[:, None])[cells], atol=2e-5)
 
 
+@pytest.mark.once
 def test_selective_attention_cannot_decode_and_says_so():
     layer = make("selective")
     match = "needs the whole sequence in one call, without a cache. Received: 4 queries and 9 keys"
@@ -384,6 +398,7 @@ def weights_of(layer, **arguments):
     return numpy(weights)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("keep", [LEFT, GAPS], ids=["left", "gaps"])
 def test_stick_breaking_is_the_papers(keep):
     layer = make("stick_breaking")
@@ -397,6 +412,7 @@ def test_stick_breaking_is_the_papers(keep):
     np.testing.assert_allclose(weights_of(layer, **ids), expected, atol=1e-5)
 
 
+@pytest.mark.once
 def test_stick_breaking_with_sure_keys_takes_the_nearest():
     stick = StickBreaking()
     ids = ops.arange(5)[None]
@@ -406,6 +422,7 @@ def test_stick_breaking_with_sure_keys_takes_the_nearest():
     np.testing.assert_allclose(weights[0, 0], np.eye(5, k=-1), atol=1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("causal", [True, False])
 def test_squared_relu_is_divided_by_the_keys_seen(causal):
     layer = make("squared_relu")
@@ -415,6 +432,7 @@ def test_squared_relu_is_divided_by_the_keys_seen(causal):
     np.testing.assert_allclose(found, oracles.squared_relu(products(q, k), cells), atol=1e-5)
 
 
+@pytest.mark.once
 def test_the_biases_of_others_reach_the_weights_whole():
     """A constant of the row cancels in a softmax only: the forget gate must not leave it out."""
     layer = PositionalAttention(H, D, encodings=["forget_gate", "stick_breaking"])
@@ -428,6 +446,7 @@ def test_the_biases_of_others_reach_the_weights_whole():
     np.testing.assert_allclose(weights_of(layer, use_causal_mask=True), expected, atol=1e-5)
 
 
+@pytest.mark.once
 def test_forget_gate_decodes_from_a_cache_with_gaps():
     layer = make("forget_gate")
     full = numpy(layer(X, X, use_causal_mask=True, key_mask=GAPS))
@@ -439,6 +458,7 @@ def test_forget_gate_decodes_from_a_cache_with_gaps():
     np.testing.assert_allclose(np.concatenate(parts, 1)[GAPS], full[GAPS], 2e-6, 1e-5)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["forget_gate", "selective", "stick_breaking", "squared_relu"])
 def test_a_row_with_nothing_open_is_finite(name):
     layer = make(name)
@@ -446,6 +466,7 @@ def test_a_row_with_nothing_open_is_finite(name):
     assert np.isfinite(numpy(layer(X, X, attention_mask=mask))).all()
 
 
+@pytest.mark.once
 def test_forget_gate_config_comes_back():
     gate = ForgetGate(2, kernel_initializer="zeros", name="f")
     clone = ForgetGate.from_config(gate.get_config())

@@ -120,6 +120,7 @@ def test_under_a_causal_mask_and_while_training(make):
     np.testing.assert_allclose(output, expected(encoding, allowed=CAUSAL), atol=1e-5)
 
 
+@pytest.mark.once
 @one_of_each
 def test_only_the_distance_counts(make):
     encoding, rows = built(make()), POSITIONS["gaps"]
@@ -127,6 +128,7 @@ def test_only_the_distance_counts(make):
     np.testing.assert_allclose(near, far, atol=1e-4)
 
 
+@pytest.mark.once
 @one_of_each
 def test_left_and_right_differ(make):
     encoding = built(make())
@@ -135,6 +137,7 @@ def test_left_and_right_differ(make):
     assert np.abs(ahead - back).max() > 1e-2
 
 
+@pytest.mark.once
 @one_of_each
 def test_ids_on_several_axes_are_refused(make):
     encoding = built(make())
@@ -142,6 +145,7 @@ def test_ids_on_several_axes_are_refused(make):
         run(encoding, rows=np.zeros((1, T, 2), "int32"))
 
 
+@pytest.mark.once
 @one_of_each
 def test_a_row_without_open_cells_is_finite(make):
     mask = CAUSAL.copy()
@@ -165,6 +169,7 @@ def test_values_of_another_size(make):
     np.testing.assert_allclose(output, expected(encoding, v=WIDE_V), atol=1e-5)
 
 
+@pytest.mark.once
 def test_a_table_of_the_wrong_size_is_refused():
     with pytest.raises(ValueError, match="rows of 5 numbers, the values have 7: .*value_dim=7"):
         run(built(ShawRelative()), v=WIDE_V)
@@ -187,6 +192,7 @@ def test_sums_by_class_are_the_one_hot_product():
     )
 
 
+@pytest.mark.once
 def test_zero_tables_change_nothing():
     encoding = ShawRelative(embeddings_initializer="zeros")
     encoding.build((B, T, H, D))
@@ -198,6 +204,7 @@ class NoPosition(ShawRelative):
         return False
 
 
+@pytest.mark.once
 def test_nezha_sinusoid_and_what_was_released():
     table = NEZHA(max_distance=2, released=True).rows_for_values(4)
     # As bert4keras' `Sinusoidal` initializer fills its 2k + 1 rows: sin, cos, from 0.
@@ -222,6 +229,7 @@ def test_a_bad_distance_is_refused(number):
 
 
 # ---------------------------------------------------------------- Transformer-XL
+@pytest.mark.once
 def test_given_ids_are_met_in_wider_heads():
     """So that nothing of size T x T is formed."""
     encoding = built(TransformerXLRelative(size=6))
@@ -231,6 +239,7 @@ def test_given_ids_are_met_in_wider_heads():
     assert encoding.bias(ops.convert_to_tensor(Q), grid) is None
 
 
+@pytest.mark.once
 def test_the_sinusoid_is_as_wide_as_the_model():
     assert built(TransformerXLRelative()).kernel.shape == (16, 3, 5)  # the even number above 15
     encoding = TransformerXLRelative(bias_initializer="zeros", kernel_initializer="zeros")
@@ -238,6 +247,7 @@ def test_the_sinusoid_is_as_wide_as_the_model():
     assert encoding.kernel.shape == (8, 2, 4)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("given", [True, False], ids=["ids", "no ids"])
 def test_transformer_xl_is_that_of_xlnet(given):
     """transformers' XLNet has the same four terms, with its u and v as r_w_bias and r_r_bias."""
@@ -299,6 +309,7 @@ def with_weights(encoding, q, k, v, tables):
 
 
 # Distances beyond the clip too: T = 9 is above 4.
+@pytest.mark.once
 def test_it_is_the_released_deberta():
     transformers = pytest.importorskip("transformers")
     config = transformers.DebertaConfig(
@@ -323,6 +334,7 @@ def test_it_is_the_released_deberta():
     np.testing.assert_allclose(numpy(ours(x.numpy(), x.numpy())), output, atol=1e-5)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("shared", [True, False])
 def test_it_is_the_released_deberta_v2(shared):
     transformers = pytest.importorskip("transformers")

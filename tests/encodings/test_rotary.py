@@ -69,6 +69,7 @@ def test_ids_may_be_fractional_negative_or_left_out():
     np.testing.assert_allclose(numpy(layer(Q, np.arange(4, 4 + T))), expected, atol=1e-5)
 
 
+@pytest.mark.once
 def test_the_layouts_are_one_after_a_fixed_permutation():
     order = np.concatenate([np.arange(0, D, 2), np.arange(1, D, 2)])
     half = RotaryEmbedding("half")(Q[..., order], IDS)
@@ -107,6 +108,7 @@ def test_low_precision_keeps_the_ids_and_the_angles(dtype):
     np.testing.assert_allclose(floats, numpy(full(Q, ids + 0.5)), atol=2e-2)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("use_bias", [True, "shared", "scalar"])
 def test_biases_are_added_before_the_rotation(layout, use_bias):
@@ -126,6 +128,7 @@ def test_biases_are_added_before_the_rotation(layout, use_bias):
     np.testing.assert_allclose(numpy(layer(Q, IDS)), alone, atol=1e-5)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("use_bias", [True, "shared", "scalar"])
 def test_the_sandwich_start_adds_a_sum_of_cosines(layout, use_bias):
@@ -137,6 +140,7 @@ def test_the_sandwich_start_adds_a_sum_of_cosines(layout, use_bias):
     np.testing.assert_allclose(result, np.broadcast_to(expected, result.shape), atol=1e-4)
 
 
+@pytest.mark.once
 def test_random_biases_differ_between_queries_and_keys():
     layer = RotaryEmbedding(use_bias=True, bias_initializer="random_normal")
     layer.build(Q.shape)
@@ -144,6 +148,7 @@ def test_random_biases_differ_between_queries_and_keys():
     assert np.abs(a - b).max() > 0.01
 
 
+@pytest.mark.once
 def test_grouped_heads_rotate_as_a_pair():
     layer = RotaryEmbedding(use_bias=True)
     q, k = layer((Q, K[:, :, :1]), IDS)
@@ -153,6 +158,7 @@ def test_grouped_heads_rotate_as_a_pair():
         RotaryEmbedding(use_bias="shared")((Q, K[:, :, :1]))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "scaling",
     [
@@ -177,6 +183,7 @@ def test_scalings_turn_by_their_frequencies_and_multiply_logits_by_the_square(sc
     np.testing.assert_allclose(logits_of(layer), expected, atol=3e-5)
 
 
+@pytest.mark.once
 def test_a_factor_leaves_features_that_are_not_rotated():
     scaling = {"type": "yarn", "factor": 8.0, N: 64}
     result = numpy(RotaryEmbedding(scaling=scaling, rotary_dim=4)(Q, IDS))
@@ -240,6 +247,7 @@ def test_a_cache_of_raw_keys_does_not_rot_when_the_frequencies_change():
 AXES = np.stack([IDS, IDS[:, ::-1] // 2, 2 * IDS + 1], -1)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "order, sections, axis_of_pair",
     [
@@ -256,6 +264,7 @@ def test_sections_give_every_pair_its_axis(order, sections, axis_of_pair):
     np.testing.assert_allclose(numpy(layer(Q, IDS)), plain, atol=1e-5)
 
 
+@pytest.mark.once
 def test_axial_sections_have_a_ladder_each():
     layer = RotaryEmbedding(sections=[2, 2], section_order="axial")
     theta = np.concatenate([oracle.ladder(4), oracle.ladder(4)])
@@ -263,6 +272,7 @@ def test_axial_sections_have_a_ladder_each():
     np.testing.assert_allclose(numpy(layer(Q, AXES[..., :2])), expected, atol=1e-5)
 
 
+@pytest.mark.once
 def test_attention_takes_ids_on_several_axes():
     layer = PositionalAttention(2, D, encodings=[{"name": "rotary", "sections": [2, 1, 1]}])
     x = draw(B, T, 12)
@@ -271,6 +281,7 @@ def test_attention_takes_ids_on_several_axes():
     assert np.abs(numpy(layer(x, x)) - numpy(shifted)).max() > 1e-3
 
 
+@pytest.mark.once
 def test_published_dicts_say_base_share_and_sections():
     said = {
         "type": "mrope",
@@ -291,6 +302,7 @@ def test_published_dicts_say_base_share_and_sections():
     np.testing.assert_array_equal(numpy(again(Q, IDS)), result)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_xpos_fades_with_the_distance_alone(layout):
     for ids in (IDS, IDS + 8000, IDS * 400):
@@ -303,6 +315,7 @@ def test_xpos_fades_with_the_distance_alone(layout):
         np.testing.assert_allclose(result, np.tril(expected), atol=2e-5)
 
 
+@pytest.mark.once
 def test_xpos_with_its_biases_and_its_neutral_base():
     distance = IDS[:, :, None] - IDS[:, None]
     neutral = logits_of(XPos(scale_base=1e9))
@@ -313,6 +326,7 @@ def test_xpos_with_its_biases_and_its_neutral_base():
     np.testing.assert_allclose(logits_of(layer), expected, atol=1e-4)
 
 
+@pytest.mark.once
 def test_xpos_is_causal_and_takes_pairs():
     x = draw(B, T, 12)
     with pytest.raises(ValueError, match="XPos is for causal attention"):
@@ -324,6 +338,7 @@ def test_xpos_is_causal_and_takes_pairs():
     np.testing.assert_allclose(result, logits_of(XPos(scale_base=8.0)), atol=1e-4)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("leak", [None, 4.0])
 @pytest.mark.parametrize("causal", [False, True])
@@ -341,6 +356,7 @@ def test_rerope_cuts_or_slows_the_distances_beyond_its_window(layout, leak, caus
     )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("rerope_first, leak", [(True, None), (False, 4.0)])
 def test_rerope_keeps_the_factors_and_the_other_features_of_its_company(rerope_first, leak):
     rerope = ReRoPE(window=3, leak=leak, scaling={"type": "yarn", "factor": 8.0, N: 64})
@@ -357,6 +373,7 @@ def test_rerope_keeps_the_factors_and_the_other_features_of_its_company(rerope_f
     np.testing.assert_allclose(numpy(logits), expected, atol=2e-5)
 
 
+@pytest.mark.once
 def test_rerope_within_its_window_is_plain_rotary():
     np.testing.assert_array_equal(logits_of(ReRoPE(window=100)), logits_of(RotaryEmbedding()))
 
@@ -373,6 +390,7 @@ def test_attention_under_mixed_precision_is_close_to_float32(name):
     np.testing.assert_allclose(result, expected, atol=5e-2)
 
 
+@pytest.mark.once
 def test_rotary_attention_is_the_oracles():
     layer = PositionalAttention(H, D, encodings=["rotary"])
     x = draw(B, T, 12)
@@ -401,6 +419,7 @@ def test_it_works_alone_in_a_functional_model(pair, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("make", [RotaryEmbedding, XPos, ReRoPE])
 def test_configs_are_complete(make):
     arguments = dict(
@@ -425,6 +444,7 @@ def test_configs_are_complete(make):
     np.testing.assert_array_equal(logits_of(again), logits_of(layer))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -451,6 +471,7 @@ def test_arguments_without_a_meaning_are_refused(arguments, words):
         RotaryEmbedding(**arguments)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "make, words",
     [

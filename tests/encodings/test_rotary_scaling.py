@@ -5,6 +5,7 @@ import pytest
 from keras_posenc import ReRoPE, RotaryEmbedding, XPos
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("cls", [RotaryEmbedding, ReRoPE, XPos])
 @pytest.mark.parametrize(
     ("name", "value", "same", "field", "theirs"),

@@ -55,6 +55,7 @@ KEEP = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padding", KEEP)
 @pytest.mark.parametrize("arguments", [{}, {"clipped": True}, {"variant": "yarn"}])
@@ -78,6 +79,7 @@ def test_log_n_counts_the_keys_that_a_row_may_see(arguments, padding, causal):
     )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("variant", ["log_n", "softmax_plus", "yarn"])
 @pytest.mark.parametrize("clipped", [False, True])
 def test_the_factor_by_the_number_of_keys(variant, clipped):
@@ -96,6 +98,7 @@ def test_the_factor_is_one_at_the_length_of_training_to_the_bit(m, variant):
     assert factor_of(LogN(m, variant=variant), [m]) == 1.0
 
 
+@pytest.mark.once
 def test_softmax_plus_is_bert4keras():
     factor = factor_of(LogN(variant="softmax_plus"), [3, 100, 2048])
     result = [math.log(max(n, 16)) / math.log(512) for n in (3, 100, 2048)]
@@ -124,6 +127,7 @@ def test_a_row_without_an_open_key_is_finite():
         assert np.isfinite(ops.convert_to_numpy(output)).all()
 
 
+@pytest.mark.once
 def test_packed_texts_count_their_own_keys():
     """Two texts in one row, each its own block of the mask, give what each gives alone."""
     layer, x = built([LogN(5)]), inputs()
@@ -146,6 +150,7 @@ def test_decoding_from_a_cache_is_the_full_pass(encoding):
         np.testing.assert_allclose(ops.convert_to_numpy(step)[:, 0], full[:, i], atol=1e-5)
 
 
+@pytest.mark.once
 def test_the_factor_scales_the_separable_bias_before_it_and_not_the_one_after():
     class ToTheRight(Encoding):
         def heads(self, q, k, grid):
@@ -162,6 +167,7 @@ def test_the_factor_scales_the_separable_bias_before_it_and_not_the_one_after():
         np.testing.assert_allclose(ops.convert_to_numpy(logits), result, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.once
 def test_scalable_softmax_starts_as_the_paper_and_scales_by_head():
     encoding = ScalableSoftmax(1024, use_bias=True)
     encoding.build((1, 1, 2, 4))
@@ -195,6 +201,7 @@ def test_learned_factors_learn_and_survive_saving(encoding, weights, tmp_path):
     )
 
 
+@pytest.mark.once
 def test_temperatures():
     assert factor_of(Temperature(), [3]) == 1
     assert factor_of(Temperature(value=1.25), [3]) == 1.25
@@ -209,6 +216,7 @@ def test_temperatures():
     np.testing.assert_allclose(half, [1, oracles.llama4(3, 4)], rtol=1e-6)
 
 
+@pytest.mark.once
 def test_a_learned_temperature_stays_positive():
     encoding = Temperature("learned")
     encoding.build((1, 1, 1, 4))
@@ -216,6 +224,7 @@ def test_a_learned_temperature_stays_positive():
     assert 0 < factor_of(encoding, [3]) < 1e-8
 
 
+@pytest.mark.once
 def test_the_temperature_by_position_has_no_meaning_on_two_axes():
     grid = Grid(rows=ops.zeros((1, 3, 2)), columns=ops.zeros((1, 3, 2)))
     q = ops.ones((1, 3, 1, 4))
@@ -243,6 +252,7 @@ def test_the_factor_is_computed_in_float32_and_cast_last(policy):
         assert keras.backend.standardize_dtype(half.dtype) == "bfloat16"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -268,6 +278,7 @@ def test_bad_arguments_are_refused_with_words(make, message):
         make()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -300,6 +311,7 @@ def test_log_n_attention_is_attention_with_log_n_last(arguments, tmp_path):
     np.testing.assert_allclose(loaded.predict(data, verbose=0), model.predict(data, verbose=0))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("spec", "kind"),
     [

@@ -27,6 +27,7 @@ def is_span(keep):
     return np.triu(np.ones((SIZE, SIZE), bool)) & keep[:, None] & keep[None]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("rope", [True, False])
 @pytest.mark.parametrize("layer_class", [GlobalPointer, EfficientGlobalPointer])
 def test_a_pointer_is_that_of_bert4keras(layer_class, rope):
@@ -44,11 +45,13 @@ def test_a_pointer_is_that_of_bert4keras(layer_class, rope):
         assert (scores[row][~cells] == -1e9).all()
 
 
+@pytest.mark.once
 def test_without_a_triangle_a_span_may_end_before_it_begins():
     scores = numpy(GlobalPointer(1, 4, tril_mask=False)(X))
     assert (scores > -1e8).all()
 
 
+@pytest.mark.once
 def test_the_rotary_embedding_is_the_house_s_own():
     """A linear scaling by 2 at 2 t is none at t."""
     x = np.repeat(X[:1], 2, axis=1)
@@ -113,6 +116,7 @@ def test_fit_and_save_with_a_pointer(tmp_path, sparse):
     )
 
 
+@pytest.mark.once
 def test_classes_listed_and_in_full():
     scores = RNG.normal(size=(3, 5), scale=3).astype("float32")
     listed = np.array([[1, 4, -1], [-1, -1, -1], [0, 1, 0]])
@@ -136,6 +140,7 @@ def test_classes_listed_and_in_full():
     assert float(loss) == pytest.approx(wrong + right, rel=1e-5)
 
 
+@pytest.mark.once
 def test_f1_is_counted_over_all_batches():
     full, listed = cases()
     scores = RNG.normal(size=full.shape).astype("float32")
@@ -152,6 +157,7 @@ def test_f1_is_counted_over_all_batches():
     assert float(metric.result()) == 0
 
 
+@pytest.mark.once
 def test_errors():
     with pytest.raises(ValueError, match="`heads` must be a positive int. Received: 0"):
         GlobalPointer(0, 4)

@@ -55,6 +55,7 @@ def test_what_a_grid_does_not_have_cannot_be_replaced():
     assert changed.keep is KEEP and changed.content.queries is MASK
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [1, 3, 2.5, 20])
 @pytest.mark.parametrize("seen", [{}, {"sinks": 2}, {"global_tokens": 1}], ids=str)

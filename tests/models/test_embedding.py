@@ -130,6 +130,7 @@ def test_minilm(minilm):
     assert_same(model.of_batches(batches, verbose=0), theirs(minilm, texts))
 
 
+@pytest.mark.once
 def test_gemma_like(gemma_like, tmp_path):
     model = open_embedder(gemma_like)
     found = model.predict(TEXTS, verbose=0)
@@ -144,6 +145,7 @@ def test_gemma_like(gemma_like, tmp_path):
     np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), found)
 
 
+@pytest.mark.once
 def test_qwen_like(qwen_like, tmp_path):
     model = open_embedder(qwen_like)
     assert_same(model.predict(TEXTS, verbose=0), theirs(qwen_like, TEXTS))

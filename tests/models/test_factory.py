@@ -54,6 +54,7 @@ def test_inputs_go_by_name_or_by_order(tiny_config):
     np.testing.assert_allclose(predict(model, by_name), by_order, atol=1e-5)
 
 
+@pytest.mark.once
 def test_layer_names_are_bert4keras_names(tiny_config):
     transformer = build_transformer_model(
         {**tiny_config, "hidden_dropout_prob": 0.1},
@@ -77,6 +78,7 @@ def test_layer_names_are_bert4keras_names(tiny_config):
     assert isinstance(transformer.model.get_layer(names[6]), PositionalAttention)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "heads, shapes",
     [
@@ -98,6 +100,7 @@ def test_outputs_are_bert4keras_outputs(tiny_config, heads, shapes):
         np.testing.assert_allclose(outputs[0].sum(-1), 1, atol=1e-5)
 
 
+@pytest.mark.once
 def test_activations_of_heads_can_be_named(tiny_config):
     model = build_transformer_model(tiny_config, with_pool="linear")
     shuffle_weights(model)
@@ -106,6 +109,7 @@ def test_activations_of_heads_can_be_named(tiny_config):
     np.testing.assert_allclose(predict(function, batch()), 0.5, atol=0.1)
 
 
+@pytest.mark.once
 def test_keywords_alone_may_say_rows_and_reach(tiny_config):
     tiny_config.pop("model_type")
     model = build_transformer_model(**tiny_config, max_position=20, stretch="fresh")
@@ -121,6 +125,7 @@ def test_every_stretch_serves_long_inputs(tiny_config, stretch):
     assert layer.embeddings.shape == (12, 16)
 
 
+@pytest.mark.once
 def test_the_row_of_the_first_token_may_be_kept_for_it(tiny_config):
     model = build_transformer_model(tiny_config, hierarchical_position=0.2, kept_rows=1)
     layer = model.transformer.layers["Embedding-Position"]
@@ -131,6 +136,7 @@ def test_the_row_of_the_first_token_may_be_kept_for_it(tiny_config):
         build_transformer_model(tiny_config, kept_rows=1)
 
 
+@pytest.mark.once
 def test_hierarchical_position_says_alpha(tiny_config):
     model = build_transformer_model(tiny_config, hierarchical_position=0.2)
     layer = model.get_layer("Embedding-Position")
@@ -160,6 +166,7 @@ def test_padding_changes_nothing_visible(tiny_config):
     )
 
 
+@pytest.mark.once
 def test_padding_id_is_the_configs(tiny_config):
     tiny_config["pad_token_id"] = 5
     model = build_transformer_model(tiny_config)
@@ -286,6 +293,7 @@ def test_sizes_of_every_kind(tiny_config):
     assert predict(model, [batch(7)[0]]).shape == (2, 7, 40)
 
 
+@pytest.mark.once
 def test_shared_segments_are_looked_up_among_the_tokens(tiny_config):
     model = build_transformer_model(tiny_config, shared_segment_embeddings=True)
     assert "Embedding-Segment" not in model.transformer.layers
@@ -296,6 +304,7 @@ def test_shared_segments_are_looked_up_among_the_tokens(tiny_config):
     )
 
 
+@pytest.mark.once
 def test_weights_start_at_the_configs_range(tiny_config):
     tiny_config.update(initializer_range=0.5, vocab_size=2000)
     model = build_transformer_model(tiny_config)
@@ -394,12 +403,14 @@ def test_pooling_reads_the_real_tokens_only(tiny_config, pooling):
     np.testing.assert_allclose(short, pooled @ kernel + bias, atol=1e-4)
 
 
+@pytest.mark.once
 def test_roberta_in_googles_layout_is_bert(tiny_config):
     tiny_config["model_type"] = "bert"
     model = build_transformer_model(tiny_config, model="roberta")
     assert model.get_layer("Embedding-Position").input_dim == 12
 
 
+@pytest.mark.once
 def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
     def refused(error, message, *args, **kwargs):
         with pytest.raises(error, match=message):

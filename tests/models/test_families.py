@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 from published import SIZES, answer, publish, token_ids
+from selection import on_all
 
 from keras_posenc import build_transformer_model, save_checkpoint
 
@@ -138,7 +139,12 @@ class Case:
         assert self.compare(*case, **options) <= TOLERANCE
 
 
-@pytest.fixture(scope="module", params=CASES)
+# A family is a function from config to config, and no matter of the backend: on all of them run a
+# window, scores of content and position, a table of distances, grouped keys with a causal order.
+EVERYWHERE = ("bert", "modernbert", "deberta_v3", "t5", "qwen3")
+
+
+@pytest.fixture(scope="module", params=on_all(EVERYWHERE, CASES))
 def case(request, tmp_path_factory):
     return Case(request.param, tmp_path_factory.mktemp(request.param))
 
@@ -220,7 +226,7 @@ SCALINGS = {
 }
 
 
-@pytest.mark.parametrize("kind", SCALINGS)
+@pytest.mark.parametrize("kind", on_all(("dynamic", "longrope"), SCALINGS))
 def test_rope_scaling_is_that_of_transformers(rotating, tmp_path, kind):
     import transformers
 
@@ -264,6 +270,7 @@ def test_rope_scaling_that_no_config_has(rotating, tmp_path):
         build_transformer_model(tmp_path / "bert", rope_scaling={"type": "ntk", "factor": 4.0})
 
 
+@pytest.mark.once
 def test_encodings_are_swapped_and_added_by_name(rotating):
     mine = [{"name": "rotary", "layout": "half", "base": 50.0}, "log_n"]
     model = build_transformer_model(rotating, encodings=mine)
@@ -331,6 +338,7 @@ def difference(ours, ids, real, expected):
     return abs(found - expected)[real].max() / abs(expected[real]).max()
 
 
+@pytest.mark.once
 def test_nezha(tmp_path):
     ours, ids, *rest = nezha(tmp_path)
     assert difference(ours, ids, *rest) <= TOLERANCE
@@ -339,6 +347,7 @@ def test_nezha(tmp_path):
     np.testing.assert_array_equal(*(ops.convert_to_numpy(m([ids, 0 * ids])) for m in (ours, again)))
 
 
+@pytest.mark.once
 def test_unshared_layers_begin_as_one_and_part(tmp_path):
     unshared, *rest = unshared_albert(tmp_path)
     assert difference(unshared, *rest) <= TOLERANCE

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from selection import on_all
 
 from keras_posenc import (
     TextBatches,
@@ -75,7 +76,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("name, wrong, message", WRONG)
+@pytest.mark.parametrize("name, wrong, message", on_all([WRONG[0], WRONG[2], WRONG[6]], WRONG))
 def test_a_model_refuses_ids_without_a_row(model, name, wrong, message):
     inputs = inputs_with(name, wrong)
     calls = [

@@ -1,12 +1,11 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+from forks import run_fork
 
 from keras_posenc.models.layouts import layout_map
 
@@ -19,8 +18,7 @@ def on_many_devices(folder):
     flags = os.environ.get("XLA_FLAGS", "")
     flags = f"{flags} --xla_force_host_platform_device_count=4"
     environment = {**os.environ, "XLA_FLAGS": flags}
-    command = [sys.executable, SCRIPT, BACKEND, folder]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = run_fork("file", SCRIPT, [BACKEND, folder], env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 from published import SIZES, answer, publish, token_ids
+from selection import on_all
 
 from keras_posenc import build_transformer_model, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
@@ -45,14 +46,8 @@ FAMILIES = {
 }
 LABELS = {0: "low", 1: "middle", 2: "high"}
 CASES = [(family, "ForSequenceClassification", config) for family, config in FAMILIES.items()]
-# Of what most families have in common one of each is enough on the other backends.
 CASES += [
-    pytest.param(
-        family,
-        f"For{task}",
-        config,
-        marks=[] if family in ("Bert", "ModernBert") else pytest.mark.once,
-    )
+    (family, f"For{task}", config)
     for family, config in FAMILIES.items()
     for task in ("TokenClassification", "QuestionAnswering")
 ]
@@ -92,7 +87,13 @@ def numbers(model, ids):
     return ops.convert_to_numpy(model(feeds, training=False))
 
 
-@pytest.mark.parametrize(("family", "ending", "config"), CASES, ids=lambda x: str(x)[:30])
+# Of what families have in common one of each is enough on the other backends.
+ON_ALL = [case for case in CASES if case[0] in ("Bert", "ModernBert")][:4]
+
+
+@pytest.mark.parametrize(
+    ("family", "ending", "config"), on_all(ON_ALL, CASES), ids=lambda x: str(x)[:30]
+)
 def test_the_logits_of_transformers_and_back(tmp_path, family, ending, config):
     import transformers
 

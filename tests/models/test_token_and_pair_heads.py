@@ -230,6 +230,7 @@ def test_what_does_not_count_changes_neither_loss_nor_metrics(encoder):
     assert again == pytest.approx(said)
 
 
+@pytest.mark.once
 def test_heads_refuse(encoder, tiny_config):
     pooled = build_transformer_model(tiny_config, with_pool=True)
     for head, words in (

@@ -29,6 +29,7 @@ def test_sinusoid_is_the_papers_in_both_layouts(base):
     np.testing.assert_allclose(interleaved[:, 1::2], half[:, 4:], atol=1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("layer_class", [LearnedPositionEmbedding, SinusoidalPositionEmbedding])
 def test_merge_modes(layer_class):
     def make(mode):
@@ -109,6 +110,7 @@ def test_output_has_the_compute_dtype_and_keeps_the_mask():
     np.testing.assert_allclose(np.asarray(mean, "float32")[0], features[0, :2].mean(0), atol=1e-2)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "layer",
     [
@@ -161,6 +163,7 @@ def test_a_position_without_a_row_is_no_number_where_xla_drops_the_check():
     assert np.isfinite(result[:, [0, 1, 5]]).all()
 
 
+@pytest.mark.once
 def test_errors_name_the_remedy():
     with pytest.raises(ValueError, match=r"`merge_mode` must be one of .*'add'.*Received: 'sum'"):
         LearnedPositionEmbedding(16, 8, "sum")

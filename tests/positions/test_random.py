@@ -180,6 +180,7 @@ def test_spread_ids_of_the_seed_and_of_padded_and_float_ids():
     np.testing.assert_allclose(ids, [0, 2.5, 5, 7.5])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("method", METHODS)
 def test_outside_training_ids_are_consecutive_or_sampled(method):
     ids = drawn(method, (6, 6), training=False)
@@ -189,6 +190,7 @@ def test_outside_training_ids_are_consecutive_or_sampled(method):
     np.testing.assert_array_equal(sampled, drawn(method, (6, 6), training=True))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("method", METHODS)
 def test_a_sequence_of_one(method):
     ids = drawn(method, (8000, 1))
@@ -277,6 +279,7 @@ def test_one_draw_serves_queries_and_keys_of_all_layers():
         np.testing.assert_array_equal(columns, rows)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("make", "message"),
     [

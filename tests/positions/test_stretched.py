@@ -75,12 +75,14 @@ def test_hierarchical_reaches_n_squared_and_not_further():
         layer(np.zeros((1, 2, D), "float32"), np.array([0, 16]))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, True, float("nan"), "0.4", None])
 def test_alpha_outside_its_interval_is_refused(alpha):
     with pytest.raises(ValueError, match=f"between 0 and 1, both excluded.*Received: {alpha!r}"):
         HierarchicalPositionEmbedding(N, D, alpha=alpha)
 
 
+@pytest.mark.once
 def test_alpha_one_half_is_refused():
     with pytest.raises(
         ValueError, match="must not be 0.5: positions i n .+ j and j n .+ i would share"
@@ -88,6 +90,7 @@ def test_alpha_one_half_is_refused():
         HierarchicalPositionEmbedding(N, D, alpha=0.5)
 
 
+@pytest.mark.once
 def test_a_table_whose_square_no_int32_holds():
     layer = HierarchicalPositionEmbedding(50_000, 2)
     x, ids = keras.Input((None, 2)), keras.Input((None,), dtype="int32")
@@ -165,6 +168,7 @@ def test_every_stretch_is_saved_and_reloaded(stretch, arguments, tmp_path):
     np.testing.assert_array_equal(model.predict(data, verbose=0), again.predict(data, verbose=0))
 
 
+@pytest.mark.once
 def test_errors_name_the_remedy():
     with pytest.raises(ValueError, match="`stretch` must be one of .*'tile'.*Received: 'repeat'"):
         position_embedding(N, D, stretch="repeat")

@@ -1,16 +1,13 @@
 import csv
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 
 import keras
 import numpy as np
 import pytest
+from forks import Fork
 
 from keras_posenc.text import read_texts
 from keras_posenc.training import evaluate, finetune, load_finetuned
@@ -101,6 +98,7 @@ def test_a_finished_run_is_not_run_again(finetuned, pretrained, corpus):
     assert (finetuned / "model.keras").stat().st_mtime_ns == before
 
 
+@pytest.mark.once
 def test_a_killed_run_goes_on_to_the_same_end(tmp_path, finetuned, pretrained, corpus):
     output, state = tmp_path / "run", tmp_path / "run" / "state.zip"
     call = f"""
@@ -110,7 +108,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path, finetuned, pretrained, c
             test={str(corpus / "test.tsv")!r}, **{SETTINGS!r},
         )
         """
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(call)], env=os.environ)
+    process = Fork("code", call)
     deadline = time.time() + 240
     while not state.exists() and process.poll() is None and time.time() < deadline:
         time.sleep(0.01)
@@ -137,6 +135,7 @@ def test_another_seed_is_another_run(tmp_path, finetuned, pretrained, corpus):
     assert not np.allclose(one[-2], other[-2])
 
 
+@pytest.mark.once
 def test_other_settings_in_the_same_directory_are_refused(finetuned, pretrained, corpus):
     with pytest.raises(
         ValueError,
@@ -151,6 +150,7 @@ def test_other_settings_in_the_same_directory_are_refused(finetuned, pretrained,
         )
 
 
+@pytest.mark.once
 def test_other_documents_in_the_same_directory_are_refused(finetuned, pretrained, corpus):
     with pytest.raises(ValueError, match="other settings: test was '[0-9a-f]{16}' and is now None"):
         finetune(pretrained, corpus / "train.tsv", finetuned, **SETTINGS)
@@ -191,17 +191,20 @@ def test_documents_longer_than_a_stage_are_left_to_later_ones(tmp_path, pretrain
         finetune(pretrained, data, tmp_path / "none", lengths=[(6, 1)], longer="skip")
 
 
+@pytest.mark.once
 def test_a_file_as_output_is_refused(tmp_path, pretrained, corpus):
     (tmp_path / "out").write_text("")
     with pytest.raises(NotADirectoryError, match="out' is a file; give a directory"):
         finetune(pretrained, corpus / "train.tsv", tmp_path / "out", **SETTINGS)
 
 
+@pytest.mark.once
 def test_one_label_is_refused(tmp_path, pretrained):
     with pytest.raises(ValueError, match="train has one label only, 'a'"):
         finetune(pretrained, (["w1", "w2"], ["a", "a"]), tmp_path / "out")
 
 
+@pytest.mark.once
 def test_a_label_that_the_training_lacks_is_named_with_its_line(tmp_path, pretrained, corpus):
     (tmp_path / "test.tsv").write_text("text\tlabel\nw1 w2\ta\nw1 w2\tz\n")
     with pytest.raises(ValueError, match="test, line 3: the label 'z' is none of the training's 3"):

@@ -1,7 +1,7 @@
 """A training that may be killed at any of its file operations: one run, copied before each of them.
 
-A copy is what `kill -9` leaves at that moment: nothing that the process still buffers, and no lock.
-Copies that differ in temporary folders alone are one: nothing reads them, and a new run clears them.
+A copy is what `kill -9` leaves at that moment, without what the process buffers, and no lock.
+Copies that differ in temporary folders alone are one: nothing reads those, a new run clears them.
 `make kills` kills processes instead, one for each operation.
 """
 

@@ -82,6 +82,7 @@ def test_it_is_saved_and_trains(tmp_path):
     assert again.evaluate(tokens, labels, verbose=0) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("share", [-0.1, 1.0])
 def test_a_share_that_leaves_no_label_is_refused(share):
     with pytest.raises(ValueError, match=f"at least 0 and below 1.*Received: {share}"):

@@ -3,12 +3,11 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+from forks import run_fork
 
 from keras_posenc import (
     MaskedLanguageModelBatches,
@@ -92,12 +91,8 @@ def test_what_fills_a_batch_is_no_negative(four):
 def test_any_number_of_texts_on_four_devices(pretrained, tmp_path):
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     program = pathlib.Path(__file__).parents[1] / "replicas.py"
-    done = subprocess.run(
-        [sys.executable, program, pretrained, tmp_path],
-        env={**os.environ, "XLA_FLAGS": flags},
-        capture_output=True,
-        text=True,
-    )
+    environment = {**os.environ, "XLA_FLAGS": flags}
+    done = run_fork("file", program, [pretrained, tmp_path], env=environment)
     assert done.returncode == 0, done.stderr
     one, four = json.loads(done.stdout.splitlines()[-1])
     for name, numbers in one.items():

@@ -9,6 +9,7 @@ def rates(schedule, steps):
     return np.array([float(schedule(step)) for step in range(steps)])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("steps, warmup", [(10, 3), (10, 0), (1, 0), (2, 1)])
 def test_linear_follows_its_formula(steps, warmup):
     t = np.arange(steps + 3)
@@ -17,6 +18,7 @@ def test_linear_follows_its_formula(steps, warmup):
     np.testing.assert_allclose(rates(LinearWarmup(2.0, steps, warmup), steps + 3), expected, 1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("steps, warmup", [(10, 3), (10, 0), (1, 0), (2, 1)])
 def test_cosine_follows_its_formula(steps, warmup):
     t = np.arange(steps + 3)
@@ -27,6 +29,7 @@ def test_cosine_follows_its_formula(steps, warmup):
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("size, warmup, factor", [(512, 10, 1.0), (16, 1, 2.0)])
 def test_noam_follows_its_formula(size, warmup, factor):
     n = np.arange(40) + 1.0
@@ -37,6 +40,7 @@ def test_noam_follows_its_formula(size, warmup, factor):
     assert actual.max() == pytest.approx(factor * (size * warmup) ** -0.5, rel=1e-5)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "arguments, name", [((0,), "hidden_size"), ((8, 0), "warmup_steps"), ((8, 5, -1.0), "factor")]
 )
@@ -45,6 +49,7 @@ def test_noam_refuses_what_is_not_positive(arguments, name):
         Noam(*arguments)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("make", [LinearWarmup, cosine_warmup])
 def test_no_step_is_lost_and_the_peak_is_reached(make):
     steps = rates(make(1.0, 20, 5), 20)
@@ -52,6 +57,7 @@ def test_no_step_is_lost_and_the_peak_is_reached(make):
     assert steps.argmax() == 5 and steps.max() == pytest.approx(1)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("make", [LinearWarmup, cosine_warmup])
 @pytest.mark.parametrize("warmup", [-1, 20, 21])
 def test_a_warmup_as_long_as_the_training_is_refused(make, warmup):

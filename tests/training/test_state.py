@@ -74,6 +74,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_state_of_other_types_or_shapes_assigns_nothing(tmp_path, other):
     """Each variable in turn is another; those before it are not assigned either."""
@@ -94,6 +95,7 @@ def test_a_state_of_other_types_or_shapes_assigns_nothing(tmp_path, other):
         assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("record", [{}, {"step": "1"}, {"step": None}, {"step": [1]}])
 def test_a_record_without_what_a_run_needs(tmp_path, record):
     state.save_state(tmp_path / "state.zip", train(compiled(), 1), record)
@@ -104,6 +106,7 @@ def test_a_record_without_what_a_run_needs(tmp_path, record):
     assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("keep", [0, 1, 100, -1])
 def test_a_truncated_state_is_named(tmp_path, keep):
     path = tmp_path / "state.zip"
@@ -113,6 +116,7 @@ def test_a_truncated_state_is_named(tmp_path, keep):
         state.read_record(path)
 
 
+@pytest.mark.once
 def test_a_damaged_variable_is_named(tmp_path):
     path = tmp_path / "state.zip"
     state.save_state(path, compiled(), {})
@@ -125,6 +129,7 @@ def test_a_damaged_variable_is_named(tmp_path):
         state.load_state(path, compiled())
 
 
+@pytest.mark.once
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     (tmp_path / "old.json").write_text("old")
     with pytest.raises(RuntimeError), replacing(tmp_path / "old.json") as partial:

@@ -1,0 +1,127 @@
+"""Python processes that need not import Keras: forks of one process that only imports.
+
+A process that imports Keras takes seconds, and many tests need one of their own: to be killed, to
+have other devices, to be measured. So one process imports Keras and the backend, computes nothing,
+since threads of a backend would not be there in a fork, and each test gets a fork of it.
+"""
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+KINDS = {
+    "code": lambda code: exec(textwrap.dedent(code), {"__name__": "__main__"}),
+    "file": lambda path: runpy.run_path(path, run_name="__main__"),
+    "module": lambda name: runpy.run_module(name, run_name="__main__", alter_sys=True),
+}
+_PARENTS = {}  # process id -> the process that forks for it
+
+
+class Fork:
+    """Runs Python in a fork; the attributes are those of `subprocess.Popen` as far as needed."""
+
+    def __init__(self, kind, program, arguments=(), env=None, cwd=None):
+        self._files = [tempfile.NamedTemporaryFile(mode="r+", encoding="utf-8") for _ in range(2)]
+        self.returncode = None
+        arguments = [str(argument) for argument in arguments]
+        files = [file.name for file in self._files]
+        env = dict(os.environ if env is None else env)
+        request = {"kind": kind, "program": str(program), "arguments": arguments, "files": files}
+        self.pid = _ask(request | {"env": env, "cwd": str(cwd or os.getcwd())})
+
+    def poll(self):
+        self.returncode = _ask({"poll": self.pid}) if self.returncode is None else self.returncode
+        return self.returncode
+
+    def wait(self):
+        self.returncode = _ask({"wait": self.pid}) if self.returncode is None else self.returncode
+        return self.returncode
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def communicate(self):
+        """Waits for the end; returns what was written to stdout and to stderr."""
+        self.wait()
+        texts = [file.read() for file in self._files]
+        for file in self._files:
+            file.close()
+        return texts
+
+
+def run_fork(kind, program, arguments=(), **options):
+    """Runs Python in a fork to its end, as `subprocess.run` does."""
+    fork = Fork(kind, program, arguments, **options)
+    stdout, stderr = fork.communicate()
+    return subprocess.CompletedProcess(arguments, fork.returncode, stdout, stderr)
+
+
+def _ask(request):
+    """Has the process that forks do something; returns its answer."""
+    parent = _PARENTS.get(os.getpid())
+    if parent is None:
+        command = [sys.executable, "-P", __file__]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        parent = _PARENTS[os.getpid()] = subprocess.Popen(command, **pipes)
+    parent.stdin.write(json.dumps(request) + "\n")
+    parent.stdin.flush()
+    return json.loads(parent.stdout.readline())
+
+
+def close_forks():
+    """Ends the process that forks, if there is one."""
+    if parent := _PARENTS.pop(os.getpid(), None):
+        parent.communicate()
+
+
+def serve():
+    """Answers requests until there are no more; returns what to run in a fork, or None."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "program" in request:
+            pid = os.fork()
+            if pid == 0:
+                return request
+            answer = pid
+        else:
+            found = request.get("poll") or request["wait"]
+            options = os.WNOHANG if "poll" in request else 0
+            pid, status = os.waitpid(found, options)
+            answer = os.waitstatus_to_exitcode(status) if pid else None
+        print(json.dumps(answer), flush=True)
+    return None
+
+
+def become(request):
+    """Makes this fork a new process: its environment, folder, files and arguments."""
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, path in enumerate(request["files"], start=1):
+        os.dup2(os.open(path, os.O_WRONLY), number)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["kind"] == "file":
+        sys.path.insert(0, os.path.dirname(request["program"]))
+    sys.argv = [request["program"] if request["kind"] == "file" else "-c", *request["arguments"]]
+    KINDS[request["kind"]](request["program"])
+
+
+if __name__ == "__main__":
+    import contextlib
+    import warnings
+
+    import keras_posenc  # noqa: F401
+
+    with contextlib.suppress(ImportError):
+        import tensorflow  # noqa: F401  Keras would import it in each fork again
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of JAX and of Python, about threads, which are not there
+        request = serve()
+    if request is not None:
+        become(request)
