@@ -140,7 +140,6 @@ def test_the_sandwich_start_adds_a_sum_of_cosines(layout, use_bias):
     np.testing.assert_allclose(result, np.broadcast_to(expected, result.shape), atol=1e-4)
 
 
-@pytest.mark.once
 def test_random_biases_differ_between_queries_and_keys():
     layer = RotaryEmbedding(use_bias=True, bias_initializer="random_normal")
     layer.build(Q.shape)
