@@ -10,6 +10,7 @@ import pytest
 from keras import ops
 from keras.src.saving.serialization_lib import ObjectSharingScope
 from published import SIZES, publish, token_ids
+from selection import on_all
 
 from keras_posenc import (
     RotaryEmbedding,
@@ -50,16 +51,15 @@ def test_an_encoding_has_one_spec_however_often_a_file_names_it():
     assert specs == [{"name": "rotary", "base": 50.0}] * 33
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"hierarchical_position": True, "prefix": "x-"},
-        {"encodings": ["rotary", "log_n"], "with_mlm": True},
-        {"model": "albert"},
-        {"head": "token_classification", "labels": ["a", "b", "c"]},
-    ],
-    ids=str,
-)
+OPTIONS = [
+    {"hierarchical_position": True, "prefix": "x-"},
+    {"encodings": ["rotary", "log_n"], "with_mlm": True},
+    {"model": "albert"},
+    {"head": "token_classification", "labels": ["a", "b", "c"]},
+]
+
+
+@pytest.mark.parametrize("options", on_all(OPTIONS[:1], OPTIONS), ids=str)
 def test_a_loaded_model_writes_the_same_checkpoint(tmp_path, options):
     model = build_transformer_model(SMALL, **options)
     save_checkpoint(model, tmp_path / "one")
