@@ -89,6 +89,9 @@ from keras_posenc.positions.stretched import TiledPositionEmbedding as TiledPosi
 from keras_posenc.positions.stretched import position_embedding as position_embedding
 from keras_posenc.retrieval.embed import embed as embed
 from keras_posenc.retrieval.embed import open_embedder as open_embedder
+from keras_posenc.retrieval.late_interaction import LateInteraction as LateInteraction
+from keras_posenc.retrieval.multi_vectors import MultiVectors as MultiVectors
+from keras_posenc.retrieval.multi_vectors import maxsim as maxsim
 from keras_posenc.retrieval.reranker import Reranker as Reranker
 from keras_posenc.retrieval.reranker import rerank as rerank
 from keras_posenc.text import CausalBatches as CausalBatches
@@ -126,6 +129,7 @@ from keras_posenc.training.optimizer import LayerwiseAdamW as LayerwiseAdamW
 from keras_posenc.training.pretrain import pretrain as pretrain
 from keras_posenc.training.ranking import ListwiseKL as ListwiseKL
 from keras_posenc.training.ranking import MarginMSE as MarginMSE
+from keras_posenc.training.ranking import MaxSimRanking as MaxSimRanking
 from keras_posenc.training.saved import load_finetuned as load_finetuned
 from keras_posenc.training.schedules import LinearWarmup as LinearWarmup
 from keras_posenc.training.schedules import Noam as Noam

@@ -34,6 +34,9 @@ TINY_CONFIG = {
     "pad_token_id": 0,
 }
 
+# Made by tests/references/make_late_interaction.py.
+COLBERTS = pathlib.Path(__file__).parent / "references" / "late_interaction.npz"
+
 WORDS = [f"w{number}" for number in range(35)]
 
 
@@ -134,6 +137,17 @@ def newsgroups_test():
 def tiny_config():
     """A BERT of two small layers, with the keys of Hugging Face's config.json."""
     return dict(TINY_CONFIG)
+
+
+@pytest.fixture(scope="session")
+def colberts(tmp_path_factory):
+    """Folder with a tiny model of PyLate and one of Stanford's ColBERT, as these wrote them."""
+    folder = tmp_path_factory.mktemp("colberts")
+    for name, data in np.load(COLBERTS).items():
+        if ":" not in name:  # which the reference vectors have
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data.tobytes())
+    return folder
 
 
 def write_documents(path, count, seed):

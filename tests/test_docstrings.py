@@ -231,6 +231,7 @@ def test_encodings_name_their_paper():
 FILES = {
     "all-MiniLM-L6-v2": lambda request: request.getfixturevalue("minilm"),
     "bert": lambda request: request.getfixturevalue("pretrained"),
+    "colbert": lambda request: request.getfixturevalue("colberts") / "pylate",
     "out": lambda request: request.getfixturevalue("finetuned"),
     "train.tsv": lambda request: request.getfixturevalue("corpus") / "train.tsv",
     "test.tsv": lambda request: request.getfixturevalue("corpus") / "test.tsv",

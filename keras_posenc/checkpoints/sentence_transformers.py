@@ -57,7 +57,7 @@ class Layout(typing.NamedTuple):
         first: tuple of the kinds that it begins with.
         others: tuple of the kinds that may follow.
         tasks: values of the transformer's `transformer_task` that are read.
-        tensor: name of the tensor that dense modules and norms act on.
+        tensors: names of the tensor that dense modules and norms act on.
     """
 
     title: str
@@ -65,11 +65,11 @@ class Layout(typing.NamedTuple):
     first: tuple
     others: tuple
     tasks: tuple
-    tensor: str
+    tensors: tuple
 
     def settings(self, kind):
         """The keys of a module that decide what it computes, each with the values that are read."""
-        names = dict.fromkeys(("module_input_name", "module_output_name"), (self.tensor, None))
+        names = dict.fromkeys(("module_input_name", "module_output_name"), (*self.tensors, None))
         return {
             "Transformer": {"transformer_task": self.tasks},
             "Dense": {"use_residual": (False, None), **names},
@@ -83,13 +83,27 @@ EMBEDDER = Layout(
     ("Transformer", "Pooling"),
     ("Dense", "LayerNorm", "Normalize", "Dropout"),
     ("feature-extraction", None),
-    "sentence_embedding",
+    ("sentence_embedding",),
 )
 CROSS_ENCODER = Layout(
-    "a cross-encoder", "Reranker", ("Transformer",), (), ("sequence-classification",), "scores"
+    "a cross-encoder", "Reranker", ("Transformer",), (), ("sequence-classification",), ("scores",)
 )
-# By the `model_type` of config_sentence_transformers.json.
-LAYOUTS = {"SentenceTransformer": EMBEDDER, "CrossEncoder": CROSS_ENCODER}
+LATE_INTERACTION = Layout(
+    "a model of late interaction",
+    "LateInteraction",
+    ("Transformer",),
+    ("Dense", "LayerNorm", "Normalize", "Dropout", "MultiVectorMask"),
+    ("feature-extraction", None),
+    # Without a pooling before it, a dense module of either name acts on tokens.
+    ("token_embeddings", "sentence_embedding"),
+)
+# By the `model_type` of config_sentence_transformers.json; "ColBERT" is PyLate's.
+LAYOUTS = {
+    "SentenceTransformer": EMBEDDER,
+    "CrossEncoder": CROSS_ENCODER,
+    "MultiVectorEncoder": LATE_INTERACTION,
+    "ColBERT": LATE_INTERACTION,
+}
 
 
 class Module(typing.NamedTuple):
@@ -100,12 +114,14 @@ class Module(typing.NamedTuple):
         folder: `pathlib.Path` of its files.
         config: dict, what its config file says.
         index: `pathlib.Path` of the file that lists it.
+        arrays: dict of its weights, where they are not in a file of its own.
     """
 
     kind: str
     folder: pathlib.Path
     config: dict
     index: pathlib.Path
+    arrays: dict | None = None
 
 
 def is_embedder(directory):
@@ -208,6 +224,8 @@ def read_weights(module, names):
         module: `Module`.
         names: set of str, all that it may have; a dense layer's bias may be missing.
     """
+    if module.arrays is not None:
+        return module.arrays
     checkpoint = open_checkpoint(module.folder)
     needed = names - {"linear.bias"}
     if not needed <= set(checkpoint) <= names:

@@ -84,7 +84,7 @@ def _embed(arguments):
     positional = [arguments.pop(name) for name in ("directory", "texts", "output")]
     if not sys.stdout.isatty():
         arguments["verbose"] = 0
-    vectors = "found.vectors" if "late" in arguments else "found"
+    vectors = "found.vectors" if {"late", "multi"} & arguments.keys() else "found"
     return _program(
         "from keras_posenc.retrieval import embed",
         "",

@@ -3,6 +3,7 @@
 import keras
 
 from keras_posenc.checkpoints.sentence_transformers import (
+    Module,
     read_activation,
     read_modules,
     read_pooling,
@@ -11,6 +12,8 @@ from keras_posenc.checkpoints.sentence_transformers import (
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import MaskedPooling, features_of
 from keras_posenc.models.model import model_on
+
+NORMALIZE = Module("Normalize", None, {}, None)
 
 
 def embedder(source, pooling=None, normalize=None, **arguments):
@@ -62,13 +65,31 @@ def embedder(source, pooling=None, normalize=None, **arguments):
     features = features_of(encoder, "An embedder")
     poolings = pooling or (read_pooling(modules[0])[0] if modules else "mean")
     x = _pooled(features, [poolings] if isinstance(poolings, str) else poolings)
-    weights = []
-    for number, module in enumerate(modules[1:]):
-        if module.kind != "Normalize" or normalize is not False:
-            x = _MAKE[module.kind](x, module, f"{module.kind}-{number}", weights)
+    kept = [m for m in modules[1:] if m.kind != "Normalize" or normalize is not False]
     if normalize and not (modules and modules[-1].kind == "Normalize"):
-        x = _normalized(x, None, "Normalize", weights)
-    model = model_on(encoder, x, "embedder")
+        kept.append(NORMALIZE)
+    return with_modules(encoder, x, kept, "embedder")
+
+
+def with_modules(encoder, x, modules, name):
+    """The model of an encoder with modules of sentence-transformers behind x, with their weights.
+
+    Args:
+        encoder: `keras.Model`.
+        x: tensor of its graph, (B, D) or (B, T, D).
+        modules: list of `Module`.
+        name: str.
+
+    Returns:
+        `keras.Model`; its layers are named by the kind of the module and its number.
+
+    Raises:
+        ValueError: if the weights of a module do not fit.
+    """
+    weights = []
+    for number, module in enumerate(modules):
+        x = _MAKE[module.kind](x, module, f"{module.kind}-{number}", weights)
+    model = model_on(encoder, x, name)
     for layer, arrays in weights:
         layer.set_weights(arrays)
     return model

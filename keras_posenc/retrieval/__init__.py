@@ -3,14 +3,19 @@
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.embed import embed, open_embedder
 from keras_posenc.retrieval.late_chunking import ChunkVectors, embed_spans
+from keras_posenc.retrieval.late_interaction import LateInteraction
+from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
 from keras_posenc.retrieval.reranker import Reranker, rerank
 
 __all__ = [
     "ChunkVectors",
+    "LateInteraction",
+    "MultiVectors",
     "Reranker",
     "chunk_spans",
     "embed",
     "embed_spans",
+    "maxsim",
     "open_embedder",
     "rerank",
 ]

@@ -15,6 +15,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
 from keras_posenc.models.embedding import embedder, normalizes
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.late_chunking import embed_spans
+from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import read_encoder
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import kind_of_all
@@ -106,6 +107,8 @@ def embed(
     late=False,
     overlap=0,
     spans=None,
+    multi=False,
+    queries=False,
     prompt=None,
     stretch=None,
     alpha=None,
@@ -131,11 +134,15 @@ def embed(
         overlap: int. Tokens that neighbouring chunks share, with `late`.
         spans: list with one list of (start, end) per text, in characters: the chunks, in place of
             `chunks`.
+        multi: bool. One vector per token, of a directory of late interaction (ColBERT), as
+            `LateInteraction` reads it. The .npz file has `vectors` and `offsets`.
+        queries: bool. With `multi`, the texts are queries, not documents.
         prompt, stretch, alpha, rope_scaling, token_budget: as in `open_embedder`.
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        float32 array (N, D), in the order of the texts; with `late` or `spans`, `ChunkVectors`.
+        float32 array (N, D), in the order of the texts; with `late` or `spans`, `ChunkVectors`;
+            with `multi`, `MultiVectors`.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
@@ -155,9 +162,23 @@ def embed(
     """
     by_chunk = late or spans is not None
     _check_chunking(chunks, late, overlap, spans, max_length)
+    _check_multi(multi, queries, chunks is not None or by_chunk, prompt)
     if output is not None:
-        _check_output(output, ".npz" if by_chunk else ".npy")
+        _check_output(output, ".npz" if by_chunk or multi else ".npy")
         pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
+    if multi:
+        vectors = _by_token(
+            directory,
+            _read(texts, text),
+            queries,
+            verbose,
+            document_length=max_length,
+            stretch=stretch,
+            alpha=alpha,
+            rope_scaling=rope_scaling,
+            token_budget=token_budget,
+        )
+        return _written(vectors, output)
     model = open_embedder(
         directory,
         max_length=max_length if by_chunk or chunks is None else chunks,
@@ -167,8 +188,7 @@ def embed(
         rope_scaling=rope_scaling,
         token_budget=token_budget,
     )
-    if isinstance(texts, (str, os.PathLike)):
-        texts = read_texts(texts, text=text, label=False).texts
+    texts = _read(texts, text)
     if by_chunk:
         if spans is None:
             kind_of_all(texts)
@@ -178,13 +198,42 @@ def embed(
         vectors = model.predict(texts, verbose)
     else:
         vectors = _by_chunks(model, texts, verbose)
+    return _written(vectors, output)
+
+
+def _read(texts, column):
+    if isinstance(texts, (str, os.PathLike)):
+        return read_texts(texts, text=column, label=False).texts
+    return texts
+
+
+def _written(vectors, output):
+    """The vectors, which are also written if there is an output."""
     if output is not None:
         with replacing(output) as partial:
-            if by_chunk:
+            if dataclasses.is_dataclass(vectors):
                 np.savez(partial, **dataclasses.asdict(vectors))
             else:
                 np.save(partial, vectors)
     return vectors
+
+
+def _by_token(directory, texts, queries, verbose, **arguments):
+    model = LateInteraction(directory, **arguments)
+    return (model.encode_queries if queries else model.encode_documents)(texts, verbose)
+
+
+def _check_multi(multi, queries, chunked, prompt):
+    if queries and not multi:
+        raise ValueError(
+            "`queries` is for late interaction, which reads queries in another way: give "
+            "multi=True with it; for other models give the `prompt` of queries."
+        )
+    if multi and (chunked or prompt is not None):
+        raise ValueError(
+            "multi=True gives a vector per token, with the markers of the directory: leave "
+            "`chunks`, `late`, `spans` and `prompt` out."
+        )
 
 
 def _check_chunking(chunks, late, overlap, spans, max_length):

@@ -8,8 +8,9 @@ import numpy as np
 
 from keras_posenc.models.heads import MaskedPooling
 from keras_posenc.models.model import model_on
+from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.text import TextBatches
-from keras_posenc.training.stretching.windows import inputs_of, most_central, window_starts
+from keras_posenc.training.stretching.windows import most_central, window_starts
 from keras_posenc.untrusted import quote
 
 
@@ -195,13 +196,8 @@ def _features(model, encoder, windows, verbose):
         classes=list(range(len(windows))),
         shuffle=False,
     )
-    progress = keras.utils.Progbar(len(batches), verbose=1 if verbose == "auto" else verbose)
-    for step in range(len(batches)):
-        inputs, rows = batches[step]
-        features = encoder.predict_on_batch(inputs_of(encoder, inputs["token_ids"]))
-        for feature, row in zip(features, rows, strict=True):
-            yield feature, windows[row]
-        progress.update(step + 1)
+    for feature, number in predicted(encoder, batches, verbose):
+        yield feature, windows[number]
 
 
 def _check(texts, spans):

@@ -18,6 +18,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
 )
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.retrieval.prediction import ranked
 from keras_posenc.retrieval.saving import save_as_read
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import kind_of_all
@@ -207,13 +208,10 @@ class Reranker:
                 f"rank needs a head with one output, and this one has {outputs}: use predict, "
                 "which gives all of them."
             )
-        if top_k is not None and (type(top_k) is not int or top_k < 1):
-            raise ValueError(f"`top_k` must be an int, at least 1. Received: {top_k!r}")
         if isinstance(documents, str):
             raise TypeError(f"`documents` must be a list of str. Received: {quote(documents)}")
         scores = self.predict([(query, document) for document in documents], verbose)
-        order = np.argsort(-scores, kind="stable")[:top_k]
-        return [{"corpus_id": int(n), "score": float(scores[n])} for n in order]
+        return ranked(scores, top_k)
 
     def save(self, directory):
         """Writes the model as it was read, for `CrossEncoder` or transformers, and for `Reranker`.

@@ -4,20 +4,25 @@ import pathlib
 
 from keras_posenc.checkpoints.export import save_checkpoint
 from keras_posenc.checkpoints.folder import replacing_together
+from keras_posenc.checkpoints.safetensors import write_safetensors
 
 
-def save_as_read(model, tokenizer, max_length, files, directory):
+def save_as_read(model, tokenizer, max_length, files, directory, finish=None):
     """Writes weights, config, tokenizer and what lies around them, all of them or none.
 
     Args:
         model: a model of `build_transformer_model`, or its `Transformer`.
         tokenizer: `Tokenizer`.
         max_length: int. Positions to write as plain rows, if the table is an extended one.
-        files: dict path -> bytes, of further files.
+        files: dict path -> bytes, or a dict of arrays for a .safetensors file, of further files.
         directory: str or path; created if missing.
+        finish: function of the new folder, called at the end; None for none.
 
     Returns:
         list of the paths written, in order.
+
+    Raises:
+        ValueError: if `directory` is a file, or a weight has no place in the format.
     """
     directory = pathlib.Path(directory)
     if directory.exists() and not directory.is_dir():
@@ -30,6 +35,11 @@ def save_as_read(model, tokenizer, max_length, files, directory):
         for name, data in files.items():
             path = folder / name
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(data)
+            if isinstance(data, dict):
+                write_safetensors(path, data)
+            else:
+                path.write_bytes(data)
+        if finish is not None:
+            finish(folder)
         names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
     return [str(directory / name) for name in names]

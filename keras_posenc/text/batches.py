@@ -38,8 +38,8 @@ class TextBatches(keras.utils.PyDataset):
             that share so many tokens, each a row; of a pair the second text is split, and the first
             stands before each window.
         apart: whether the texts are tuples of S texts that are encoded apart, for `similarity`, or
-            of S pairs of str, for `ranking`: the inputs are (B, S, T), with B * S * T <=
-            `token_budget`.
+            of S pairs of str, for `ranking`, or of S `(token_ids, segment_ids)`: the inputs are
+            (B, S, T), with B * S * T <= `token_budget`.
         sample_weights: None, or a number for each text, by which its weights are multiplied.
         token_budget: maximum number of tokens in a batch, padding included. A longer document gets
             a batch of its own.

@@ -88,7 +88,8 @@ def encode_apart(texts, tokenizer, max_length, stride=None):
     """Encodes each text of the tuples apart.
 
     Args:
-        texts: a list of tuples of S str each, or of S pairs of str.
+        texts: a list of tuples of S str each, of S pairs of str, or of S `(token_ids,
+            segment_ids)`.
         tokenizer, max_length: as in `encode_rows`.
         stride: None; windows of texts that belong together there are not.
 
@@ -103,13 +104,14 @@ def encode_apart(texts, tokenizer, max_length, stride=None):
     if stride is not None:
         raise ValueError("apart=True takes no stride=: the texts of a tuple belong together.")
     for number, group in enumerate(texts):
-        if not isinstance(group, tuple) or not all(map(_is_text_or_pair, group)):
+        if not isinstance(group, tuple) or not all(map(_is_one_text, group)):
             raise TypeError(
                 f"Text {number} is no tuple of str, or of pairs of str, as apart=True needs: "
                 f"{quote(group)}."
             )
         parts = [part for text in group for part in ([text] if isinstance(text, str) else text)]
-        if len(group) != len(texts[0]) or not group or not all(map(str.strip, parts)):
+        filled = all(part.strip() if isinstance(part, str) else part for part in parts)
+        if len(group) != len(texts[0]) or not group or not filled:
             raise ValueError(
                 f"Text {number} is {quote(group)}: give tuples of as many texts each, none empty."
             )
@@ -120,9 +122,12 @@ def encode_apart(texts, tokenizer, max_length, stride=None):
     return rows, lengths.reshape(-1, sides).max(axis=1), sides
 
 
-def _is_text_or_pair(text):
-    is_pair = isinstance(text, tuple) and len(text) == 2
-    return isinstance(text, str) or is_pair and all(isinstance(part, str) for part in text)
+def _is_one_text(text):
+    """Whether a text of a tuple is a str, a pair of str or `(token_ids, segment_ids)`."""
+    if isinstance(text, str):
+        return True
+    pair = isinstance(text, tuple) and len(text) == 2
+    return pair and any(all(isinstance(part, kind) for part in text) for kind in (str, list))
 
 
 def _row(items, segments, text, window, offsets):

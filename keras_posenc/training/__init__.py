@@ -25,7 +25,7 @@ from keras_posenc.training.multilabel import (
 )
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
 from keras_posenc.training.pretrain import pretrain, pretrain_summary
-from keras_posenc.training.ranking import ListwiseKL, MarginMSE
+from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
 from keras_posenc.training.saved import FineTuned, load_finetuned
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
 from keras_posenc.training.similarity import (
@@ -50,6 +50,7 @@ __all__ = [
     "LinearWarmup",
     "ListwiseKL",
     "MarginMSE",
+    "MaxSimRanking",
     "MaximumEntropyMarkovLoss",
     "MultilabelCategoricalCrossentropy",
     "MultipleNegativesRanking",

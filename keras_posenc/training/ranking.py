@@ -3,13 +3,30 @@
 import keras
 from keras import ops
 
+from keras_posenc.training.similarity import without_own
+
 
 def _scores(y_pred):
-    """Scores (B, S) as they are; of vectors (B, 1 + S, D) the products of the first with each."""
+    """Scores (B, S) of a query's documents, as they are or from the vectors of all texts.
+
+    Of vectors (B, 1 + S, D) they are the products of the first with each; of vectors of tokens
+    (B, 1 + S, T, D + 1) the scores of late interaction.
+    """
     y_pred = ops.cast(y_pred, "float32")
-    if len(y_pred.shape) == 2:
+    rank = len(y_pred.shape)
+    if rank == 2:
         return y_pred
-    return ops.sum(y_pred[:, :1] * y_pred[:, 1:], axis=-1)
+    if rank == 3:
+        return ops.sum(y_pred[:, :1] * y_pred[:, 1:], axis=-1)
+    queries, documents = y_pred[:, 0], y_pred[:, 1:]
+    products = ops.einsum("bqd,bstd->bsqt", queries[..., :-1], documents[..., :-1])
+    return _best(products, queries[:, None, :, -1], documents[:, :, None, :, -1])
+
+
+def _best(products, queries, documents):
+    """Sums over the tokens of queries of the largest product with a token of the document."""
+    best = ops.max(ops.where(documents > 0, products, -1e9), axis=-1)
+    return ops.sum(ops.where(queries > 0, best, 0.0), axis=-1)
 
 
 def _check(y_true, scores, sizes):
@@ -36,8 +53,9 @@ class MarginMSE(keras.losses.Loss):
 
     Call arguments:
         y_true: (B, S) scores of the teacher, or (B, S - 1) margins t_1 - t_j.
-        y_pred: (B, S) scores, as of `ranking`; or (B, 1 + S, D) vectors, as of `similarity`, of a
-            query and its documents, whose scores are dot products.
+        y_pred: (B, S) scores, as of `ranking`; or of a query and its documents vectors
+            (B, 1 + S, D), as of `similarity`, whose scores are dot products, or those of tokens,
+            (B, 1 + S, T, D + 1), of `LateInteraction.training_model`.
 
     Returns:
         The reduced loss, a scalar by default.
@@ -82,8 +100,9 @@ class ListwiseKL(keras.losses.Loss):
 
     Call arguments:
         y_true: (B, S) grades, or scores of a teacher.
-        y_pred: (B, S) scores, as of `ranking`; or (B, 1 + S, D) vectors, as of `similarity`, of a
-            query and its documents, whose scores are dot products.
+        y_pred: (B, S) scores, as of `ranking`; or of a query and its documents vectors
+            (B, 1 + S, D), as of `similarity`, whose scores are dot products, or those of tokens,
+            (B, 1 + S, T, D + 1), of `LateInteraction.training_model`.
 
     Returns:
         The reduced loss, a scalar by default.
@@ -120,3 +139,64 @@ class ListwiseKL(keras.losses.Loss):
 
     def get_config(self):
         return {**super().get_config(), "temperature": self.temperature}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class MaxSimRanking(keras.losses.Loss):
+    """Late interaction with every other document of the batch as a negative.
+
+    loss_i = -log(exp(s f(q_i, d_i)) / sum_j exp(s f(q_i, d_j))), where f is the score of late
+    interaction, the sum over the tokens of the query of the largest product with a token of the
+    document, d_i is the second text of row i, and the d_j are all second texts of the batch and
+    all further ones, mined negatives.
+
+    Args:
+        scale: float, s, one over the temperature.
+        reduction: as in `keras.losses.Loss`, over the rows.
+        name: str.
+        dtype: dtype of the result.
+
+    Call arguments:
+        y_true: (B,) or (B, 1) integers: rows of the same number belong together, and are no
+            negatives of each other. A row of -1 is no negative of any.
+        y_pred: (B, S, T, D + 1), of `LateInteraction.training_model`.
+
+    Returns:
+        The reduced loss, a scalar by default.
+
+    Raises:
+        ValueError: if `scale` is not positive.
+
+    Example:
+
+    >>> vectors = np.eye(3)[:, None, None].repeat(2, axis=1)  # three pairs, one token each
+    >>> vectors = np.concatenate([vectors, np.ones((3, 2, 1, 1))], axis=-1)
+    >>> round(float(MaxSimRanking(scale=2.0)(np.arange(3), vectors)), 4)
+    0.2395
+
+    Reference: [ColBERT](https://arxiv.org/abs/2004.12832);
+    [ColBERTv2](https://arxiv.org/abs/2112.01488).
+    """
+
+    def __init__(
+        self, scale=1.0, reduction="sum_over_batch_size", name="maxsim_ranking", dtype=None
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        if not scale > 0:
+            raise ValueError(f"`scale` must be positive. Received: {scale}")
+        self.scale = scale
+
+    def call(self, y_true, y_pred):
+        y_pred = ops.cast(y_pred, "float32")
+        queries, others = y_pred[:, 0], ops.transpose(y_pred[:, 1:], (1, 0, 2, 3))
+        documents = ops.reshape(others, (-1, ops.shape(y_pred)[2], y_pred.shape[3]))
+        products = ops.einsum("bqd,ntd->bnqt", queries[..., :-1], documents[..., :-1])
+        scores = _best(products, queries[:, None, :, -1], documents[None, :, None, :, -1])
+        logits = self.scale * scores
+        targets = ops.arange(ops.shape(y_pred)[0])
+        return ops.sparse_categorical_crossentropy(
+            targets, without_own(y_true, logits, y_pred.shape[1] - 1), from_logits=True
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}

@@ -15,18 +15,29 @@ def _candidates(y_pred):
     return vectors[:, 0], ops.reshape(others, (-1, vectors.shape[-1]))
 
 
-def _cosines(y_true, y_pred):
-    """Cosines of anchors and candidates, -1e9 for those that are no negatives."""
-    anchors, candidates = _candidates(y_pred)
-    rows, sides = ops.shape(y_pred)[0], y_pred.shape[1] - 1
+def without_own(y_true, scores, sides):
+    """Scores (B, sides x B) of rows and candidates, -1e9 for those that are no negatives.
+
+    Args:
+        y_true: (B,) or (B, 1) integers: rows of the same number are no negatives of each other.
+        scores: (B, sides x B), the candidates of the first side first.
+        sides: int.
+    """
+    rows = ops.shape(scores)[0]
     ids = ops.reshape(ops.cast(y_true, "int32"), (-1,))
     # What fills a batch up belongs to no text, and is no negative of any.
     same = ops.logical_or(ops.equal(ids[:, None], ids[None]), ids[None] < 0)
     same = ops.tile(same, (1, sides))
     places = ops.arange(rows * sides)
     own = ops.equal(places[None] % rows, ops.arange(rows)[:, None])
+    return ops.where(ops.logical_and(same, ops.logical_not(own)), -1e9, scores)
+
+
+def _cosines(y_true, y_pred):
+    """Cosines of anchors and candidates, -1e9 for those that are no negatives."""
+    anchors, candidates = _candidates(y_pred)
     cosines = ops.matmul(anchors, ops.transpose(candidates))
-    return ops.where(ops.logical_and(same, ops.logical_not(own)), -1e9, cosines)
+    return without_own(y_true, cosines, y_pred.shape[1] - 1)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

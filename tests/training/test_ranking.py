@@ -4,12 +4,32 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc import ListwiseKL, MarginMSE, build_transformer_model, classifier, ranking
+from keras_posenc import (
+    ListwiseKL,
+    MarginMSE,
+    MaxSimRanking,
+    build_transformer_model,
+    classifier,
+    ranking,
+)
 
 RNG = np.random.default_rng(0)
 SCORES, TEACHER = RNG.normal(size=(2, 5, 4)).astype("float32")
 VECTORS = RNG.normal(size=(5, 5, 3)).astype("float32")
 PRODUCTS = np.einsum("bd,bsd->bs", VECTORS[:, 0], VECTORS[:, 1:])
+
+
+# Queries and three documents of five tokens each, and which of these are scored.
+TOKENS = RNG.normal(size=(4, 4, 5, 3)).astype("float32")
+SCORED = (RNG.random((4, 4, 5)) < 0.7).astype("float32")
+SCORED[..., 0] = 1
+MULTI = np.concatenate([TOKENS, SCORED[..., None]], axis=-1)
+
+
+def late(query, document):
+    """The score of late interaction, token by token."""
+    (q, q_mask), (d, d_mask) = query, document
+    return sum((d[d_mask > 0] @ vector).max() for vector in q[q_mask > 0])
 
 
 def log_softmax(x):
@@ -34,6 +54,35 @@ def test_listwise_kl(pred, scores, temperature):
     loss = ListwiseKL(temperature, reduction=None)
     found = keras.ops.convert_to_numpy(loss(TEACHER, pred))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_late_interaction_with_the_documents_of_the_batch():
+    parts = [[(TOKENS[row, side], SCORED[row, side]) for side in range(4)] for row in range(4)]
+    ids, expected = [0, 1, 1, 3], []
+    for row in range(4):
+        own = late(parts[row][0], parts[row][1])
+        scores = [
+            late(parts[row][0], parts[other][side])
+            for other in range(4)
+            for side in (1, 2, 3)
+            # Documents of other rows of the same number are no negatives.
+            if ids[other] != ids[row] or other == row
+        ]
+        expected.append(-(own - np.log(np.exp(scores).sum())))
+    found = MaxSimRanking(reduction=None)(np.array(ids), MULTI)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(found), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_margins_of_late_interaction():
+    scores = np.array(
+        [[late(*((TOKENS[row, s], SCORED[row, s]) for s in (0, side))) for side in (1, 2, 3)]
+         for row in range(4)]
+    )  # fmt: skip
+    teacher = RNG.normal(size=(4, 3)).astype("float32")
+    margins = scores[:, :1] - scores[:, 1:] - teacher[:, :1] + teacher[:, 1:]
+    found = MarginMSE(reduction=None)(teacher, MULTI)
+    expected = np.square(margins).mean(axis=1)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(found), expected, rtol=1e-4)
 
 
 @pytest.mark.once
@@ -64,6 +113,8 @@ def test_refusals(tiny_config):
         MarginMSE()(TEACHER[:, :2], SCORES)
     with pytest.raises(ValueError, match="`y_true` must have 4 numbers for each query"):
         ListwiseKL()(TEACHER[:, 1:], SCORES)
+    with pytest.raises(ValueError, match="`scale` must be positive. Received: 0"):
+        MaxSimRanking(0)
     with pytest.raises(ValueError, match="`temperature` must be positive. Received: 0"):
         ListwiseKL(0)
     encoder = build_transformer_model(tiny_config)

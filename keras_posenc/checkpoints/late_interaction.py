@@ -1,0 +1,265 @@
+"""Directories of late interaction: of sentence-transformers, PyLate and Stanford's ColBERT."""
+
+import dataclasses
+import json
+import pathlib
+import string
+
+import numpy as np
+
+from keras_posenc.checkpoints.reader import open_checkpoint
+from keras_posenc.checkpoints.safetensors import write_safetensors
+from keras_posenc.checkpoints.sentence_transformers import (
+    LATE_INTERACTION,
+    MODEL_CONFIG,
+    MODULES,
+    TRANSFORMER_CONFIGS,
+    Module,
+    files_around,
+    is_embedder,
+    read_longest,
+    read_model_config,
+    read_modules,
+    read_prompts,
+)
+from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes
+
+METADATA = "artifact.metadata"
+STANFORD = "HF_ColBERT"
+PROJECTION = "linear.weight"  # in the file of a Stanford model's weights
+# What PyLate and Stanford's code take where a directory does not say.
+QUERY_LENGTH, DOCUMENT_LENGTH = 32, 180
+STRATEGIES = ("fixed", "min")
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """How texts of one side, the queries or the documents, are read.
+
+    Attributes:
+        marker: str or None, the token that is put behind the first special token.
+        prompt: str, put before every text.
+        length: int or None. Tokens after which a text is truncated, markers included.
+        expand: int or None. Length up to which mask tokens follow a text, and are scored.
+        attended: bool. Whether the encoder lets other tokens attend to these mask tokens.
+        token: str or None, what is used in place of the mask token.
+        skipped: tuple of the tokens whose vectors are left out.
+    """
+
+    marker: str | None = None
+    prompt: str = ""
+    length: int | None = None
+    expand: int | None = None
+    attended: bool = False
+    token: str | None = None
+    skipped: tuple = ()
+
+
+def is_stanford(directory):
+    """Whether a directory was written by Stanford's ColBERT."""
+    directory = pathlib.Path(directory)
+    path = directory / "config.json"
+    if is_embedder(directory) or not path.is_file():
+        return False
+    check_inside(path, directory)
+    return STANFORD in (parse_json(read_bytes(path)).get("architectures") or [])
+
+
+def read_late_interaction(directory):
+    """Reads what a directory of late interaction consists of, and how it reads texts.
+
+    Args:
+        directory: str or path.
+
+    Returns:
+        `(modules, query, document)`: a list of `Module`, the transformer first, and two `Side`.
+
+    Raises:
+        FileNotFoundError: if there is no such directory, or a part of it is missing.
+        ValueError: if a file is damaged, or is not of late interaction.
+    """
+    directory = pathlib.Path(directory)
+    if is_stanford(directory):
+        transformer = Module("Transformer", directory, {}, directory / MODULES)
+        return [transformer, *_inline_modules(directory)], *_stanford(directory)
+    if directory.is_dir() and not is_embedder(directory):
+        raise ValueError(
+            f"{directory} has neither {MODULES} nor the architecture {STANFORD}, so it has no "
+            "projection of its tokens: give a directory of sentence-transformers' "
+            "MultiVectorEncoder, of PyLate or of Stanford's ColBERT."
+        )
+    modules = read_modules(directory, LATE_INTERACTION)
+    config = read_model_config(directory)
+    pylate = [key for key in ("query_prefix", "document_prefix", "query_length") if key in config]
+    sides = _pylate(directory, config) if pylate else _native(directory, modules)
+    return modules, *sides
+
+
+def files_of(directory, query, document):
+    """What lies around the transformer of a directory, with the lengths of two sides.
+
+    Args:
+        directory: str or path.
+        query, document: `Side`.
+
+    Returns:
+        dict path -> bytes.
+    """
+    directory = pathlib.Path(directory)
+    lengths = {"query_length": query.length, "document_length": document.length}
+    if is_stanford(directory):
+        settings = _metadata(directory)
+        settings |= {"query_maxlen": query.expand, "doc_maxlen": document.length}
+        return {METADATA: json.dumps(settings, indent=4).encode()}
+    files = files_around(directory, document.length, LATE_INTERACTION)
+    path = MODEL_CONFIG if "query_length" in read_model_config(directory) else None
+    path = path or TRANSFORMER_CONFIGS[0]
+    settings = parse_json(files[path])
+    settings |= {key: lengths[key] for key in lengths if settings.get(key) is not None}
+    files[path] = json.dumps(settings, indent=2).encode()
+    return files
+
+
+def to_stanford(folder, source, projection):
+    """Makes a directory of transformers one of Stanford's ColBERT.
+
+    Args:
+        folder: `pathlib.Path` with model.safetensors and config.json of the encoder.
+        source: the directory of Stanford's ColBERT that the names of the weights are taken from.
+        projection: dict of the arrays of the projection.
+    """
+    path, known = folder / "model.safetensors", list(open_checkpoint(source))
+    saved = open_checkpoint(path)
+    arrays = {name: np.array(saved[name]) for name in saved}
+    prefixes = {
+        other.removesuffix(name) for name in arrays for other in known if other.endswith(f".{name}")
+    }
+    prefix = min(prefixes, key=len, default="")
+    arrays = {prefix + name: array for name, array in arrays.items()} | projection
+    write_safetensors(path, arrays)
+    settings = parse_json(read_bytes(folder / "config.json"))
+    settings["architectures"] = [STANFORD]
+    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+
+
+def _inline_modules(directory):
+    """The modules behind a Stanford encoder, whose projection is in the file of its weights."""
+    checkpoint = open_checkpoint(directory)
+    if PROJECTION not in checkpoint:
+        raise ValueError(f"{directory} has no {PROJECTION}, the projection of its tokens.")
+    config = {"activation_function": "torch.nn.modules.linear.Identity"}
+    arrays, index = {PROJECTION: checkpoint[PROJECTION]}, directory / MODULES
+    return [
+        Module("Dense", directory, config, index, arrays),
+        Module("Normalize", directory, {}, index),
+    ]
+
+
+def _metadata(directory):
+    path = directory / METADATA
+    if not path.exists():
+        return {}
+    check_inside(path, directory)
+    settings = parse_json(read_bytes(path))
+    if not isinstance(settings, dict):
+        raise ValueError(f"{path} should hold a JSON object, not a {type(settings).__name__}.")
+    return settings
+
+
+def _stanford(directory):
+    settings = _metadata(directory)
+    punctuation = settings.get("mask_punctuation", True)
+    expand = _length(settings, "query_maxlen", QUERY_LENGTH)
+    query = Side(
+        marker=_text(settings, "query_token_id") or "[unused0]",
+        length=expand,
+        expand=expand,
+        attended=bool(settings.get("attend_to_mask_tokens", False)),
+    )
+    document = Side(
+        marker=_text(settings, "doc_token_id") or "[unused1]",
+        length=_length(settings, "doc_maxlen", DOCUMENT_LENGTH),
+        skipped=tuple(string.punctuation) if punctuation else (),
+    )
+    return query, document
+
+
+def _pylate(directory, config):
+    prompts, _ = read_prompts(directory)
+    length = _length(config, "query_length", QUERY_LENGTH)
+    query = Side(
+        marker=_text(config, "query_prefix"),
+        prompt=prompts.get("query", ""),
+        length=length,
+        expand=None if config.get("do_query_expansion") is False else length,
+        attended=bool(config.get("attend_to_expansion_tokens")),
+    )
+    document = Side(
+        marker=_text(config, "document_prefix"),
+        prompt=prompts.get("document", ""),
+        length=_length(config, "document_length", DOCUMENT_LENGTH),
+        skipped=_words(config, tuple(string.punctuation)),
+    )
+    return query, document
+
+
+def _native(directory, modules):
+    prompts, _ = read_prompts(directory)
+    settings, longest = modules[0].config, read_longest(modules[0])
+    mask = next((module.config for module in modules if module.kind == "MultiVectorMask"), {})
+    tasks = mask.get("skiplist_tasks", ["document"])
+    if mask.get("keep_only_token_ids") is not None:
+        raise ValueError(f"{directory}: keep_only_token_ids is for images, and is not supported.")
+    skipped, sides = _words(mask, ()), []
+    for task in ("query", "document"):
+        expansion = settings.get("query_expansion") if task == "query" else None
+        side = Side(
+            prompt=prompts.get(task) or "",
+            length=_length(settings, f"{task}_length", longest),
+            skipped=skipped if task in tasks else (),
+        )
+        if expansion is not None:
+            side = _expanded(directory, side, expansion, longest)
+        sides.append(side)
+    return sides
+
+
+def _expanded(directory, side, expansion, longest):
+    if not isinstance(expansion, dict) or expansion.get("strategy") not in STRATEGIES:
+        raise ValueError(
+            f"{directory}: query_expansion must have a strategy, one of {STRATEGIES}. Found "
+            f"{quote(expansion)}."
+        )
+    expand = _length(expansion, "length", QUERY_LENGTH)
+    return dataclasses.replace(
+        side,
+        length=expand if expansion["strategy"] == "fixed" else longest,
+        expand=expand,
+        attended=bool(expansion.get("attend")),
+        token=_text(expansion, "token"),
+    )
+
+
+def _length(settings, key, default):
+    value = settings.get(key)
+    if value is None:
+        return default
+    if type(value) is not int or value < 1:
+        raise ValueError(f"`{key}` must be an int, at least 1. Found {quote(value)}.")
+    return value
+
+
+def _text(settings, key):
+    value = settings.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"`{key}` must be a text. Found {quote(value)}.")
+    return value or None
+
+
+def _words(settings, default):
+    words = settings.get("skiplist_words")
+    if words is None:
+        return default
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"`skiplist_words` must be a list of texts. Found {quote(words)}.")
+    return tuple(words)

@@ -1,0 +1,91 @@
+"""The model that late interaction is trained with: vectors of several texts, and their mask."""
+
+import keras
+from keras import ops
+
+from keras_posenc.models.model import TransformerModel
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class EachToken(keras.layers.Wrapper):
+    """Applies a model of tokens to each of S texts, and says which vectors are scored.
+
+    The first text is a query, the others are documents.
+
+    Args:
+        layer: a model from a dict of ids (B, T) to vectors (B, T, D).
+        pad_id: int, the id that fills up rows.
+        skipped: list of int, ids of tokens of documents that are not scored.
+        expand: int. First tokens of a query that are scored even if they are `pad_id`.
+
+    Call arguments:
+        inputs: dict, name -> (B, S, T) ids.
+
+    Returns:
+        (B, S, T, D + 1): vectors, and 1 for those that are scored, 0 for others.
+
+    Example:
+
+    >>> encoder = build_transformer_model("bert")
+    >>> ids = np.array([[[7, 8, 0], [7, 9, 0]]])
+    >>> found = EachToken(encoder, skipped=[9])({"token_ids": ids, "segment_ids": 0 * ids})
+    >>> keras.ops.convert_to_numpy(found)[0, :, :, -1].tolist()
+    [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+
+    def __init__(self, layer, pad_id=0, skipped=(), expand=0, **kwargs):
+        super().__init__(layer, **kwargs)
+        self.pad_id, self.skipped, self.expand = pad_id, list(skipped), expand
+
+    def build(self, inputs_shape=None):
+        self.built = True
+
+    def call(self, inputs, training=None):
+        ids = inputs["token_ids"]
+        shape = ops.shape(ids)
+        flat = {name: ops.reshape(each, (-1, shape[2])) for name, each in inputs.items()}
+        vectors = ops.cast(self.layer(flat, training=training), "float32")
+        vectors = ops.reshape(vectors, (-1, shape[1], shape[2], vectors.shape[-1]))
+        real = ops.not_equal(ids, self.pad_id)
+        expanded = ops.less(ops.arange(shape[2], dtype="int32"), self.expand)
+        scored = ops.logical_or(real[:, :1], expanded)
+        documents = real[:, 1:]
+        for token in self.skipped:
+            documents = ops.logical_and(documents, ops.not_equal(ids[:, 1:], token))
+        scored = ops.cast(ops.concatenate([scored, documents], axis=1), "float32")
+        return ops.concatenate([vectors, scored[..., None]], axis=-1)
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_spec(self, inputs, training=None):
+        vectors = self.layer.output
+        return keras.KerasTensor((*inputs["token_ids"].shape, vectors.shape[-1] + 1), "float32")
+
+    def get_config(self):
+        config = {"pad_id": self.pad_id, "skipped": self.skipped, "expand": self.expand}
+        return {**super().get_config(), **config}
+
+
+def late_interaction(model, pad_id, skipped, expand, num_texts):
+    """Builds a model of the vectors of a query's and its documents' tokens.
+
+    Args:
+        model: `keras.Model` from ids (B, T) to vectors (B, T, D).
+        pad_id, skipped, expand: as in `EachToken`.
+        num_texts: int, S. The query, and at least one document.
+
+    Returns:
+        `keras.Model` from ids (B, S, T) to (B, S, T, D + 1).
+
+    Raises:
+        ValueError: on fewer than two texts.
+    """
+    if num_texts < 2:
+        raise ValueError(f"`num_texts` must be at least 2. Received: {num_texts}")
+    inputs = {
+        each.name: keras.Input((num_texts, None), dtype=each.dtype, name=each.name)
+        for each in model.inputs
+    }
+    vectors = EachToken(model, pad_id, skipped, expand, name="Tokens")(inputs)
+    return TransformerModel(inputs, vectors, name="late_interaction_training")

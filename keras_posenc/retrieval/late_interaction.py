@@ -1,0 +1,376 @@
+"""Late interaction (ColBERT): a vector per token, and the best match of each query token."""
+
+import copy
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from keras_posenc.checkpoints.late_interaction import (
+    PROJECTION,
+    files_of,
+    is_stanford,
+    read_late_interaction,
+    to_stanford,
+)
+from keras_posenc.models.embedding import NORMALIZE, with_modules
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads import features_of
+from keras_posenc.models.late_interaction import late_interaction
+from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
+from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.retrieval.prediction import predicted, ranked
+from keras_posenc.retrieval.saving import save_as_read
+from keras_posenc.text import ClassLabels, TextBatches
+from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.truncation import tell_truncation
+from keras_posenc.untrusted import quote
+
+
+class LateInteraction:
+    """A model of late interaction: one vector per token, scored by the best match of each.
+
+    v_t = W h_t / |W h_t|, where h_t are the features of the tokens, and the score of a document is
+    the sum over the tokens of the query of the largest product with a token of the document
+    (`maxsim`). A marker tells queries from documents. A query is filled up with mask tokens, which
+    are scored too, where the directory says so; of a document, the tokens in the directory's list
+    of words to skip, which is usually punctuation, have no vector.
+
+    Args:
+        directory: str or path. A directory of `MultiVectorEncoder` of sentence-transformers, of
+            PyLate, or of Stanford's ColBERT.
+        document_length: int. Tokens after which documents are truncated, which is logged; by
+            default the length that the directory names. More than the model has positions extends
+            its table.
+        stretch: how to serve more positions than the table has, if the length needs them. One of
+            "hierarchical", the default, "tile" or "interpolate".
+        alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
+        rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
+            "yarn", "factor": 4.0}.
+        token_budget: int. Maximum number of tokens in a batch, padding included.
+
+    Attributes:
+        model: `keras.Model` from ids (B, T) to the vectors (B, T, D) of all tokens.
+        tokenizer: `Tokenizer`.
+        query, document: `Side`, how the texts of each side are read.
+        token_budget: int.
+
+    Raises:
+        FileNotFoundError: if the directory or a part of it is missing.
+        ValueError: if the directory cannot be read, or on a bad argument.
+
+    Example:
+
+    >>> colbert = LateInteraction("colbert")
+    >>> documents = colbert.encode_documents(["one two three", "four five"], verbose=0)
+    >>> maxsim(colbert.encode_queries(["four"], verbose=0), documents).shape
+    (1, 2)
+
+    Reference: [ColBERT](https://arxiv.org/abs/2004.12832),
+    [ColBERTv2](https://arxiv.org/abs/2112.01488).
+    """
+
+    def __init__(
+        self,
+        directory,
+        *,
+        document_length=None,
+        stretch=None,
+        alpha=None,
+        rope_scaling=None,
+        token_budget=8192,
+    ):
+        self.directory, self.token_budget = pathlib.Path(directory), token_budget
+        modules, query, document = read_late_interaction(directory)
+        transformer, *modules = modules
+        if document_length is not None:
+            document = dataclasses.replace(document, length=document_length)
+        lengths = [side.length for side in (query, document) if side.length is not None]
+        self.tokenizer, longest, arguments = read_encoder(
+            transformer,
+            max_length=max(lengths, default=None),
+            stretch=stretch,
+            alpha=alpha,
+            rope_scaling=rope_scaling,
+        )
+        self.query, self.document = (self._completed(side, longest) for side in (query, document))
+        self._expansion = self._expansion_id()
+        # What fills up rows is masked by its id, and so are mask tokens that none attends to.
+        self._padded = copy.copy(self.tokenizer)
+        if self.query.expand is not None and not self.query.attended:
+            self._padded.pad_id = arguments["pad_token_id"] = self._expansion
+        encoder = build_transformer_model(
+            transformer.folder,
+            ignore=[PROJECTION] if is_stanford(directory) else None,
+            **arguments,
+        )
+        if (
+            self._padded.pad_id != self.tokenizer.pad_id
+            and encoder.transformer.config.position_offset
+        ):
+            raise ValueError(
+                f"{directory} counts positions by its padding, and expands queries by mask tokens "
+                "that none attends to: the two together are not supported."
+            )
+        features = features_of(encoder, "Late interaction", of_tokens=True)
+        modules = [module for module in modules if module.kind != "MultiVectorMask"]
+        if not modules or modules[-1].kind != "Normalize":
+            modules.append(NORMALIZE)
+        self.model = with_modules(encoder, features, modules, "late_interaction")
+
+    def encode_queries(self, queries, verbose="auto"):
+        """Computes the vectors of queries.
+
+        Args:
+            queries: list of str.
+            verbose: 0 or 1, or "auto" for 1. Whether to show progress.
+
+        Returns:
+            `MultiVectors`.
+
+        Raises:
+            TypeError: if a text is no str.
+            ValueError: if a text is empty, or there is none.
+
+        Example:
+
+        >>> len(LateInteraction("colbert").encode_queries(["one", "two three"], verbose=0))
+        2
+        """
+        return self._encode(queries, self.query, verbose)
+
+    def encode_documents(self, documents, verbose="auto"):
+        """Computes the vectors of documents.
+
+        Args:
+            documents: list of str.
+            verbose: 0 or 1, or "auto" for 1. Whether to show progress.
+
+        Returns:
+            `MultiVectors`.
+
+        Raises:
+            TypeError: if a text is no str.
+            ValueError: if a text is empty, there is none, or all tokens of one are skipped.
+
+        Example:
+
+        >>> len(LateInteraction("colbert").encode_documents(["one", "two three"], verbose=0))
+        2
+        """
+        return self._encode(documents, self.document, verbose)
+
+    def rank(self, query, documents, top_k=None, verbose="auto"):
+        """Orders documents by how well they match a query.
+
+        Args:
+            query: str.
+            documents: list of str, or the `MultiVectors` of `encode_documents`.
+            top_k: int. Number of the best documents to return. Default: all.
+            verbose: as in `encode_documents`.
+
+        Returns:
+            list of dicts with the keys `corpus_id`, the index of a document, and `score`, a float,
+                from the best to the worst.
+
+        Raises:
+            TypeError: if a text is no str.
+            ValueError: if a text is empty, there is none, or `top_k` is less than 1.
+
+        Example:
+
+        >>> model = LateInteraction("colbert")
+        >>> found = model.rank("four", ["one two three", "four five"], verbose=0)
+        >>> sorted(found[0])
+        ['corpus_id', 'score']
+        """
+        if not isinstance(documents, MultiVectors):
+            documents = self.encode_documents(documents, verbose)
+        return ranked(maxsim(self.encode_queries([query], 0), documents)[0], top_k)
+
+    def training_model(self, num_texts=2):
+        """Builds the model that `fit` trains: the weights are those of `model`.
+
+        Its losses are `MaxSimRanking`, for the documents of the batch and mined negatives, and
+        `MarginMSE` and `ListwiseKL`, for the scores of a teacher. Its inputs are `batches`.
+
+        Args:
+            num_texts: int. 2 for (query, document), more for further documents.
+
+        Returns:
+            `keras.Model` from ids (B, S, T) to (B, S, T, D + 1): the vectors, and 1 for those that
+                are scored, 0 for others.
+
+        Raises:
+            ValueError: on fewer than two texts.
+
+        Example:
+
+        >>> LateInteraction("colbert").training_model(3).output_shape[:2]
+        (None, 3)
+        """
+        skipped = self._skipped(self.document)
+        return late_interaction(
+            self.model, self._padded.pad_id, skipped, self.query.expand or 0, num_texts
+        )
+
+    def batches(self, groups, labels=None, **options):
+        """Makes the batches that `training_model` is fitted on.
+
+        Args:
+            groups: list of tuples (query, document, further documents) of str, all of one size.
+            labels: list of int: rows of the same number belong together, and are no negatives of
+                each other; by default each query's own number. Or `Labels`, such as `FloatLabels`
+                of the scores of a teacher.
+            **options: of `TextBatches`, such as `token_budget`, `shuffle` and `seed`.
+
+        Returns:
+            `TextBatches`.
+
+        Raises:
+            TypeError: if a group is no tuple of str.
+            ValueError: if the groups are of several sizes, or a text is empty.
+
+        Example:
+
+        >>> batches = LateInteraction("colbert").batches([("one", "one two"), ("six", "six ten")])
+        >>> batches[0][0]["token_ids"].shape[:2]
+        (2, 2)
+        """
+        for number, group in enumerate(groups):
+            sound = isinstance(group, tuple) and all(isinstance(text, str) for text in group)
+            if not sound or len(group) < 2:
+                raise TypeError(
+                    f"Group {number} must be a tuple (query, document, ...) of str. Received: "
+                    f"{quote(group)}"
+                )
+        if labels is None:
+            order = {}
+            labels = [order.setdefault(group[0], len(order)) for group in groups]
+        queries = self._rows([group[0] for group in groups], self.query)
+        flat = [text for group in groups for text in group[1:]]
+        documents = iter(self._rows(flat, self.document))
+        rows = [
+            (query, *(next(documents) for _ in group[1:]))
+            for query, group in zip(queries, groups, strict=True)
+        ]
+        return TextBatches(
+            rows,
+            ClassLabels(labels) if isinstance(labels, list) else labels,
+            tokenizer=self._padded,
+            max_length=None,
+            apart=True,
+            **{"token_budget": self.token_budget, **options},
+        )
+
+    def save(self, directory):
+        """Writes the model in the format that it was read from.
+
+        An extended table of positions is written as plain rows.
+
+        Args:
+            directory: str or path; created if missing.
+
+        Returns:
+            list of the paths written.
+
+        Raises:
+            ValueError: if `directory` is a file, or a weight has no place in the format.
+        """
+        layers = [layer for layer in self.model.layers if layer.name.startswith("Dense-")]
+        arrays = [_dense_arrays(layer) for layer in layers]
+        files = files_of(self.directory, self.query, self.document)
+        finish = None
+        if is_stanford(self.directory):
+            (projection,) = arrays
+
+            def finish(folder):
+                to_stanford(folder, self.directory, projection)
+
+        else:
+            folders = [m.folder for m in read_late_interaction(self.directory)[0]]
+            dense = [f for f in folders if f.name.endswith("Dense")]
+            for folder, array in zip(dense, arrays, strict=True):
+                name = folder.relative_to(self.directory).as_posix()
+                files.pop(f"{name}/pytorch_model.bin", None)
+                files[f"{name}/model.safetensors"] = array
+        length = max(self.query.length, self.document.length)
+        transformer = self.model.transformer
+        return save_as_read(transformer, self.tokenizer, length, files, directory, finish)
+
+    def _completed(self, side, longest):
+        """A side with a length, and with its marker, if the prompt begins with a token."""
+        side = dataclasses.replace(side, length=side.length or longest)
+        first = side.prompt.split(None, 1)[:1]
+        for token in (side.prompt, *first):
+            if side.marker is None and token in self.tokenizer.added_tokens:
+                rest = side.prompt.removeprefix(token).lstrip()
+                return dataclasses.replace(side, marker=token, prompt=rest)
+        return side
+
+    def _marker_id(self, marker):
+        vocabulary = self.tokenizer.vocabulary
+        found = vocabulary.get(marker, vocabulary.get(marker.strip()))
+        if found is None:
+            raise ValueError(f"The tokenizer of {self.directory} has no token {quote(marker)}.")
+        return found
+
+    def _expansion_id(self):
+        """The token that queries are filled up with: a mask, or the end of texts."""
+        tokenizer, token = self.tokenizer, self.query.token
+        if token is not None:
+            return self._marker_id(token)
+        candidates = (tokenizer.mask_id, tokenizer.eos_id, tokenizer.pad_id)
+        return next(token for token in candidates if token is not None)
+
+    def _skipped(self, side):
+        vocabulary = self.tokenizer.vocabulary
+        return sorted({vocabulary[word] for word in side.skipped if word in vocabulary})
+
+    def _rows(self, texts, side):
+        """(token ids, segment ids) of each text, with the marker and the expansion."""
+        if kind_of_all(texts) != "str":
+            raise TypeError(f"Texts must be a list of str. Received: {quote(texts[0])}")
+        tokenizer, marker = self.tokenizer, []
+        if side.marker is not None:
+            marker = [self._marker_id(side.marker)]
+        contents = tokenizer.contents([side.prompt + text for text in texts])
+        special = tokenizer.special_tokens() + len(marker)
+        tell_truncation(np.array([len(ids) + special for ids in contents]), side.length)
+        rows = []
+        for ids in contents:
+            length = None if side.length is None else side.length - len(marker)
+            ids, segments = tokenizer.assemble(ids, max_length=length)
+            ids, segments = [*ids[:1], *marker, *ids[1:]], [0] * len(marker) + segments
+            more = max(0, (side.expand or 0) - len(ids))
+            rows.append((ids + [self._expansion] * more, segments + [0] * more))
+        return rows
+
+    def _encode(self, texts, side, verbose):
+        rows = self._rows(texts, side)
+        skipped = self._skipped(side)
+        kept = [np.flatnonzero(~np.isin(ids, skipped)) for ids, _ in rows]
+        if not all(map(len, kept)):
+            number = [len(each) for each in kept].index(0)
+            raise ValueError(f"Text {number} has no token that is not skipped: leave it out.")
+        batches = TextBatches(
+            [(ids, segments) for ids, segments in rows],
+            list(range(len(rows))),
+            tokenizer=self._padded,
+            max_length=None,
+            token_budget=self.token_budget,
+            classes=list(range(len(rows))),
+            shuffle=False,
+        )
+        offsets = np.concatenate([[0], np.cumsum([len(each) for each in kept])])
+        vectors = np.empty((offsets[-1], self.model.output_shape[-1]), "float32")
+        for found, number in predicted(self.model, batches, verbose):
+            vectors[offsets[number] : offsets[number + 1]] = found[kept[number]]
+        return MultiVectors(vectors, offsets)
+
+
+def _dense_arrays(layer):
+    """The weights of a dense layer under the names of PyTorch."""
+    kernel, *bias = layer.get_weights()
+    arrays = {"linear.weight": np.ascontiguousarray(kernel.T)}
+    return arrays | ({"linear.bias": bias[0]} if bias else {})
