@@ -68,6 +68,7 @@ from keras_posenc.models.model import TransformerModel as TransformerModel
 from keras_posenc.models.seq2seq import build_encoder_decoder as build_encoder_decoder
 from keras_posenc.models.similarity import ranking as ranking
 from keras_posenc.models.similarity import similarity as similarity
+from keras_posenc.models.sparse import SparsePooling as SparsePooling
 from keras_posenc.models.token_heads import SpanLogits as SpanLogits
 from keras_posenc.models.token_heads import span_head as span_head
 from keras_posenc.models.token_heads import token_classifier as token_classifier
@@ -94,6 +95,8 @@ from keras_posenc.retrieval.multi_vectors import MultiVectors as MultiVectors
 from keras_posenc.retrieval.multi_vectors import maxsim as maxsim
 from keras_posenc.retrieval.reranker import Reranker as Reranker
 from keras_posenc.retrieval.reranker import rerank as rerank
+from keras_posenc.retrieval.sparse import SparseEmbedder as SparseEmbedder
+from keras_posenc.retrieval.sparse import SparseVectors as SparseVectors
 from keras_posenc.text import CausalBatches as CausalBatches
 from keras_posenc.text import ClassLabels as ClassLabels
 from keras_posenc.text import FloatLabels as FloatLabels

@@ -45,6 +45,7 @@ ACTIVATIONS = {
     "torch.nn.modules.activation.SiLU": "silu",
     "torch.nn.modules.activation.Sigmoid": "sigmoid",
 }
+OLD_NAMES = {"MLMTransformer": "Transformer"}
 PACKAGES = ("sentence_transformers", "pylate")
 
 
@@ -97,12 +98,21 @@ LATE_INTERACTION = Layout(
     # Without a pooling before it, a dense module of either name acts on tokens.
     ("token_embeddings", "sentence_embedding"),
 )
+SPARSE = Layout(
+    "a sparse encoder",
+    "SparseEmbedder",
+    ("Transformer", "SpladePooling"),
+    (),
+    ("fill-mask", None),
+    ("sentence_embedding",),
+)
 # By the `model_type` of config_sentence_transformers.json; "ColBERT" is PyLate's.
 LAYOUTS = {
     "SentenceTransformer": EMBEDDER,
     "CrossEncoder": CROSS_ENCODER,
     "MultiVectorEncoder": LATE_INTERACTION,
     "ColBERT": LATE_INTERACTION,
+    "SparseEncoder": SPARSE,
 }
 
 
@@ -289,6 +299,7 @@ def files_around(directory, longest, layout=EMBEDDER):
 def _kind(index, name, layout):
     """The kind of a module, by the name of its class."""
     package, _, kind = name.rpartition(".")
+    kind = OLD_NAMES.get(kind, kind)
     kinds = (*layout.first, *layout.others)
     if package.partition(".")[0] not in PACKAGES or kind not in kinds:
         raise ValueError(

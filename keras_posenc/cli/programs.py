@@ -84,12 +84,16 @@ def _embed(arguments):
     positional = [arguments.pop(name) for name in ("directory", "texts", "output")]
     if not sys.stdout.isatty():
         arguments["verbose"] = 0
-    vectors = "found.vectors" if {"late", "multi"} & arguments.keys() else "found"
+    what = '"%d vectors of %d numbers" % found.shape'
+    if {"late", "multi"} & arguments.keys():
+        what = '"%d vectors of %d numbers" % found.vectors.shape'
+    if "sparse" in arguments:
+        what = '"%d sparse vectors with %d weights" % (len(found), len(found.values))'
     return _program(
         "from keras_posenc.retrieval import embed",
         "",
         f"found = {_call('embed', *positional, **arguments)}",
-        f'print({_literal(positional[2])}, "%d vectors of %d numbers" % {vectors}.shape)',
+        f"print({_literal(positional[2])}, {what})",
     )
 
 

@@ -6,12 +6,15 @@ from keras_posenc.retrieval.late_chunking import ChunkVectors, embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
 from keras_posenc.retrieval.reranker import Reranker, rerank
+from keras_posenc.retrieval.sparse import SparseEmbedder, SparseVectors
 
 __all__ = [
     "ChunkVectors",
     "LateInteraction",
     "MultiVectors",
     "Reranker",
+    "SparseEmbedder",
+    "SparseVectors",
     "chunk_spans",
     "embed",
     "embed_spans",

@@ -17,6 +17,7 @@ from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.retrieval.sparse import SparseEmbedder
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.saved import load_finetuned
@@ -108,6 +109,7 @@ def embed(
     overlap=0,
     spans=None,
     multi=False,
+    sparse=False,
     queries=False,
     prompt=None,
     stretch=None,
@@ -136,13 +138,15 @@ def embed(
             `chunks`.
         multi: bool. One vector per token, of a directory of late interaction (ColBERT), as
             `LateInteraction` reads it. The .npz file has `vectors` and `offsets`.
-        queries: bool. With `multi`, the texts are queries, not documents.
+        sparse: bool. A weight per token of the vocabulary, of a directory of SPLADE, as
+            `SparseEmbedder` reads it. The .npz file has `indices`, `values`, `offsets` and `size`.
+        queries: bool. With `multi` or `sparse`, the texts are queries, not documents.
         prompt, stretch, alpha, rope_scaling, token_budget: as in `open_embedder`.
         verbose: as in `keras.Model.predict`.
 
     Returns:
         float32 array (N, D), in the order of the texts; with `late` or `spans`, `ChunkVectors`;
-            with `multi`, `MultiVectors`.
+            with `multi`, `MultiVectors`; with `sparse`, `SparseVectors`.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
@@ -162,23 +166,21 @@ def embed(
     """
     by_chunk = late or spans is not None
     _check_chunking(chunks, late, overlap, spans, max_length)
-    _check_multi(multi, queries, chunks is not None or by_chunk, prompt)
+    _check_kind(multi, sparse, queries, chunks is not None or by_chunk, prompt)
     if output is not None:
-        _check_output(output, ".npz" if by_chunk or multi else ".npy")
+        _check_output(output, ".npz" if by_chunk or multi or sparse else ".npy")
         pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
-    if multi:
-        vectors = _by_token(
+    if multi or sparse:
+        model = (LateInteraction if multi else SparseEmbedder)(
             directory,
-            _read(texts, text),
-            queries,
-            verbose,
-            document_length=max_length,
+            **{"document_length" if multi else "max_length": max_length},
             stretch=stretch,
             alpha=alpha,
             rope_scaling=rope_scaling,
             token_budget=token_budget,
         )
-        return _written(vectors, output)
+        encode = model.encode_queries if queries else model.encode_documents
+        return _written(encode(_read(texts, text), verbose), output)
     model = open_embedder(
         directory,
         max_length=max_length if by_chunk or chunks is None else chunks,
@@ -218,21 +220,19 @@ def _written(vectors, output):
     return vectors
 
 
-def _by_token(directory, texts, queries, verbose, **arguments):
-    model = LateInteraction(directory, **arguments)
-    return (model.encode_queries if queries else model.encode_documents)(texts, verbose)
-
-
-def _check_multi(multi, queries, chunked, prompt):
-    if queries and not multi:
+def _check_kind(multi, sparse, queries, chunked, prompt):
+    if multi and sparse:
+        raise ValueError("`multi` and `sparse` are for models of two kinds: give one of them.")
+    if queries and not (multi or sparse):
         raise ValueError(
-            "`queries` is for late interaction, which reads queries in another way: give "
-            "multi=True with it; for other models give the `prompt` of queries."
+            "`queries` is for late interaction and sparse vectors, which read queries in another "
+            "way: give multi=True or sparse=True with it; for other models give the `prompt` of "
+            "queries."
         )
-    if multi and (chunked or prompt is not None):
+    if (multi or sparse) and (chunked or prompt is not None):
         raise ValueError(
-            "multi=True gives a vector per token, with the markers of the directory: leave "
-            "`chunks`, `late`, `spans` and `prompt` out."
+            f"{'multi' if multi else 'sparse'}=True reads whole texts, with the markers and "
+            "prompts of the directory: leave `chunks`, `late`, `spans` and `prompt` out."
         )
 
 

@@ -5,10 +5,10 @@ import numpy as np
 
 
 def predicted(model, batches, verbose="auto"):
-    """Yields the output (T, ...) of each row of a `TextBatches` that numbers its rows by labels.
+    """Yields the output of each row of a `TextBatches` that numbers its rows by labels.
 
     Args:
-        model: `keras.Model` from token ids (and segment ids) (B, T) to (B, T, ...).
+        model: `keras.Model` from token ids (and segment ids) (B, T) to (B, ...).
         batches: `TextBatches` that does not shuffle, whose labels are the rows' numbers.
         verbose: 0 or 1, or "auto" for 1. Whether to show progress.
 

@@ -1,0 +1,89 @@
+"""SPLADE's pooling: a weight for each token of the vocabulary."""
+
+import keras
+from keras import ops
+
+from keras_posenc.models.model import model_on
+
+POOLINGS = ("max", "sum")
+ACTIVATIONS = ("relu", "log1p_relu")
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class SparsePooling(keras.layers.Layer):
+    """Pools the logits of a masked language model to one weight per token of the vocabulary.
+
+    w_v = max over the tokens t of log(1 + relu(x_tv)), ignoring padding. Most weights are 0.
+
+    Args:
+        pooling: "max", or "sum" over the tokens, as in the first SPLADE.
+        activation: "relu", or "log1p_relu" for log(1 + log(1 + relu(x))).
+
+    Call arguments:
+        inputs: (B, T, V) logits.
+        mask: (B, T) bool, False on padding. Set by Keras.
+
+    Returns:
+        (B, V).
+
+    Raises:
+        ValueError: on an unknown `pooling` or `activation`.
+
+    Example:
+
+    >>> logits = np.array([[[-1.0, np.e - 1], [0.0, 0.5]]])
+    >>> keras.ops.convert_to_numpy(SparsePooling()(logits)).tolist()
+    [[0.0, 1.0]]
+
+    Reference: [SPLADE v2](https://arxiv.org/abs/2109.10086), [SPLADE](https://arxiv.org/abs/2107.05720).
+    """
+
+    def __init__(self, pooling="max", activation="relu", **kwargs):
+        super().__init__(**kwargs)
+        for name, value, known in (
+            ("pooling", pooling, POOLINGS),
+            ("activation", activation, ACTIVATIONS),
+        ):
+            if value not in known:
+                raise ValueError(f"`{name}` must be one of {known}. Received: {value!r}")
+        self.pooling, self.activation = pooling, activation
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs, mask=None):
+        # The logarithm rises, so it may come after the maximum: it is of (B, V) then.
+        positive = ops.relu(ops.cast(inputs, "float32"))
+        if mask is not None:
+            positive = ops.where(mask[..., None], positive, 0.0)
+        if self.pooling == "max":
+            return self._logarithm(ops.max(positive, axis=1))
+        return ops.sum(self._logarithm(positive), axis=1)
+
+    def _logarithm(self, x):
+        x = ops.log1p(x)
+        return ops.log1p(x) if self.activation == "log1p_relu" else x
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_shape(self, inputs_shape):
+        return (inputs_shape[0], inputs_shape[2])
+
+    def get_config(self):
+        config = {"pooling": self.pooling, "activation": self.activation}
+        return {**super().get_config(), **config}
+
+
+def sparse_embedder(model, pooling="max", activation="relu"):
+    """The model of a masked language model with `SparsePooling` behind its logits.
+
+    Args:
+        model: a model of `build_transformer_model` with `with_mlm="linear"`, whose output is the
+            logits (B, T, V).
+        pooling, activation: as in `SparsePooling`.
+
+    Returns:
+        `keras.Model` from ids (B, T) to weights (B, V).
+    """
+    pooled = SparsePooling(pooling, activation, dtype="float32", name="Sparse-Pooling")
+    return model_on(model, pooled(model.output), "sparse_embedder")

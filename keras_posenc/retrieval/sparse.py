@@ -1,0 +1,332 @@
+"""Sparse vectors (SPLADE): a weight for each token of the vocabulary, most of them 0."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from keras_posenc.checkpoints.sentence_transformers import (
+    SPARSE,
+    files_around,
+    is_embedder,
+    read_modules,
+    read_prompts,
+)
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.sparse import ACTIVATIONS, POOLINGS, sparse_embedder
+from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.retrieval.prediction import predicted
+from keras_posenc.retrieval.saving import save_as_read
+from keras_posenc.text import TextBatches
+from keras_posenc.text.documents import kind_of_all
+from keras_posenc.training.text_model import TextModel
+from keras_posenc.untrusted import quote
+
+# The names of the prompt of documents, of which the first in a directory counts.
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+
+
+@dataclasses.dataclass(frozen=True)
+class SparseVectors:
+    """Sparse vectors by rows: those of text i are at offsets[i] to offsets[i + 1].
+
+    `scipy.sparse.csr_array((values, indices, offsets), shape=(len(vectors), size))` is the same.
+
+    Attributes:
+        indices: (M,) int32 array, token ids, rising in each row.
+        values: (M,) float32 array, their weights, positive.
+        offsets: (N + 1,) int array, from 0 to M.
+        size: int, the number of tokens in the vocabulary.
+
+    Example:
+
+    >>> rows = SparseVectors.of(np.array([[0, 2.0, 0], [1, 0, 3]]))
+    >>> rows.indices.tolist(), rows.values.tolist(), rows.offsets.tolist()
+    ([1, 0, 2], [2.0, 1.0, 3.0], [0, 1, 3])
+    >>> rows.products(rows).tolist()
+    [[4.0, 0.0], [0.0, 10.0]]
+    """
+
+    indices: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+    size: int
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, weights, most=None):
+        """Makes sparse vectors of dense ones.
+
+        Args:
+            weights: (N, V) array, not negative.
+            most: int. Keep only so many of the largest weights of a row; None keeps all.
+
+        Returns:
+            `SparseVectors`.
+        """
+        weights = np.asarray(weights, "float32")
+        if most is not None and most < weights.shape[1]:
+            order = np.argsort(-weights, axis=1, kind="stable")[:, most:]
+            weights = weights.copy()
+            np.put_along_axis(weights, order, 0.0, axis=1)
+        rows, indices = np.nonzero(weights)
+        counts = np.bincount(rows, minlength=len(weights))
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        values = weights[rows, indices]
+        return cls(indices.astype("int32"), values, offsets, weights.shape[1])
+
+    def dense(self):
+        """The same as an array (N, size) float32."""
+        weights = np.zeros((len(self), self.size), "float32")
+        weights[np.repeat(np.arange(len(self)), np.diff(self.offsets)), self.indices] = self.values
+        return weights
+
+    def products(self, others):
+        """Scores: the dot products with other vectors.
+
+        Args:
+            others: `SparseVectors` of the same vocabulary.
+
+        Returns:
+            (N, N of the others) float32 array.
+
+        Raises:
+            ValueError: if the vocabularies are of different sizes.
+        """
+        if self.size != others.size:
+            raise ValueError(
+                "The vectors must be of one vocabulary. Received: "
+                f"{self.size} and {others.size} tokens."
+            )
+        scores = np.zeros((len(self), len(others)), "float32")
+        filled = np.flatnonzero(np.diff(others.offsets))
+        starts = others.offsets[filled]
+        if len(filled):
+            for row, weights in enumerate(self.dense()):
+                terms = weights[others.indices] * others.values
+                scores[row, filled] = np.add.reduceat(terms, starts)
+        return scores
+
+
+class SparseEmbedder:
+    """A SPLADE model: texts become weights of the tokens of its vocabulary.
+
+    w_v = max over the tokens t of log(1 + relu(x_tv)), where x are the logits of the masked
+    language model. A document is found by tokens that it does not contain but that would fit in,
+    with any inverted index.
+
+    Args:
+        directory: str or path. A directory of `SparseEncoder` of sentence-transformers, or of
+            transformers' `ForMaskedLM`.
+        max_length: int. Tokens after which texts are truncated, which is logged; by default the
+            length that the directory names. More than the model has positions extends its table.
+        max_active: int. Keep only so many of the largest weights of a text. Default: all.
+        stretch: how to serve more positions than the table has, if the length needs them. One of
+            "hierarchical", the default, "tile" or "interpolate".
+        alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
+        rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
+            "yarn", "factor": 4.0}.
+        token_budget: int. Maximum number of tokens in a batch, padding included. Each takes memory
+            for the logits of the whole vocabulary.
+
+    Attributes:
+        model: `keras.Model` from ids (B, T) to weights (B, V). `similarity` trains it.
+        tokenizer: `Tokenizer`.
+        prompts: dict, "query" and "document" -> what precedes every text of that kind.
+        max_length, max_active, token_budget: as given, or as read.
+
+    Raises:
+        FileNotFoundError: if the directory or a part of it is missing.
+        TypeError: if a length is no int.
+        ValueError: if the directory cannot be read or is no sparse encoder, or on a bad argument.
+
+    Example:
+
+    >>> splade = SparseEmbedder("bert")  # of a masked language model that was trained for it
+    >>> documents = splade.encode_documents(["w1 w2 w3", "w4 w5"], verbose=0)
+    >>> splade.encode_queries(["w4"], verbose=0).products(documents).shape
+    (1, 2)
+
+    Reference: [SPLADE v2](https://arxiv.org/abs/2109.10086).
+    """
+
+    def __init__(
+        self,
+        directory,
+        *,
+        max_length=None,
+        max_active=None,
+        stretch=None,
+        alpha=None,
+        rope_scaling=None,
+        token_budget=2048,
+    ):
+        if max_active is not None and (type(max_active) is not int or max_active < 1):
+            raise ValueError(f"`max_active` must be an int, at least 1. Received: {max_active!r}")
+        self.directory, self.max_active = pathlib.Path(directory), max_active
+        transformer, pooling = read_modules(directory, SPARSE)
+        tokenizer, length, arguments = read_encoder(
+            transformer,
+            max_length=max_length,
+            stretch=stretch,
+            alpha=alpha,
+            rope_scaling=rope_scaling,
+        )
+        model = build_transformer_model(transformer.folder, with_mlm="linear", **arguments)
+        named, _ = read_prompts(directory)
+        documents = [named[name] for name in DOCUMENT_PROMPTS if name in named]
+        self.prompts = {"query": named.get("query", ""), "document": (documents or [""])[0]}
+        self._texts = TextModel(
+            sparse_embedder(model, *_pooling(pooling)), tokenizer, length, token_budget
+        )
+
+    @property
+    def model(self):
+        """The `keras.Model` from ids (B, T) to weights (B, V)."""
+        return self._texts.model
+
+    @property
+    def tokenizer(self):
+        """The `Tokenizer`."""
+        return self._texts.tokenizer
+
+    @property
+    def max_length(self):
+        """Tokens after which texts are truncated."""
+        return self._texts.max_length
+
+    @property
+    def token_budget(self):
+        """Maximum number of tokens in a batch, padding included."""
+        return self._texts.token_budget
+
+    def encode_queries(self, queries, verbose="auto"):
+        """Computes the sparse vectors of queries.
+
+        Args:
+            queries: list of str.
+            verbose: as in `keras.Model.predict`.
+
+        Returns:
+            `SparseVectors`, in the order of the texts.
+
+        Raises:
+            TypeError: if a text is no str.
+            ValueError: if a text is empty, or there is none.
+
+        Example:
+
+        >>> len(SparseEmbedder("bert").encode_queries(["w1", "w2 w3"], verbose=0))
+        2
+        """
+        return self._encode(queries, "query", verbose)
+
+    def encode_documents(self, documents, verbose="auto"):
+        """Computes the sparse vectors of documents.
+
+        Args:
+            documents: list of str.
+            verbose: as in `keras.Model.predict`.
+
+        Returns:
+            `SparseVectors`, in the order of the texts.
+
+        Raises:
+            TypeError: if a text is no str.
+            ValueError: if a text is empty, or there is none.
+
+        Example:
+
+        >>> len(SparseEmbedder("bert").encode_documents(["w1", "w2 w3"], verbose=0))
+        2
+        """
+        return self._encode(documents, "document", verbose)
+
+    def terms(self, vectors, top_k=10):
+        """The tokens with the largest weights.
+
+        Args:
+            vectors: `SparseVectors`.
+            top_k: int. Tokens per text.
+
+        Returns:
+            list of lists of (token, weight), the largest first.
+
+        Example:
+
+        >>> splade = SparseEmbedder("bert")
+        >>> (terms,) = splade.terms(splade.encode_documents(["w1 w2"], verbose=0), top_k=2)
+        >>> len(terms)
+        2
+        """
+        found = []
+        for start, end in zip(vectors.offsets[:-1], vectors.offsets[1:], strict=True):
+            order = start + np.argsort(-vectors.values[start:end], kind="stable")[:top_k]
+            tokens = self.tokenizer.ids_to_tokens(vectors.indices[order])
+            found.append(list(zip(tokens, vectors.values[order].tolist(), strict=True)))
+        return found
+
+    def save(self, directory):
+        """Writes the model as it was read, for `SparseEncoder` or transformers.
+
+        An extended table of positions is written as plain rows.
+
+        Args:
+            directory: str or path; created if missing.
+
+        Returns:
+            list of the paths written.
+
+        Raises:
+            ValueError: if `directory` is a file, or a weight has no place in the format.
+        """
+        files = {}
+        if is_embedder(self.directory):
+            files = files_around(self.directory, self.max_length, SPARSE)
+        return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
+
+    def _encode(self, texts, kind, verbose):
+        if kind_of_all(texts) != "str":
+            raise TypeError(f"Texts must be a list of str. Received: {quote(texts[0])}")
+        checked = [self.prompts[kind] + text for text in texts]
+        numbers = list(range(len(checked)))
+        batches = TextBatches(
+            checked,
+            numbers,
+            tokenizer=self.tokenizer,
+            max_length=self.max_length,
+            token_budget=self.token_budget,
+            classes=numbers,
+            shuffle=False,
+        )
+        # The dense vectors of all texts may not fit in memory: they become sparse one by one.
+        rows = dict.fromkeys(numbers)
+        for weights, number in predicted(self.model, batches, verbose):
+            rows[number] = SparseVectors.of(weights[None], self.max_active)
+        return _together(list(rows.values()))
+
+
+def _together(rows):
+    """One `SparseVectors` of those of single rows."""
+    counts = [len(row.indices) for row in rows]
+    return SparseVectors(
+        np.concatenate([row.indices for row in rows]),
+        np.concatenate([row.values for row in rows]),
+        np.concatenate([[0], np.cumsum(counts)]),
+        rows[0].size,
+    )
+
+
+def _pooling(module):
+    """The pooling and the activation that a module names."""
+    found = []
+    for key, known in (("pooling_strategy", POOLINGS), ("activation_function", ACTIVATIONS)):
+        value = module.config.get(key, known[0])
+        if value not in known:
+            raise ValueError(
+                f"{module.folder}: {key} must be one of {known}. Found {quote(value)}."
+            )
+        found.append(value)
+    return found
