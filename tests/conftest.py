@@ -140,6 +140,17 @@ def tiny_config():
 
 
 @pytest.fixture(scope="session")
+def splade(tmp_path_factory, pretrained):
+    """Folder of a random masked language model, in the format of transformers."""
+    from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
+
+    folder = tmp_path_factory.mktemp("splade")
+    save_checkpoint(build_transformer_model(TINY_CONFIG, with_mlm=True), folder)
+    Tokenizer(pretrained).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def colberts(tmp_path_factory):
     """Folder with a tiny model of PyLate and one of Stanford's ColBERT, as these wrote them."""
     folder = tmp_path_factory.mktemp("colberts")

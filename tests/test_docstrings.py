@@ -232,6 +232,7 @@ FILES = {
     "all-MiniLM-L6-v2": lambda request: request.getfixturevalue("minilm"),
     "bert": lambda request: request.getfixturevalue("pretrained"),
     "colbert": lambda request: request.getfixturevalue("colberts") / "pylate",
+    "splade": lambda request: request.getfixturevalue("splade"),
     "out": lambda request: request.getfixturevalue("finetuned"),
     "train.tsv": lambda request: request.getfixturevalue("corpus") / "train.tsv",
     "test.tsv": lambda request: request.getfixturevalue("corpus") / "test.tsv",

@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(__file__).parents[1]
-FENCE = re.compile(r"(<!-- not run: .+ -->\n)?^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"(<!-- not run: [^\n]+ -->\n)?^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # What the README shows of the output: behind a print, or in lines below.
 PRINTED = re.compile(r"^(?:print\(.*\)  )?# (.*)$", re.MULTILINE)
 PERCENT = re.compile(r"([\d.]+)%")
@@ -34,10 +34,14 @@ def test_the_readme_has_snippets_with_their_output():
 # What Keras warns of, as when it quantizes, is no error for a reader.
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_the_snippets_run(path, tmp_path, monkeypatch, minilm, pretrained, corpus):
+def test_the_snippets_run(path, tmp_path, monkeypatch, request, minilm, pretrained, corpus):
     """As a reader would run them, with a checkpoint at path/to/bert, or a real one at minilm."""
     (tmp_path / "path" / "to").mkdir(parents=True)
-    for name, folder in {"path/to/bert": pretrained, "minilm": minilm}.items():
+    folders = {"path/to/bert": pretrained, "minilm": minilm}
+    if path.stem == "retrieval":
+        folders["path/to/colbert"] = request.getfixturevalue("colberts") / "pylate"
+        folders["path/to/splade"] = request.getfixturevalue("splade")
+    for name, folder in folders.items():
         (tmp_path / name).symlink_to(folder, target_is_directory=True)
     for name in ("train.tsv", "test.tsv"):
         (tmp_path / name).symlink_to(corpus / name)
@@ -48,7 +52,7 @@ def test_the_snippets_run(path, tmp_path, monkeypatch, minilm, pretrained, corpu
             output = io.StringIO()
             with contextlib.redirect_stdout(output):
                 exec(compile(code, f"{path.name}, snippet {number}", "exec"), namespace)
-            if path.name == "README.md":
+            if path.stem in ("README", "retrieval"):
                 check_what_is_printed(code, output.getvalue().splitlines())
     finally:
         keras.config.set_dtype_policy(policy)

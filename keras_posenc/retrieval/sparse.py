@@ -144,7 +144,7 @@ class SparseEmbedder:
 
     Example:
 
-    >>> splade = SparseEmbedder("bert")  # of a masked language model that was trained for it
+    >>> splade = SparseEmbedder("splade")
     >>> documents = splade.encode_documents(["w1 w2 w3", "w4 w5"], verbose=0)
     >>> splade.encode_queries(["w4"], verbose=0).products(documents).shape
     (1, 2)
@@ -218,7 +218,7 @@ class SparseEmbedder:
 
         Example:
 
-        >>> len(SparseEmbedder("bert").encode_queries(["w1", "w2 w3"], verbose=0))
+        >>> len(SparseEmbedder("splade").encode_queries(["w1", "w2 w3"], verbose=0))
         2
         """
         return self._encode(queries, "query", verbose)
@@ -239,7 +239,7 @@ class SparseEmbedder:
 
         Example:
 
-        >>> len(SparseEmbedder("bert").encode_documents(["w1", "w2 w3"], verbose=0))
+        >>> len(SparseEmbedder("splade").encode_documents(["w1", "w2 w3"], verbose=0))
         2
         """
         return self._encode(documents, "document", verbose)
@@ -256,7 +256,7 @@ class SparseEmbedder:
 
         Example:
 
-        >>> splade = SparseEmbedder("bert")
+        >>> splade = SparseEmbedder("splade")
         >>> (terms,) = splade.terms(splade.encode_documents(["w1 w2"], verbose=0), top_k=2)
         >>> len(terms)
         2
