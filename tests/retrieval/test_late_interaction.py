@@ -123,6 +123,7 @@ def test_maxsim_in_blocks(seed):
         np.testing.assert_allclose(maxsim(queries, documents, block), expected, rtol=1e-4)
 
 
+@pytest.mark.once  # the losses run on every backend: tests/training/test_ranking.py
 @pytest.mark.parametrize("target", ["in batch", "teacher"])
 def test_training(target, colberts, tmp_path):
     folder = tmp_path / "still"

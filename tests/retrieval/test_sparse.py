@@ -53,7 +53,9 @@ def test_equal_to_sentence_transformers(plain, published):
         ):
             expected = dense(expected)
             assert 0.1 < np.mean(expected > 0) < 0.9
-            np.testing.assert_allclose(found.dense(), expected, atol=1e-5, rtol=1e-6)
+            # Those that are published here are sums over 48 tokens.
+            rtol = 1e-5 if folder is published else 1e-6
+            np.testing.assert_allclose(found.dense(), expected, atol=1e-5, rtol=rtol)
     assert ours.prompts == {"query": "who ", "document": "is "}
 
 
