@@ -202,7 +202,7 @@ def test_texts_apart(tokenizer):
             for ids, text in zip(row, texts[[7, 3].index(label)], strict=True):
                 assert [i for i in ids if i != tokenizer.pad_id] == tokenizer.encode(text)[0]
     assert batches.lengths.tolist() == [4, 8]
-    with pytest.raises(TypeError, match="Text 1 is no tuple of str, as apart=True needs"):
+    with pytest.raises(TypeError, match="Text 1 is no tuple of str, or of pairs of str, as"):
         TextBatches([("a", "b"), "c"], tokenizer=tokenizer, apart=True)
     with pytest.raises(ValueError, match="Text 1 is .* give tuples of as many texts each"):
         TextBatches([("a", "b"), ("c",)], tokenizer=tokenizer, apart=True)
