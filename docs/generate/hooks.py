@@ -19,6 +19,8 @@ import gallery  # noqa: E402
 # Keras variables (3.15) have no `copy` argument in `__array__`, which NumPy 2 asks for.
 warnings.filterwarnings("ignore", message="__array__ implementation doesn't accept a copy")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Pages of the repository that are pages of the site, too.
+TOP_PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 
 
 # A tag that fetches something from elsewhere when a page is opened.
@@ -29,7 +31,7 @@ FETCHED = re.compile(
 
 @event_priority(100)  # before mkdocs-jupyter, which is to find the notebooks
 def on_files(files, config):
-    """Adds pages of the gallery, families and API, files of results, notebooks, CONTRIBUTING."""
+    """Adds pages of the gallery, families and API, files of results, notebooks, TOP_PAGES."""
 
     def add(where, content):
         files.append(File.generated(config, where, content=content))
@@ -48,10 +50,11 @@ def on_files(files, config):
             add(f"{folder}/{path.name}", path.read_bytes())
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         files.append(File(f"notebooks/{path.name}", str(ROOT), config.site_dir, False))
-    contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    add("contributing.md", contributing.replace("](docs/", "]("))
-    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    add("changelog.md", changelog.replace("](docs/", "]("))
+    for name in TOP_PAGES:
+        text = (ROOT / name).read_text("utf-8").replace("](docs/", "](")
+        for other in TOP_PAGES:
+            text = text.replace(f"]({other})", f"]({other.lower()})")
+        add(name.lower(), text)
     return files
 
 
