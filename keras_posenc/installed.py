@@ -6,7 +6,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def import_keras():
-    """Imports Keras, or says in one sentence which backend is missing and which are there.
+    """Imports Keras; the error names the missing backend and the installed ones.
 
     Raises:
         ImportError: the backend that Keras is to run on is not installed.

@@ -125,7 +125,7 @@ def check_pointer(path, start):
 
 
 def read_json(path, keys=(), kind=dict):
-    """What a JSON file of a run says.
+    """The content of a JSON file of a run.
 
     Args:
         path: str or path of the file.

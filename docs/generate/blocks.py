@@ -51,7 +51,7 @@ def filled(text):
 
 
 def _shown(marker):
-    """A block in the field's words, but for the commands in it."""
+    """A block in the field's words, except for the commands in it."""
     parts = re.split(r"(```.*?```)", BLOCKS[marker[1]](*marker[2].split()), flags=re.DOTALL)
     for old, new in WORDS.items():
         parts[::2] = [part.replace(old, new) for part in parts[::2]]
@@ -84,7 +84,7 @@ def bench(name):
 
 
 def grid(name):
-    """A file of `keras-posenc bench` in short: a row a contender, a column a task."""
+    """A file of `keras-posenc bench` in short: a row per model, a column per task."""
     from keras_posenc.bench.published import published
     from keras_posenc.bench.scores import scores
     from keras_posenc.bench.table import name_of
@@ -135,7 +135,7 @@ def recovery(model):
 
 
 def stretch():
-    """What each start of a stretched MiniLM loses at once, and what training brings back."""
+    """What each start of an extended MiniLM loses, and what training recovers."""
     module, rows = benchmark("stretch"), _json("stretch")
 
     def asked(row):
@@ -148,7 +148,7 @@ def stretch():
 
 
 def readings(task):
-    """What ways of reading the texts of a task tell a frozen encoder, and what that carries."""
+    """The accuracy of each way to read the texts of a task with a frozen encoder."""
     module = benchmark("readings")
     rows = [row for row in _json("readings") if row["task"] == task]
     told = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
@@ -172,7 +172,7 @@ def retrieval(task):
 
 
 def fine_tuned(task):
-    """Who tells the labels of a task after fine-tuning, and the verdict."""
+    """The accuracy of each way after fine-tuning, and the verdict."""
     module = benchmark("fine_tuned")
     rows = [row for row in _json("fine_tuned") if row["task"] == task]
     told = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
@@ -181,7 +181,7 @@ def fine_tuned(task):
 
 
 def distant_facts(length):
-    """Who tells whether two facts agree that are up to so many tokens apart, and the verdict."""
+    """The accuracy of each way on two distant facts, and the verdict."""
     module = benchmark("distant_facts")
     rows = [row for row in _json("distant_facts") if row["length"] == int(length)]
     told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
@@ -217,14 +217,14 @@ def rotary_collapse():
 
 
 def back_to_level():
-    """Steps and seconds to 95% after stretching, by hidden characters and by distillation."""
+    """Steps and seconds to 95% after stretching, by masked training and by distillation."""
     module, rows = benchmark("back_to_level"), _json("back_to_level")
     command = f"benchmarks/back_to_level.py {_seeds(rows)}"
     return _with(module.table(rows), rows, command, "back_to_level", "torch")
 
 
 def stretched_mlm():
-    """What a stretched masked language model still tells, at once and after a few steps."""
+    """MLM accuracy of extended models before training and after a few steps."""
     module, rows = benchmark("stretched_mlm"), _json("stretched_mlm")
     told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
     command = _commands("stretched_mlm", rows, lambda row: f"--steps {row['steps']}")
@@ -239,7 +239,7 @@ def stretch_base():
 
 
 def translation():
-    """An encoder-decoder and its rivals, with parts of its recipe switched off once."""
+    """An encoder-decoder and its baselines, with parts of its recipe switched off once."""
     module, rows = benchmark("translation"), _json("translation")
 
     def asked(row):
@@ -312,7 +312,7 @@ def comparisons():
 
 
 def families():
-    """Every family: what tells it, its positions, what its numbers were compared to, how near."""
+    """Every family: `model_type`, positions, reference, and the largest difference."""
     from keras_posenc.models.families.listing import family_table
 
     rows = [("`model=`", "family", "`model_type`", "positions", "compared to", "within")]

@@ -1,4 +1,4 @@
-"""What sources report of language models, to stand beside the results of the same contender here.
+"""What sources report of language models, to stand beside the results of the same model here.
 
 Tasks of a paper's own are in `keras_posenc.bench.published`; a language model is another one on
 every text, so these figures belong to files of results. Transcribed by hand.

@@ -27,7 +27,7 @@ def badge(address, notebook):
 
 
 def cloned(text, address):
-    """A page that says how to clone the project."""
+    """A page with the command to clone the project."""
     return re.sub(r"git clone .*", f"git clone {address or PLACE}", text)
 
 

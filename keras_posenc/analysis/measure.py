@@ -14,7 +14,7 @@ from keras_posenc.encodings.base import Encoding
 def position_similarity(embedding, positions, centred=True):
     """Cosine similarity of the rows of an absolute position embedding.
 
-    cos(p_s - m, p_t - m) with m the mean row: what all rows share says nothing about position.
+    cos(p_s - m, p_t - m) with m the mean row: what all rows share carries no position.
 
     Args:
         embedding: a built absolute embedding, or an array (positions, D).

@@ -27,7 +27,7 @@ _STYLE = {
 
 
 def require_matplotlib():
-    """Imports Matplotlib, or says how to install it.
+    """Imports Matplotlib; the error has the command that installs it.
 
     Returns:
         The module `matplotlib`.

@@ -32,7 +32,7 @@ class PositionalAttention(keras.layers.Layer):
     """`keras.layers.MultiHeadAttention` with a list of position encodings.
 
     Project, let the encodings act, attend, merge. Without encodings it computes what Keras' layer
-    computes, holds the same weights in the same order, and can take its place (but for its gate,
+    computes, holds the same weights in the same order, and can take its place (except for its gate,
     sliding window and activity regularizer). Padded keys, by the Keras masks of `key` and `value`,
     are never attended to; padded queries are not treated specially. A query that sees no key at all
     gets weights and heads of zero, so its output is the bias of the last projection.
@@ -52,8 +52,8 @@ class PositionalAttention(keras.layers.Layer):
         output_shape: int. Size of the output; default that of the query.
         attention_axes: None or 1: positions are counted along one axis.
         flash_attention: None: the library chooses. True: a fused kernel, or an error. False: none,
-            as after `keras.config.disable_flash_attention()`; the map is formed, and on torch has
-            second derivatives, which its kernels lack.
+            as after `keras.config.disable_flash_attention()`; the attention matrix is materialised,
+            and on PyTorch has second derivatives, which its kernels lack.
         kernel_initializer, bias_initializer: initializers of the four projections.
         kernel_regularizer, bias_regularizer: regularizers of the four projections.
         kernel_constraint, bias_constraint: constraints of the four projections.
@@ -73,7 +73,7 @@ class PositionalAttention(keras.layers.Layer):
         query_order, key_order: (B, T) integers: a query attends to keys of no later order. A causal
             map whose order is not the index; UniLM passes running sums of segment ids.
         packed: bool. A row of the batch holds several documents, one behind the other: in each the
-            ids, `query_positions` of (B, T), begin anew at 0 and count on, and a query attends to
+            ids, `query_positions` of (B, T), start again at 0 and count on, and a query attends to
             its own document alone. For self-attention.
         bias: tensor broadcastable to (B, H, Tq, Tk), added to the logits.
         return_attention_logits: bool. Return the logits as they enter the softmax too (RealFormer).

@@ -59,7 +59,7 @@ class Run:
 
 
 def runs_of(tasks, models, encodings, positions, seeds):
-    """Lists all runs, those of one contender in a row; recurrent models have no encodings."""
+    """Lists all runs, those of one model in a row; recurrent models have no encodings."""
     runs = []
     for task, model in itertools.product(tasks, models):
         task_parts(task)

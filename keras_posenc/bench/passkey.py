@@ -49,9 +49,9 @@ def bench_passkey(
 ):
     """Measures how well an encoder's embeddings find a sentence in documents of growing length.
 
-    Each query asks for one person's pass key, which a single document says somewhere between
+    Each query asks for one person's pass key, which is somewhere in a single document between
     sentences that all documents repeat; with `corpus`, for the place where someone keeps a thing,
-    which a single document of real text says. The score is nDCG@1 as in LongEmbed
+    which is in a single document of real text. The score is nDCG@1 as in LongEmbed
     (https://arxiv.org/abs/2404.12096): the share of queries whose document is the nearest.
 
     Nothing is trained. An interrupted call goes on where it was.

@@ -1,4 +1,4 @@
-"""What the papers of the tasks report, to stand beside the results of the same contender.
+"""What the papers of the tasks report, to stand beside the results of the same model.
 
 All was transcribed by hand, partly from figures: look a number up before you quote it. The tables
 of the Chomsky tasks, with the rows left out here, give the gain of 12.0 points that their abstract
@@ -94,7 +94,7 @@ SOURCES = {
 
 
 def published(result, split="test"):
-    """The published accuracy in % of the contender that made this result, or None.
+    """The published accuracy in % of the model that made this result, or None.
 
     Args:
         result: dict with `task`, `model`, `encodings` and `positions`.

@@ -42,7 +42,7 @@ def by_words(queries, documents, k1=1.2, b=0.75):
 
     score = sum over the query's tokens of idf * tf (k1 + 1) / (tf + k1 (1 - b + b n / mean n))
     with idf = ln(1 + (N - df + 0.5) / (df + 0.5)). Tokens that several queries all ask for, and
-    equally often, are left out, as stop words are: they tell no query from another, and favour
+    equally often, are left out, as stop words are: they distinguish no query, and favour
     documents.
 
     Args:
@@ -74,7 +74,7 @@ def by_words(queries, documents, k1=1.2, b=0.75):
 def first_rank(scores):
     """nDCG@1 of each query whose only document is the one at its place.
 
-    Documents that are told apart by less than 1e-6 share the rank, as if drawn at random.
+    Documents whose scores differ by less than 1e-6 share the rank, as if drawn at random.
 
     Args:
         scores: (N, N), queries by documents.

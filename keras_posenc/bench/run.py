@@ -1,4 +1,4 @@
-"""One contender of a benchmark: a model trained short and tested long, for many seeds."""
+"""One model of a benchmark: a model trained short and tested long, for many seeds."""
 
 import statistics
 import time

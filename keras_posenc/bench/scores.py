@@ -46,7 +46,7 @@ def far_scores(results, split):
 
 
 def verdict(result, split):
-    """Says whether a run learned its task, and whether longer texts keep what it learned.
+    """Whether a run learned its task, and whether longer texts keep what it learned.
 
     Learned is what is above the task's own chance at the trained lengths, as a share of the way to
     no mistake, in the split that the run was trained on; kept is what is above chance at the longer
@@ -59,7 +59,7 @@ def verdict(result, split):
 
     Returns:
         str. Where no trained length was tested, only whether the longer ones are near chance; of
-        texts nothing, since nobody knows how much of a text can be told.
+        texts nothing, since it is not known how much of a text can be predicted.
 
     Example:
 

@@ -196,7 +196,7 @@ def encodings_of(text, causal, train_length):
 def positions_of(text, max_position, train_length):
     """Parses the notation of position ids into arguments of `RandomPositionIds`, or None.
 
-    Sorted ids are sampled at inference too, as published, unless an argument says otherwise.
+    Sorted ids are sampled at inference too, as in the paper, unless an argument changes it.
     """
     if text == "consecutive":
         return None

@@ -36,7 +36,7 @@ def read_results(*paths):
 
 
 def name_of(result):
-    """Names a contender: its model unless a transformer, its encodings and its positions."""
+    """Names a row: its model unless a transformer, its encodings and its positions."""
     if result["model"] not in ("transformer", "gau"):
         return result["model"]
     words = [] if result["model"] == "transformer" else [result["model"]]
@@ -134,8 +134,8 @@ def to_table(results, figure=published):
     "trained" is the mean accuracy at the trained lengths, where these were tested. "best" is the
     best seed, as the papers report; "mean" and "worst" are over the seeds too. For language tasks
     "far" is the accuracy on the tokens beyond the longest training text: the mean, lowest and
-    highest of the seeds. "so" says whether the task was learned and kept, see `scores.verdict`.
-    "against" compares the means with those of what a row adds to, and says where the ranges of
+    highest of the seeds. "so" states whether the task was learned and kept, see `scores.verdict`.
+    "against" compares the means with those of what a row adds to, and states where the ranges of
     the seeds overlap. "published" is the figure of the papers, see `published.SOURCES`.
 
     Args:
@@ -175,7 +175,7 @@ def to_table(results, figure=published):
 
 
 def _cells(seeds, split):
-    """What a row says of its own seeds; an empty string where it has nothing to say."""
+    """The verdict on the seeds of a row; an empty string if there is none."""
     trained = [100 * score for score in trained_scores(seeds, split)]
     longer = [100 * score for score in scores(seeds, split)]
     far = [100 * score for score in far_scores(seeds, split)]

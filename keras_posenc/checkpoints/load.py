@@ -269,7 +269,7 @@ class _Step:
         return ", ".join(done + ([self.rows.note] if self.rows and self.rows.note else []))
 
     def check(self):
-        """Raises ValueError if a checksum says that the numbers are damaged."""
+        """Raises ValueError if a checksum does not match the numbers."""
         forget(self.checkpoint[self.tensor])
 
     def read(self):

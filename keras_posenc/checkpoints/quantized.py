@@ -19,7 +19,7 @@ REMEDY = (
 
 
 def check_config(values):
-    """Raises ValueError if the keys of a config file say that its weights are quantized."""
+    """Raises ValueError if the keys of a config file mean that its weights are quantized."""
     for key in KEYS:
         if (said := values.get(key)) is not None:
             method = said.get("quant_method") if isinstance(said, dict) else said

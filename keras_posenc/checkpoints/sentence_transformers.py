@@ -122,7 +122,7 @@ class Module(typing.NamedTuple):
     Attributes:
         kind: the name of its class.
         folder: `pathlib.Path` of its files.
-        config: dict, what its config file says.
+        config: dict, the content of its config file.
         index: `pathlib.Path` of the file that lists it.
         arrays: dict of its weights, where they are not in a file of its own.
     """
@@ -247,7 +247,7 @@ def read_weights(module, names):
 
 
 def read_longest(module):
-    """The tokens after which a transformer's texts are cut; None if nothing is said."""
+    """The tokens after which a transformer's texts are cut; None if no file names it."""
     candidates = [module.config.get("max_seq_length")]
     tokenizer = _json(module.folder / "tokenizer_config.json", module.index)
     candidates.append(tokenizer.get("model_max_length"))
@@ -333,7 +333,7 @@ def _settings(folder, index):
 
 
 def _json(path, index):
-    """What an optional file says: nothing, if there is none."""
+    """The content of an optional file: empty if there is none."""
     if not path.exists():
         return {}
     check_inside(path, index.parent)

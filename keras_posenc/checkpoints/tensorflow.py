@@ -1,6 +1,6 @@
 """TensorFlow checkpoints (`bert_model.ckpt.index`, `.data-00000-of-00001`), without TensorFlow.
 
-The index says where in the data files each tensor lies, and what its checksum is.
+The index has where in the data files each tensor lies, and what its checksum is.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Torch files (`.bin`, `.pt`, `.pth`): their tensors, without torch and without running code.
 
-A file of `torch.save` is a pickle that says of each tensor which bytes it lies in, and those
+A file of `torch.save` is a pickle that lists the bytes of each tensor, and those
 bytes: entries of a zip archive, or, before torch 1.6, one after the other behind the pickles.
 """
 
@@ -108,7 +108,7 @@ class _Tensor:
         self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
 
     def array(self, most):
-        """The numbers; a file of `most` bytes has no tensor of more, though strides may say so."""
+        """The numbers; a file of `most` bytes has no tensor of more, even if strides claim it."""
         dtype, size = self.storage.dtype, math.prod(self.shape)
         if size == 0:
             return np.zeros(self.shape, dtype)

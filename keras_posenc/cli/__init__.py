@@ -1,6 +1,6 @@
 """The command `keras-posenc`. Each command is a small Python program, which is printed, then run.
 
-Nothing heavy is imported before a program runs, so that --help answers at once.
+Nothing heavy is imported before a program runs, so that --help answers immediately.
 """
 
 import os

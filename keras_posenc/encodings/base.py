@@ -14,7 +14,7 @@ HOOKS = ("restrict", "features", "heads", "decay", "bias", "score", "scan", "nor
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-    """How attention computes an encoding fast. It says nothing about what is computed.
+    """How attention computes an encoding fast. It has no influence on what is computed.
 
     Attributes:
         min_rows: int. Minimum number of query rows in a block, if memory allows; for hooks with

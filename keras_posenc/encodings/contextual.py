@@ -21,9 +21,9 @@ NEAR = 4
 class ContextualPositionEmbedding(Encoding):
     """CoPE: each query counts the tokens that its gates select, such as words or sentences.
 
-    A gate g_ij in (0, 1) says whether query i counts key j. The position of a key is the sum of the
-    gates from that key to the query, both included, and its embedding is interpolated between the
-    embeddings of the two nearest integers:
+    A gate g_ij in (0, 1) decides whether query i counts key j. The position of a key is the sum of
+    the gates from that key to the query, both included, and its embedding is interpolated between
+    the embeddings of the two nearest integers:
 
         g_ij = sigmoid(l_ij) where i may attend to j, else 0
         p_ij = min(g_ij + g_i,j+1 + ... + g_ii, P - 1)
@@ -32,8 +32,8 @@ class ContextualPositionEmbedding(Encoding):
     This gives the new logits (B, H, Tq, Tk). The table e (D, P) is initialised to zero and
     shared by the heads. If all gates are 1, p_ij = i - j + 1. l are the logits q.k / sqrt(D) with
     everything that `heads`, `bias` and earlier encodings of the list added; q is the content query.
-    Position ids are not read, except in the bidirectional form, to tell on which side of the query
-    a key lies.
+    Position ids are not read, except in the bidirectional form, to know on which side of the query
+    a key is.
 
     Args:
         npos_max: int, at least 2. Number of positions P: 0 .. P - 1; keys further away share the
@@ -44,9 +44,9 @@ class ContextualPositionEmbedding(Encoding):
             encodings.
         scaling: "after", as in the paper's listing: q.k / sqrt(D) + q.e; "before", as in the code
             of its experiments: (q.k + q.e) / sqrt(D).
-        bidirectional: bool. An extension that is not in the paper: keys after the query, as told by
-            their position ids, have negative positions, -(g_ii + ... + g_ij), and a table of 2P - 1
-            rows holds both sides. Under a causal mask it equals the causal form. Prompts with
+        bidirectional: bool. An extension that is not in the paper: keys after the query, by their
+            position ids, have negative positions, -(g_ii + ... + g_ij), and a table of 2P - 1 rows
+            holds both sides. Under a causal mask it equals the causal form. Prompts with
             bidirectional attention (UniLM) need it, since the causal form would count later keys.
         shared: bool. The table is passed to the call, from a `SharedTable`, for several layers.
 

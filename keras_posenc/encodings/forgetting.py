@@ -98,7 +98,7 @@ class ForgetGate(Encoding):
 class SelectiveAttention(Encoding):
     """Selective attention: a token can mask an earlier one for all later queries.
 
-    The positive logits of head 0 say how much query k masks key j for all queries after it, in all
+    The positive logits of head 0 are how much query k masks key j for all queries after it, in all
     heads:
 
         l_ij - F_ij,    F_ij = sum_{k<i} max(l0_kj, 0)

@@ -3,7 +3,7 @@
 Every scaling is a function `(dim, base, fields...) -> (frequencies, factor)`: frequencies are
 float64 (dim / 2,), in radians per position; the factor multiplies cosine and sine, and so the
 logits by its square. The fields have the names of Hugging Face's `rope_scaling`, and the signature
-says which are required.
+shows which are required.
 """
 
 import math

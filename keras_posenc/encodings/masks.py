@@ -56,7 +56,7 @@ class Window(Encoding):
         self.global_tokens = global_tokens
 
     def restrict(self, grid):
-        """Masks cells (B, H, Tq, Tk) at a distance |i - j| >= window, but for the sinks."""
+        """Masks cells (B, H, Tq, Tk) at a distance |i - j| >= window, except the sinks."""
         if grid.window is not None:
             raise ValueError(
                 "Two windows over one attention map: keep the one that closes more, or put them "

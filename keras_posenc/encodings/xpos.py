@@ -36,7 +36,7 @@ class XPos(RotaryEmbedding):
         **kwargs: as in `RotaryEmbedding`, except `sections`.
 
     Call arguments:
-        inputs: the pair (q, k), each (B, T, H, D); a single tensor would not say which it is.
+        inputs: the pair (q, k), each (B, T, H, D); a single tensor would be ambiguous.
         positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
         offset: int or scalar integer tensor.
 

@@ -88,7 +88,7 @@ class MaskedPooling(keras.layers.Layer):
 def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     """Builds a classifier on an encoder: pooling, dropout and a dense layer.
 
-    The loss says what the logits are of: one class a text
+    The loss decides what the logits are of: one class a text
     (`keras.losses.SparseCategoricalCrossentropy`), or any number of classes
     (`keras.losses.BinaryCrossentropy`), both with `from_logits=True`.
 
@@ -168,7 +168,7 @@ def features_of(encoder, head, of_tokens=False):
     Args:
         encoder: a `keras.Model`.
         head: str, what the new head is called.
-        of_tokens: bool. Whether the head says something of each token, and not of a row.
+        of_tokens: bool. Whether the head predicts per token, and not per row.
 
     Raises:
         ValueError: if the encoder has heads, or its rows hold several texts.

@@ -1,4 +1,4 @@
-"""Heads that say something of each token: tags, and the two ends of an answer."""
+"""Heads that predict per token: tags, and the two ends of an answer."""
 
 import keras
 from keras import ops
@@ -48,10 +48,10 @@ def token_classifier(encoder, num_tags, dropout_rate=0.1):
 
 
 def span_head(encoder, dropout_rate=0.1):
-    """Builds a finder of answers on an encoder: a start and an end logit for every token.
+    """Builds a question-answering head on an encoder: a start and an end logit for every token.
 
     Padding, and the question of a pair (question, passage), are closed by `SpanLogits`. Families
-    without segment ids do not tell question from passage: there only padding is.
+    without segment ids do not distinguish question and passage: there only padding is.
 
     Args:
         encoder: a model from `build_transformer_model` with features (B, T, D) as output.
@@ -83,7 +83,7 @@ class SpanLogits(keras.layers.Layer):
 
     Closed are padding and, in a row with tokens of segment 1, all of segment 0 but the first token,
     [CLS], which stands for "no answer". The mask ends here: there is no token left for Keras to
-    leave out of a loss of one number a row.
+    leave out of a loss of one number per row.
 
     Call arguments:
         inputs: (B, T, D).

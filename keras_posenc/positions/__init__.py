@@ -1,6 +1,6 @@
 """Position ids, the check that they exist, and absolute position embeddings.
 
-Ids are int32 (float32 where a strategy is continuous), whatever the dtype policy.
+Ids are int32 (float32 where a strategy is continuous), with every dtype policy.
 """
 
 from keras_posenc.positions.consecutive import consecutive

@@ -9,7 +9,7 @@ from keras_posenc.positions.learned import LearnedPositionEmbedding
 
 
 class _RepeatingPositionEmbedding(LearnedPositionEmbedding):
-    """A table whose rows serve many positions each, but for the first `kept_rows`: those of [CLS],
+    """A table whose rows serve many positions each, except the first `kept_rows`: those of [CLS],
     which are unlike the others, may stand where they were trained and nowhere else."""
 
     def __init__(self, input_dim, output_dim, kept_rows=0, **kwargs):
@@ -56,7 +56,7 @@ class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
     Args:
         input_dim: int. Number of rows n of the table, 512 for BERT.
         output_dim: int. Size D of a row.
-        alpha: float in (0, 1), not 0.5. Weight of the coarse digit i. Below 0.5 the fine digit j
+        alpha: float in (0, 1), not 0.5. Weight of the block index i. Below 0.5 the offset j
             dominates, which distinguishes neighbours; 0.4 is the author's choice.
         kept_rows: int. First rows g that serve the first positions and no others: 1 keeps that of
             [CLS] apart. 0, the default, is the author's.

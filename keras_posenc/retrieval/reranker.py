@@ -1,4 +1,4 @@
-"""Cross-encoders: a query and a document in one pass, and a score of how well they match."""
+"""Cross-encoders: a query and a document read together, and a score of how well they match."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class Reranker:
             `CrossEncoder` of sentence-transformers.
         max_length: int. Tokens of a pair after which its longer text is truncated, which is
             logged; by default the length that the directory names. More than the model has
-            positions extends its table: one pass over a long document.
+            positions extends its table: full context for a long document.
         chunks: int. Read each document whole, in windows of this many tokens with the query before
             each. The score is the maximum over the windows, which finds the best passage.
         overlap: int. Tokens of the document that neighbouring windows share, with `chunks`.

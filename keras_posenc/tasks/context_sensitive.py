@@ -174,7 +174,7 @@ class BinaryAddition(BinaryOperation):
 class BinaryMultiplication(BinaryOperation):
     """The product of two binary numbers, lowest bit first.
 
-    For one token the answer is 2, for two it is 0 2, as published.
+    For one token the answer is 2, for two it is 0 2, as in the paper.
 
     Example:
 

@@ -29,9 +29,9 @@ class Counting(NextToken):
 
     The length is the number of tokens, 512 in the paper. The number of steps of a program is
     uniform from 3 to the length, and the program is padded on the right. One that is too long loses
-    its last steps ("whole"), or its first tokens, as published ("code"): then the answer may depend
-    on removed tokens (in one row of 250 with 5 variables), and `solve` refuses it. The values are
-    not uniform: a third of the answers are 0 at 40 tokens, a fifth are 10 at 512.
+    its last steps ("whole"), or its first tokens, as in the paper ("code"): then the answer may
+    depend on removed tokens (in one row of 250 with 5 variables), and `solve` refuses it. The
+    values are not uniform: a third of the answers are 0 at 40 tokens, a fifth are 10 at 512.
 
     Args:
         split: "train" (weight 50 of pass), "sparse" (200) or "dense" (10). The last two are not in
@@ -77,7 +77,7 @@ class Counting(NextToken):
         return tokens
 
     def _programs(self, rng, rows, length):
-        """Draws rows of tokens, and says which rows set a variable."""
+        """Draws rows of tokens, and marks the rows that set a variable."""
         steps, first_set = self._steps(rng, rows, length)
         kind, variable, value = self._statements(rng, first_set, int(steps.max()))
         kind = np.where(np.arange(kind.shape[1]) < steps, kind, PAD)
@@ -113,7 +113,7 @@ class Counting(NextToken):
     def _steps(self, rng, rows, length):
         """Draws the number of steps, and the first step that sets a variable: (rows, 1) each.
 
-        As published, a program that sets none is drawn again, its number of steps too. Until a
+        As in the paper, a program that sets none is drawn again, its number of steps too. Until a
         variable is set, a statement is a set or a pass, so that both have a closed form.
         """
         passes = self.splits[self.split]

@@ -1,8 +1,8 @@
 """Classification of long texts made of real ones, in which reading further must pay.
 
 Labels of whole texts come from parts that lie anywhere (`digests`), or from two parts far apart of
-which neither says anything alone (`distant_facts`). Give each of training, validation and test
-sources of its own: what is drawn here is drawn from what is given.
+which neither is enough alone (`distant_facts`). Give each of training, validation and test sources
+of its own: what is drawn here is drawn from what is given.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ COLORS = (
 
 
 def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
-    """Digests of several posts of a few groups each; the label is the group of most of them.
+    """Digests of several posts from a few groups; the label is the majority group.
 
-    No post is in two digests, so that what is told of one says nothing of another.
+    No post is in two digests, so that digests are independent.
 
     Args:
         posts: `Texts` with labels, the groups.
@@ -31,7 +31,7 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
         most_words: int. Where a post is cut, so that none is most of a digest.
 
     Returns:
-        `Texts`, as many of each label as of any other, but for one.
+        `Texts`, as many of each label as of any other, at most one more.
 
     Raises:
         ValueError: if there are fewer groups than shares, too few posts, or the first share is not
@@ -74,10 +74,11 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
 
 
 def distant_facts(fillers, count, words, seed=0):
-    """Texts that say a fact early and something true or false about it at the end.
+    """Texts with a fact at the start and a true or false statement about it at the end.
 
-    "Anna has a red box. ... Anna has a blue box." Half the statements are true. Neither end tells
-    alone, nor does what is between: who does not compare the two is right half of the time.
+    "Anna has a red box. ... Anna has a blue box." Half the statements are true. Neither end is
+    enough alone, nor is the text between: without comparing the two, a guess is right half of the
+    time.
 
     Args:
         fillers: list of str, real texts; what is between is cut from one of them.

@@ -50,7 +50,7 @@ class Retrieval(typing.NamedTuple):
 
 
 def passkeys(tokenizer, length, count, seed=0):
-    """Makes documents that repeat a few sentences and say one person's pass key somewhere.
+    """Makes documents that repeat a few sentences and contain one person's pass key.
 
     Args:
         tokenizer: `Tokenizer`.
@@ -82,7 +82,7 @@ def passkeys(tokenizer, length, count, seed=0):
 
 
 def needles(tokenizer, length, count, fillers, seed=0):
-    """Makes documents of real text that say somewhere, in one sentence, where a thing is kept.
+    """Makes documents of real text that state somewhere, in one sentence, where a thing is kept.
 
     Args:
         tokenizer: `Tokenizer`.

@@ -1,4 +1,4 @@
-"""Tokens that were added to a vocabulary: what the files beside it say of them, and their ids."""
+"""Tokens that were added to a vocabulary: their flags in the files next to it, and their ids."""
 
 import dataclasses
 import itertools

@@ -24,7 +24,7 @@ HERE = {
 
 
 def refuse(function, arguments):
-    """Raises one TypeError for arguments of others' names, which says what they are here.
+    """Raises one TypeError for arguments of others' names, with their names here.
 
     Args:
         function: str, what was called.

@@ -20,7 +20,7 @@ class Row(typing.NamedTuple):
         window: number of the window in the text, from 0.
         offsets: (T, 3) ints, or None: for each token which text of a pair it is of (-1 for a
             special token), and of which characters, from where to where. An id is a character.
-        position_ids: list of ints, or None for 0, 1, 2, ...: they begin anew at 0 with each
+        position_ids: list of ints, or None for 0, 1, 2, ...: they start again at 0 with each
             document of a row that holds several.
 
     Example:
@@ -47,7 +47,7 @@ def encode_rows(texts, tokenizer, max_length, stride=None, offsets=False):
         tokenizer: a `Tokenizer`; may be None for ids.
         max_length: maximum number of tokens, special tokens included, or None.
         stride: None truncates a longer text; else it becomes windows that share so many tokens.
-        offsets: whether rows tell where in its text each token stands.
+        offsets: whether rows have the place of each token in its text.
 
     Returns:
         `(rows, lengths)`: a list of `Row`, and an int array of the token counts of the texts before

@@ -105,7 +105,7 @@ def read_texts(path, text=None, label=None):
 
 
 def read_long_texts(path, text=None):
-    """Reads texts to learn from without labels, as `read_texts(label=False)`, but for a .txt:
+    """Reads texts to learn from without labels, as `read_texts(label=False)`, except for a .txt:
     blank lines, as between the paragraphs of a book, are skipped.
 
     Args:

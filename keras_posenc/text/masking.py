@@ -19,7 +19,7 @@ def begins_words(tokenizer):
 
     In a WordPiece vocabulary that is what does not begin with "##". In one with marks of spaces it
     is what begins with one, punctuation, and tokens of scripts that have no spaces. A vocabulary
-    without either, of words or of characters, does not say which tokens belong together: each
+    without either, of words or of characters, does not show which tokens belong together: each
     begins a word.
     """
     begins = np.ones(tokenizer.vocab_size, bool)
@@ -46,7 +46,7 @@ def choose_words(begins, eligible, count, rng, max_ngram=1):
         eligible: (T,) bool, False on special tokens and padding.
         count: int. Most tokens to choose, at least 1.
         rng: NumPy generator.
-        max_ngram: int. Most neighbouring words to choose at once; n of them with probability
+        max_ngram: int. Most neighbouring words to choose together; n of them with probability
             proportional to 1 / n.
 
     Returns:

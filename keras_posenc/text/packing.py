@@ -9,7 +9,7 @@ def pack_rows(rows, length):
     """Puts rows one behind the other into rows of at most `length` tokens.
 
     The longest row first, each goes where the least room is left ("best fit"). In each the position
-    ids begin anew at 0: this is how a model with `packed=True` tells the documents of a row.
+    ids start again at 0: a model with `packed=True` separates the documents of a row by them.
 
     Args:
         rows: list of ids, or of `(token_ids, segment_ids)`, as `Tokenizer.encode_batch` and

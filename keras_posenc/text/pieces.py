@@ -30,7 +30,7 @@ class Use:
         replaced: int.
         last: list of tokens that follow, unless they are pieces already.
         names: dict role -> token.
-        layout: of `around`; None adds the tokens `bos` and `eos` as tokenizer_config.json says.
+        layout: of `around`; None adds the tokens `bos` and `eos` as in tokenizer_config.json.
     """
 
     first: tuple = ()

@@ -70,14 +70,14 @@ class MaskedLanguageModelBatches(TextBatches):
         length: int. Tokens of a row, special tokens included.
         masked: float in (0, 1). Share of the tokens to guess.
         whole_words: bool. Whether the pieces of a word are chosen together: WordPiece's "##",
-            SentencePiece's and byte-level BPE's spaces tell words.
-        max_ngram: int. Most neighbouring words chosen at once; n words are with a probability in
+            SentencePiece's and byte-level BPE's spaces mark words.
+        max_ngram: int. Most neighbouring words chosen together; n words are with a probability in
             proportion to 1 / n.
         positions: bool. The inputs have `masked_positions` (B, M) too, M = ceil(masked T) places
             to guess, and targets and weights are (B, M): the head over the vocabulary then need
             not see the rest, most of the work of a small model.
         pack: bool. Short texts share rows, filled up to `length`; the inputs have `position_ids`
-            too, which begin anew with each text. For a model with `packed=True`.
+            too, which start again with each text. For a model with `packed=True`.
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
 
     Raises:

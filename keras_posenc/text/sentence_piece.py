@@ -1,4 +1,4 @@
-"""SentencePiece models (`spiece.model`, `spm.model` and the like): what the file says.
+"""SentencePiece models (`spiece.model`, `spm.model` and the like): the content of the file.
 
 It is a protocol buffer, sentencepiece_model.proto of SentencePiece, and is read without a package.
 """

@@ -1,4 +1,4 @@
-"""What the JSON files beside a tokenizer say: its family, its special tokens, its switches."""
+"""The JSON files next to a tokenizer: its family, its special tokens, its switches."""
 
 import dataclasses
 import functools
@@ -124,7 +124,7 @@ class Settings:
 
     @functools.cached_property
     def family(self):
-        """The family in small letters, such as "xlmroberta"; None where no file says it."""
+        """The family in small letters, such as "xlmroberta"; None if no file has it."""
         name = self.config.get("tokenizer_class")
         if isinstance(name, str):
             name = re.sub("Tokenizer(Fast)?$", "", name).lower()
@@ -134,10 +134,10 @@ class Settings:
         return re.sub("[-_]", "", name).lower() if isinstance(name, str) else None
 
     def switch(self, name):
-        """What tokenizer_config.json says of a switch: True, False, or None.
+        """The value of a switch in tokenizer_config.json: True, False, or None.
 
         Raises:
-            ValueError: it says something else.
+            ValueError: it has another value.
         """
         value = self.config.get(name)
         if not isinstance(value, (bool, type(None))):

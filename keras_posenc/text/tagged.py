@@ -23,7 +23,7 @@ def read_tagged(path, text=None, label=None):
         path: the file, in UTF-8.
         text: name of the key with the words or the text; default tokens, words or text.
         label: name of the key with the tags or spans; default tags, ner_tags, spans or entities.
-            False reads none: then a .txt has a text a line, a .conll may have one column.
+            False reads none: then a .txt has one text per line, a .conll may have one column.
 
     Returns:
         A `Texts`: of lists of words with lists of tags, or of str with lists of (start, end, kind).

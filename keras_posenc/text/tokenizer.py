@@ -13,7 +13,7 @@ CHUNK = 1024
 class Tokenizer(Tokens):
     """Encodes text as token ids and segment ids, as the family's tokenizer in transformers does.
 
-    Unless told otherwise it differs in one thing: the names of special tokens in a text are text,
+    By default it differs in one thing: the names of special tokens in a text are text,
     as in `BertTokenizer(split_special_tokens=True)`.
 
     Args:
@@ -34,7 +34,7 @@ class Tokenizer(Tokens):
             your own with "[MASK]" in them.
         pre_tokenize: a function from a text, in lower case where the tokenizer makes it so, to the
             list of its words, as in bert4keras: those in the vocabulary are tokens, the others are
-            cut as usual. For BERT's tokenizers alone; not saved, so give it anew. Default: words
+            cut as usual. For BERT's tokenizers alone; not saved, so give it again. Default: words
             of jieba for a RoFormer that has them (`pip install rjieba`), none for others.
         **others: none; a name of bert4keras's or transformers' is refused with the one here.
 
@@ -93,7 +93,7 @@ class Tokenizer(Tokens):
                 pair, the text that is longer at that moment loses a token. That something was cut
                 off is logged once.
             truncate_from: "right" keeps the beginning of each text, "left" its end.
-            offsets: whether to say where in its text each token stands.
+            offsets: whether to add the place of each token in its text.
             **others: none; a name of bert4keras's or transformers' is refused with the one here.
 
         Returns:
@@ -120,7 +120,7 @@ class Tokenizer(Tokens):
         offsets=False,
         **others,
     ):
-        """Encodes many texts at once, on all cores.
+        """Encodes many texts in parallel, on all cores.
 
         Args:
             texts: a list of str.
@@ -154,7 +154,7 @@ class Tokenizer(Tokens):
             length: maximum number of tokens per window, special tokens included.
             stride: number of tokens that neighbouring windows share (as in `tokenizers`).
             question: None, or a str that stands whole before the text in every window.
-            offsets: whether to say where in `text` each token stands.
+            offsets: whether to add the place of each token in `text`.
             **others: none; a name of transformers' is refused with the one here.
 
         Returns:
@@ -224,7 +224,7 @@ class Tokenizer(Tokens):
 
         Args:
             texts: a list of str.
-            offsets: whether to say where in its text each token stands, as in `encode`.
+            offsets: whether to add the place of each token in its text, as in `encode`.
 
         Returns:
             A list of lists of ids; with `offsets`, of `(ids, offsets)`.

@@ -44,8 +44,8 @@ def truncate(parts, room, truncate_from="right"):
 def tell_truncation(lengths, max_length):
     """Logs how many texts are truncated, and what share of all tokens goes; nothing if none is.
 
-    The same line is logged once in a process, so that what is evaluated after every epoch says it
-    once.
+    The same line is logged once in a process, so that what is evaluated after every epoch reports
+    it once.
 
     Args:
         lengths: (N,) numbers of tokens before truncation.

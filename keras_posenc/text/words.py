@@ -79,7 +79,7 @@ def words_first(tokenizer, vocabulary, function, source):
 
 
 def choose_words(given, settings, vocabulary, source):
-    """The function that gives words, if there is one, and what a saved tokenizer says of it.
+    """The function that gives words, if there is one, and what a saved tokenizer has of it.
 
     Args:
         given: `pre_tokenize` of the user, or None.

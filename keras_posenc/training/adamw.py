@@ -1,4 +1,4 @@
-"""AdamW computed by the backend's fused kernel: one pass over each weight instead of ten."""
+"""AdamW computed by the backend's fused kernel: each weight is read once instead of ten times."""
 
 import keras
 

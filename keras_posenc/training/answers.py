@@ -27,7 +27,7 @@ def best_spans(rows, outputs, side, may_be_none):
 
     A span's logit is that of its first token as start plus that of its last as end, of at most
     `LONGEST` tokens. That of no answer is the lowest of the windows' logits of [CLS]: each window
-    must say so.
+    must predict it.
 
     Args:
         rows: list of `Row`, the windows.

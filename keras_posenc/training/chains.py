@@ -21,8 +21,8 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
 
     loss = log sum_y' exp(s(y')) - log sum_y exp(s(y)), where y' are all paths and y those that
     agree with the given tags. With a tag for each token that is -log p(y); a token with a negative
-    tag (-1, or -100 as in Hugging Face) stands in the chain with any tag. It is one number a text,
-    so that long texts weigh more, and so are sample weights.
+    tag (-1, or -100 as in Hugging Face) stands in the chain with any tag. It is one number per
+    text, so that long texts weigh more, and so are sample weights.
 
     Args:
         reduction: as in `keras.losses.Loss`, over the texts.

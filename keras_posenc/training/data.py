@@ -73,7 +73,7 @@ def read_labelled(source, role, text=None, label=None):
         source: a path for `read_texts`, a `Texts`, or a pair (texts, labels) of lists.
         role: what the documents are for, such as "train"; used in errors.
         text: name of the text column, if it is not an obvious one.
-        label: name of the label column, likewise.
+        label: name of the label column, also with a default.
 
     Returns:
         A `Texts` with labels that are strings, without spaces at their ends.

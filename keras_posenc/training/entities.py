@@ -4,7 +4,7 @@ from keras_posenc.training.metrics import f1_of_counts
 
 
 def entities(tags):
-    """The entities that tags tell, by conlleval's rules, as seqeval's default has them.
+    """The entities in tags, by conlleval's rules, as seqeval's default has them.
 
     An entity goes on as long as its kind does and no tag begins a new one: B- and S- always begin
     one, I- and E- do after O, after E- or S-, and after another kind; so an I- without a B- is an

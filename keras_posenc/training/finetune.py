@@ -140,8 +140,8 @@ def finetune(
 
     After each epoch the whole state (weights, optimizer, dropout seeds, history) is saved to a
     single file. A second call with the same arguments resumes from there and ends with the same
-    weights as an uninterrupted run; if the run is complete, it returns the metrics at once. Each
-    epoch sets the global seeds to a function of `seed` and the epoch.
+    weights as an uninterrupted run; if the run is complete, it returns the metrics immediately.
+    Each epoch sets the global seeds to a function of `seed` and the epoch.
 
     Args:
         checkpoint: path of the pretrained weights, or of a directory with weights, config and
@@ -254,7 +254,7 @@ def _column_of(text, path):
 
 
 def _named(texts):
-    """How a recipe tells texts: by their path, or by a fingerprint."""
+    """How a recipe identifies texts: by their path, or by a fingerprint."""
     if texts is None or isinstance(texts, (str, os.PathLike)):
         return texts and str(texts)
     texts = texts.texts if isinstance(texts, Texts) else texts

@@ -94,7 +94,7 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
 class Counted(keras.layers.Layer):
     """[losses, kept] -> the losses, under the Keras mask `kept`.
 
-    A mask tells Keras over which positions a loss is averaged, and only a layer can set one.
+    A mask defines for Keras over which positions a loss is averaged, and only a layer can set one.
     """
 
     def __init__(self, **kwargs):

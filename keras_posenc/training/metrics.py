@@ -1,4 +1,4 @@
-"""Metrics of what a model says of texts, in NumPy."""
+"""Metrics of a model's predictions, in NumPy."""
 
 import numpy as np
 

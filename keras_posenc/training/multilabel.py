@@ -1,4 +1,4 @@
-"""The cross-entropy of several labels at once, and a score of the spans that are found."""
+"""The cross-entropy of several labels together, and a score of the spans that are found."""
 
 import keras
 from keras import ops
@@ -65,7 +65,7 @@ class MultilabelCategoricalCrossentropy(keras.losses.Loss):
         return self.between(ops.cast(y_true, "float32"), ops.cast(y_pred, "float32"))
 
     def between(self, right, scores):
-        """The losses of scores; `right` tells the right classes, both are float32."""
+        """The losses of scores; `right` marks the right classes, both are float32."""
         is_open = scores > CLOSED / 10
         wrong = ops.where(is_open & (right < 1), scores + _log(1 - right), CLOSED)
         right = ops.where(is_open & (right > 0), _log(right) - scores, CLOSED)

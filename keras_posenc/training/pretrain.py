@@ -66,9 +66,9 @@ def pretrain(
     """Continues pretraining a checkpoint on unlabelled texts; an interrupted run can be resumed.
 
     The result is a checkpoint with its head over the vocabulary, which `finetune`, `stretch` and
-    Hugging Face's transformers read. A killed run goes on where it was: the same call continues
-    from the last state, at most half a minute back, to the weights of an uninterrupted run, and
-    after the end it returns at once.
+    Hugging Face's transformers read. An interrupted run resumes where it was: the same call
+    continues from the last state, at most half a minute back, to the weights of an uninterrupted
+    run, and after the end it returns immediately.
 
     Args:
         checkpoint: path of the pretrained weights, or of a directory with weights, config and

@@ -1,7 +1,7 @@
 """A run in a directory, which the same call continues after an interruption.
 
-The directory is locked while the run is at work in it. recipe.json tells it from other runs,
-state.zip is how far it has come, and the results replace those of an earlier run all at once.
+The directory is locked while the run is at work in it. recipe.json identifies the run,
+state.zip is how far it has come, and the results replace those of an earlier run together.
 """
 
 import json
@@ -23,7 +23,7 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=()):
 
     Args:
         output: str or path of the directory.
-        record: dict that JSON can hold, which tells this run from others.
+        record: dict that JSON can hold, which identifies this run.
         overwrite: bool. Start again, whatever run is already there; it is kept until what it takes
             to start has been found in order.
         verbose: as the run takes it.

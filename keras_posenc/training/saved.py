@@ -105,7 +105,7 @@ class FineTuned:
         )
 
     def judged(self, texts, verbose="auto"):
-        """What the model says of texts.
+        """What the model predicts for texts.
 
         Args:
             texts: list of str, or of what else the task takes.

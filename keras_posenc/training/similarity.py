@@ -47,7 +47,7 @@ class MultipleNegativesRanking(keras.losses.Loss):
     loss_i = -log(exp(s cos(a_i, p_i)) / sum_j exp(s cos(a_i, c_j))), where a_i and p_i are the
     first and the second text of row i, and the c_j are all second texts and all further ones, hard
     negatives. Also known as InfoNCE. SimCSE is this loss on pairs (text, the same text), which
-    dropout tells apart.
+    dropout makes different.
 
     Args:
         scale: float, s, one over the temperature.
@@ -74,7 +74,8 @@ class MultipleNegativesRanking(keras.losses.Loss):
     0.2395
 
     Reference: [Efficient Natural Language Response Suggestion for Smart
-    Reply](https://arxiv.org/abs/1705.00652), section 4.4; [SimCSE](https://arxiv.org/abs/2104.08821).
+    Reply](https://arxiv.org/abs/1705.00652), section 4.4;
+    [SimCSE](https://arxiv.org/abs/2104.08821).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Loss and accuracy of the two ends of an answer, one number a row whatever mask there is."""
+"""Loss and accuracy of the two ends of an answer, one number per row with any mask."""
 
 import keras
 from keras import ops

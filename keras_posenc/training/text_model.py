@@ -28,7 +28,8 @@ class TextModel:
         model: `keras.Model` from token ids (and segment ids) (B, T) to (B, ...), a row for each
             text.
         tokenizer: `Tokenizer`.
-        max_length: int or None. Tokens after which texts are cut, which is told; None cuts none.
+        max_length: int or None. Tokens after which texts are truncated, with a line in the log;
+            None cuts none.
         token_budget: int. Maximum tokens in a batch, padding included.
         labels: list of str, the names of the model's outputs, or None.
         prompt: str, put before every text.
@@ -64,7 +65,7 @@ class TextModel:
         check_table(self.tokenizer, self.model)
 
     def predict(self, texts, verbose="auto"):
-        """What the model says of raw texts.
+        """What the model predicts for raw texts.
 
         Args:
             texts: list of str, or of pairs of str.
@@ -180,7 +181,7 @@ def check_table(tokenizer, table):
 
 
 def padding_id(tokenizer, own):
-    """The id to pad with, which no text has: models mask it wherever it stands.
+    """The id to pad with, which no text has: models mask it in every place.
 
     Args:
         tokenizer: `Tokenizer`.

@@ -1,4 +1,4 @@
-"""What the potentials of a chain say: the best tags, and how probable each tag is."""
+"""Reads the potentials of a chain: the best tags, and how probable each tag is."""
 
 import keras
 
@@ -17,7 +17,7 @@ class Decoder(keras.layers.Layer):
         self.built = True
 
     def compute_mask(self, inputs, mask=None):
-        """None: the output says what is outside of the chain."""
+        """None: the output marks what is outside the chain."""
         return None
 
 

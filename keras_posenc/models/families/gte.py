@@ -8,7 +8,7 @@ from keras_posenc.models.families.table import feed_forward, mlm, packed_attenti
 
 
 def configure(config):
-    """What these files call "ntk" is Su Jianlin's fixed base, or his mixed one with `mixed_b`."""
+    """What these files call "ntk" is Su Jianlin's fixed base, or the mixed one with `mixed_b`."""
     encoding = rotary(config, base=10000.0)
     scaling = encoding.get("scaling")
     if scaling and scaling["rope_type"] == "ntk":

@@ -34,7 +34,7 @@ class AfterPrompt:
     """Goes on after prompts (B, P), padded on the right, with a causal model or a UniLM.
 
     The cache has P columns for the prompt, the padding among them masked, and then one for each new
-    token, so that a text is a row with a gap, and positions say how far apart its tokens are. The
+    token, so that a text is a row with a gap, and positions are how far apart its tokens are. The
     last token of the prompt is read again as the first step. A causal model has it in the prompt
     masked; a UniLM, whose prompt sees all of itself, masks the second reading.
 

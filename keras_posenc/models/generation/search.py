@@ -23,7 +23,7 @@ class Search:
         self.settings = settings
 
     def _start(self, rows, seen):
-        """Nothing written yet; `seen` (R, V) says which tokens are there before."""
+        """Nothing written yet; `seen` (R, V) marks the tokens that are there before."""
         settings = self.settings
         state = {"tokens": ops.full((rows, settings.max_length), settings.filler, "int32")}
         if settings.repetition_penalty != 1:

@@ -101,7 +101,7 @@ class MultiLabels(Labels):
 
 
 class FloatLabels(Labels):
-    """One number a text, or several, for `keras.losses.MeanSquaredError`.
+    """One number per text, or several, for `keras.losses.MeanSquaredError`.
 
     Targets are (B, n) float32.
 

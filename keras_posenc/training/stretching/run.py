@@ -93,8 +93,8 @@ def stretch(
     The loss is 1 - cos + scaled squared error, over all tokens. The first positions start as they
     were, and [CLS]'s row serves position 0 alone.
 
-    A killed run goes on where it was: the same call continues from the last state, to the weights
-    of an uninterrupted run, and after the end it returns at once.
+    An interrupted run resumes where it was: the same call continues from the last state, to the
+    weights of an uninterrupted run, and after the end it returns immediately.
 
     Args:
         checkpoint: path of the pretrained weights, or of a directory with weights, config and

@@ -37,7 +37,7 @@ class Answer(typing.NamedTuple):
 class Answering(Task):
     """Pairs (question, passage) with the spans that answer, any of them; with none, unanswerable.
 
-    The names are what may be said: an answer and, if a training question has none, that.
+    The names are the possible results: an answer and, if a training question has none, that.
     """
 
     name = "qa"
