@@ -36,6 +36,8 @@ WORDS = {
     "counted words": "bag-of-words",
     "as published": "original settings",
     "no difference is shown": "no significant difference",
+    "but for the rows": "except in the rows",
+    "by turns": "alternately",
     "length of the training": "training length",
     "steps not told": "steps not given",
     "told at": "accuracy at",

@@ -29,14 +29,14 @@ def attend(q, k, v, grid, rules, with_map=False):
 
     A window costs what its cells cost. A fused kernel is used where the backend has one and no
     encoding needs the map. Otherwise the map is materialised, and recomputed in the backward pass
-    instead of saved: a small one at once, a large one in blocks of rows, so that memory is linear
-    in the number of tokens.
+    instead of saved: a small one as a whole, a large one in blocks of rows, so that memory is
+    linear in the number of tokens.
 
     Args:
         q, k, v: heads (B, T, H, D), before any encoding.
         grid: `Grid` of the map.
         rules: `Rules`.
-        with_map: bool. Return the map too, which is then materialised at once.
+        with_map: bool. Return the map too, which is then materialised as a whole.
 
     Returns:
         The output (B, Tq, H, Dv), the weights before dropout, and the logits before closing,
@@ -111,7 +111,7 @@ def _check_rows(q, rules):
 
 
 def rows_of_block(q, k, encodings, heads, sizes):
-    """Number of rows in a block, or None if the map is to be materialised at once.
+    """Number of rows in a block, or None if the map is to be materialised as a whole.
 
     Args:
         sizes: (bytes of a map from which on it is cut, bytes of a block's map), on a CPU.

@@ -7,8 +7,8 @@ def encode(q, k, v, grid, rules, forms_map):
     """Lets the encodings act on the heads (B, T, H, D) and on the grid.
 
     Args:
-        forms_map: bool. The map is formed: a term that depends on distances alone is then added to
-            the logits, and its `heads` are skipped.
+        forms_map: bool. The attention matrix is materialised: a term that depends on distances
+            alone is then added to the logits, and its `heads` are skipped.
 
     Returns:
         q, k and the `Grid`, whose content is what came in.

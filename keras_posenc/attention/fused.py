@@ -54,7 +54,7 @@ def attend_fused(q, k, v, grid, rules):
 
 
 def _closed(bias, cells, half):
-    """The bias, or None for 0, with less than any logit in closed cells."""
+    """The bias, or None for 0, with less than any logit in masked positions."""
     bias = ops.cast(0.0 if bias is None else bias, "float32")
     if not half:
         return ops.where(cells, bias, ops.cast(-1e38, "float32"))

@@ -22,7 +22,7 @@ for writers of its own file formats.
 | `cumsum` | a running sum, from either end |
 | `update_slice`, `choose` | `ops.slice_update` and `ops.cond` where those fail |
 | `keep_by_hash` | attention dropout by hashed bits |
-| `weigh_values` | softmax(logits) v over open cells, and its gradient in few passes over the map |
+| `weigh_values` | softmax(logits) v over unmasked positions, with a gradient in few passes |
 | `map_blocks` | blocks of query rows one after another, computed again in the backward pass |
 | `has_kernel`, `kernel_forms_map` | what the backend's fused attention kernels can do |
 | `train_steps` | many training steps as one program |

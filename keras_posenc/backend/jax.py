@@ -179,8 +179,8 @@ def product(x, y, equation=None):
 
 
 def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
-    """softmax(logits) v, (B, H, Tq, Dv), over the open cells; v is (B, H, Dv, Tk), already divided
-    by 1 - dropout."""
+    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
+    divided by 1 - dropout."""
 
     def forward(logits, bound, v, hashes):
         logits = logits if bound is None else ops.minimum(logits, bound)
@@ -256,7 +256,8 @@ def kernel_forms_map(q):
 
 
 def _has_flash_attention(q):
-    """Whether cuDNN's flash attention takes the heads; Keras forms the map of others in XLA."""
+    """Whether cuDNN's flash attention takes the heads; Keras materialises the matrix of others in
+    XLA."""
     if platform(q) != "gpu" or q.dtype not in (jnp.float16, jnp.bfloat16):
         return False
     device = jax.config.jax_default_device

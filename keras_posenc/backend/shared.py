@@ -108,7 +108,7 @@ def close(logits, cells):
     """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN,
     until attention makes it zero.
 
-    Chosen, not added: whatever stands in a closed cell, it is gone.
+    Chosen, not added: any value in a masked position is gone.
     """
     return ops.where(cells, logits, CLOSED)
 
@@ -117,7 +117,7 @@ def bound_of(cells):
     """The most that logits may be, or None where all cells are open.
 
     Their minimum with it is `close`, in the pass of XLA that computes their product. It needs no
-    pass for its gradient: a softmax gives the weights of 0 in closed cells none.
+    pass for its gradient: a softmax gives the weights of 0 in masked positions none.
     """
     if cells is None:
         return None

@@ -53,7 +53,7 @@ def one_pass(function, *arguments):
     """`shared.one_pass`, in a graph on a CPU as a program of XLA.
 
     Not where TensorFlow sees a GPU, whose plugin may not know XLA, nor outside of a graph, where
-    each length of text would be compiled anew.
+    each length of text would be compiled again.
     """
     if not tf.executing_eagerly() and not on_accelerator(arguments[0]):
         function = _compiled(function)
@@ -131,8 +131,8 @@ def _first_of_rows(table):
 
 
 def interpolate(table, position, training=False):
-    """`shared.interpolation`; in training each way is one pass, but for the sums by index, which
-    XLA would add up one by one."""
+    """`shared.interpolation`; in training each direction is a single loop, except for the sums by
+    index, which XLA would add up one by one."""
     if not training:
         return shared.interpolation(take_last)(table, position)
     columns, first = table.shape[-1], _first_of_rows(table)
@@ -194,8 +194,8 @@ def _chosen(weights, rate, *hashes):
 
 
 def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
-    """softmax(logits) v, (B, H, Tq, Dv), over the open cells; v is (B, H, Dv, Tk), already divided
-    by 1 - dropout.
+    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
+    divided by 1 - dropout.
 
     Args:
         output: the saved output, when only its gradient is needed.

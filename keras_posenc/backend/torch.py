@@ -83,7 +83,8 @@ def _close(logits, bound, keep):
 
 
 class Closed(torch.autograd.Function):
-    """Logits of at most `bound`, -1e9 in closed cells: a softmax gives weights of 0 no gradient."""
+    """Logits of at most `bound`, -1e9 in masked positions: a softmax gives weights of 0 no
+    gradient."""
 
     @staticmethod
     def forward(context, logits, bound, keep):
@@ -113,8 +114,8 @@ def keep_by_hash(weights, rate, hashes):
 
 
 def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
-    """softmax(logits) v, (B, H, Tq, Dv), over the open cells; v is (B, H, Dv, Tk), already divided
-    by 1 - dropout.
+    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
+    divided by 1 - dropout.
 
     Args:
         keep: bool. Leave the logits as they are, for another reader.

@@ -62,7 +62,7 @@ def constant(name):
 
 
 def _definition(module, name):
-    """The syntax tree of a function or class, wherever the module has it from."""
+    """The syntax tree of a function or class, from any module that it is imported from."""
     for node in _tree(module).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             return node

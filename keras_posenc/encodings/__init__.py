@@ -131,7 +131,7 @@ def _default_config(kind):
 
 def _unshared(config):
     """A config without the marks that Keras sets in a file on objects that occur twice, by their
-    addresses: of what is thrown away at once, the next may have the same."""
+    addresses: of what is thrown away immediately, the next may have the same."""
     if isinstance(config, dict):
         return {k: _unshared(v) for k, v in config.items() if k != "shared_object_id"}
     return [_unshared(x) for x in config] if isinstance(config, list) else config

@@ -85,7 +85,7 @@ class Grid:
         row_keep: (B, Tq) bool, False where the query is padding, or None; for encodings that need
             it.
         row_index, column_index: (1, Tq) and (1, Tk) int32, or None: indices in a sequence that
-            holds several documents, in each of which the position ids begin anew.
+            holds several documents, in each of which the position ids start again.
         ids_are_indices: bool. The position ids are consecutive, in each document where there are
             several, those of the rows continuing after a cache. False for a block whose columns are
             not adjacent.
@@ -228,7 +228,8 @@ class Grid:
         return self.order_is_index and square and all(other is None for other in others)
 
     def every_row_sees(self):
-        """Whether each row has an open cell, as far as that is known without the numbers."""
+        """Whether each row has an unmasked position, as far as that is known without the
+        numbers."""
         own = self.rows.shape[1] is not None and self.rows.shape[1] == self.columns.shape[1]
         # In a causal order a row sees the first column, in a window or a document its own.
         narrowed = self.window is not None or self.row_index is not None

@@ -113,7 +113,7 @@ class Config:
         feed_forward_bias: bool, or "output" for W_o alone.
         num_key_value_heads: int or None. Heads of keys and values; default `num_attention_heads`.
         head_norm: bool. Whether each head of queries and keys is normalised.
-        causal: bool. Whether no token sees a later one, whatever the application.
+        causal: bool. Whether no token sees a later one, with every application.
         position_table: bool. Whether positions are looked up in a table of `max_position` rows.
         block: "transformer", or "gau" for gated attention units.
         gau_normalization: of `GatedAttentionUnit`.

@@ -12,9 +12,9 @@ FORMATS = {".onnx": "onnx", ".tflite": "litert"}
 def export_model(model, path):
     """Writes a model as an ONNX or LiteRT file that runs at any batch size and length.
 
-    It is Keras' own `model.export`, but that attention forms its maps at once, without the loops
-    over blocks of rows that other runtimes do not all have; and that on torch it exports batch
-    size and length as free, which Keras' own export to ONNX fails at.
+    It is Keras' own `model.export`, but that attention materialises its matrices as a whole,
+    without the loops over blocks of rows that other runtimes do not all have; and that on torch it
+    exports batch size and length as free, which Keras' own export to ONNX fails at.
 
     Args:
         model: functional `keras.Model`, in float32.

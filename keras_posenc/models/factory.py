@@ -64,7 +64,7 @@ def build_transformer_model(
         hierarchical_position: True (alpha 0.4) or alpha. The table of n rows serves n^2 positions.
         stretch: how to serve more positions: "hierarchical", "tile", "interpolate" or "fresh".
         kept_rows: int. First rows of the table that "hierarchical" and "tile" do not repeat: with 1
-            that of [CLS] stands at position 0 alone, which loses less. Default 0, as published.
+            that of [CLS] stands at position 0 alone, which loses less. Default 0, as in Su (2020).
         max_position: int. Number of positions to serve (required by "interpolate" and "fresh");
             without stretching, the rows of the table, which must be the checkpoint's.
         encodings: position encodings of the attention: a list of names, dicts or instances for
@@ -96,7 +96,7 @@ def build_transformer_model(
         labels: list of names, for a new head, in the family's own form, that training is to fill.
         custom_position_ids: bool. Adds the input `position_ids`.
         packed: bool. A row holds several documents, as `MaskedLanguageModelBatches` with
-            `pack=True` makes them: the input `position_ids`, which it adds, begins anew at 0 with
+            `pack=True` makes them: the input `position_ids`, which it adds, starts again at 0 with
             each, and none sees another.
         sequence_length: int. Fixed length of the inputs.
         segment_vocab_size: int. 0 removes the segments.
@@ -365,7 +365,7 @@ def _sort_arguments(arguments, model):
 
 
 def _stretching(stretch, hierarchical_position):
-    """The scheme and its alpha; bert4keras's argument says both at once."""
+    """The scheme and its alpha; bert4keras's argument has both together."""
     if hierarchical_position is None or hierarchical_position is False:
         return stretch, None
     if stretch not in (None, "hierarchical"):

@@ -23,7 +23,7 @@ def draw_expressions(rng, count, length, operators):
     """Draws expressions of the published grammar, all of one length.
 
     Up to four tokens they are d, -d, (d), (-d); longer ones (E operator E), with a left E whose
-    length is uniform in 1 .. length - 4. All rows are expanded at once, one tree level at a time.
+    length is uniform in 1 .. length - 4. All rows are expanded together, one tree level at a time.
 
     Args:
         rng: a NumPy generator.

@@ -15,8 +15,8 @@ class MaximumEntropyMarkovModel(Chain):
     p(y_t | y_(t-1)) = softmax((x_t + A[y_(t-1)]) / 2) and p(y_t | y_(t+1)) = softmax((x_t + A[:,
     y_(t+1)]) / 2), softmax(x_t) at either end, with trained transitions A. The score of a sequence
     is the mean of both log-likelihoods. Each step is normalized by itself, so that there is no sum
-    over paths: training takes one pass whatever the length, where a `ConditionalRandomField` takes
-    a step a token. What it reads of a tag's other neighbour goes into two softmaxes, not one.
+    over paths: training needs no loop over the length, where a `ConditionalRandomField` takes a
+    step per token. What it reads of a tag's other neighbour goes into two softmaxes, not one.
 
     The output are the potentials, the terms of that mean: train them with
     `MaximumEntropyMarkovLoss`, and read them with `ViterbiDecoder`, which need nothing else. Tokens

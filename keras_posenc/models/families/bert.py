@@ -1,4 +1,4 @@
-"""BERT as published, and the Chinese models of the same architecture (RoBERTa-wwm, ...)."""
+"""The original BERT, and the Chinese models of the same architecture (RoBERTa-wwm, ...)."""
 
 from keras_posenc.checkpoints.names import BERT
 from keras_posenc.models.families.family import Family

@@ -31,7 +31,7 @@ class Family:
         configure: function Config -> Config, called once, when the config has been read. The keys
             of the file are in `config.source`.
         aliases: dict, a key of the file -> field of `Config`, beside the usual ones (`ALIASES`).
-        older: dict, likewise, for the keys of another dialect, which is read and not written.
+        older: dict, the same for the keys of another dialect, which is read and not written.
         defaults: dict, field of `Config` -> its value where the file is silent.
         keys: tuple of the other keys that `configure` reads.
         rates: dict, a further dropout key of the file -> field of `Config`. They are not read, but

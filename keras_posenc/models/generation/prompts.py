@@ -99,7 +99,7 @@ def _rows(x, name):
 
 
 def _unmasked(row, pad_id):
-    """The slice of a row without the token at its ends that the model masks wherever it stands."""
+    """The slice of a row without the token at its ends that the model masks in every place."""
     if pad_id is None:
         return slice(0, len(row))
     cut = _without(row, pad_id)
