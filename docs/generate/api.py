@@ -38,6 +38,7 @@ PAGES = {
             "similarity",
             "ranking",
             "MaskedPooling",
+            "SparsePooling",
             "register_family",
             "Family",
             "ConditionalLayerNormalization",
