@@ -23,7 +23,7 @@ SOURCES = {
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    ("backend", "untrusted", "writing", "installed"),
+    ("backend", "checks", "hints", "untrusted", "writing", "installed"),
     ("maps", "sublayers"),
     ("positions",),
     ("encodings",),

@@ -97,7 +97,7 @@ def describe_encoding(name):
     summary, kind = facts(name), type(get(name))
     signature = inspect.signature(kind.__init__)
     arguments = [
-        str(parameter)
+        str(parameter.replace(annotation=parameter.empty))
         for parameter in signature.parameters.values()
         if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD
     ]

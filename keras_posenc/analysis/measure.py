@@ -78,10 +78,10 @@ def attention_map(encodings, q, k, causal=False):
         return_attention_scores=True,
         return_attention_logits=True,
     )
-    cells = layer.encodings[-1].grid.open()
-    cells = True if cells is None else ops.convert_to_numpy(cells)
+    mask = layer.encodings[-1].grid.mask()
+    mask = True if mask is None else ops.convert_to_numpy(mask)
     weights, logits = ops.convert_to_numpy(weights), ops.convert_to_numpy(logits)
-    return {"logits": np.where(cells, logits, np.nan), "weights": weights}
+    return {"logits": np.where(mask, logits, np.nan), "weights": weights}
 
 
 def decay_curve(encodings, length, num_heads=8, head_size=64, causal=True):

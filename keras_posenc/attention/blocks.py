@@ -12,50 +12,57 @@ a block reads does not depend on the values:
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.cells import (
-    Rules,
-    attend_cells,
-    by_head,
-    columns_last,
-    columns_second,
-    weigh_cells,
-)
-from keras_posenc.attention.fused import attend_fused
+from keras_posenc.attention.matrix import by_head, columns_last, columns_second
+from keras_posenc.attention.rules import Rules
+from keras_posenc.maps.axes import axes_of, tensor, tensors_of, with_tensors
 from keras_posenc.maps.columns import slice_axis
-from keras_posenc.maps.grid import AXES, Grid
+from keras_posenc.maps.grid import Grid
 
-# The axes of rows and of columns in what a block reads besides its grid.
-MORE_AXES = {
-    "q": (2, None),
-    "k": (None, 3),
-    "v": (None, 3),
-    "bias": (-2, -1),
-    "row_hashes": (2, None),
-    "column_hashes": (None, 1),
-    "weight": (None, None),
-}
-ALL_AXES = AXES | MORE_AXES
-# What only a hook on the map reads.
-READ_BY_HOOKS = ("queries", "keys", "values", "features", "tables")
 ROWS = 2  # their axis in the output of a block
 
 
-def attend_in_blocks(q, k, v, grid, rules, block_rows, fused=False):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Inputs:
+    """What a block of rows reads.
+
+    Attributes:
+        q, k, v: (B, H, Tq, D), (B, H, D, Tk) and (B, H, Dv, Tk).
+        grid: `Grid`.
+        bias: as in `Rules`.
+        row_hashes, column_hashes: the `hashes` of `Rules`.
+        weights: dict, id -> the value of a variable of the encodings.
+    """
+
+    q: object = tensor(rows=2)
+    k: object = tensor(columns=3)
+    v: object = tensor(columns=3)
+    grid: Grid = None
+    bias: object = tensor(rows=-2, columns=-1)
+    row_hashes: object = tensor(rows=2)
+    column_hashes: object = tensor(columns=1)
+    weights: dict = tensor(by_encoding=True)
+
+
+AXES = axes_of(Inputs)
+
+
+def attend_in_blocks(q, k, v, grid, rules, block_rows, compute):
     """Computes the same output (B, Tq, H, Dv) as `attend_explicitly`, block by block.
 
     Args:
         block_rows: int, or on TensorFlow an int32 scalar. Number of rows in a block.
-        fused: bool. A block is computed by the backend's kernel.
+        compute: `weigh_cells`, or another function of a block with its arguments and results.
     """
-    block, tensors, carry = prepare(q, k, v, grid, rules, fused)
+    block, tensors, carry = prepare(q, k, v, grid, rules, compute)
     known = None not in (q.shape[1], k.shape[1]) and isinstance(block_rows, int)
     runs = [(None, None)]
-    if grid.order_is_index and known and not rules.need_all_columns():
+    if grid.order_is_index and known and not rules.hooks.all_columns:
         runs = _runs(q.shape[1], k.shape[1], block_rows)
     outputs = []
     for row_range, column_range in runs:
@@ -71,18 +78,16 @@ class Block:
     It holds no tensors itself: they would stay in memory beyond the backward pass.
 
     Attributes:
-        grid: `Grid` without tensors.
+        inputs: `Inputs` without tensors.
         rules: `Rules` without tensors.
-        fused: as in `attend_in_blocks`.
-        carrying: list of the encodings with a `scan`.
-        weights: dict, id -> variable of the encodings, whose values are passed as arguments.
+        compute: as in `attend_in_blocks`.
+        variables: dict, id -> variable of the encodings, whose values are passed as arguments.
     """
 
-    grid: Grid
+    inputs: Inputs
     rules: Rules
-    fused: bool
-    carrying: list
-    weights: dict
+    compute: Callable
+    variables: dict
 
     def __call__(self, tensors, carry, output=None):
         """Computes the block's output (B, H, rows, Dv) and the carry of the next block.
@@ -92,48 +97,38 @@ class Block:
             carry: list of tensors.
             output: the saved output, when only its gradient is needed.
         """
-        q, k, v = (tensors[name, None] for name in "qkv")
-        heads = by_head(q), columns_second(k), columns_second(v)
-        grid = self.grid.with_tensors({key: x for key, x in tensors.items() if key[0] in AXES})
-        grid = grid.with_heads(*heads)
-        hashes = tensors.get(("row_hashes", None)), tensors.get(("column_hashes", None))
-        rules = dataclasses.replace(self.rules, bias=tensors.get(("bias", None)), hashes=hashes)
-        values = [(weight, tensors["weight", key]) for key, weight in self.weights.items()]
+        inputs = with_tensors(self.inputs, tensors)
+        q, k, v = inputs.q, inputs.k, inputs.v
+        grid = inputs.grid.with_heads(by_head(q), columns_second(k), columns_second(v))
+        hashes = inputs.row_hashes, inputs.column_hashes
+        rules = dataclasses.replace(self.rules, bias=inputs.bias, hashes=hashes)
+        values = [(variable, inputs.weights[key]) for key, variable in self.variables.items()]
         with keras.StatelessScope(values) if values else contextlib.nullcontext():
-            if self.fused:
-                return by_head(attend_fused(*heads, grid, rules)), carry
-            carry = dict(zip(self.carrying, carry, strict=True))
-            if rules.override("normalize", "value"):
-                output, *_, carry = attend_cells(q, k, v, grid, rules, carry)
-            else:
-                output, carry = weigh_cells(q, k, v, grid, rules, carry, output)
-        return output, [carry[encoding] for encoding in self.carrying]
+            return self.compute(q, k, v, grid, rules, carry, output)
 
 
-def prepare(q, k, v, grid, rules, fused):
+def prepare(q, k, v, grid, rules, compute):
     """Makes the `Block` of a map, the tensors that it reads, and the first carry.
 
-    The tensors are a dict, (name, encoding or None) -> tensor, with the names of `ALL_AXES`.
+    The tensors are a dict, (name, encoding or None) -> tensor, with the names of `AXES`.
     """
-    tensors = {("q", None): by_head(q), ("k", None): columns_last(k), ("v", None): columns_last(v)}
-    same = {"queries": q, "keys": k, "values": v}
-    hooked = rules.override("bias", "score", "scan", "normalize", "value")
-    for key, x in grid.tensors().items():
-        if same.get(key[0]) is not x and (hooked or key[0] not in READ_BY_HOOKS):
-            tensors[key] = x
-    tensors["bias", None] = rules.bias
-    if rules.dropout:
-        tensors["row_hashes", None], tensors["column_hashes", None] = rules.hashes
-    carry = rules.first_carry(grid)
-    weights = {}
+    variables = {}
     if not backend.TRAITS.closures_have_gradients:
         # Frozen ones too: TensorFlow watches what is read, and a scope may hold other values.
-        weights = {id(w): w for e in rules.encodings for w in e.weights}
-        tensors |= {("weight", key): w for key, w in weights.items()}
-    tensors = {key: ops.convert_to_tensor(x) for key, x in tensors.items() if x is not None}
+        variables = {id(w): w for e in rules.hooks.encodings for w in e.weights}
+    carry = [encoding.carry(grid) for encoding in rules.hooks.scan]
+    hashes = rules.hashes or (None, None)
+    heads = by_head(q), columns_last(k), columns_last(v)
+    inputs = Inputs(*heads, grid, rules.bias, *hashes, variables)
+    same = {"queries": q, "keys": k, "values": v}
+    hooked = rules.hooks.bias or rules.hooks.read_map
+    tensors = {
+        key: ops.convert_to_tensor(x)
+        for key, x in tensors_of(inputs).items()
+        if same.get(key[0]) is not x and (hooked or not AXES[key[0]].for_hooks)
+    }
     rules = dataclasses.replace(rules, bias=None, hashes=None)
-    block = Block(grid.with_tensors({}), rules, fused, list(carry), weights)
-    return block, tensors, list(carry.values())
+    return Block(with_tensors(inputs, {}), rules, compute, variables), tensors, carry
 
 
 def run(block, tensors, block_rows, carry, columns=None):
@@ -153,7 +148,7 @@ def run(block, tensors, block_rows, carry, columns=None):
         block_rows, columns = (num_rows + count - 1) // count, {}
     stacked, whole = dict(columns), {}
     for key, x in tensors.items():
-        axis = ALL_AXES[key[0]][0]
+        axis = AXES[key[0]].rows
         # A mask or a bias may be the same for all rows.
         if axis is None or (x.shape[axis] == 1 and key[0] != "q"):
             whole[key] = x
@@ -189,13 +184,16 @@ def _joined(x, axis, num_rows):
     axis %= len(x.shape) - 1
     x = ops.moveaxis(x, 0, axis)
     shape = ops.shape(x)
-    x = ops.reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
-    return slice_axis(x, axis, 0, num_rows)
+    joined = shape[axis] * shape[axis + 1]
+    x = ops.reshape(x, (*shape[:axis], joined, *shape[axis + 2 :]))
+    even = isinstance(joined, int) and isinstance(num_rows, int) and joined == num_rows
+    return x if even else slice_axis(x, axis, 0, num_rows)
 
 
 def _cut(x, key, row_range, column_range):
     """Slices a tensor to a range of rows and a range of columns; None is the whole axis."""
-    for axis, range_ in zip(ALL_AXES[key[0]], (row_range, column_range), strict=True):
+    axes = AXES[key[0]]
+    for axis, range_ in ((axes.rows, row_range), (axes.columns, column_range)):
         # A mask or a bias may be the same for all rows or columns.
         if None in (axis, range_) or (x.shape[axis] == 1 and key[0] != "q"):
             continue

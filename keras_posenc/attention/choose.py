@@ -1,14 +1,23 @@
 """The choice of a path: the cheapest one that can compute what the encodings need."""
 
+import dataclasses
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.attention.blocks import attend_in_blocks
-from keras_posenc.attention.cells import attend_explicitly, attend_nothing, zero_if_blind
-from keras_posenc.attention.encode import encode
-from keras_posenc.attention.fused import attend_fused, heads_of_map
+from keras_posenc.attention.fused import attend_fused, fused_cells, heads_of_map
 from keras_posenc.attention.local import attend_locally, local_rows
+from keras_posenc.attention.matrix import (
+    attend_cells,
+    attend_explicitly,
+    attend_nothing,
+    attend_with_map,
+    weigh_cells,
+)
+from keras_posenc.attention.rules import encode
 
 MB = 2**20
 # Bytes of a float32 map from which on it is cut, and of a block's map. On a CPU they are those of
@@ -24,13 +33,56 @@ AT_MOST = 4
 FEWEST_ROWS = 64
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What the path of a call depends on.
+
+    Attributes:
+        with_map: bool. The map is requested.
+        fused: bool. A fused kernel is used.
+        local_rows: int or None. Number of rows in a block of local attention.
+        block_rows: int, scalar tensor or None. Number of rows in a block, if the map is cut.
+        num_rows: int or scalar tensor. Number of all rows.
+        training: bool. A backward pass follows.
+        compute: function of one block.
+    """
+
+    with_map: bool
+    fused: bool
+    local_rows: int | None
+    block_rows: object
+    num_rows: object
+    training: bool
+    compute: Callable
+
+
+# (condition, path): the first path whose condition holds is taken, with the plan and the arguments
+# of `attend_explicitly`. In training the map is recomputed in the backward pass instead of saved: a
+# small one at once, a large one in blocks of rows, so that memory is linear in the length.
+PATHS = (
+    (lambda plan: plan.with_map, lambda plan, *x: attend_with_map(*x)),
+    (
+        lambda plan: plan.local_rows,
+        lambda plan, *x: attend_locally(*x, plan.local_rows, plan.compute),
+    ),
+    (
+        lambda plan: plan.block_rows is not None,
+        lambda plan, *x: attend_in_blocks(*x, plan.block_rows, plan.compute),
+    ),
+    (lambda plan: plan.fused, lambda plan, *x: attend_fused(*x)),
+    (
+        lambda plan: plan.training,
+        lambda plan, *x: attend_in_blocks(*x, plan.num_rows, plan.compute),
+    ),
+    (lambda plan: True, lambda plan, *x: attend_explicitly(*x)),
+)
+
+
 def attend(q, k, v, grid, rules, with_map=False):
     """Lets the encodings act, and attends by the cheapest path that they allow.
 
     A window costs what its cells cost. A fused kernel is used where the backend has one and no
-    encoding needs the map. Otherwise the map is materialised, and recomputed in the backward pass
-    instead of saved: a small one as a whole, a large one in blocks of rows, so that memory is
-    linear in the number of tokens.
+    encoding needs the map. Otherwise the map is materialised.
 
     Args:
         q, k, v: heads (B, T, H, D), before any encoding.
@@ -45,12 +97,18 @@ def attend(q, k, v, grid, rules, with_map=False):
     if 0 in (*q.shape[:2], k.shape[1]):
         return attend_nothing(q, k, v)
     if with_map or backend.is_exporting():
-        _check_rows(q, rules)
-    if with_map:
-        q, k, grid = encode(q, k, v, grid, rules, forms_map=True)
-        output, weights, logits = attend_explicitly(q, k, v, grid, rules)
-        return output, zero_if_blind(weights, grid, grid.open()), logits
-    reads_map = rules.dropout or rules.override("score", "scan", "normalize", "value")
+        _check_rows(q, rules.hooks.encodings)
+    fused = not with_map and _takes_kernel(q, rules)
+    q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not fused)
+    plan = make_plan(q, k, grid, rules, with_map, fused)
+    path = next(path for condition, path in PATHS if condition(plan))
+    result = path(plan, q, k, v, grid, rules)
+    return result if with_map else (result, None, None)
+
+
+def _takes_kernel(q, rules):
+    """Whether a fused kernel computes this map, or a block of it."""
+    reads_map = rules.dropout or rules.hooks.read_map
     if rules.flash and reads_map:
         raise ValueError(
             "A fused kernel cannot drop attention weights, nor run an encoding that reads the "
@@ -62,33 +120,29 @@ def attend(q, k, v, grid, rules, with_map=False):
             "`flash_attention` must be None or False on a TPU, where the fused kernel of Keras "
             "computes other numbers. Received: True, or `keras.config.enable_flash_attention()`"
         )
-    biased = rules.bias is not None or rules.override("bias")
-    allowed = not reads_map and rules.flash is not False
-    fused = allowed and bool(rules.flash or backend.has_kernel(q, biased))
-    q, k, grid = encode(q, k, v, grid, rules, forms_map=not fused)
-    return _attend_cheaply(q, k, v, grid, rules, fused, biased), None, None
+    if reads_map or rules.flash is False:
+        return False
+    return bool(rules.flash or backend.has_kernel(q, rules.has_bias()))
 
 
-def _attend_cheaply(q, k, v, grid, rules, fused, biased):
-    """The output, by a fused kernel or by the map, in one or in blocks."""
-    most_rows = rules.most_rows()
-    block_rows = None if backend.is_exporting() else local_rows(q, k, grid, rules)
-    if block_rows and block_rows <= (most_rows or block_rows):
-        return attend_locally(q, k, v, grid, rules, block_rows, fused)
+def make_plan(q, k, grid, rules, with_map, fused):
+    """The `Plan` for heads and a grid on which the encodings have acted."""
+    hooks, num_rows = rules.hooks, ops.shape(q)[1]
     if fused:
-        heads, sizes = heads_of_map(q, grid.is_by_cell(), biased), IN_KERNEL
+        compute = fused_cells
     else:
+        compute = attend_cells if hooks.read_weights else weigh_cells
+    local = block_rows = None
+    if not with_map and not backend.is_exporting():
+        local = None if grid.window is None else local_rows(q, k, grid, rules)
+        local = local if local and local <= (hooks.most_rows or local) else None
         heads, sizes = ops.shape(q)[2], (backend.TRAITS.map_bytes, backend.TRAITS.block_bytes)
-    block_rows = rows_of_block(q, k, rules.encodings, heads, sizes) if heads else None
-    if most_rows and not backend.is_exporting():
-        block_rows = _limited(block_rows, ops.shape(q)[1], most_rows)
-    if block_rows is not None:
-        return attend_in_blocks(q, k, v, grid, rules, block_rows, fused)
-    if fused:
-        return attend_fused(q, k, v, grid, rules)
-    if grid.training:  # one block, so that the map is not saved
-        return attend_in_blocks(q, k, v, grid, rules, ops.shape(q)[1])
-    return attend_explicitly(q, k, v, grid, rules)[0]
+        if fused:
+            heads, sizes = heads_of_map(q, grid.is_by_cell(), rules.has_bias()), IN_KERNEL
+        block_rows = rows_of_block(q, k, hooks, heads, sizes) if heads and not local else None
+        if hooks.most_rows:
+            block_rows = _limited(block_rows, num_rows, hooks.most_rows)
+    return Plan(with_map, fused, local, block_rows, num_rows, grid.training, compute)
 
 
 def _limited(block_rows, num_rows, most_rows):
@@ -98,9 +152,9 @@ def _limited(block_rows, num_rows, most_rows):
     return ops.minimum(num_rows if block_rows is None else block_rows, most_rows)
 
 
-def _check_rows(q, rules):
+def _check_rows(q, encodings):
     """Raises ValueError for more rows than an encoding can compute in one map."""
-    for encoding in rules.encodings:
+    for encoding in encodings:
         most_rows, num_rows = encoding.execution.most_rows, q.shape[1]
         if None not in (most_rows, num_rows) and num_rows > most_rows:
             raise ValueError(
@@ -110,7 +164,7 @@ def _check_rows(q, rules):
             )
 
 
-def rows_of_block(q, k, encodings, heads, sizes):
+def rows_of_block(q, k, hooks, heads, sizes):
     """Number of rows in a block, or None if the map is to be materialised as a whole.
 
     Args:
@@ -125,21 +179,19 @@ def rows_of_block(q, k, encodings, heads, sizes):
     batch, num_rows, num_columns = *ops.shape(q)[:2], ops.shape(k)[1]
     if isinstance(num_rows, int) and num_rows <= FEWEST_ROWS:
         return None
-    min_rows = max((e.execution.min_rows for e in encodings), default=0)
-    bounds = [e.execution.max_rows for e in encodings if e.execution.max_rows]
-    max_rows = min(bounds, default=block_bytes) if not accelerated else block_bytes
+    max_rows = block_bytes if accelerated else hooks.max_rows or block_bytes
     if all(isinstance(size, int) for size in (batch, num_rows, num_columns)):
         batch = -(-batch // _batch_shards()) if accelerated else batch
         of_row = max(1, 4 * heads * batch * num_columns)
         size = min(max_rows, block_bytes // of_row)
-        size = max(FEWEST_ROWS, size, min(min_rows, AT_MOST * block_bytes // of_row))
+        size = max(FEWEST_ROWS, size, min(hooks.min_rows, AT_MOST * block_bytes // of_row))
         size = max(LANES, size // LANES * LANES) if accelerated else size
         return None if of_row * num_rows <= map_bytes else size
     # TensorFlow learns the sizes later. A map can have more bytes than int32 can count.
     of_row = ops.maximum(4 * heads * ops.cast(batch, "int64") * ops.cast(num_columns, "int64"), 1)
     num_rows = ops.cast(num_rows, "int64")
     size = ops.minimum(max_rows, block_bytes // of_row)
-    size = ops.maximum(size, ops.minimum(min_rows, AT_MOST * block_bytes // of_row))
+    size = ops.maximum(size, ops.minimum(hooks.min_rows, AT_MOST * block_bytes // of_row))
     size = ops.minimum(ops.maximum(FEWEST_ROWS, size), num_rows)
     return ops.cast(ops.where(of_row * num_rows <= map_bytes, num_rows, size), "int32")
 

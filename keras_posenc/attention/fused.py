@@ -6,7 +6,13 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.cells import bias_terms, by_head, decayed, zero_if_blind
+from keras_posenc.attention.matrix import (
+    bias_terms,
+    by_head,
+    columns_second,
+    decayed,
+    zero_if_blind,
+)
 
 
 def heads_of_map(q, by_cell, biased):
@@ -20,6 +26,12 @@ def heads_of_map(q, by_cell, biased):
     return int(by_cell)
 
 
+def fused_cells(q, k, v, grid, rules, carry, output=None):
+    """`weigh_cells` by the kernel."""
+    heads = (*grid.content.encoded, columns_second(v))
+    return by_head(attend_fused(*heads, grid, rules)), carry
+
+
 def attend_fused(q, k, v, grid, rules):
     """Computes the output (B, Tq, H, Dv) for encodings that do not read the map."""
     dtype = q.dtype
@@ -27,15 +39,15 @@ def attend_fused(q, k, v, grid, rules):
     v = ops.cast(v, q.dtype)
     terms = bias_terms(grid, rules)
     causal = not terms and grid.is_causal()
-    cells = opened = None if causal else grid.open()
+    mask = opened = None if causal else grid.mask()
     bias = None
     if terms:
         bias = sum((ops.cast(term, "float32") for term in terms[1:]), ops.cast(terms[0], "float32"))
     # torch takes a bias or a mask, not both, and wants the bias in the dtype of the heads. For a
     # mask in float16 Keras adds -45,850, which is more than some logits are.
     half = keras.backend.standardize_dtype(q.dtype) == "float16"
-    if cells is not None and (terms or half):
-        bias, cells = _closed(bias, cells, half), None
+    if mask is not None and (terms or half):
+        bias, mask = _closed(bias, mask, half), None
     if bias is not None:
         bias = ops.cast(bias, q.dtype)
     q, k, v, size = _of_one_size(q, k, v)
@@ -44,7 +56,7 @@ def attend_fused(q, k, v, grid, rules):
         k,
         v,
         bias=bias,
-        mask=cells,
+        mask=mask,
         scale=rules.scale,
         is_causal=causal,
         flash_attention=rules.flash,
@@ -53,14 +65,14 @@ def attend_fused(q, k, v, grid, rules):
     return by_head(zero_if_blind(by_head(output), grid, opened))
 
 
-def _closed(bias, cells, half):
+def _closed(bias, mask, half):
     """The bias, or None for 0, with less than any logit in masked positions."""
     bias = ops.cast(0.0 if bias is None else bias, "float32")
     if not half:
-        return ops.where(cells, bias, ops.cast(-1e38, "float32"))
+        return ops.where(mask, bias, ops.cast(-1e38, "float32"))
     # Only infinity is less in float16. If it filled a row the output would not be a number.
-    blind = ops.logical_not(ops.any(cells, axis=-1, keepdims=True))
-    return ops.where(ops.logical_or(cells, blind), bias, ops.cast(-math.inf, "float32"))
+    blind = ops.logical_not(ops.any(mask, axis=-1, keepdims=True))
+    return ops.where(ops.logical_or(mask, blind), bias, ops.cast(-math.inf, "float32"))
 
 
 def _of_one_size(q, k, v):

@@ -1,10 +1,15 @@
 """The gated attention unit: attention and feed-forward layer in one."""
 
+import inspect
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.attention.checks import check_features, listed
 from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.hints import Activation, Encodings, Tensor
 
 # normalization -> the encodings that implement it, appended to those of the user.
 NORMALIZATIONS = {
@@ -12,6 +17,8 @@ NORMALIZATIONS = {
     "softmax_plus": [{"name": "log_n", "train_length": 512, "variant": "softmax_plus"}],
     "squared_relu": ["squared_relu"],
 }
+# The arguments of `_of_attention`.
+RENAMED = ("mask", "inputs_mask", "positions", "key_positions", "cache")
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -63,21 +70,16 @@ class GatedAttentionUnit(PositionalAttention):
 
     def __init__(
         self,
-        units,
-        key_size=128,
-        activation="silu",
-        normalization="softmax",
-        encodings=(),
+        units: int,
+        key_size: int = 128,
+        activation: Activation = "silu",
+        normalization: str = "softmax",
+        encodings: Encodings = (),
         **kwargs,
     ):
-        if normalization not in NORMALIZATIONS:
-            raise ValueError(
-                f"`normalization` must be one of {tuple(NORMALIZATIONS)}. "
-                f"Received: {normalization!r}"
-            )
-        for name, size in (("units", units), ("key_size", key_size)):
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
+        checks.choice("normalization", normalization, NORMALIZATIONS)
+        checks.whole("units", units)
+        checks.whole("key_size", key_size)
         for name in ("head_norm", "num_key_value_heads"):
             if kwargs.get(name) is not None:
                 raise ValueError(
@@ -100,7 +102,7 @@ class GatedAttentionUnit(PositionalAttention):
         for head in ("query", "key"):
             self._add_scale_and_offset(head)
         self._build_encodings(inputs_shape, inputs_shape)
-        self._widths = {"query": inputs_shape[-1]}
+        self.widths = {"query": inputs_shape[-1]}
         self.built = True
 
     def _add_scale_and_offset(self, head):
@@ -117,36 +119,35 @@ class GatedAttentionUnit(PositionalAttention):
 
     def call(
         self,
-        inputs,
-        mask=None,
-        inputs_mask=None,  # the name that Keras gives the mask if there is a second tensor
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-        positions=None,
-        key_positions=None,
-        bias=None,
-        return_attention_logits=False,
-        cache=None,
-        tables=None,
-        packed=False,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        inputs_mask: Tensor
+        | None = None,  # the name that Keras gives the mask if there is a second tensor
+        attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+        positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+        bias: Tensor | None = None,
+        return_attention_logits: bool = False,
+        cache: tuple | None = None,
+        tables: Sequence[Tensor] | None = None,
+        packed: bool = False,
     ):
+        given = _of_attention(mask, inputs_mask, positions, key_positions, cache)
         return super().call(
             inputs,
             inputs,
-            key_mask=inputs_mask if mask is None else mask,
             attention_mask=attention_mask,
             return_attention_scores=return_attention_scores,
             training=training,
             use_causal_mask=use_causal_mask,
-            query_positions=positions,
-            key_positions=positions if key_positions is None and cache is None else key_positions,
             bias=bias,
             return_attention_logits=return_attention_logits,
-            cache=cache,
             tables=tables,
             packed=packed,
+            **given,
         )
 
     def _project(self, query, key, value):
@@ -160,9 +161,10 @@ class GatedAttentionUnit(PositionalAttention):
     def compute_output_shape(self, inputs_shape, *others):
         return super().compute_output_shape(inputs_shape, inputs_shape)
 
-    def compute_output_spec(self, inputs, mask=None, *args, positions=None, **kwargs):
-        given = {"key_mask": mask, "query_positions": positions, **kwargs}
-        return super().compute_output_spec(inputs, inputs, **given)
+    def compute_output_spec(self, *args, **kwargs):
+        given = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        inputs, renamed = given.pop("inputs"), [given.pop(name, None) for name in RENAMED]
+        return super().compute_output_spec(inputs, inputs, **_of_attention(*renamed), **given)
 
     def get_config(self):
         config = super().get_config()
@@ -177,3 +179,13 @@ class GatedAttentionUnit(PositionalAttention):
             "normalization": self.normalization,
             "encodings": config["encodings"][: len(config["encodings"]) - added],
         }
+
+
+def _of_attention(mask, inputs_mask, positions, key_positions, cache):
+    """Arguments of a call as those of a `PositionalAttention` of queries that are the keys."""
+    return {
+        "key_mask": inputs_mask if mask is None else mask,
+        "query_positions": positions,
+        "key_positions": positions if key_positions is None and cache is None else key_positions,
+        "cache": cache,
+    }

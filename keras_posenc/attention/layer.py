@@ -1,23 +1,19 @@
 """Multi-head attention that composes position encodings."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc import encodings as position_encodings
-from keras_posenc.attention.cells import Rules
-from keras_posenc.attention.checks import (
-    check_attention_mask,
-    check_features,
-    check_lengths,
-    check_list,
-    checked_mask,
-    listed,
-)
+from keras_posenc.attention.call import Call, check_call
+from keras_posenc.attention.checks import check_features, listed
 from keras_posenc.attention.choose import attend
-from keras_posenc.attention.geometry import grid_of_call
 from keras_posenc.attention.memory import Memory, empty_cache
+from keras_posenc.attention.rules import Hooks, Rules
+from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer, Tensor
 from keras_posenc.maps.dropout import ATTENTION_DROPOUT
 from keras_posenc.sublayers import (
     built,
@@ -101,24 +97,24 @@ class PositionalAttention(keras.layers.Layer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        encodings=(),
-        dropout=ATTENTION_DROPOUT,
-        use_bias=True,
-        output_shape=None,
-        attention_axes=None,
-        flash_attention=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        seed=None,
-        num_key_value_heads=None,
-        head_norm=None,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        encodings: Encodings = (),
+        dropout: float = ATTENTION_DROPOUT,
+        use_bias: bool = True,
+        output_shape: int | Sequence[int] | None = None,
+        attention_axes: int | Sequence[int] | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: Initializer = "glorot_uniform",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        seed: int | None = None,
+        num_key_value_heads: int | None = None,
+        head_norm: keras.layers.Layer | None = None,
         **kwargs,
     ):
         # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
@@ -129,16 +125,13 @@ class PositionalAttention(keras.layers.Layer):
             ("value_dim", value_dim, key_dim),
             ("num_key_value_heads", num_key_value_heads, num_heads),
         ):
-            size = default if size is None else size
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
+            checks.whole(name, default if size is None else size)
         if num_heads % (num_key_value_heads or 1):
             raise ValueError(
                 f"`num_key_value_heads` must divide the {num_heads} heads. "
                 f"Received: {num_key_value_heads}"
             )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and below 1. Received: {dropout}")
+        checks.number("dropout", dropout, least=0, below=1)
         if attention_axes not in (None, 1, (1,), [1]):
             raise ValueError(
                 f"Positions are counted along one axis, so `attention_axes` must be None or 1. "
@@ -150,7 +143,10 @@ class PositionalAttention(keras.layers.Layer):
         self.num_key_value_heads = num_key_value_heads or num_heads
         self.head_norm = keras.saving.serialize_keras_object(head_norm) if head_norm else None
         self.query_norm, self.key_norm = (self._head_norm(name) for name in ("query", "key"))
-        self.encodings = _checked([self._encoding(spec) for spec in listed(encodings)])
+        self.encodings = [self._encoding(spec) for spec in listed(encodings)]
+        for i, encoding in enumerate(self.encodings):
+            encoding.name = f"encoding_{i}"  # a name that lasts, for saved weights
+        self.hooks = Hooks(self.encodings)
         self.dropout = dropout
         self.use_bias = use_bias
         self.output_size = _one_size(output_shape)
@@ -162,23 +158,23 @@ class PositionalAttention(keras.layers.Layer):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = seed
-        self._widths = {}
+        self.widths = {}
         self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
         self.supports_masking = True
 
     def _encoding(self, spec):
         """The encoding of a spec; in a layer of float32 it is one of float32, whatever is usual."""
         usual = keras.config.dtype_policy().name == "float32"
-        own = self.dtype_policy.name == "float32" and not usual
-        if own and isinstance(spec, str):
+        differs = self.dtype_policy.name == "float32" and not usual
+        if differs and isinstance(spec, str):
             spec = {"name": spec}
-        if own and isinstance(spec, dict) and "class_name" not in spec:
+        if differs and isinstance(spec, dict) and "class_name" not in spec:
             spec = {"dtype": "float32", **spec}
         return position_encodings.get(spec)
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
-        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        shapes = {"query": query_shape, "key": key_shape, "value": value_shape}
         check_features(type(self).__name__, **shapes)
         heads, kept = (None, self.num_heads), (None, self.num_key_value_heads)
         self.query_dense = self._projection("query", query_shape, (*heads, self.key_dim))
@@ -190,15 +186,14 @@ class PositionalAttention(keras.layers.Layer):
         for norm in (self.query_norm, self.key_norm) if self.head_norm else ():
             built(self, norm, (*query_shape[:-1], self.num_heads, self.key_dim))
         self._build_encodings(query_shape, key_shape)
-        widths = query_shape[-1], key_shape[-1], value_shape[-1]
-        self._widths = dict(zip(("query", "key", "value"), widths, strict=True))
+        self.widths = {role: shape[-1] for role, shape in shapes.items()}
         self.built = True
 
     def _build_encodings(self, query_shape, key_shape):
         for encoding in self.encodings:
             if not encoding.built:
                 shapes = [(*query_shape[:-1], self.num_heads, self.key_dim)]
-                shapes += [key_shape] if encoding.overrides("features") else []
+                shapes += [key_shape] if encoding in self.hooks.features else []
                 built(self, encoding, *shapes)
 
     def _projection(self, name, input_shape, output_shape):
@@ -241,7 +236,7 @@ class PositionalAttention(keras.layers.Layer):
         Raises:
             ValueError: if the layer is not built, and an encoding adds features to the keys.
         """
-        if any(e.overrides("features") and not e.built for e in self.encodings):
+        if not all(encoding.built for encoding in self.hooks.features):
             raise ValueError(
                 "What this layer keeps of a key is only known once it is built: call the layer, or "
                 "its `build`, before `make_cache`."
@@ -259,88 +254,59 @@ class PositionalAttention(keras.layers.Layer):
 
     def call(
         self,
-        query,
-        value,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-        query_positions=None,
-        key_positions=None,
-        query_order=None,
-        key_order=None,
-        bias=None,
-        return_attention_logits=False,
-        cache=None,
-        tables=None,
-        packed=False,
+        query: Tensor,
+        value: Tensor,
+        key: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+        query_order: Tensor | None = None,
+        key_order: Tensor | None = None,
+        bias: Tensor | None = None,
+        return_attention_logits: bool = False,
+        cache: tuple | None = None,
+        tables: Sequence[Tensor] | None = None,
+        packed: bool = False,
     ):
-        self._check_packed(packed, query_positions, cache)
-        if packed and key_positions is None:
-            key_positions = query_positions
-        query, key, value = self._inputs(query, value, key)
-        keep = _both(
-            *(checked_mask(type(self).__name__, mask, key) for mask in (key_mask, value_mask))
+        call = Call(
+            query,
+            value,
+            key,
+            query_mask,
+            value_mask,
+            key_mask,
+            attention_mask,
+            return_attention_scores,
+            training,
+            use_causal_mask,
+            query_positions,
+            key_positions,
+            query_order,
+            key_order,
+            bias,
+            return_attention_logits,
+            cache,
+            tables,
+            packed,
+        )
+        check_call(call, self)
+        query, key, value = (
+            ops.cast(x, self.compute_dtype) for x in (call.query, call.key, call.value)
         )
         q, k, v, merge = self._project(query, key, value)
-        memory, new_cache = self._remember(key, k, v, keep, cache)
-        positions, orders = (query_positions, key_positions), (query_order, key_order)
-        sizes = q.shape[0], self.num_heads, q.shape[1], memory.keys.shape[1]
-        check_attention_mask(type(self).__name__, attention_mask, *sizes)
-        who, tables = (use_causal_mask, attention_mask), self._tables(tables)
-        grid = grid_of_call(q, memory, positions, orders, *who, tables, bool(training), packed)
-        self._check_order(grid.row_order is not None, grid.mask is not None)
-        rules = self._rules(q, memory.keys, bias, training)
-        requested = return_attention_scores, return_attention_logits, cache is not None
-        k, v, with_map = memory.keys, memory.values, any(requested[:2])
-        output, scores, logits = attend(q, k, v, grid, rules, with_map)
-        extras = zip((scores, logits, new_cache), requested, strict=True)
-        extras = [extra for extra, wanted in extras if wanted]
-        output = merge(output)
-        return (output, *extras) if extras else output
-
-    def _inputs(self, query, value, key):
-        """The query, the key and the value in the compute dtype, of the widths that were built."""
-        inputs = {"query": query, "key": value if key is None else key, "value": value}
-        self._check_widths(**inputs)
-        check_lengths(type(self).__name__, inputs["key"], value)
-        return [ops.cast(x, self.compute_dtype) for x in inputs.values()]
-
-    def _check_widths(self, **inputs):
-        """TensorFlow would fold another width into the batch."""
-        for name, x in inputs.items():
-            built = self._widths.get(name, x.shape[-1])
-            if x.shape[-1] != built:
-                raise ValueError(
-                    f"{type(self).__name__} was built for a `{name}` of {built} features: make "
-                    f"another layer for other sizes. Received: {x.shape[-1]} features"
-                )
-
-    def _remember(self, key, k, v, mask, cache):
-        """The `Memory` that the queries attend to, and the cache that holds it, if there is one."""
-        featured = [encoding for encoding in self.encodings if encoding.overrides("features")]
-        features = {e: ops.cast(e.features(key), k.dtype) for e in featured}
-        memory = Memory(k, v, features, mask)
-        if cache is not None:
-            memory, cache = memory.after(cache)
-        return memory.cleaned(), cache
-
-    def _rules(self, q, k, bias, training):
-        """The `Rules` of a call, with the cells to drop in training."""
-        if bias is not None:  # with an axis of rows and one of columns, to be cut
-            bias = ops.convert_to_tensor(bias)
-            bias = ops.reshape(bias, (*[1] * (4 - len(bias.shape)), *ops.shape(bias)))
-        flash = self.flash_attention
-        if flash is None:
-            flash = keras.config.is_flash_attention_enabled()  # None, or False once disabled
-        rules = Rules(tuple(self.encodings), 1 / math.sqrt(self.key_dim), bias, flash=flash)
-        if training and self.dropout:
-            rules = rules.dropping(self.dropout, q, k, self.seed_generator.next())
-        return rules
+        memory, new_cache = self._remember(call, key, k, v)
+        tables = self._tables(call) if call.tables else {}
+        grid = call.grid(q, memory, tables)
+        rules = self._rules(call, q, memory.keys)
+        k, v = memory.keys, memory.values
+        output, scores, logits = attend(q, k, v, grid, rules, call.with_map)
+        return call.result(merge(output), scores, logits, new_cache)
 
     def _project(self, query, key, value):
         """The heads q, k, v, and what makes the attention output (B, Tq, H, Dv) the layer's."""
@@ -352,47 +318,31 @@ class PositionalAttention(keras.layers.Layer):
             k, v = (ops.repeat(x, served, axis=2) for x in (k, v))
         return q, k, v, self.output_dense
 
-    def _check_order(self, ordered, masked):
-        for encoding in self.encodings:
-            if encoding.causal_only and not ordered and not masked:
-                raise ValueError(
-                    f"{type(encoding).__name__} is for causal attention: call the layer with "
-                    "`use_causal_mask=True`, with a cache, or with an `attention_mask` that closes "
-                    "the future."
-                )
+    def _remember(self, call, states, k, v):
+        """The `Memory` that the queries attend to, and the cache that holds it, if there is one."""
+        features = {e: ops.cast(e.features(states), k.dtype) for e in self.hooks.features}
+        memory, cache = Memory(k, v, features, call.key_padding()), call.cache
+        if cache is not None:
+            memory, cache = memory.after(cache)
+        return memory if memory.key_mask is None else memory.cleaned(), cache
 
-    def _check_packed(self, packed, query_positions, cache):
-        if not packed:
-            return
-        if query_positions is None or cache is not None:
-            raise ValueError(
-                "`packed` rows hold documents that begin where `query_positions` are 0: call the "
-                "layer with these ids, and without a cache."
-            )
-        for encoding in self.encodings:
-            if encoding.reads_length:
-                raise ValueError(
-                    f"{type(encoding).__name__} with these arguments depends on the length of the "
-                    "text, and a `packed` row holds several: leave `packed` off, and give each "
-                    "text a row of its own."
-                )
+    def _rules(self, call, q, k):
+        """The `Rules` of a call, with the cells to drop in training."""
+        bias = call.bias
+        if bias is not None:  # with an axis of rows and one of columns, to be cut
+            bias = ops.convert_to_tensor(bias)
+            bias = ops.reshape(bias, (*[1] * (4 - len(bias.shape)), *ops.shape(bias)))
+        flash = self.flash_attention
+        if flash is None:
+            flash = keras.config.is_flash_attention_enabled()  # None, or False once disabled
+        rules = Rules(self.hooks, 1 / math.sqrt(self.key_dim), bias, flash=flash)
+        if call.training and self.dropout:
+            rules = rules.dropping(self.dropout, q, k, self.seed_generator.next())
+        return rules
 
-    def _by_encoding(self, tables):
-        """dict, encoding -> the table that the call brings for it."""
-        sharing = [encoding for encoding in self.encodings if encoding.shared]
-        sizes = self.num_heads, self.key_dim
-        shapes = [tuple(e.table_arguments(*sizes)["shape"]) for e in sharing]
-        received = [tuple(table.shape) for table in tables or ()]
-        if received != shapes:
-            raise ValueError(
-                "`tables` must hold a table for each encoding with `shared=True`, of the shapes "
-                f"{shapes}, as `SharedTable` layers emit them. Received: {received}"
-            )
-        return dict(zip(sharing, tables or (), strict=True))
-
-    def _tables(self, tables):
+    def _tables(self, call):
         """dict, encoding -> its table, as keys and as queries (2, P, H, D) where `projected`."""
-        tables = self._by_encoding(tables)
+        tables = dict(zip(self.hooks.shared, call.tables, strict=True))
         for encoding in tables:
             if encoding.projected:
                 rows = ops.cast(tables[encoding], self.compute_dtype)[None]
@@ -403,35 +353,16 @@ class PositionalAttention(keras.layers.Layer):
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         return (*query_shape[:-1], self.output_size or query_shape[-1])
 
-    def compute_output_spec(
-        self,
-        query,
-        value,
-        *args,
-        return_attention_scores=False,
-        return_attention_logits=False,
-        cache=None,
-        **kwargs,
-    ):
-        key = args[0] if args else kwargs.get("key")
-        self._check_widths(query=query, value=value)
-        check_lengths(type(self).__name__, value if key is None else key, value)
-        for name in ("key_mask", "value_mask"):
-            checked_mask(type(self).__name__, kwargs.get(name), value if key is None else key)
-        self._check_packed(kwargs.get("packed"), kwargs.get("query_positions"), cache)
-        ordered = kwargs.get("use_causal_mask") or kwargs.get("query_order") is not None
-        self._check_order(ordered or cache is not None, kwargs.get("attention_mask") is not None)
-        self._by_encoding(kwargs.get("tables"))
-        shape = self.compute_output_shape(query.shape, value.shape)
+    def compute_output_spec(self, *args, **kwargs):
+        call = Call(*args, **kwargs)
+        check_call(call, self)
+        shape = self.compute_output_shape(call.query.shape, call.value.shape)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        keys = value.shape[1] if cache is None else cache[0].shape[1]
-        sizes = query.shape[0], self.num_heads, query.shape[1], keys
-        check_attention_mask(type(self).__name__, kwargs.get("attention_mask"), *sizes)
-        scores = keras.KerasTensor(sizes, dtype="float32")
-        extras = [scores] * (return_attention_scores + return_attention_logits)
+        sizes = call.query.shape[0], self.num_heads, call.query.shape[1], call.num_keys
+        scores, cache = keras.KerasTensor(sizes, dtype="float32"), call.cache
         if cache is not None:
-            extras.append(tuple(keras.KerasTensor(x.shape, x.dtype) for x in cache))
-        return (output, *extras) if extras else output
+            cache = tuple(keras.KerasTensor(x.shape, x.dtype) for x in cache)
+        return call.result(output, scores, scores, cache)
 
     def get_config(self):
         config = {
@@ -458,30 +389,11 @@ class PositionalAttention(keras.layers.Layer):
         return with_quantized_parts(config, self, parts)
 
 
-def _checked(encodings):
-    """The encodings, of which one at most may replace the softmax, under names that last.
-
-    Each is told whether others change the heads behind it.
-    """
-    for i, encoding in enumerate(encodings):
-        encoding.name = f"encoding_{i}"
-        encoding.heads_follow = any(e.overrides("heads") for e in encodings[i + 1 :])
-    check_list(encodings)
-    return encodings
-
-
 def _unbuilt(encoding):
     """Serialised to be built again by its attention layer, so that its weights keep their paths."""
     config = keras.saving.serialize_keras_object(encoding)
     config.pop("build_config", None)
     return config
-
-
-def _both(mask, other):
-    """Where both masks are True; None stands for True everywhere."""
-    if mask is None or other is None:
-        return other if mask is None else mask
-    return ops.logical_and(mask, other)
 
 
 def _one_size(output_shape):

@@ -12,8 +12,8 @@ import math
 
 from keras import ops
 
-from keras_posenc.attention.blocks import ALL_AXES, ROWS, prepare, run
-from keras_posenc.attention.cells import by_head
+from keras_posenc.attention.blocks import AXES, ROWS, prepare, run
+from keras_posenc.attention.matrix import by_head
 from keras_posenc.maps.columns import slice_axis
 
 FEWEST_ROWS = 64
@@ -30,9 +30,9 @@ def local_rows(q, k, grid, rules):
     if grid.window is None or not grid.ids_are_indices or q.shape[1] != k.shape[1]:
         return None
     seen = grid.seen_by_all()
-    if grid.row_index is not None and seen:  # by each document its own first ones
+    if grid.query_index is not None and seen:  # by each document its own first ones
         return None
-    if rules.need_all_columns() or grid.mask is not None or rules.bias is not None:
+    if rules.hooks.all_columns or grid.attention_mask is not None or rules.bias is not None:
         return None
     reach = math.ceil(grid.window) - 1
     if q.shape[1] is None and reach + seen > 1024:
@@ -47,29 +47,31 @@ def local_rows(q, k, grid, rules):
     return block_rows
 
 
-def attend_locally(q, k, v, grid, rules, block_rows, fused=False):
+def attend_locally(q, k, v, grid, rules, block_rows, compute):
     """Computes the same output (B, T, H, Dv) as `attend_explicitly`, for a window.
 
     Args:
         block_rows: int, from `local_rows`.
-        fused: bool. A block is computed by the backend's kernel.
+        compute: function of a block, as in `attend_in_blocks`.
     """
     seen = grid.seen_by_all()
     # Columns that fill up the last chunk are none.
-    keep = ops.ones((1, ops.shape(k)[1])) if grid.keep is None else grid.keep
-    grid = grid.replace(keep=ops.cast(keep, "bool"))
-    whole, tensors, carry = prepare(q, k, v, grid, rules, fused)
-    block = dataclasses.replace(whole, grid=whole.grid.replace(ids_are_indices=not seen))
+    key_mask = ops.ones((1, ops.shape(k)[1])) if grid.key_mask is None else grid.key_mask
+    grid = grid.replace(key_mask=ops.cast(key_mask, "bool"))
+    whole, tensors, carry = prepare(q, k, v, grid, rules, compute)
+    inputs = whole.inputs
+    inputs = dataclasses.replace(inputs, grid=inputs.grid.replace(ids_are_indices=not seen))
+    block = dataclasses.replace(whole, inputs=inputs)
     reach = math.ceil(grid.window) - 1
     left = _chunks(reach, block_rows)
     right = 0 if grid.order_is_index else left
     num_rows = ops.shape(q)[1]
     count = (num_rows + block_rows - 1) // block_rows
     # Ids begin anew in each document: there the index alone counts on.
-    counted = ("column_index" if grid.row_index is not None else "columns", "column_order")
+    counted = ("key_index" if grid.query_index is not None else "key_positions", "key_order")
     columns, others = {}, {}
     for key, x in tensors.items():
-        axis = ALL_AXES[key[0]][1]
+        axis = AXES[key[0]].columns
         if axis is None:
             others[key] = x
         else:
@@ -101,7 +103,7 @@ def _around(key, x, axis, count, size, left, right, seen, counted):
     else:
         sides = [(0, 0)] * len(x.shape)
         sides[axis] = (before, after)
-        if key[0] == "keep":  # those that all see come before the chunks
+        if key[0] == "key_mask":  # those that all see come before the chunks
             later = ops.arange(length, dtype="int32") >= seen
             x = ops.pad(ops.cast(ops.logical_and(x, later), "int32"), sides) > 0
         else:
@@ -122,7 +124,7 @@ def _at_most(number, length):
 
 
 def _first_rows(key, x, few):
-    axis = ALL_AXES[key[0]][0]
+    axis = AXES[key[0]].rows
     if axis is None or (x.shape[axis] == 1 and key[0] != "q"):
         return x
     return slice_axis(x, axis, 0, _at_most(few, ops.shape(x)[axis]))

@@ -2,9 +2,11 @@
 
 import keras
 
+from keras_posenc import checks
 from keras_posenc.attention.checks import listed
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.scale import LOG_N_VARIANTS, LogN, ScalableSoftmax
+from keras_posenc.hints import Encodings
 
 VARIANTS = (*LOG_N_VARIANTS, "ssmax")
 
@@ -52,18 +54,17 @@ class LogNAttention(PositionalAttention):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        encodings=(),
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        encodings: Encodings = (),
         *,
-        train_length=512,
-        clipped=False,
-        variant="log_n",
+        train_length: int = 512,
+        clipped: bool = False,
+        variant: str = "log_n",
         **kwargs,
     ):
-        if variant not in VARIANTS:
-            raise ValueError(f"`variant` must be one of {VARIANTS}. Received: {variant!r}")
+        checks.choice("variant", variant, VARIANTS)
         if variant == "ssmax" and clipped:
             raise ValueError(
                 '`clipped` says that no factor falls below 1, while "ssmax" learns it: give one or '

@@ -18,14 +18,14 @@ class Memory:
         keys: (B, Tk, H, D).
         values: (B, Tk, H, Dv).
         features: dict, encoding -> its `features` of the keys, (B, Tk, H, F).
-        keep: (B, Tk) bool, False where a key is padding, or None.
+        key_mask: (B, Tk) bool, False where a key is padding, or None.
         start: scalar tensor, the number of keys from earlier calls, or None without a cache.
     """
 
     keys: object
     values: object
     features: dict
-    keep: object
+    key_mask: object
     start: object = None
 
     def after(self, cache):
@@ -33,38 +33,36 @@ class Memory:
 
         A cache stores a key and its features in one tensor.
         """
-        keys, values, kept, start = cache
-        batch, new = ops.shape(self.keys)[:2]
+        keys, values, key_mask, start = cache
+        batch, count = ops.shape(self.keys)[:2]
         remedy = "The cache is full: make it longer, make_cache(batch_size, length)."
-        check_positions(start + new - 1, keys.shape[1], remedy)
-        keep = ops.ones((), "bool") if self.keep is None else ops.cast(self.keep, "bool")
-        keep = ops.broadcast_to(keep, (batch, new))
+        check_positions(start + count - 1, keys.shape[1], remedy)
+        added = ops.ones((), "bool") if self.key_mask is None else ops.cast(self.key_mask, "bool")
+        added = ops.broadcast_to(added, (batch, count))
         stored = [self.keys, *self.features.values()]
         together = ops.concatenate(stored, axis=-1)
         keys = ops.slice_update(keys, (0, start, 0, 0), ops.cast(together, keys.dtype))
-        ids = (start + ops.arange(new, dtype="int32"))[:, None]
-        own = mark_missing(self.values, ids, values.shape[1])
-        values = ops.slice_update(values, (0, start, 0, 0), ops.cast(own, values.dtype))
-        kept = ops.slice_update(kept, (0, start), keep)
-        after = keys, values, kept, start + new
+        ids = (start + ops.arange(count, dtype="int32"))[:, None]
+        added_values = mark_missing(self.values, ids, values.shape[1])
+        values = ops.slice_update(values, (0, start, 0, 0), ops.cast(added_values, values.dtype))
+        key_mask = ops.slice_update(key_mask, (0, start), added)
+        after = keys, values, key_mask, start + count
         if self.features:
             ends = itertools.accumulate(x.shape[-1] for x in stored[:-1])
             keys, *features = ops.split(keys, list(ends), axis=-1)
             features = dict(zip(self.features, features, strict=True))
         else:
             features = {}
-        return Memory(keys, values, features, kept, start), after
+        return Memory(keys, values, features, key_mask, start), after
 
     def cleaned(self):
-        """The same with zeros for padding, so that a number that is none cannot pass."""
-        if self.keep is None:
-            return self
-        if backend.all_true(self.keep):
-            return dataclasses.replace(self, keep=None)
-        keep = ops.expand_dims(ops.cast(self.keep, "bool"), (2, 3))
+        """The same with zeros for the padding of `key_mask`, so that NaN cannot pass."""
+        if backend.all_true(self.key_mask):
+            return dataclasses.replace(self, key_mask=None)
+        key_mask = ops.expand_dims(ops.cast(self.key_mask, "bool"), (2, 3))
 
         def clean(x):
-            return ops.where(keep, x, ops.zeros((), x.dtype))
+            return ops.where(key_mask, x, ops.zeros((), x.dtype))
 
         features = {encoding: clean(x) for encoding, x in self.features.items()}
         keys, values = clean(self.keys), clean(self.values)

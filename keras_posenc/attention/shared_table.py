@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import encodings as position_encodings
+from keras_posenc.hints import EncodingSpec
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -40,7 +41,7 @@ class SharedTable(keras.layers.Layer):
     >>> model = keras.Model(x, y)
     """
 
-    def __init__(self, encoding, num_heads, key_dim, **kwargs):
+    def __init__(self, encoding: EncodingSpec, num_heads: int, key_dim: int, **kwargs):
         super().__init__(**kwargs)
         encoding = position_encodings.get(encoding)
         if not encoding.shared:

@@ -178,7 +178,7 @@ def product(x, y, equation=None):
     return multiply(x, y, preferred_element_type=jnp.float32)
 
 
-def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
+def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
     """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
     divided by 1 - dropout."""
 
@@ -202,7 +202,7 @@ def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
 
     weigh = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
     weigh.defvjp(forward, backward)
-    return weigh(logits, shared.bound_of(cells), v, hashes)
+    return weigh(logits, shared.bound_of(mask), v, hashes)
 
 
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):
@@ -285,11 +285,11 @@ def train_steps(model):
 
     def steps(batches, count):
         model.reset_metrics()
-        held = model.trainable_variables, model.non_trainable_variables, model.optimizer.variables
-        state = tuple([v.value for v in variables] for variables in held)
+        groups = model.trainable_variables, model.non_trainable_variables, model.optimizer.variables
+        state = tuple([v.value for v in variables] for variables in groups)
         metrics = [v.value for v in model.metrics_variables]
         *state, losses = program(state, metrics, batches, count)
-        for variables, values in zip(held, state, strict=True):
+        for variables, values in zip(groups, state, strict=True):
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
         return np.asarray(losses)[:count].tolist()

@@ -104,25 +104,25 @@ def softmax(logits):
     return ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
 
 
-def close(logits, cells):
+def close(logits, mask):
     """Closes cells by a finite -1e9: a row with none open is uniform on every backend, not NaN,
     until attention makes it zero.
 
     Chosen, not added: any value in a masked position is gone.
     """
-    return ops.where(cells, logits, CLOSED)
+    return ops.where(mask, logits, CLOSED)
 
 
-def bound_of(cells):
+def bound_of(mask):
     """The most that logits may be, or None where all cells are open.
 
     Their minimum with it is `close`, in the pass of XLA that computes their product. It needs no
     pass for its gradient: a softmax gives the weights of 0 in masked positions none.
     """
-    if cells is None:
+    if mask is None:
         return None
     # float32 as the logits are, whatever `keras.config.floatx()` is.
-    return ops.where(cells, ops.cast(math.inf, "float32"), ops.cast(CLOSED, "float32"))
+    return ops.where(mask, ops.cast(math.inf, "float32"), ops.cast(CLOSED, "float32"))
 
 
 def product(x, y, equation=None):

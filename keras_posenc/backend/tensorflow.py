@@ -193,14 +193,14 @@ def _chosen(weights, rate, *hashes):
     return shared.keep_by_hash(weights, rate, hashes)
 
 
-def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
+def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
     """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
     divided by 1 - dropout.
 
     Args:
         output: the saved output, when only its gradient is needed.
     """
-    bound = shared.bound_of(cells)
+    bound = shared.bound_of(mask)
 
     @tf.custom_gradient
     def weighed(logits, v):

@@ -113,15 +113,15 @@ def keep_by_hash(weights, rate, hashes):
     return torch.ops.aten.threshold_backward(weights, bits, -float(bound))
 
 
-def weigh_values(logits, cells, v, dropout, hashes, output=None, keep=False):
+def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
     """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
     divided by 1 - dropout.
 
     Args:
         keep: bool. Leave the logits as they are, for another reader.
     """
-    if cells is not None:
-        logits = _close(logits, shared.bound_of(cells), keep)
+    if mask is not None:
+        logits = _close(logits, shared.bound_of(mask), keep)
     # On a CPU, products with numbers below 1e-38 take five times as long. Weights of 0 in place of
     # them change nothing. That a map has such weights is told by the last of its rows.
     if logits.device.type == "cpu" and not torch.compiler.is_compiling():

@@ -120,8 +120,8 @@ def spec_of(encoding):
             "the model as .keras, which keeps classes."
         )
     usual, config = _default_config(type(encoding)), _unshared(encoding.get_config())
-    own = {k: v for k, v in config.items() if k not in ("name", "dtype") and v != usual[k]}
-    return {"name": name, **own}
+    changed = {k: v for k, v in config.items() if k not in ("name", "dtype") and v != usual[k]}
+    return {"name": name, **changed}
 
 
 @functools.cache

@@ -3,10 +3,13 @@
 import dataclasses
 import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
+
+from keras_posenc.hints import Tensor
+from keras_posenc.maps.grid import Grid
 
 # The methods of an encoding that attention calls.
 HOOKS = ("restrict", "features", "heads", "decay", "bias", "score", "scan", "normalize", "value")
@@ -55,10 +58,10 @@ class Encoding(keras.layers.Layer):
     about each key from its hidden state. Shapes: q, k (B, T, H, D); logits and weights (B, H, Tq,
     Tk). The q passed to `bias` and `score` is the content query, from before any `heads`.
 
-    The `grid` describes the attention map: `grid.rows` and `grid.columns` are the position ids of
-    the queries and keys, `grid.open()` is the mask. `grid.content` holds the content queries, keys
-    and values (`queries`, `keys`, `values`), the q and k that produced the logits (`encoded`) and
-    the result of `features` (`features[self]`).
+    The `grid` describes the attention map: `grid.query_positions` and `grid.key_positions` are the
+    position ids, `grid.mask()` is True where a query may attend. `grid.content` holds the content
+    queries, keys and values (`queries`, `keys`, `values`), the q and k that produced the logits
+    (`encoded`) and the result of `features` (`features[self]`).
 
     Attention may call the hooks on blocks of query rows and leave out key columns that are masked
     for the whole block. Row i of a hook's result may therefore depend only on row i of the grid and
@@ -124,7 +127,7 @@ class Encoding(keras.layers.Layer):
                     f"The hooks are {', '.join(HOOKS)}."
                 )
 
-    def __init__(self, shared=False, **kwargs):
+    def __init__(self, shared: bool = False, **kwargs):
         super().__init__(**kwargs)
         if not any(Encoding.overrides(self, hook) for hook in HOOKS):
             raise TypeError(
@@ -142,7 +145,7 @@ class Encoding(keras.layers.Layer):
             )
         self.shared = bool(shared)
 
-    def build(self, heads_shape):
+    def build(self, heads_shape: Sequence[int | None]) -> None:
         """Creates the weights.
 
         Args:
@@ -151,7 +154,7 @@ class Encoding(keras.layers.Layer):
         self.num_heads, self.head_size = heads_shape[-2:]
         self.built = True
 
-    def table_arguments(self, num_heads, head_size):
+    def table_arguments(self, num_heads: int, head_size: int) -> dict:
         """Returns the arguments of `add_weight` for a table that layers may share.
 
         Args:
@@ -163,7 +166,7 @@ class Encoding(keras.layers.Layer):
         """
         raise NotImplementedError
 
-    def restrict(self, grid):
+    def restrict(self, grid: Grid) -> Grid:
         """Masks cells of the attention map, or adds what other hooks read.
 
         Args:
@@ -175,7 +178,7 @@ class Encoding(keras.layers.Layer):
         """
         return grid
 
-    def features(self, states):
+    def features(self, states: Tensor) -> Tensor:
         """Computes features of the keys from their hidden states; they are kept in the cache.
 
         Args:
@@ -186,7 +189,7 @@ class Encoding(keras.layers.Layer):
         """
         return None
 
-    def heads(self, q, k, grid):
+    def heads(self, q: Tensor, k: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
         """Puts positions into the queries and keys.
 
         Args:
@@ -200,7 +203,7 @@ class Encoding(keras.layers.Layer):
         """
         return q, k
 
-    def decay(self, grid):
+    def decay(self, grid: Grid) -> tuple[Tensor, Tensor]:
         """Computes factors of the features, of which only the products of two have a meaning.
 
         Attention multiplies the heads by them after all `heads`, block by block, so they need not
@@ -215,7 +218,7 @@ class Encoding(keras.layers.Layer):
         """
         raise NotImplementedError
 
-    def bias(self, q, grid):
+    def bias(self, q: Tensor, grid: Grid) -> Tensor | None:
         """Computes a term to add to the logits.
 
         Args:
@@ -227,7 +230,7 @@ class Encoding(keras.layers.Layer):
         """
         return None
 
-    def score(self, logits, q, grid):
+    def score(self, logits: Tensor, q: Tensor, grid: Grid) -> Tensor:
         """Transforms the logits.
 
         Args:
@@ -240,7 +243,7 @@ class Encoding(keras.layers.Layer):
         """
         return logits
 
-    def carry(self, grid):
+    def carry(self, grid: Grid) -> Tensor:
         """Makes the carry that `scan` receives with the first rows.
 
         Args:
@@ -251,7 +254,7 @@ class Encoding(keras.layers.Layer):
         """
         raise NotImplementedError
 
-    def scan(self, logits, grid, carry):
+    def scan(self, logits: Tensor, grid: Grid, carry: Tensor) -> tuple[Tensor, Tensor]:
         """Transforms the logits with a carry from the earlier rows.
 
         Blocks of query rows are then processed in order, and no column is left out. The carry of
@@ -267,7 +270,7 @@ class Encoding(keras.layers.Layer):
         """
         raise NotImplementedError
 
-    def normalize(self, logits, grid):
+    def normalize(self, logits: Tensor, grid: Grid) -> Tensor:
         """Computes the attention weights from the logits, in place of the softmax.
 
         Args:
@@ -279,7 +282,7 @@ class Encoding(keras.layers.Layer):
         """
         return ops.softmax(logits, axis=-1)
 
-    def value(self, weights, grid):
+    def value(self, weights: Tensor, grid: Grid) -> Tensor | None:
         """Computes a term to add to the output.
 
         Args:
@@ -291,7 +294,7 @@ class Encoding(keras.layers.Layer):
         """
         return None
 
-    def overrides(self, hook):
+    def overrides(self, hook: str) -> bool:
         """Returns whether this encoding overrides the hook of this name."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
 
@@ -299,7 +302,7 @@ class Encoding(keras.layers.Layer):
         config = super().get_config()
         return {**config, "shared": self.shared} if self.overrides("table_arguments") else config
 
-    def widen(self, q, k, rows, columns):
+    def widen(self, q: Tensor, k: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Widens q and k so that the logits gain the inner product of `rows` and `columns`.
 
         Args:

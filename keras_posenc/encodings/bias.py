@@ -4,8 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.separable import before_softplus
+from keras_posenc.hints import Initializer
 from keras_posenc.maps.diagonals import map_of_distances
 
 
@@ -45,7 +47,7 @@ class KERPLE(Encoding):
 
     paper = "https://arxiv.org/abs/2205.09921"
 
-    def __init__(self, kind="log", power=None, **kwargs):
+    def __init__(self, kind: str = "log", power: float | None = None, **kwargs):
         super().__init__(**kwargs)
         if kind not in ("log", "power"):
             raise ValueError(f'`kind` must be "log" or "power". Received: {kind!r}')
@@ -136,27 +138,26 @@ class T5Bias(Encoding):
 
     def __init__(
         self,
-        num_buckets=32,
-        max_distance=128,
-        bidirectional=True,
-        embeddings_initializer="random_normal",
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+        embeddings_initializer: Initializer = "random_normal",
         **kwargs,
     ):
         super().__init__(**kwargs)
         sides = 2 if bidirectional else 1
-        if not isinstance(num_buckets, int) or num_buckets < 2 * sides or num_buckets % sides:
-            raise ValueError(
-                f"`num_buckets` must be an integer of at least 2, or an even one of at least 4 for "
-                f"both directions. Received: {num_buckets!r}, bidirectional={bidirectional}"
-            )
+        why = "each direction has half of them, at least 2" if bidirectional else ""
+        self.num_buckets = checks.whole(
+            "num_buckets", num_buckets, least=2 * sides, even=bool(bidirectional), why=why
+        )
         exact = num_buckets // sides // 2
-        if not isinstance(max_distance, int) or max_distance <= exact:
-            raise ValueError(
-                f"`max_distance` must be an integer above the {exact} distances that have a bucket "
-                f"each. Received: {max_distance!r}; make it longer, or give fewer buckets."
-            )
-        self.num_buckets = num_buckets
-        self.max_distance = max_distance
+        self.max_distance = checks.whole(
+            "max_distance",
+            max_distance,
+            least=exact + 1,
+            why=f"{exact} distances have a bucket each",
+            remedy="make it longer, or give fewer buckets",
+        )
         self.bidirectional = bidirectional
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.causal_only = not bidirectional
@@ -242,16 +243,11 @@ class FIRE(Encoding):
     execution = Execution(max_rows=256)  # each cell meets all units
     paper = "https://arxiv.org/abs/2310.04418"
 
-    def __init__(self, units=32, scale=0.1, length=512, **kwargs):
+    def __init__(self, units: int = 32, scale: float = 0.1, length: float = 512, **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(units, int):
-            raise ValueError(f"`units` must be an integer. Received: {units!r}")
-        for name, value in (("units", units), ("scale", scale), ("length", length)):
-            if not value > 0:
-                raise ValueError(f"`{name}` must be above 0. Received: {value!r}")
-        self.units = units
-        self.scale = scale
-        self.length = length
+        self.units = checks.whole("units", units)
+        self.scale = checks.number("scale", scale, above=0)
+        self.length = checks.number("length", length, above=0)
 
     def build(self, heads_shape):
         super().build(heads_shape)
@@ -276,7 +272,7 @@ class FIRE(Encoding):
         )
         c, threshold = ops.softplus(c), self.length * ops.softplus(threshold)
         distance = ops.abs(ops.cast(grid.distance(), "float32"))
-        reach = ops.maximum(ops.cast(grid.rows, "float32"), threshold)[..., None]
+        reach = ops.maximum(ops.cast(grid.query_positions, "float32"), threshold)[..., None]
         # The 1e-6 is published; it also keeps the quotient finite as c goes to 0.
         share = ops.log1p(c * distance) / (ops.log1p(c * reach) + 1e-6)
         # Matrix products are faster than broadcasting over a fifth axis. d is the weight of a unit

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.maps.columns import LastColumns
 from keras_posenc.maps.sums import sum_from_right
@@ -71,20 +71,18 @@ class ContextualPositionEmbedding(Encoding):
     paper = "https://arxiv.org/abs/2405.18719"
 
     def __init__(
-        self, npos_max=64, gate="query_key", scaling="after", bidirectional=False, **kwargs
+        self,
+        npos_max: int = 64,
+        gate: str = "query_key",
+        scaling: str = "after",
+        bidirectional: bool = False,
+        **kwargs,
     ):
         super().__init__(**kwargs)
-        if not isinstance(npos_max, int) or npos_max < 2:
-            raise ValueError(
-                "`npos_max` must be an integer, at least 2: positions are interpolated between two "
-                f"embeddings. Received: {npos_max!r}"
-            )
-        for name, value, known in (("gate", gate, GATES), ("scaling", scaling, SCALINGS)):
-            if value not in known:
-                raise ValueError(f"`{name}` must be one of {known}. Received: {value!r}")
-        self.npos_max = npos_max
-        self.gate = gate
-        self.scaling = scaling
+        why = "positions are interpolated between two embeddings"
+        self.npos_max = checks.whole("npos_max", npos_max, least=2, why=why)
+        self.gate = checks.choice("gate", gate, GATES)
+        self.scaling = checks.choice("scaling", scaling, SCALINGS)
         self.bidirectional = bool(bidirectional)
         self.causal_only = not self.bidirectional
 
@@ -184,9 +182,9 @@ class ContextualPositionEmbedding(Encoding):
                 )
             logits = ops.cast(backend.product(q, keys, "bqhd,bkhd->bhqk"), "float32")
             logits = logits / math.sqrt(self.head_size)
-        gates, cells = ops.sigmoid(ops.cast(logits, "float32")), grid.open()
+        gates, mask = ops.sigmoid(ops.cast(logits, "float32")), grid.mask()
         # Masked before the sum, or masked keys would be counted.
-        return gates if cells is None else gates * ops.cast(cells, "float32")
+        return gates if mask is None else gates * ops.cast(mask, "float32")
 
     def positions(self, gates, grid):
         """Sums the gates to positions, before the cap at P - 1; negative after the query.

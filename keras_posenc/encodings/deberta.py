@@ -1,18 +1,19 @@
 """DeBERTa's disentangled attention: content-to-position and position-to-content terms."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.relative import (
     NORMAL,
-    check_positive_integers,
     whole_distance,
 )
+from keras_posenc.hints import Initializer
 from keras_posenc.maps.columns import band
 
 TERMS = ("c2p", "p2c")
@@ -89,17 +90,17 @@ class DeBERTaRelative(Encoding):
 
     def __init__(
         self,
-        max_distance=512,
-        buckets=None,
-        terms=TERMS,
-        released=False,
-        embeddings_initializer=NORMAL,
+        max_distance: int = 512,
+        buckets: int | None = None,
+        terms: str | Sequence[str] = TERMS,
+        released: bool = False,
+        embeddings_initializer: Initializer = NORMAL,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_positive_integers(max_distance=max_distance)
+        checks.whole("max_distance", max_distance)
         if buckets is not None:
-            check_positive_integers(buckets=buckets)
+            checks.whole("buckets", buckets)
             if buckets % 2 or not 4 <= buckets < 2 * (max_distance - 1):
                 raise ValueError(
                     "`buckets` must be even, at least 4 and below 2 (max_distance - 1) = "

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.hints import Initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -40,7 +41,12 @@ class ForgetGate(Encoding):
     paper = "https://arxiv.org/abs/2503.02130"
     feature_size = 1
 
-    def __init__(self, initial_bias=5.0, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        initial_bias: float = 5.0,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.initial_bias = float(initial_bias)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -82,8 +88,8 @@ class ForgetGate(Encoding):
         )
         gate = product[..., 0] + bias
         logs = -ops.softplus(-gate)
-        if grid.keep is not None:
-            logs = logs * ops.cast(grid.keep, "float32")[..., None]
+        if grid.key_mask is not None:
+            logs = logs * ops.cast(grid.key_mask, "float32")[..., None]
         return ops.cumsum(logs, axis=1)
 
     def get_config(self):
@@ -128,28 +134,28 @@ class SelectiveAttention(Encoding):
 
     def restrict(self, grid):
         """A grid that knows which queries are padding, (B, Tq): those mask nothing."""
-        rows, columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+        rows, columns = ops.shape(grid.query_positions)[1], ops.shape(grid.key_positions)[1]
         if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
             raise ValueError(
                 "SelectiveAttention sums over all earlier queries, so it needs the whole sequence "
                 f"in one call, without a cache. Received: {rows} queries and {columns} keys"
             )
-        return grid.replace(row_keep=grid.keep)
+        return grid.replace(query_mask=grid.key_mask)
 
     def carry(self, grid):
         """F of the first row: zeros, (B, Tk)."""
-        batch, columns = ops.shape(grid.content.queries)[0], ops.shape(grid.columns)[1]
+        batch, columns = ops.shape(grid.content.queries)[0], ops.shape(grid.key_positions)[1]
         return ops.zeros((batch, columns), "float32")
 
     def scan(self, logits, grid, carry):
         """l_ij - F_ij, (B, H, Tq, Tk), and F of the row after these, (B, Tk)."""
-        cells = grid.open()[:, 0]
-        index = ops.arange(ops.shape(cells)[-1], dtype="int32")
-        first = ops.argmax(ops.cast(cells, "int8"), axis=-1)[..., None] == index
-        spared = ops.logical_or(first, grid.own())
-        masking = ops.logical_and(cells, ops.logical_not(spared))
-        if grid.row_keep is not None:  # a query that is padding masks nothing
-            masking = ops.logical_and(masking, ops.cast(grid.row_keep, "bool")[:, :, None])
+        mask = grid.mask()[:, 0]
+        index = ops.arange(ops.shape(mask)[-1], dtype="int32")
+        first = ops.argmax(ops.cast(mask, "int8"), axis=-1)[..., None] == index
+        spared = ops.logical_or(first, grid.same_token())
+        masking = ops.logical_and(mask, ops.logical_not(spared))
+        if grid.query_mask is not None:  # a query that is padding masks nothing
+            masking = ops.logical_and(masking, ops.cast(grid.query_mask, "bool")[:, :, None])
         masked = ops.where(masking, ops.relu(logits[:, 0]), 0.0)
         earlier = ops.concatenate([carry[:, None], masked[:, :-1]], axis=1)
         sums = ops.cumsum(earlier, axis=1)
@@ -164,7 +170,7 @@ def _at_queries(x, q, grid):
             "ForgetGate needs the queries among the keys: call the layer on one sequence, with "
             f"`use_causal_mask=True` or a cache. Received: {rows} queries and {columns} keys"
         )
-    return ops.take(x, grid.row_order[0], axis=1) if grid.order_is_index else x
+    return ops.take(x, grid.query_order[0], axis=1) if grid.order_is_index else x
 
 
 def _digits(x):

@@ -1,10 +1,8 @@
 """Encodings that mask cells of the attention map."""
 
-import math
-import numbers
-
 import keras
 
+from keras_posenc import checks
 from keras_posenc.encodings.base import Encoding
 
 
@@ -40,20 +38,12 @@ class Window(Encoding):
 
     paper = "https://arxiv.org/abs/2309.17453"
 
-    def __init__(self, window=512, sinks=0, global_tokens=0, **kwargs):
+    def __init__(self, window: float = 512, sinks: int = 0, global_tokens: int = 0, **kwargs):
         super().__init__(**kwargs)
-        number = isinstance(window, numbers.Real) and not isinstance(window, bool)
-        if not number or not 0 < window < math.inf:
-            raise ValueError(
-                "`window` must be a positive number: at 0 a query would not see its own key. "
-                f"Received: {window!r}"
-            )
-        for name, count in (("sinks", sinks), ("global_tokens", global_tokens)):
-            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-                raise ValueError(f"`{name}` must be an integer, at least 0. Received: {count!r}")
-        self.window = window
-        self.sinks = sinks
-        self.global_tokens = global_tokens
+        why = "at 0 a query would not see its own key"
+        self.window = checks.number("window", window, above=0, why=why)
+        self.sinks = checks.whole("sinks", sinks, least=0)
+        self.global_tokens = checks.whole("global_tokens", global_tokens, least=0)
 
     def restrict(self, grid):
         """Masks cells (B, H, Tq, Tk) at a distance |i - j| >= window, except the sinks."""
@@ -65,5 +55,9 @@ class Window(Encoding):
         return grid.replace(window=self.window, sinks=self.sinks, global_tokens=self.global_tokens)
 
     def get_config(self):
-        own = {"window": self.window, "sinks": self.sinks, "global_tokens": self.global_tokens}
-        return {**super().get_config(), **own}
+        return {
+            **super().get_config(),
+            "window": self.window,
+            "sinks": self.sinks,
+            "global_tokens": self.global_tokens,
+        }

@@ -36,7 +36,7 @@ class StickBreaking(Encoding):
 
     def normalize(self, logits, grid):
         """sigmoid(l_ij) prod_{j<t<i} (1 - sigmoid(l_it)), (B, H, Tq, Tk)."""
-        logits = ops.where(ops.expand_dims(grid.own(), 1), -1e9, logits)
+        logits = ops.where(ops.expand_dims(grid.same_token(), 1), -1e9, logits)
         return ops.exp(logits - sum_from_right(ops.softplus(logits)))
 
 

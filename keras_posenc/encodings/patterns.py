@@ -1,7 +1,10 @@
 """Layer patterns: encodings that differ from layer to layer."""
 
+from keras_posenc import checks
+from keras_posenc.hints import Encodings
 
-def alternate(number_of_layers, every, full, local):
+
+def alternate(number_of_layers: int, every: int, full: Encodings, local: Encodings):
     """Returns the encodings of each layer when every `every`-th layer differs from the rest.
 
     Layers `every`, 2 `every`, ... (counted from 1) get `full`, the others `local`. Two patterns of
@@ -34,9 +37,8 @@ def alternate(number_of_layers, every, full, local):
     Reference: [Rope to Nope and Back Again](https://arxiv.org/abs/2501.18795); Su Jianlin,
     [HWFA](https://www.spaces.ac.cn/archives/9603), 2023.
     """
-    for name, number in (("number_of_layers", number_of_layers), ("every", every)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"`{name}` must be a positive integer. Received: {number!r}")
+    checks.whole("number_of_layers", number_of_layers)
+    checks.whole("every", every)
     if every > number_of_layers:
         raise ValueError(
             f"`every` must be at most the {number_of_layers} layers, or no layer would see "

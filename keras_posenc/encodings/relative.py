@@ -11,8 +11,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Encoding, Execution
+from keras_posenc.hints import Initializer
 from keras_posenc.maps.columns import band
 
 # As BERT initialises its tables.
@@ -50,13 +51,6 @@ def summed_by_class(weights, index, classes):
     return ops.transpose(ops.reshape(sums, (batch, rows, classes, heads)), (0, 1, 3, 2))
 
 
-def check_positive_integers(**sizes):
-    """Raises ValueError for a size that is not a positive integer."""
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"`{name}` must be a positive integer. Received: {size!r}")
-
-
 class _ClippedTable(Encoding):
     """A table of rows a for the distances -k .. k; subclasses define the rows."""
 
@@ -64,8 +58,7 @@ class _ClippedTable(Encoding):
 
     def __init__(self, max_distance, values, **kwargs):
         super().__init__(**kwargs)
-        check_positive_integers(max_distance=max_distance)
-        self.max_distance = max_distance
+        self.max_distance = checks.whole("max_distance", max_distance)
         self.values = bool(values)
 
     def rows_for_keys(self):
@@ -99,9 +92,9 @@ class _ClippedTable(Encoding):
         near = band(grid, self.max_distance)
         index = self.index(near.grid)
         sums = summed_by_class(near.cut(weights), index, 2 * self.max_distance + 1)
-        beside = ops.cast(near.sums_beside(weights), "float32")
+        outside = ops.cast(near.sums_outside(weights), "float32")
         ends = ops.stack([rows[0], rows[-1]])
-        return ops.einsum("bqhc,cd->bqhd", sums, rows) + ops.einsum("bhqc,cd->bqhd", beside, ends)
+        return ops.einsum("bqhc,cd->bqhd", sums, rows) + ops.einsum("bhqc,cd->bqhd", outside, ends)
 
     def get_config(self):
         return {
@@ -146,15 +139,15 @@ class ShawRelative(_ClippedTable):
 
     def __init__(
         self,
-        max_distance=16,
-        values=True,
-        value_dim=None,
-        embeddings_initializer="glorot_uniform",
+        max_distance: int = 16,
+        values: bool = True,
+        value_dim: int | None = None,
+        embeddings_initializer: Initializer = "glorot_uniform",
         **kwargs,
     ):
         super().__init__(max_distance, values, **kwargs)
         if value_dim is not None:
-            check_positive_integers(value_dim=value_dim)
+            checks.whole("value_dim", value_dim)
         self.value_dim = value_dim
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
@@ -225,7 +218,9 @@ class NEZHA(_ClippedTable):
 
     paper = "https://arxiv.org/abs/1909.00204"
 
-    def __init__(self, max_distance=64, values=True, released=False, **kwargs):
+    def __init__(
+        self, max_distance: int = 64, values: bool = True, released: bool = False, **kwargs
+    ):
         super().__init__(max_distance, values, **kwargs)
         self.released = bool(released)
 

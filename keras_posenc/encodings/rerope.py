@@ -5,10 +5,9 @@ import math
 import keras
 from keras import ops
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Execution
 from keras_posenc.encodings.rotary import RotaryEmbedding
-from keras_posenc.encodings.rotary_arguments import check_positive
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -54,16 +53,12 @@ class ReRoPE(RotaryEmbedding):
     paper = "https://kexue.fm/archives/9708"
     one_axis = True
 
-    def __init__(self, window=512, leak=None, **kwargs):
+    def __init__(self, window: float = 512, leak: float | None = None, **kwargs):
         super().__init__(**kwargs)
-        check_positive("window", window)
+        checks.number("window", window, above=0)
         if leak is not None:
-            check_positive("leak", leak)
-            if leak <= 1:
-                raise ValueError(
-                    "`leak` divides the distances beyond the window, so it must be above 1: at 1 "
-                    f"this is plain rotary. Received: {leak!r}"
-                )
+            why = "it divides the distances beyond the window, and at 1 this is plain rotary"
+            checks.number("leak", leak, above=1, why=why)
         self.window = window
         self.leak = leak
         # Each block turns all columns. Frequencies by the length need the last of them.
@@ -75,7 +70,10 @@ class ReRoPE(RotaryEmbedding):
         # window the row's angle is to be that of slope i + (1 - slope) w, or - w for later keys,
         # and the column's that of slope j.
         slope = 1 / self.leak if self.leak else 0.0
-        rows, columns = ops.cast(grid.rows, "float32"), ops.cast(grid.columns, "float32")
+        rows, columns = (
+            ops.cast(grid.query_positions, "float32"),
+            ops.cast(grid.key_positions, "float32"),
+        )
         q, k = (x[..., : self.rotary_size] for x in grid.content.encoded)
         moved = self.rotated(k, (slope - 1) * columns, grid)
 

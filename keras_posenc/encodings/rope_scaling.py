@@ -88,16 +88,16 @@ def read_scaling(scaling):
     return kind, fields
 
 
-def beside(scaling):
+def arguments_in(scaling):
     """Returns the fields that are not about frequencies, as arguments of `RotaryEmbedding`."""
     kind, fields = _kind_and_fields(scaling)
-    own = inspect.signature(frequencies.SCALINGS[kind]).parameters
-    said = {BESIDE[k]: v for k, v in fields.items() if k in BESIDE and k not in own}
-    if "section_order" in said:
-        said["section_order"] = "round_robin" if said["section_order"] else "contiguous"
-    if "rotary_dim" in said:
-        said["rotary_dim"] = float(said["rotary_dim"])
-    return said
+    parameters = inspect.signature(frequencies.SCALINGS[kind]).parameters
+    arguments = {BESIDE[k]: v for k, v in fields.items() if k in BESIDE and k not in parameters}
+    if "section_order" in arguments:
+        arguments["section_order"] = "round_robin" if arguments["section_order"] else "contiguous"
+    if "rotary_dim" in arguments:
+        arguments["rotary_dim"] = float(arguments["rotary_dim"])
+    return arguments
 
 
 def _kind_and_fields(scaling):

@@ -1,22 +1,23 @@
 """Rotary embeddings: position as a rotation of pairs of features of queries and keys."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.encodings.frequencies import ntk_exponents
-from keras_posenc.encodings.rope_scaling import beside, read_scaling, scaled_frequencies
+from keras_posenc.encodings.rope_scaling import arguments_in, read_scaling, scaled_frequencies
 from keras_posenc.encodings.rotary_arguments import (
-    check_choice,
-    checked_base,
     checked_sections,
     checked_size,
     one_of,
 )
 from keras_posenc.encodings.rotation import rotate
+from keras_posenc.hints import Initializer
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 from keras_posenc.positions.angles import angles
@@ -97,42 +98,40 @@ class RotaryEmbedding(Encoding):
 
     def __init__(
         self,
-        layout="interleaved",
-        base=None,
-        rotary_dim=None,
-        use_bias=False,
-        bias_initializer="zeros",
-        scaling=None,
-        sections=None,
-        section_order=None,
+        layout: str = "interleaved",
+        base: float | None = None,
+        rotary_dim: int | float | None = None,
+        use_bias: bool | str = False,
+        bias_initializer: Initializer = "zeros",
+        scaling: dict | None = None,
+        sections: Sequence[int] | None = None,
+        section_order: str | None = None,
         **kwargs,
     ):
         # Position ids must not be cast to the compute dtype: bfloat16 cannot tell 257 from 256.
         super().__init__(autocast=False, **kwargs)
-        check_choice("layout", layout, LAYOUTS)
+        checks.choice("layout", layout, LAYOUTS)
         if section_order is not None:
-            check_choice("section_order", section_order, SECTION_ORDERS)
-        if use_bias not in (False, True, "shared", "scalar"):
-            raise ValueError(
-                f'`use_bias` must be False, True, "shared" or "scalar". Received: {use_bias!r}'
-            )
+            checks.choice("section_order", section_order, SECTION_ORDERS)
+        checks.choice("use_bias", use_bias, (False, True, "shared", "scalar"))
         self.kind, self.fields = read_scaling(scaling)
-        said = beside(scaling)
+        given = arguments_in(scaling)
         self.layout = layout
-        self.base = checked_base(one_of("base", base, said, 10000.0))
-        self.rotary_dim = checked_size(one_of("rotary_dim", rotary_dim, said, None))
+        base = one_of("base", base, given, 10000.0)
+        self.base = float(checks.number("base", base, above=1))
+        self.rotary_dim = checked_size(one_of("rotary_dim", rotary_dim, given, None))
         self.use_bias = use_bias
         self.bias_initializer = bias_initializer
         if bias_initializer != "sandwich":
             self.bias_initializer = keras.initializers.get(bias_initializer)
         self.scaling = scaling
-        self.sections = checked_sections(one_of("sections", sections, said, None))
+        self.sections = checked_sections(one_of("sections", sections, given, None))
         if self.sections and self.one_axis:
             raise ValueError(
                 f"{type(self).__name__} needs one distance between two positions, so it takes no "
                 f"`sections`. Received: {list(self.sections)}"
             )
-        self.section_order = one_of("section_order", section_order, said, "contiguous")
+        self.section_order = one_of("section_order", section_order, given, "contiguous")
         if self.section_order != "contiguous" and not self.sections:
             raise ValueError(
                 f"section_order={self.section_order!r} orders `sections`: give those too."
@@ -230,10 +229,10 @@ class RotaryEmbedding(Encoding):
         if not self.reads_length:
             return self.turns
         # From the unmasked keys: padding and the free end of a cache do not count.
-        ids = ops.cast(grid.columns, "float32")
+        ids = ops.cast(grid.key_positions, "float32")
         ids = ops.max(ids, axis=-1) if len(ids.shape) == 3 else ids
-        if grid.keep is not None:
-            ids = ops.where(ops.cast(grid.keep, "bool"), ids, 0.0)
+        if grid.key_mask is not None:
+            ids = ops.where(ops.cast(grid.key_mask, "bool"), ids, 0.0)
         length = ops.max(ids, axis=1)[:, None, None] + 1.0
         original = float(self.fields["original_max_position_embeddings"])
         if self.kind == "longrope":
@@ -293,8 +292,8 @@ class RotaryEmbedding(Encoding):
 
     def turned(self, q, k, grid):
         """Rotates q and k by the position ids of the grid, in float32."""
-        q = self.rotated(q, grid.rows, grid, self.factor)
-        return q, self.rotated(k, grid.columns, grid, self.factor)
+        q = self.rotated(q, grid.query_positions, grid, self.factor)
+        return q, self.rotated(k, grid.key_positions, grid, self.factor)
 
     def call(self, inputs, positions=None, offset=0):
         pair = isinstance(inputs, (list, tuple))
@@ -302,7 +301,9 @@ class RotaryEmbedding(Encoding):
         if pair:
             return self.heads(*heads, grid)
         x = self.add_bias(heads[0], self.query_bias) if self.use_bias else heads[0]
-        return ops.cast(self.rotated(x, grid.rows, grid, self.factor), self.compute_dtype)
+        return ops.cast(
+            self.rotated(x, grid.query_positions, grid, self.factor), self.compute_dtype
+        )
 
     def _heads_and_grid(self, heads, positions, offset):
         """The heads (B, T, H, D) of a direct call in the compute dtype, and their `Grid`."""
@@ -311,7 +312,7 @@ class RotaryEmbedding(Encoding):
             ids = consecutive(ops.shape(heads[0])[1], offset)[None]
         else:
             ids = _ids(positions, heads)
-        return heads, Grid(rows=ids, columns=ids)
+        return heads, Grid(query_positions=ids, key_positions=ids)
 
     def compute_output_spec(self, inputs, positions=None, offset=0):
         if isinstance(inputs, (list, tuple)):

@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.encodings.base import Encoding
 
 LOG_N_VARIANTS = ("log_n", "softmax_plus", "yarn")
@@ -72,13 +73,13 @@ class LogN(_QueryFactor):
 
     paper = "https://arxiv.org/abs/2202.12172"
 
-    def __init__(self, train_length=512, clipped=False, variant="log_n", **kwargs):
+    def __init__(
+        self, train_length: int = 512, clipped: bool = False, variant: str = "log_n", **kwargs
+    ):
         super().__init__(**kwargs)
-        self.train_length = _checked_length(train_length)
-        if variant not in LOG_N_VARIANTS:
-            raise ValueError(f"`variant` must be one of {LOG_N_VARIANTS}. Received: {variant!r}")
+        self.train_length = checks.whole("train_length", train_length, least=2, why="ln 1 is 0")
         self.clipped = bool(clipped)
-        self.variant = variant
+        self.variant = checks.choice("variant", variant, LOG_N_VARIANTS)
 
     def factor(self, grid):
         smallest = {"log_n": 1, "softmax_plus": 16, "yarn": self.train_length}[self.variant]
@@ -127,9 +128,9 @@ class ScalableSoftmax(_QueryFactor):
 
     paper = "https://arxiv.org/abs/2501.19399"
 
-    def __init__(self, train_length=512, use_bias=False, **kwargs):
+    def __init__(self, train_length: int = 512, use_bias: bool = False, **kwargs):
         super().__init__(**kwargs)
-        self.train_length = _checked_length(train_length)
+        self.train_length = checks.whole("train_length", train_length, least=2, why="ln 1 is 0")
         self.use_bias = bool(use_bias)
 
     def build(self, heads_shape):
@@ -197,19 +198,11 @@ class Temperature(_QueryFactor):
 
     paper = "https://arxiv.org/abs/2404.12224"
 
-    def __init__(self, kind="constant", value=None, **kwargs):
+    def __init__(self, kind: str = "constant", value: float | None = None, **kwargs):
         super().__init__(**kwargs)
-        if kind not in TEMPERATURES:
-            raise ValueError(f"`kind` must be one of {TEMPERATURES}. Received: {kind!r}")
+        self.kind = checks.choice("kind", kind, TEMPERATURES)
         value = (8192 if kind == "llama4" else 1.0) if value is None else value
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or not 0 < value < math.inf
-        ):
-            raise ValueError(f"`value` must be a positive number. Received: {value!r}")
-        self.kind = kind
-        self.value = value
+        self.value = checks.number("value", value, above=0)
 
     def build(self, heads_shape):
         super().build(heads_shape)
@@ -232,7 +225,7 @@ class Temperature(_QueryFactor):
             factor = (1 + 0.1 * math.log(max(self.value, 1))) ** 2
             return ops.full((1, 1, 1), factor, "float32")
         grid.check_one_axis()
-        position = ops.cast(grid.rows, "float32")[:, None]
+        position = ops.cast(grid.query_positions, "float32")[:, None]
         return 1 + 0.1 * ops.log(ops.floor((position + 1) / self.value) + 1)
 
     def get_config(self):
@@ -241,11 +234,3 @@ class Temperature(_QueryFactor):
 
 def _per_head(weight):
     return ops.cast(weight, "float32")[None, :, None]
-
-
-def _checked_length(length):
-    if isinstance(length, bool) or not isinstance(length, int) or length < 2:
-        raise ValueError(
-            f"`train_length` must be an integer of at least 2, for ln 1 is 0. Received: {length!r}"
-        )
-    return length

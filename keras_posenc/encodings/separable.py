@@ -6,8 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.encodings.base import Encoding, Execution
+from keras_posenc.hints import Initializer
 from keras_posenc.positions.angles import angles
+
+PAIRS = "sines and cosines come in pairs; its default is the head size"
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -46,7 +50,9 @@ class ALiBi(Encoding):
 
     paper = "https://arxiv.org/abs/2108.12409"
 
-    def __init__(self, direction="causal", learned=False, **kwargs):
+    def __init__(
+        self, direction: str | tuple[float, float] = "causal", learned: bool = False, **kwargs
+    ):
         super().__init__(**kwargs)
         if isinstance(direction, (list, tuple)):
             direction = tuple(direction)
@@ -161,10 +167,10 @@ class Sandwich(Encoding):
 
     paper = "https://arxiv.org/abs/2212.10356"
 
-    def __init__(self, size=128, base=10000.0, **kwargs):
+    def __init__(self, size: int = 128, base: float = 10000.0, **kwargs):
         super().__init__(**kwargs)
-        _check_pairs(size)
-        _check_base(base)
+        checks.whole("size", size, least=2, even=True, why=PAIRS)
+        checks.number("base", base, above=1)
         self.size = size
         self.base = base
 
@@ -227,11 +233,17 @@ class RotaryBias(Encoding):
 
     paper = "https://arxiv.org/abs/2202.10447"
 
-    def __init__(self, size=None, base=10000.0, initializer="random_normal", **kwargs):
+    def __init__(
+        self,
+        size: int | None = None,
+        base: float = 10000.0,
+        initializer: Initializer = "random_normal",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if size is not None:
-            _check_pairs(size)
-        _check_base(base)
+            checks.whole("size", size, least=2, even=True, why=PAIRS)
+        checks.number("base", base, above=1)
         self.size = size
         self.base = base
         sandwich = isinstance(initializer, str) and initializer == "sandwich"
@@ -240,7 +252,7 @@ class RotaryBias(Encoding):
     def build(self, heads_shape):
         super().build(heads_shape)
         size = self.size or self.head_size
-        _check_pairs(size)
+        checks.whole("size", size, least=2, even=True, why=PAIRS)
         if self.initializer == "sandwich":
             vectors = np.sqrt(sandwich_ratios(self.num_heads))[:, None] * (np.arange(size) % 2 == 0)
             initializers = [keras.initializers.Constant(vectors)] * 2
@@ -335,8 +347,8 @@ def from_first_key(grid):
     """Position ids of queries and keys relative to the first key, which keeps float32 exact far
     out."""
     grid.check_one_axis()
-    dtype = keras.backend.result_type(grid.rows.dtype, grid.columns.dtype)
-    rows, columns = ops.cast(grid.rows, dtype), ops.cast(grid.columns, dtype)
+    dtype = keras.backend.result_type(grid.query_positions.dtype, grid.key_positions.dtype)
+    rows, columns = ops.cast(grid.query_positions, dtype), ops.cast(grid.key_positions, dtype)
     first = ops.min(columns, axis=1, keepdims=True)
     return rows - first, columns - first
 
@@ -390,16 +402,3 @@ def _turned(vectors, waves):
     first, second = vectors[:, 0::2], vectors[:, 1::2]
     cos, sin = waves
     return ops.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1)
-
-
-def _check_pairs(size):
-    if not isinstance(size, int) or isinstance(size, bool) or size < 2 or size % 2:
-        raise ValueError(
-            "Sines and cosines come in pairs: `size`, by default the head size, must be a positive "
-            f"even integer. Received: {size!r}"
-        )
-
-
-def _check_base(base):
-    if not base > 1:
-        raise ValueError(f"`base` must be above 1. Received: {base}")

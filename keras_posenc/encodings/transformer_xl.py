@@ -6,9 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.encodings.relative import NORMAL
+from keras_posenc.hints import Initializer
 from keras_posenc.maps.diagonals import (
     all_distances,
     at_distances,
@@ -62,19 +63,15 @@ class TransformerXLRelative(Encoding):
 
     def __init__(
         self,
-        size=None,
-        bias_initializer=NORMAL,
-        kernel_initializer=NORMAL,
+        size: int | None = None,
+        bias_initializer: Initializer = NORMAL,
+        kernel_initializer: Initializer = NORMAL,
         **kwargs,
     ):
         super().__init__(**kwargs)
         if size is not None:
-            whole = isinstance(size, int) and not isinstance(size, bool)
-            if not whole or size < 2 or size % 2:
-                raise ValueError(
-                    "Sines and cosines come in pairs: `size` must be a positive even integer. "
-                    f"Received: {size!r}"
-                )
+            why = "sines and cosines come in pairs"
+            checks.whole("size", size, least=2, even=True, why=why)
         self.size = size
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -120,8 +117,8 @@ class TransformerXLRelative(Encoding):
             return q, k
         products = ops.cast(self._position_products(content, self.kernel, "bqhn"), "float32")
         alpha, beta = ops.split(products / math.sqrt(self.head_size), 2, axis=-1)
-        sin_i, cos_i = self._waves(grid.rows)
-        sin_j, cos_j = self._waves(grid.columns)
+        sin_i, cos_i = self._waves(grid.query_positions)
+        sin_j, cos_j = self._waves(grid.key_positions)
         rows = [alpha * sin_i + beta * cos_i, beta * sin_i - alpha * cos_i]
         return self.widen(
             q, k, ops.concatenate(rows, axis=-1), ops.concatenate([cos_j, sin_j], axis=-1)

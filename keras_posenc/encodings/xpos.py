@@ -6,9 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.encodings.base import Execution
 from keras_posenc.encodings.rotary import RotaryEmbedding
-from keras_posenc.encodings.rotary_arguments import check_positive
 from keras_posenc.encodings.rotation import times_features
 from keras_posenc.positions.guard import check_span
 
@@ -61,10 +61,10 @@ class XPos(RotaryEmbedding):
     causal_only = True
     one_axis = True
 
-    def __init__(self, scale_base=512.0, gamma=0.4, **kwargs):
+    def __init__(self, scale_base: float = 512.0, gamma: float = 0.4, **kwargs):
         super().__init__(**kwargs)
-        check_positive("scale_base", scale_base)
-        check_positive("gamma", gamma)
+        checks.number("scale_base", scale_base, above=0)
+        checks.number("gamma", gamma, above=0)
         self.scale_base = scale_base
         self.gamma = gamma
         reach = 2 * EXPONENT * scale_base / math.log1p(1 / gamma)
@@ -74,13 +74,14 @@ class XPos(RotaryEmbedding):
         """The grid, after checking that its row ids (B, Tq) do not span too much."""
         grid.check_one_axis()
         if not grid.ids_are_indices:
-            self._check_span(grid.rows)
+            self._check_span(grid.query_positions)
         return grid
 
     def decay(self, grid):
         """z^((i - c) / B) and z^((c - j) / B), (B or 1, T, rotary size) each."""
-        packed = grid.row_index is not None  # in a document, indices are as far apart as ids
-        rows, columns = (grid.row_index, grid.column_index) if packed else (grid.rows, grid.columns)
+        packed = grid.query_index is not None  # in a document, indices are as far apart as ids
+        rows = grid.query_index if packed else grid.query_positions
+        columns = grid.key_index if packed else grid.key_positions
         rows, columns = (ops.cast(ids, "float32") for ids in (rows, columns))
         centre = (ops.min(rows, 1, keepdims=True) + ops.max(rows, 1, keepdims=True)) / 2
         pairs = np.arange(self.rotary_size // 2) / (self.rotary_size // 2)
@@ -110,7 +111,7 @@ class XPos(RotaryEmbedding):
                 f"Received: one tensor of shape {tuple(inputs.shape)}"
             )
         heads, grid = self._heads_and_grid(inputs, positions, offset)
-        self._check_span(grid.rows)
+        self._check_span(grid.query_positions)
         pairs = zip(self.heads(*heads, grid), self.decay(grid), strict=True)
         return tuple(ops.cast(times_features(*pair), self.compute_dtype) for pair in pairs)
 

@@ -2,6 +2,7 @@
 
 import functools
 
+from keras_posenc import checks
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.embedding import AddTo
 
@@ -46,8 +47,7 @@ class Block:
     """
 
     def __init__(self, name, layers, parts=None, norm="post", prefix=""):
-        if norm not in NORM_PLACES:
-            raise ValueError(f"`norm` must be one of {NORM_PLACES}. Received: {norm!r}")
+        checks.choice("norm", norm, NORM_PLACES)
         self.name = name
         self.layers = layers
         self.parts = parts or {}

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_posenc import checks
 from keras_posenc.sublayers import (
     built,
     initializer_of_part,
@@ -49,8 +50,7 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if use_bias not in (True, False, "output"):
-            raise ValueError(f'`use_bias` must be True, False or "output". Received: {use_bias!r}')
+        checks.choice("use_bias", use_bias, (True, False, "output"))
         activations = activation if isinstance(activation, (list, tuple)) else [activation]
         self.units = units
         self.activation = [keras.activations.get(a) for a in activations]

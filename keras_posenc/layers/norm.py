@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
+from keras_posenc.hints import Activation, Initializer
 from keras_posenc.sublayers import built, policy_of_part, with_quantized_parts
 
 
@@ -39,10 +41,10 @@ class ConditionalLayerNormalization(keras.layers.Layer):
 
     def __init__(
         self,
-        epsilon=1e-12,
-        hidden_size=None,
-        hidden_act="linear",
-        kernel_initializer="glorot_uniform",
+        epsilon: float = 1e-12,
+        hidden_size: int | None = None,
+        hidden_act: Activation = "linear",
+        kernel_initializer: Initializer = "glorot_uniform",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -135,11 +137,9 @@ class RMSNormalization(keras.layers.Layer):
     Reference: [Root Mean Square Layer Normalization](https://arxiv.org/abs/1910.07467).
     """
 
-    def __init__(self, epsilon=1e-6, scale=True, offset=0.0, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, scale: bool = True, offset: float = 0.0, **kwargs):
         super().__init__(**kwargs)
-        if not epsilon > 0:
-            raise ValueError(f"`epsilon` must be a positive number. Received: {epsilon!r}")
-        self.epsilon = epsilon
+        self.epsilon = checks.number("epsilon", epsilon, above=0)
         self.scale = scale
         self.offset = offset
         self.supports_masking = True
@@ -200,7 +200,6 @@ def normalization(kind="layer_norm", epsilon=1e-6, **kwargs):
     >>> normalization("rms_norm")(np.ones((2, 5, 8))).shape
     (2, 5, 8)
     """
-    if kind not in NORMS:
-        raise ValueError(f"A norm is one of {sorted(NORMS)}. Received: {kind!r}")
+    checks.choice("kind", kind, sorted(NORMS))
     layer, arguments = NORMS[kind]
     return layer(epsilon=epsilon, **arguments, **kwargs)

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_posenc import backend
+from keras_posenc.maps.axes import tensors_of, with_tensors
 from keras_posenc.maps.grid import AXES
 
 
@@ -22,13 +23,13 @@ class Columns:
         # Where the start is a tensor, torch writes cell by cell.
         self.start = int(start) if backend.TRAITS.values_at_hand else start
         self.width = width
-        self.num_columns = ops.shape(grid.columns)[1]
+        self.num_columns = ops.shape(grid.key_positions)[1]
         tensors = {}
-        for key, x in grid.tensors().items():
-            axis = AXES[key[0]][1]
+        for key, x in tensors_of(grid).items():
+            axis = AXES[key[0]].columns
             one = axis is None or x.shape[axis] == 1  # a mask may be the same for all columns
             tensors[key] = x if one else self.cut(x, axis)
-        self.grid = grid.with_tensors(tensors)
+        self.grid = with_tensors(grid, tensors)
 
     def cut(self, x, axis=-1):
         """Slices a tensor to these columns along an axis."""
@@ -45,11 +46,11 @@ class Columns:
         fill = ops.broadcast_to(fill, (*ops.shape(x)[:3], self.num_columns))
         return backend.update_slice(fill, (0, 0, 0, self.start), x)
 
-    def sums_beside(self, weights):
+    def sums_outside(self, weights):
         """Sums the weights (B, H, Tq, Tk) before and after these columns: (B, H, Tq, 2)."""
         index = self._index()
-        beside = ops.stack([index < self.start, index >= self.start + self.width], axis=1)
-        return ops.matmul(weights, ops.cast(beside, weights.dtype))
+        outside = ops.stack([index < self.start, index >= self.start + self.width], axis=1)
+        return ops.matmul(weights, ops.cast(outside, weights.dtype))
 
     def _index(self):
         return ops.arange(self.num_columns, dtype="int32")
@@ -68,18 +69,18 @@ class LastColumns(Columns):
     """
 
     def __init__(self, grid, width):
-        num_columns = ops.shape(grid.columns)[1]
+        num_columns = ops.shape(grid.key_positions)[1]
         index = ops.arange(num_columns, dtype="int32")
-        cells = grid.open()
-        if cells is None:
+        mask = grid.mask()
+        if mask is None:
             start = num_columns - width
             before = ops.reshape(index < start, (1, 1, 1, -1))
         else:
             # One axis: over several Keras 3.11 fails on torch.
-            used = ops.any(ops.reshape(cells, (-1, num_columns)), axis=0)
+            used = ops.any(ops.reshape(mask, (-1, num_columns)), axis=0)
             end = ops.max(ops.where(used, index + 1, 0))
             start = ops.maximum(end - width, 0)
-            before = ops.logical_and(cells, index < start)
+            before = ops.logical_and(mask, index < start)
         self.all = ops.logical_not(ops.any(before, axis=-1, keepdims=True))
         super().__init__(grid, start, width)
 
@@ -102,7 +103,7 @@ def band(grid, reach):
         grid: `Grid`.
         reach: int. The distance, to either side.
     """
-    num_rows, num_columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+    num_rows, num_columns = ops.shape(grid.query_positions)[1], ops.shape(grid.key_positions)[1]
     if not grid.ids_are_indices:
         return Columns(grid, 0, num_columns)
     width = num_rows + 2 * reach

@@ -20,7 +20,7 @@ def all_distances(grid):
     None if position ids are given, which may be any distance apart, and for a few query rows with a
     cache, which have few distances.
     """
-    num_rows, num_columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+    num_rows, num_columns = ops.shape(grid.query_positions)[1], ops.shape(grid.key_positions)[1]
     known = isinstance(num_rows, int) and isinstance(num_columns, int)
     if not grid.ids_are_indices or (known and 2 * num_rows < num_columns):
         return None
@@ -37,7 +37,7 @@ def at_distances(table, distance):
 
 def diagonal_distances(grid):
     """The distance of each diagonal from the lower left corner on, (Tq + Tk,) int32."""
-    num_rows, num_columns = ops.shape(grid.rows)[1], ops.shape(grid.columns)[1]
+    num_rows, num_columns = ops.shape(grid.query_positions)[1], ops.shape(grid.key_positions)[1]
     return grid.first_distance() + num_rows - 1 - ops.arange(num_rows + num_columns, dtype="int32")
 
 
@@ -57,7 +57,7 @@ def map_of_distances(function, grid):
         return function(grid.distance())
     line = function(diagonal_distances(grid)[None])
     batch, heads, count = ops.shape(line)
-    num_rows = ops.shape(grid.rows)[1]
+    num_rows = ops.shape(grid.query_positions)[1]
     if backend.TRAITS.diagonals_in_pieces:
         return map_of_line(line, num_rows, count - num_rows)
     return map_of_diagonals(ops.broadcast_to(line[:, :, None], (batch, heads, num_rows, count)))

@@ -6,6 +6,7 @@ import os
 
 import keras
 
+from keras_posenc import checks
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.encodings import get as get_encoding
 from keras_posenc.encodings.rope_scaling import read_scaling
@@ -134,8 +135,7 @@ def build_transformer_model(
     >>> model.predict(inputs, verbose=0).shape
     (1, 1536, 384)
     """
-    if application not in APPLICATIONS:
-        raise ValueError(f"`application` must be one of {APPLICATIONS}. Received: {application!r}")
+    checks.choice("application", application, APPLICATIONS)
     if checkpoint_path is None and _is_directory(config_path):
         checkpoint_path = config_path
     options, sizes = _sort_arguments(kwargs, model)
@@ -208,7 +208,7 @@ def build_transformer_model(
         stretch=stretch,
         alpha=alpha,
         kept_rows=kept_rows,
-        stretched_position=max_position if stretch else None,
+        max_position=max_position if stretch else None,
         encodings=encodings,
         swapped=swapped,
         absolute_positions=absolute_positions,

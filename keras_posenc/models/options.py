@@ -18,7 +18,7 @@ class Options:
     stretch: str | None = None
     alpha: float | None = None
     kept_rows: int | None = None
-    stretched_position: int | None = None
+    max_position: int | None = None
     encodings: tuple = ()
     swapped: bool = False
     absolute_positions: bool = True
@@ -52,7 +52,7 @@ DERIVED = {
     "stretch",
     "alpha",
     "kept_rows",
-    "stretched_position",
+    "max_position",
     "encodings",
     "swapped",
     "absolute_positions",

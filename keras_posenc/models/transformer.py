@@ -133,7 +133,7 @@ class Transformer:
             stretch=self.options.stretch,
             alpha=self.options.alpha,
             kept_rows=self.options.kept_rows,
-            max_position=self.options.stretched_position,
+            max_position=self.options.max_position,
             embeddings_initializer=self.initializer("Embedding-Position/embeddings"),
         )
         if not isinstance(positions, STRETCHES[self.options.stretch]):

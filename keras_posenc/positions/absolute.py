@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.positions.consecutive import consecutive
 from keras_posenc.positions.guard import mark_missing
 
@@ -38,12 +39,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         # Keras reads a string in a HDF5 file as a function, if it has one of this name: add.
         merge_mode = getattr(merge_mode, "__name__", merge_mode)
-        if merge_mode not in MERGE_MODES:
-            raise ValueError(f"`merge_mode` must be one of {MERGE_MODES}. Received: {merge_mode!r}")
-        if not isinstance(output_dim, int) or output_dim < 1:
-            raise ValueError(f"`output_dim` must be a positive integer. Received: {output_dim!r}")
-        self.output_dim = output_dim
-        self.merge_mode = merge_mode
+        self.merge_mode = checks.choice("merge_mode", merge_mode, MERGE_MODES)
+        self.output_dim = checks.whole("output_dim", output_dim)
         self.supports_masking = True
 
     @property
@@ -135,8 +132,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
             self.check_length(offset, inputs.shape[1])
         batch, length, features = inputs.shape
         if self.merge_mode == "zero":
-            own = position_ids is not None and len(position_ids.shape) == 2
-            shape = (position_ids.shape[0] if own else 1, length, self.output_dim)
+            by_text = position_ids is not None and len(position_ids.shape) == 2
+            shape = (position_ids.shape[0] if by_text else 1, length, self.output_dim)
         elif self.merge_mode == "concat":
             shape = (batch, length, features + self.output_dim)
         else:

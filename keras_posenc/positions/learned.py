@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
+from keras_posenc.hints import Initializer
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 from keras_posenc.positions.guard import check_length, check_positions
 
@@ -48,16 +50,14 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
 
     def __init__(
         self,
-        input_dim,
-        output_dim,
-        merge_mode="add",
-        embeddings_initializer="uniform",
+        input_dim: int,
+        output_dim: int,
+        merge_mode: str = "add",
+        embeddings_initializer: Initializer = "uniform",
         **kwargs,
     ):
         super().__init__(output_dim, merge_mode, **kwargs)
-        if not isinstance(input_dim, int) or input_dim < 1:
-            raise ValueError(f"`input_dim` must be a positive integer. Received: {input_dim!r}")
-        self.input_dim = input_dim
+        self.input_dim = checks.whole("input_dim", input_dim)
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
     @property

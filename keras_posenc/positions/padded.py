@@ -29,7 +29,7 @@ class PaddedPositionIds(keras.layers.Layer):
     Reference: [RoBERTa](https://arxiv.org/abs/1907.11692), as numbered by fairseq.
     """
 
-    def __init__(self, pad_token_id=0, **kwargs):
+    def __init__(self, pad_token_id: int = 0, **kwargs):
         kwargs.setdefault("dtype", "int32")
         super().__init__(**kwargs)
         self.pad_token_id = pad_token_id

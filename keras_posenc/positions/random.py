@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.positions.consecutive import consecutive
 from keras_posenc.positions.guard import check_length, check_positions
 
@@ -85,14 +86,14 @@ class RandomPositionIds(keras.layers.Layer):
 
     def __init__(
         self,
-        method="sorted",
-        max_position=2048,
-        per="sequence",
-        inference="consecutive",
-        pad_token_id=None,
-        train_length=None,
-        alpha=None,
-        seed=None,
+        method: str = "sorted",
+        max_position: int = 2048,
+        per: str = "sequence",
+        inference: str = "consecutive",
+        pad_token_id: int | None = None,
+        train_length: int | None = None,
+        alpha: float | None = None,
+        seed: int | None = None,
         **kwargs,
     ):
         # No dtype policy may round ids: bfloat16 cannot tell 257 from 256.
@@ -103,12 +104,8 @@ class RandomPositionIds(keras.layers.Layer):
             ("per", per, ("sequence", "batch")),
             ("inference", inference, INFERENCE),
         ):
-            if value not in choices:
-                raise ValueError(f"`{name}` must be one of {choices}. Received: {value!r}")
-        if not _is_positive_integer(max_position):
-            raise ValueError(
-                f"`max_position` must be a positive integer. Received: {max_position!r}"
-            )
+            checks.choice(name, value, choices)
+        checks.whole("max_position", max_position)
         if method == "beta":
             alpha = 1.0 if alpha is None else alpha
             _check_beta(alpha, train_length, max_position)
@@ -265,14 +262,6 @@ def _share(index, total, count):
 
 
 def _check_beta(alpha, train_length, max_position):
-    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < math.inf:
-        raise ValueError(f"`alpha` must be a positive number. Received: {alpha!r}")
-    if not _is_positive_integer(train_length) or train_length >= max_position:
-        raise ValueError(
-            'method="beta" needs `train_length`, a positive integer below '
-            f"max_position={max_position}. Received: {train_length!r}"
-        )
-
-
-def _is_positive_integer(x):
-    return isinstance(x, int) and not isinstance(x, bool) and x > 0
+    checks.number("alpha", alpha, above=0)
+    why = f'method="beta" needs it, below max_position={max_position}'
+    checks.whole("train_length", train_length, most=max_position - 1, why=why)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 from keras_posenc.positions.angles import angles
 
@@ -48,19 +49,19 @@ class SinusoidalPositionEmbedding(AbsolutePositionEmbedding):
     Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.5.
     """
 
-    def __init__(self, output_dim, merge_mode="add", base=10000.0, layout="interleaved", **kwargs):
+    def __init__(
+        self,
+        output_dim: int,
+        merge_mode: str = "add",
+        base: float = 10000.0,
+        layout: str = "interleaved",
+        **kwargs,
+    ):
         super().__init__(output_dim, merge_mode, **kwargs)
-        if output_dim % 2:
-            raise ValueError(
-                "Sines and cosines come in pairs: `output_dim` must be even. Received: "
-                f"{output_dim}"
-            )
-        if layout not in ("interleaved", "half"):
-            raise ValueError(f'`layout` must be "interleaved" or "half". Received: {layout!r}')
-        if not base > 1:
-            raise ValueError(f"`base` must be above 1. Received: {base}")
-        self.base = base
-        self.layout = layout
+        why = "sines and cosines come in pairs"
+        checks.whole("output_dim", output_dim, least=2, even=True, why=why)
+        self.base = checks.number("base", base, above=1)
+        self.layout = checks.choice("layout", layout, ("interleaved", "half"))
 
     def rows(self, position_ids):
         exponents = np.arange(0, self.output_dim, 2) / self.output_dim

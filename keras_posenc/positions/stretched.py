@@ -1,10 +1,9 @@
 """A learned table of n rows, stretched to more positions than it was trained for."""
 
-import numbers
-
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.positions.learned import LearnedPositionEmbedding
 
 
@@ -12,15 +11,10 @@ class _RepeatingPositionEmbedding(LearnedPositionEmbedding):
     """A table whose rows serve many positions each, except the first `kept_rows`: those of [CLS],
     which are unlike the others, may stand where they were trained and nowhere else."""
 
-    def __init__(self, input_dim, output_dim, kept_rows=0, **kwargs):
+    def __init__(self, input_dim: int, output_dim: int, kept_rows: int = 0, **kwargs):
         super().__init__(input_dim, output_dim, **kwargs)
-        whole = isinstance(kept_rows, int) and not isinstance(kept_rows, bool)
-        if not whole or not 0 <= kept_rows < input_dim:
-            raise ValueError(
-                f"`kept_rows` must be an integer from 0 to {input_dim - 1}, one less than the rows "
-                f"of the table. Received: {kept_rows!r}"
-            )
-        self.kept_rows = kept_rows
+        why = f"a table has {input_dim} rows"
+        self.kept_rows = checks.whole("kept_rows", kept_rows, 0, input_dim - 1, why=why)
 
     def rows(self, position_ids):
         kept, size = self.kept_rows, self.input_dim - self.kept_rows
@@ -92,14 +86,10 @@ class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
         "A hierarchical table of n rows serves n^2 positions: give shorter inputs or more rows."
     )
 
-    def __init__(self, input_dim, output_dim, alpha=0.4, **kwargs):
-        if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
-            raise ValueError(
-                "`alpha` must lie between 0 and 1, both excluded: at 0 the coarse digit vanishes, "
-                "at 1 the base u = (p - alpha p[0]) / (1 - alpha) divides by zero. "
-                f"Received: {alpha!r}; the usual value is 0.4."
-            )
-        alpha = float(alpha)
+    def __init__(self, input_dim: int, output_dim: int, alpha: float = 0.4, **kwargs):
+        why = "at 0 the block index vanishes, at 1 u = (p - alpha p[0]) / (1 - alpha) divides by 0"
+        remedy = "the usual value is 0.4"
+        alpha = float(checks.number("alpha", alpha, above=0, below=1, why=why, remedy=remedy))
         if alpha == 0.5:
             raise ValueError(
                 "`alpha` must not be 0.5: positions i n + j and j n + i would share one row. "
@@ -169,14 +159,10 @@ class _LongPositionEmbedding(LearnedPositionEmbedding):
 
     remedy = "Give shorter inputs, or a larger `max_position`."
 
-    def __init__(self, input_dim, output_dim, max_position, **kwargs):
+    def __init__(self, input_dim: int, output_dim: int, max_position: int, **kwargs):
         super().__init__(input_dim, output_dim, **kwargs)
-        if not isinstance(max_position, int) or max_position < input_dim:
-            raise ValueError(
-                f"`max_position` must be an integer, at least the {input_dim} rows of the table. "
-                f"Received: {max_position!r}"
-            )
-        self.max_position = max_position
+        why = f"the table has {input_dim} rows"
+        self.max_position = checks.whole("max_position", max_position, least=input_dim, why=why)
 
     @property
     def bound(self):
@@ -216,7 +202,7 @@ class InterpolatedPositionEmbedding(_LongPositionEmbedding):
     (2, 1536, 64)
     """
 
-    def __init__(self, input_dim, output_dim, max_position, **kwargs):
+    def __init__(self, input_dim: int, output_dim: int, max_position: int, **kwargs):
         super().__init__(input_dim, output_dim, max_position, **kwargs)
         most = 1 + (2**31 - 1) // max(input_dim - 1, 1)
         if max_position > most:
@@ -284,7 +270,13 @@ STRETCHES = {
 
 
 def position_embedding(
-    input_dim, output_dim, stretch=None, alpha=None, max_position=None, kept_rows=None, **kwargs
+    input_dim: int,
+    output_dim: int,
+    stretch: str | None = None,
+    alpha: float | None = None,
+    max_position: int | None = None,
+    kept_rows: int | None = None,
+    **kwargs,
 ):
     """Makes a learned position embedding with one of the `STRETCHES`, or without.
 
@@ -311,8 +303,7 @@ def position_embedding(
     >>> position_embedding(512, 64, stretch="interpolate", max_position=2048).bound
     2048
     """
-    if stretch not in STRETCHES:
-        raise ValueError(f"`stretch` must be one of {tuple(STRETCHES)}. Received: {stretch!r}")
+    checks.choice("stretch", stretch, STRETCHES)
     if alpha is not None and stretch != "hierarchical":
         raise ValueError(
             f'`alpha` belongs to stretch="hierarchical". Received: stretch={stretch!r}'
@@ -322,8 +313,8 @@ def position_embedding(
             '`kept_rows` belongs to stretch="hierarchical" and "tile", which repeat rows. '
             f"Received: stretch={stretch!r}"
         )
-    if max_position is not None and (not isinstance(max_position, int) or max_position < 1):
-        raise ValueError(f"`max_position` must be a positive integer. Received: {max_position!r}")
+    if max_position is not None:
+        checks.whole("max_position", max_position)
     layer = STRETCHES[stretch]
     if issubclass(layer, _LongPositionEmbedding):
         if max_position is None:

@@ -7,8 +7,8 @@ import pytest
 from keras import ops
 
 from keras_posenc import Encoding, GatedAttentionUnit, PositionalAttention
-from keras_posenc.attention.cells import Rules
 from keras_posenc.attention.choose import attend
+from keras_posenc.attention.rules import Hooks, Rules
 
 B, T, H, D, E = 2, 7, 3, 5, 8
 RNG = np.random.default_rng(0)
@@ -49,7 +49,7 @@ class SlopeInHeads(Encoding):
     """The same bias as one more dimension of q and k (up to a constant of each row)."""
 
     def heads(self, q, k, grid):
-        j = ops.cast(grid.columns, q.dtype)[:, :, None, None]
+        j = ops.cast(grid.key_positions, q.dtype)[:, :, None, None]
         ones = ops.ones_like(q[..., :1]) * np.sqrt(D)
         return (
             ops.concatenate([q, ones], -1),
@@ -77,7 +77,7 @@ class ContentNorm(Encoding):
     def bias(self, q, grid):
         return (
             ops.transpose(ops.sum(q * q, -1), (0, 2, 1))[..., None]
-            * ops.cast(grid.columns, q.dtype)[:, None, None]
+            * ops.cast(grid.key_positions, q.dtype)[:, None, None]
         )
 
 
@@ -357,11 +357,11 @@ def test_paths_agree_inside_attend():
         pytest.skip(f"Keras {keras.__version__} adds no bias in torch's fused kernel")
 
     ids = ops.arange(T)[None]
-    grid = Grid(ids, ids, keep=ops.convert_to_tensor(KEEP), row_order=ids, column_order=ids)
+    grid = Grid(ids, ids, key_mask=ops.convert_to_tensor(KEEP), query_order=ids, key_order=ids)
     encodings = [Slope()]
     encodings[0].build(None)
     bias = ops.convert_to_tensor(RNG.normal(size=(1, H, T, T)).astype("float32"))
-    rules = Rules(tuple(encodings), 0.3, bias)
+    rules = Rules(Hooks(encodings), 0.3, bias)
     explicit = numpy(attend(q, k, v, grid, rules, with_map=True)[0])
     fused = numpy(attend_fused(q, k, v, grid, rules))
     chosen = numpy(attend(q, k, v, grid, rules)[0])
@@ -415,7 +415,9 @@ def test_errors_name_the_value_and_the_remedy():
         PositionalAttention(0, D)
     with pytest.raises(ValueError, match="`value_dim` must be a positive integer. Received: -1"):
         PositionalAttention(H, D, value_dim=-1)
-    with pytest.raises(ValueError, match="`dropout` must be at least 0 and below 1. Received: 1.0"):
+    with pytest.raises(
+        ValueError, match="`dropout` must be a number of at least 0 and below 1. Received: 1.0"
+    ):
         PositionalAttention(H, D, dropout=1.0)
     with pytest.raises(ValueError, match="`attention_axes` must be None or 1. Received: 2"):
         PositionalAttention(H, D, attention_axes=2)

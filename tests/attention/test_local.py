@@ -9,7 +9,7 @@ from selection import on_all
 
 from keras_posenc import Grid, PositionalAttention
 from keras_posenc.attention import choose, local
-from keras_posenc.attention.cells import Rules
+from keras_posenc.attention.rules import Rules
 from keras_posenc.encodings import Encoding
 
 BACKEND = keras.backend.backend()

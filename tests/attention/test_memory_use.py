@@ -11,8 +11,8 @@ from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
 from keras_posenc.attention import choose
-from keras_posenc.attention.cells import Rules
 from keras_posenc.attention.choose import attend
+from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.encodings import ENCODINGS, ALiBi, SelectiveAttention
 
 BACKEND = keras.backend.backend()
@@ -37,8 +37,8 @@ def loss(q, k, v, encoding=None):
     encoding.build((None, None, H, D))
     ids = ops.arange(q.shape[1])[None]
     drawn = ops.convert_to_tensor(np.array([1, 2], "int32"))
-    rules = Rules((encoding,), 0.5).dropping(0.1, q, k, drawn)
-    grid = Grid(ids, ids, row_order=ids, column_order=ids, training=True)
+    rules = Rules(Hooks((encoding,)), 0.5).dropping(0.1, q, k, drawn)
+    grid = Grid(ids, ids, query_order=ids, key_order=ids, training=True)
     return ops.sum(attend(q, k, v, grid, rules)[0] ** 2)
 
 

@@ -10,8 +10,9 @@ from keras import ops
 from keras_posenc import Grid, PositionalAttention, backend
 from keras_posenc.attention import choose
 from keras_posenc.attention.blocks import attend_in_blocks
-from keras_posenc.attention.cells import Rules, attend_explicitly
-from keras_posenc.attention.fused import attend_fused
+from keras_posenc.attention.fused import attend_fused, fused_cells
+from keras_posenc.attention.matrix import attend_explicitly, weigh_cells
+from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.encodings import ContextualPositionEmbedding, DeBERTaRelative
 
 BACKEND = keras.backend.backend()
@@ -82,11 +83,11 @@ def test_masks_and_biases_are_cut_too(axes):
     mask = rng.random((B, H, T, T)[4 - axes :] if axes != 3 else (B, T, T)) > 0.4
     mask[..., 0] = True
     bias = ops.convert_to_tensor(rng.normal(size=(1, H, T, T)).astype("float32"))
-    grid = grid_of(mask=ops.convert_to_tensor(mask))
+    grid = grid_of(attention_mask=ops.convert_to_tensor(mask))
     for some in (bias, bias[:, :, :1], bias[..., :1]):
         arguments = *tensors(), grid, Rules(scale=0.3, bias=some)
-        blocks = attend_in_blocks(*arguments, BLOCK)
-        explicit = attend_explicitly(*arguments)[0]
+        blocks = attend_in_blocks(*arguments, BLOCK, weigh_cells)
+        explicit = attend_explicitly(*arguments)
         np.testing.assert_allclose(numpy(blocks), numpy(explicit), atol=1e-5)
 
 
@@ -102,27 +103,27 @@ def test_columns_that_are_closed_to_a_run_of_blocks_are_left_out(window, sinks, 
         start = max(0, columns - rows)
         order = ops.arange(rows)[None] + start, ops.arange(columns)[None]
         for causal in (True, False):
-            given = dict(row_order=order[0], column_order=order[1]) if causal else {}
+            given = dict(query_order=order[0], key_order=order[1]) if causal else {}
             grid = Grid(*order, order_is_index=causal, window=window, sinks=sinks, **given)
             grid = grid.replace(ids_are_indices=True)
             q, k, v = tensors(rows=rows, columns=columns)
-            blocks = numpy(attend_in_blocks(q, k, v, grid, Rules(scale=0.3), 3))
-            explicit = numpy(attend_explicitly(q, k, v, grid, Rules(scale=0.3))[0])
-            cells = grid.open()
+            blocks = numpy(attend_in_blocks(q, k, v, grid, Rules(scale=0.3), 3, weigh_cells))
+            explicit = numpy(attend_explicitly(q, k, v, grid, Rules(scale=0.3)))
+            cells = grid.mask()
             some = True if cells is None else numpy(ops.any(cells, -1))[0, 0][:, None, None] > 0
             np.testing.assert_allclose(blocks * some, explicit * some, atol=1e-5)
 
 
 def test_blocks_drop_what_the_whole_map_drops():
     drawn = np.array([5, 77], "int32")
-    for order in ({}, dict(row_order=ops.arange(T)[None], column_order=ops.arange(T)[None])):
+    for order in ({}, dict(query_order=ops.arange(T)[None], key_order=ops.arange(T)[None])):
         grid = grid_of(order_is_index=bool(order), **order)
         (q, k, v), rules = tensors(), Rules(scale=0.3)
         dropping = rules.dropping(0.4, q, k, drawn)
-        blocks = numpy(attend_in_blocks(q, k, v, grid, dropping, BLOCK))
-        explicit = numpy(attend_explicitly(q, k, v, grid, dropping)[0])
+        blocks = numpy(attend_in_blocks(q, k, v, grid, dropping, BLOCK, weigh_cells))
+        explicit = numpy(attend_explicitly(q, k, v, grid, dropping))
         np.testing.assert_allclose(blocks, explicit, atol=1e-5)
-        still = numpy(attend_explicitly(q, k, v, grid, rules)[0])
+        still = numpy(attend_explicitly(q, k, v, grid, rules))
         assert np.abs(blocks - still).max() > 0.1
 
 
@@ -165,14 +166,14 @@ def test_fused_blocks_are_the_map_in_full():
     """With a bias, a mask and both; the kernel is whatever the backend has."""
     q, k, v = tensors()
     bias = ops.convert_to_tensor(np.random.default_rng(2).normal(size=(1, H, T, T)), "float32")
-    order = dict(row_order=ops.arange(T)[None], column_order=ops.arange(T)[None])
+    order = dict(query_order=ops.arange(T)[None], key_order=ops.arange(T)[None])
     keep = ops.convert_to_tensor(padding())
     for given in (None, bias):
-        for grid in (grid_of(order_is_index=True, **order), grid_of(keep=keep, **order)):
+        for grid in (grid_of(order_is_index=True, **order), grid_of(key_mask=keep, **order)):
             rules = Rules(scale=0.3, bias=given)
-            blocks = attend_in_blocks(q, k, v, grid, rules, BLOCK, fused=True)
+            blocks = attend_in_blocks(q, k, v, grid, rules, BLOCK, fused_cells)
             whole = attend_fused(q, k, v, grid, rules)
-            explicit = attend_explicitly(q, k, v, grid, rules)[0]
+            explicit = attend_explicitly(q, k, v, grid, rules)
             for result in (blocks, whole):
                 np.testing.assert_allclose(numpy(result), numpy(explicit), atol=1e-5)
 
@@ -242,13 +243,12 @@ def test_weights_too_small_for_a_processor_are_zero(slope, monkeypatch):
     monkeypatch.setattr(on_torch, "WithoutSmall", Noted)
     near = -slope * np.abs(np.arange(T)[:, None] - np.arange(T))[None, None]
     bias = ops.convert_to_tensor(near.astype("float32"))
-    grid = grid_of(keep=ops.convert_to_tensor(padding()))
+    grid = grid_of(key_mask=ops.convert_to_tensor(padding()))
     found = []
     for attend in (attend_explicitly, attend_in_blocks):
         heads = [x.requires_grad_() for x in tensors()]
         blocks = attend is attend_in_blocks
-        output = attend(*heads, grid, Rules(scale=0.3, bias=bias), *[BLOCK] * blocks)
-        output = output if blocks else output[0]
+        output = attend(*heads, grid, Rules(scale=0.3, bias=bias), *(BLOCK, weigh_cells) * blocks)
         output.square().sum().backward()
         found.append([numpy(x) for x in (output.detach(), *(x.grad for x in heads))])
     for one, other in zip(*found, strict=True):
@@ -271,30 +271,32 @@ def test_what_earlier_rows_say_is_carried_from_block_to_block(policy, small_bloc
 
 @pytest.mark.once
 def test_the_size_of_a_block_follows_the_shape(monkeypatch):
-    sizes = 2**25, 2**24
+    sizes, none = (2**25, 2**24), Hooks()
     q = np.zeros((1, 2048, 12, 1), "float32")
     monkeypatch.setattr(backend, "on_accelerator", lambda q: False)
-    assert choose.rows_of_block(q, q, [], 12, sizes) == 2**24 // (4 * 12 * 2048)
-    assert choose.rows_of_block(q[:, :512], q[:, :512], [], 12, sizes) is None
+    assert choose.rows_of_block(q, q, none, 12, sizes) == 2**24 // (4 * 12 * 2048)
+    assert choose.rows_of_block(q[:, :512], q[:, :512], none, 12, sizes) is None
     near = ContextualPositionEmbedding()
     most = near.execution.max_rows
-    assert choose.rows_of_block(q, q, [near], 12, sizes) == most < 2**24 // (4 * 12 * 2048)
+    assert choose.rows_of_block(q, q, Hooks([near]), 12, sizes) == most < 2**24 // (4 * 12 * 2048)
     asks = DeBERTaRelative(max_distance=512)
-    assert choose.rows_of_block(q, q, [asks, near], 12, sizes) == 512
-    assert choose.rows_of_block(q, q, [asks], 12, sizes) == 512
+    assert choose.rows_of_block(q, q, Hooks([asks, near]), 12, sizes) == 512
+    assert choose.rows_of_block(q, q, Hooks([asks]), 12, sizes) == 512
     many = np.zeros((8, 2048, 12, 1), "float32")
-    assert choose.rows_of_block(many, many, [asks], 12, sizes) == 4 * 2**24 // (8 * 4 * 12 * 2048)
+    assert choose.rows_of_block(many, many, Hooks([asks]), 12, sizes) == 4 * 2**24 // (
+        8 * 4 * 12 * 2048
+    )
     long = np.zeros((1, 2**15, 12, 1), "float32")
-    assert choose.rows_of_block(long, long, [], 12, sizes) == choose.FEWEST_ROWS
-    assert choose.rows_of_block(q[:, :1], long, [], 12, sizes) is None
+    assert choose.rows_of_block(long, long, none, 12, sizes) == choose.FEWEST_ROWS
+    assert choose.rows_of_block(q[:, :1], long, none, 12, sizes) is None
     monkeypatch.undo()
     monkeypatch.setattr(backend, "platform", lambda q: "tpu")
     monkeypatch.setattr(backend, "on_accelerator", lambda q: True)
     # Multiples of 128, and of what one chip computes.
-    assert choose.rows_of_block(q[:, :512], q[:, :512], [], 12, sizes) is None
-    assert choose.rows_of_block(q, q, [], 12, sizes) == 256
-    assert choose.rows_of_block(long, long, [near], 12, sizes) == 128
+    assert choose.rows_of_block(q[:, :512], q[:, :512], none, 12, sizes) is None
+    assert choose.rows_of_block(q, q, none, 12, sizes) == 256
+    assert choose.rows_of_block(long, long, Hooks([near]), 12, sizes) == 128
     monkeypatch.setattr(choose, "_batch_shards", lambda: 8)
-    assert choose.rows_of_block(many, many, [], 12, sizes) == 256
+    assert choose.rows_of_block(many, many, none, 12, sizes) == 256
     monkeypatch.setattr(backend, "platform", lambda q: "gpu")
-    assert choose.rows_of_block(q, q, [], 12, sizes) is None
+    assert choose.rows_of_block(q, q, none, 12, sizes) is None

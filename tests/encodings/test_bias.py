@@ -15,8 +15,8 @@ from keras_posenc import (
     Sandwich,
     T5Bias,
 )
-from keras_posenc.attention.cells import Rules
 from keras_posenc.attention.choose import attend
+from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.encodings.separable import alibi_slopes
 
 B, T, H, D = 2, 11, 3, 5
@@ -37,21 +37,23 @@ def grid_of(rows, columns=None):
         ops.convert_to_tensor(np.atleast_2d(ids), dtype)
         for ids, dtype in zip((rows, columns), types, strict=True)
     )
-    return Grid(rows=rows, columns=columns)
+    return Grid(query_positions=rows, key_positions=columns)
 
 
 def added(encoding, grid, heads=H, size=D, dtype="float32"):
     """(B, H, Tq, Tk): what the encoding adds to the logits, by whichever hook."""
-    lengths = grid.rows.shape[1], grid.columns.shape[1]
-    q, k = (ops.zeros((grid.rows.shape[0], length, heads, size), dtype) for length in lengths)
+    lengths = grid.query_positions.shape[1], grid.key_positions.shape[1]
+    q, k = (
+        ops.zeros((grid.query_positions.shape[0], length, heads, size), dtype) for length in lengths
+    )
     if not encoding.built:
         encoding.build(q.shape)
 
     def logits(q, k, rows, columns):
-        inner = grid.replace(rows=rows, columns=columns)
-        return attend(q, k, k, inner, Rules((encoding,), size**-0.5), with_map=True)[2]
+        inner = grid.replace(query_positions=rows, key_positions=columns)
+        return attend(q, k, k, inner, Rules(Hooks((encoding,)), size**-0.5), with_map=True)[2]
 
-    return numpy(one_program(logits)(q, k, grid.rows, grid.columns))
+    return numpy(one_program(logits)(q, k, grid.query_positions, grid.key_positions))
 
 
 def one_program(function):
@@ -204,7 +206,7 @@ def test_one_sided_alibi_refuses_an_odd_number_of_heads(x):
 @pytest.mark.once
 def test_several_axes_are_refused():
     ids = ops.zeros((1, T, 2), "int32")
-    grid = Grid(rows=ids, columns=ids)
+    grid = Grid(query_positions=ids, key_positions=ids)
     for encoding in (ALiBi(), ALiBi("symmetric")):
         encoding.build((1, T, H, D))
         with pytest.raises(ValueError, match="2 axes have no single distance"):
@@ -384,21 +386,24 @@ def test_every_weight_learns(x):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Sandwich(7), "positive even integer. Received: 7"),
-        (lambda: Sandwich(base=1.0), "`base` must be above 1. Received: 1.0"),
-        (lambda: RotaryBias(0), "positive even integer. Received: 0"),
-        (lambda: RotaryBias().build((1, T, H, 5)), "by default the head size, .* Received: 5"),
-        (lambda: RotaryBias(base=0), "`base` must be above 1. Received: 0"),
+        (lambda: Sandwich(7), "positive even integer: .* Received: 7"),
+        (lambda: Sandwich(base=1.0), "`base` must be a number above 1. Received: 1.0"),
+        (lambda: RotaryBias(0), "positive even integer: .* Received: 0"),
+        (lambda: RotaryBias().build((1, T, H, 5)), "its default is the head size. Received: 5"),
+        (lambda: RotaryBias(base=0), "`base` must be a number above 1. Received: 0"),
         (lambda: KERPLE("exp"), 'must be "log" or "power". Received: \'exp\''),
         (lambda: KERPLE("power", 2.5), "at most 2; .* power=2.5"),
         (lambda: KERPLE(power=1), "leave it None to learn it. .* power=1, kind='log'"),
-        (lambda: T5Bias(33), "even one of at least 4 .* Received: 33"),
+        (lambda: T5Bias(33), "an even integer of at least 4: .* Received: 33"),
         (lambda: T5Bias(1, bidirectional=False), "at least 2.* Received: 1"),
-        (lambda: T5Bias(32, 8), "above the 8 distances .* Received: 8"),
-        (lambda: FIRE(0), "`units` must be above 0. Received: 0"),
-        (lambda: FIRE(1.5), "`units` must be an integer. Received: 1.5"),
-        (lambda: FIRE(scale=0.0), "`scale` must be above 0. Received: 0.0"),
-        (lambda: FIRE(length=-1), "`length` must be above 0. Received: -1"),
+        (
+            lambda: T5Bias(32, 8),
+            "an integer of at least 9: 8 distances .* Received: 8; make it longer",
+        ),
+        (lambda: FIRE(0), "`units` must be a positive integer. Received: 0"),
+        (lambda: FIRE(1.5), "`units` must be a positive integer. Received: 1.5"),
+        (lambda: FIRE(scale=0.0), "`scale` must be a positive number. Received: 0.0"),
+        (lambda: FIRE(length=-1), "`length` must be a positive number. Received: -1"),
     ],
 )
 def test_bad_arguments_are_refused(make, words):
@@ -425,7 +430,7 @@ def test_separable_biases_form_no_map():
         encoding.build(shape)
 
         def hooks(q, k, ids):
-            grid = Grid(rows=ids, columns=ids)
+            grid = Grid(query_positions=ids, key_positions=ids)
             return encoding.heads(q, k, grid), encoding.bias(q, grid)
 
         needed = jax.jit(hooks).lower(heads, heads, ids).compile().memory_analysis()

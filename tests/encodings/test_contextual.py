@@ -106,13 +106,13 @@ def test_cope_with_all_gates_open_counts_tokens():
     cope = ContextualPositionEmbedding(npos_max=T + 1)
     cope.build((B, T, H, D))
     ids = ops.arange(T)[None]
-    grid = Grid(rows=ids, columns=ids, row_order=ids, column_order=ids)
+    grid = Grid(query_positions=ids, key_positions=ids, query_order=ids, key_order=ids)
     gates = cope.gates(ops.ones((B, H, T, T)) * 1e3, None, grid)
     i, j = np.indices((T, T))
     expected = np.where(j <= i, i - j + 1, 0)
     np.testing.assert_array_equal(numpy(cope.positions(gates, grid))[0, 0], expected)
     both = ContextualPositionEmbedding(npos_max=T + 1, bidirectional=True)
-    open_grid = Grid(rows=ids, columns=ids)
+    open_grid = Grid(query_positions=ids, key_positions=ids)
     gates = both.gates(ops.ones((B, H, T, T)) * 1e3, None, open_grid)
     expected = np.where(j <= i, i - j + 1, -(j - i + 1))
     np.testing.assert_array_equal(numpy(both.positions(gates, open_grid))[0, 0], expected)
@@ -246,7 +246,7 @@ def few_rows(far, near):
     cope.build((1, 80, 1, 2), (1, 80, E))
     cope.embeddings.assign(np.arange(8.0).reshape(2, 4))
     rows, columns = ops.arange(76, 80)[None], ops.arange(80)[None]
-    grid = Grid(rows=rows, columns=columns, row_order=rows, column_order=columns)
+    grid = Grid(query_positions=rows, key_positions=columns, query_order=rows, key_order=columns)
     keys = np.where(np.arange(80) < 48, far, near)[None, :, None, None] * np.ones(2)
     grid = grid.replace(features={cope: ops.convert_to_tensor(keys.astype("float32"))})
     return numpy(cope.score(ops.zeros((1, 1, 4, 80)), ops.ones((1, 4, 1, 2)), grid))[0, 0]
@@ -310,7 +310,9 @@ def test_cope_config_comes_back():
 
 @pytest.mark.once
 def test_cope_says_what_it_cannot_do():
-    with pytest.raises(ValueError, match="an integer, at least 2: .* Received: 1"):
+    with pytest.raises(
+        ValueError, match="`npos_max` must be an integer of at least 2: .* Received: 1"
+    ):
         ContextualPositionEmbedding(1)
     with pytest.raises(ValueError, match="`gate` must be one of .'query_key', .* Received: 'key'"):
         ContextualPositionEmbedding(gate="key")
@@ -349,7 +351,9 @@ def test_forget_gate_tells_far_neighbours_apart_in_low_precision(dtype):
     gate.build((1, 2800, 1, 8), (1, 2800, 4))
     gate.gate_bias.assign([0.4328])  # ln f = -0.5
     ids = ops.arange(2800)[None]
-    grid = Grid(rows=ids, columns=ids, row_order=ids, column_order=ids, order_is_index=True)
+    grid = Grid(
+        query_positions=ids, key_positions=ids, query_order=ids, key_order=ids, order_is_index=True
+    )
     grid = grid.replace(features={gate: ops.zeros((1, 2800, 1, 1), dtype)})
     q, k = gate.heads(*[ops.zeros((1, 2800, 1, 8), dtype)] * 2, grid)
     q, k = (np.asarray(numpy(x), "float64")[0, :, 0] for x in (q, k))
@@ -416,7 +420,9 @@ def test_stick_breaking_is_the_papers(keep):
 def test_stick_breaking_with_sure_keys_takes_the_nearest():
     stick = StickBreaking()
     ids = ops.arange(5)[None]
-    grid = Grid(rows=ids, columns=ids, row_order=ids, column_order=ids, order_is_index=True)
+    grid = Grid(
+        query_positions=ids, key_positions=ids, query_order=ids, key_order=ids, order_is_index=True
+    )
     sure = np.where(np.tril(np.ones((5, 5), bool)), 60.0, -1e9).astype("float32")[None, None]
     weights = numpy(stick.normalize(ops.convert_to_tensor(sure), grid))
     np.testing.assert_allclose(weights[0, 0], np.eye(5, k=-1), atol=1e-6)

@@ -9,9 +9,9 @@ import pytest
 from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
-from keras_posenc.attention.cells import Rules
 from keras_posenc.attention.choose import attend
 from keras_posenc.attention.local import local_rows
+from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.encodings.masks import Window
 from keras_posenc.encodings.patterns import alternate
 
@@ -40,7 +40,7 @@ def test_who_is_seen(window, sinks, few, ids):
     grid = Window(window, sinks, few).restrict(Grid(rows, rows))
     ids = ids.astype(dtype)
     expected = open_cells(ids, ids, window, sinks, few)
-    np.testing.assert_array_equal(ops.convert_to_numpy(grid.open())[0, 0], expected)
+    np.testing.assert_array_equal(ops.convert_to_numpy(grid.mask())[0, 0], expected)
     np.testing.assert_array_equal(ops.convert_to_numpy(grid.visible())[0, 0], expected.sum(-1))
 
 
@@ -49,11 +49,11 @@ def test_attention_in_a_window(causal):
     allowed = open_cells(range(T), range(T), 3, 1)
     allowed = np.tril(allowed) if causal else allowed
     rows = ops.arange(T)[None]
-    order = {"row_order": rows, "column_order": rows} if causal else {}
+    order = {"query_order": rows, "key_order": rows} if causal else {}
     grid = Grid(rows, rows, **order)
     wanted = oracles.attention(Q, K, V, 1 / math.sqrt(D), allowed=allowed)
     q, k, v = (ops.convert_to_tensor(x) for x in (Q, K, V))
-    rules = Rules((Window(3, sinks=1),), 1 / math.sqrt(D))
+    rules = Rules(Hooks((Window(3, sinks=1),)), 1 / math.sqrt(D))
     fused = attend(q, k, v, grid, rules)[0]
     explicit = attend(q, k, v, grid, rules, with_map=True)[0]
     np.testing.assert_allclose(numpy(fused), wanted, atol=1e-5)
@@ -80,7 +80,7 @@ def test_a_long_text_costs_its_window_and_says_the_same(causal):
     rows = ops.arange(long)[None]
     grid = Window(**small).restrict(Grid(rows, rows, ids_are_indices=True))
     q = ops.zeros((1, long, 1, D))
-    assert local_rows(q, q, grid, Rules(tuple(layer.encodings))) == 64
+    assert local_rows(q, q, grid, Rules(layer.hooks)) == 64
     whole = laws.gradients(layer, x, return_attention_scores=True, **arguments)
     for one, other in zip(laws.gradients(layer, x, **arguments), whole, strict=True):
         laws.close(one, other, 1e-4)
@@ -102,9 +102,11 @@ def test_bad_windows_are_refused():
         with pytest.raises(ValueError, match="`window` must be a positive number: .*Received"):
             Window(window)
     for sinks in (-1, 1.5, True):
-        with pytest.raises(ValueError, match="`sinks` must be an integer, at least 0. Received"):
+        with pytest.raises(ValueError, match="`sinks` must be an integer of at least 0. Received"):
             Window(4, sinks=sinks)
-        with pytest.raises(ValueError, match="`global_tokens` must be an integer, at least 0. Rec"):
+        with pytest.raises(
+            ValueError, match="`global_tokens` must be an integer of at least 0. Rec"
+        ):
             Window(4, global_tokens=sinks)
     with pytest.raises(ValueError, match="Two windows over one attention map: keep the one"):
         Window(8).restrict(Window(4).restrict(Grid(np.arange(3)[None], np.arange(3)[None])))

@@ -25,7 +25,7 @@ def bias_of(encoding, weights):
     encoding.build((1, T, H, D))
     encoding.set_weights(weights)
     ids = ops.convert_to_tensor(IDS[None], "int32")
-    return encoding.bias(ops.zeros((1, T, H, D)), Grid(rows=ids, columns=ids))
+    return encoding.bias(ops.zeros((1, T, H, D)), Grid(query_positions=ids, key_positions=ids))
 
 
 def test_kerple():

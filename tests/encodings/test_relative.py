@@ -10,8 +10,8 @@ import pytest
 from keras import ops
 
 from keras_posenc import Grid, PositionalAttention
-from keras_posenc.attention.cells import Rules
 from keras_posenc.attention.choose import attend
+from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.encodings.deberta import DeBERTaRelative, log_bucket
 from keras_posenc.encodings.relative import NEZHA, ShawRelative, summed_by_class
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
@@ -53,8 +53,8 @@ def run(encoding, q=Q, k=K, v=V, rows=None, columns=None, mask=None, **how):
     columns = rows if columns is None else columns
     q, k, v, rows, columns = (ops.convert_to_tensor(x) for x in (q, k, v, rows, columns))
     mask = None if mask is None else ops.convert_to_tensor(mask)
-    grid = Grid(rows, columns, mask=mask, training=how.get("training", False))
-    rules = Rules((encoding,), 1 / math.sqrt(D))
+    grid = Grid(rows, columns, attention_mask=mask, training=how.get("training", False))
+    rules = Rules(Hooks((encoding,)), 1 / math.sqrt(D))
     return numpy(attend(q, k, v, grid, rules, with_map=how.get("explicitly", False))[0])
 
 
@@ -272,14 +272,14 @@ def test_transformer_xl_is_that_of_xlnet(given):
     q, k, values = (ops.convert_to_tensor(x) for x in (q, k, values))
     rows = ops.arange(T)[None]
     grid = Grid(rows, rows, ids_are_indices=not given)
-    ours = attend(q, k, values, grid, Rules((encoding,), 0.5))[0]
+    ours = attend(q, k, values, grid, Rules(Hooks((encoding,)), 0.5))[0]
     np.testing.assert_allclose(numpy(ours), output, atol=1e-5)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("size", [0, 7, -2, 4.0, True])
 def test_an_odd_sinusoid_is_refused(size):
-    with pytest.raises(ValueError, match="`size` must be a positive even integer. Received"):
+    with pytest.raises(ValueError, match="`size` must be a positive even integer: .*Received"):
         TransformerXLRelative(size=size)
 
 

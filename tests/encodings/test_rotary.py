@@ -6,17 +6,15 @@ import pytest
 from keras import ops
 
 from keras_posenc import Encoding, Grid, PositionalAttention, ReRoPE, RotaryEmbedding, XPos
-from keras_posenc.attention.cells import Rules, decayed
+from keras_posenc.attention.matrix import decayed
+from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.encodings.rope_scaling import scaled_frequencies
 
 B, T, H, D = 2, 7, 3, 8
 THETA = oracle.ladder(D)
 LAYOUTS = ("interleaved", "half")
 N = "original_max_position_embeddings"
-
-
-def numpy(x):
-    return ops.convert_to_numpy(x)
+numpy = ops.convert_to_numpy
 
 
 def draw(*shape, seed=0):
@@ -29,7 +27,7 @@ IDS = np.stack([np.arange(T), 5 + 3 * np.arange(T)])
 
 def grid(ids, **kwargs):
     ids = ops.convert_to_tensor(ids)
-    return Grid(rows=ids, columns=ids, **kwargs)
+    return Grid(query_positions=ids, key_positions=ids, **kwargs)
 
 
 def logits_of(layer, q=Q, k=K, ids=IDS, **kwargs):
@@ -38,7 +36,7 @@ def logits_of(layer, q=Q, k=K, ids=IDS, **kwargs):
     if not layer.built:
         layer.build(q.shape)
     q, k = ops.convert_to_tensor(q), ops.convert_to_tensor(k)
-    turned = decayed(*layer.heads(q, k, cells), cells, Rules((layer,)), (1, 3), (1, 3))
+    turned = decayed(*layer.heads(q, k, cells), cells, Rules(Hooks((layer,))), (1, 3), (1, 3))
     logits = ops.einsum("bihd,bjhd->bhij", *turned) / np.sqrt(D)
     return numpy(layer.score(logits, q, cells.replace(encoded=turned))) * np.sqrt(D)
 
@@ -209,7 +207,8 @@ def test_frequencies_follow_the_length_of_each_text(scaling):
 
     keep = np.ones((B, T), bool)
     keep[0, 4:] = False
-    q, _ = layer.heads(Q, K, grid(np.tile(np.arange(T), (B, 1)), keep=ops.convert_to_tensor(keep)))
+    mask = ops.convert_to_tensor(keep)
+    q, _ = layer.heads(Q, K, grid(np.tile(np.arange(T), (B, 1)), key_mask=mask))
     for row, length in enumerate((4, 7)):
         theta, factor = scaled_frequencies(D, scaling=scaling, length=length)
         expected = oracle.rotary(Q[row : row + 1], np.arange(T)[None], theta, magnitude=factor)
@@ -220,10 +219,9 @@ class Scaled(Encoding):
     """Multiplies the queries, as log-n does, and widens the heads, as separable biases do."""
 
     def heads(self, q, k, grid):
-        q = q * (1.0 + 0.1 * ops.cast(grid.rows, q.dtype))[:, :, None, None]
-        return self.widen(
-            q, k, ops.ones((1, 1, 1, 1)), 0.1 * ops.cast(grid.columns, "float32")[:, :, None, None]
-        )
+        q = q * (1.0 + 0.1 * ops.cast(grid.query_positions, q.dtype))[:, :, None, None]
+        columns = ops.cast(grid.key_positions, "float32")[:, :, None, None]
+        return self.widen(q, k, ops.ones((1, 1, 1, 1)), 0.1 * columns)
 
 
 ENCODINGS = {
@@ -453,7 +451,7 @@ def test_configs_are_complete(make):
         ({"rotary_dim": 3}, "`rotary_dim` must be None, a positive even integer.*Received: 3"),
         ({"rotary_dim": 1.5}, r"or a float in \(0, 1\].*Received: 1.5"),
         ({"rotary_dim": True}, "`rotary_dim` must be None.*Received: True"),
-        ({"use_bias": "both"}, '`use_bias` must be False, True, "shared" or "scalar".*\'both\''),
+        ({"use_bias": "both"}, "`use_bias` must be one of .*'shared', 'scalar'.*'both'"),
         ({"sections": [2, 0]}, r"`sections` must be a list of positive integers.*\[2, 0\]"),
         ({"sections": 4}, "`sections` must be a list of positive integers.*4"),
         ({"section_order": "spiral"}, "`section_order` must be one of.*'spiral'"),
@@ -479,8 +477,8 @@ def test_arguments_without_a_meaning_are_refused(arguments, words):
         (lambda: XPos(scale_base=0), "`scale_base` must be a positive number. Received: 0"),
         (lambda: XPos(gamma=-1), "`gamma` must be a positive number. Received: -1"),
         (lambda: ReRoPE(window=None), "`window` must be a positive number. Received: None"),
-        (lambda: ReRoPE(leak=1.0), "`leak` divides .*must be above 1: at 1 this is plain rotary"),
-        (lambda: ReRoPE(leak="f"), "`leak` must be a positive number. Received: 'f'"),
+        (lambda: ReRoPE(leak=1.0), "`leak` must be a number above 1: .* at 1 this is plain rotary"),
+        (lambda: ReRoPE(leak="f"), "`leak` must be a number above 1: .* Received: 'f'"),
         (
             lambda: RotaryEmbedding()(Q[..., :7]),
             "an even number of the 7.* asks for 7.*rotary_dim=6",

@@ -40,11 +40,13 @@ def factor_of(encoding, visible=None, rows=None, heads=1):
     if visible is not None:
         mask = np.arange(columns)[None] < np.asarray(visible)[:, None]
     rows = np.arange(count) if rows is None else rows
-    grid = Grid(rows=ops.convert_to_tensor(rows)[None], columns=ops.arange(columns)[None])
+    grid = Grid(
+        query_positions=ops.convert_to_tensor(rows)[None], key_positions=ops.arange(columns)[None]
+    )
     q = ops.ones((1, count, heads, 4))
     if not encoding.built:
         encoding.build(q.shape)
-    grid = grid.replace(mask=None if mask is None else ops.convert_to_tensor(mask))
+    grid = grid.replace(attention_mask=None if mask is None else ops.convert_to_tensor(mask))
     return ops.convert_to_numpy(encoding.heads(q, q, grid)[0])[0, :, :, 0]
 
 
@@ -107,7 +109,9 @@ def test_softmax_plus_is_bert4keras():
 
 def test_log_n_and_yarn_at_eight_times_4096():
     """(0.1 ln 8 + 1)^2 = 1.459 and ln 32768 / ln 4096 = 1.25; one after the other they multiply."""
-    grid = Grid(rows=ops.zeros((1, 1), "int32"), columns=ops.zeros((1, 32768), "int32"))
+    grid = Grid(
+        query_positions=ops.zeros((1, 1), "int32"), key_positions=ops.zeros((1, 32768), "int32")
+    )
     q = ops.ones((1, 1, 1, 1))
     log_n, yarn = LogN(4096), Temperature("yarn", 8)
     once = [float(encoding.heads(q, q, grid)[0][0, 0, 0, 0]) for encoding in (log_n, yarn)]
@@ -155,7 +159,7 @@ def test_the_factor_scales_the_separable_bias_before_it_and_not_the_one_after():
     class ToTheRight(Encoding):
         def heads(self, q, k, grid):
             ones = ops.ones((1, 1, 1, 1))
-            columns = ops.cast(grid.columns, "float32")[..., None, None]
+            columns = ops.cast(grid.key_positions, "float32")[..., None, None]
             return self.widen(q, k, ones, columns)
 
     x, scale = inputs(), math.log(T) / math.log(3)
@@ -226,7 +230,7 @@ def test_a_learned_temperature_stays_positive():
 
 @pytest.mark.once
 def test_the_temperature_by_position_has_no_meaning_on_two_axes():
-    grid = Grid(rows=ops.zeros((1, 3, 2)), columns=ops.zeros((1, 3, 2)))
+    grid = Grid(query_positions=ops.zeros((1, 3, 2)), key_positions=ops.zeros((1, 3, 2)))
     q = ops.ones((1, 3, 1, 4))
     with pytest.raises(ValueError, match="Position ids on 2 axes"):
         Temperature("llama4").heads(q, q, grid)
@@ -245,7 +249,11 @@ def test_the_factor_is_computed_in_float32_and_cast_last(policy):
             assert keras.backend.standardize_dtype(weight.dtype) in ("float32", "bfloat16")
         q = ops.ones((1, 2, 1, 4), "float32")
         mask = ops.convert_to_tensor(np.arange(258)[None] < np.array([[257], [258]]))
-        grid = Grid(rows=ops.arange(257, 259)[None], columns=ops.arange(258)[None], mask=mask)
+        grid = Grid(
+            query_positions=ops.arange(257, 259)[None],
+            key_positions=ops.arange(258)[None],
+            attention_mask=mask,
+        )
         factor = ops.convert_to_numpy(encoding.heads(q, q, grid)[0])[0, :, 0, 0]
         assert 0 < factor[1] - factor[0] < 2e-3
         half = encoding.heads(ops.cast(q, "bfloat16"), q, grid)[0]

@@ -98,11 +98,11 @@ def test_a_norm_of_large_half_precision_numbers_is_finite():
 
 @pytest.mark.once
 def test_norms_and_biases_that_there_are_not():
-    with pytest.raises(ValueError, match="A norm is one of .*Received: 'batch_norm'"):
+    with pytest.raises(ValueError, match="`kind` must be one of .*Received: 'batch_norm'"):
         normalization("batch_norm")
     with pytest.raises(ValueError, match="`epsilon` must be a positive number. Received: 0"):
         RMSNormalization(0)
-    with pytest.raises(ValueError, match="`use_bias` must be True.* Received: 'inner'"):
+    with pytest.raises(ValueError, match="`use_bias` must be one of .True.* Received: 'inner'"):
         FeedForward(4, use_bias="inner")
     layer = FeedForward(4, use_bias="output")
     layer.build(X.shape)

@@ -251,7 +251,7 @@ def test_errors():
         ConditionalRandomField()(X[..., :1])
     with pytest.raises(ValueError, match="`lr_multiplier` must be a positive number. Received: 0"):
         ConditionalRandomField(lr_multiplier=0)
-    with pytest.raises(ValueError, match="`rank` must be a positive int, or None. Received: 0"):
+    with pytest.raises(ValueError, match="`rank` must be a positive integer. Received: 0"):
         MaximumEntropyMarkovModel(rank=0)
 
 

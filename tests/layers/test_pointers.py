@@ -159,9 +159,9 @@ def test_f1_is_counted_over_all_batches():
 
 @pytest.mark.once
 def test_errors():
-    with pytest.raises(ValueError, match="`heads` must be a positive int. Received: 0"):
+    with pytest.raises(ValueError, match="`heads` must be a positive integer. Received: 0"):
         GlobalPointer(0, 4)
-    with pytest.raises(ValueError, match="`head_size` must be a positive int. Received: 2.5"):
+    with pytest.raises(ValueError, match="`head_size` must be a positive integer. Received: 2.5"):
         GlobalPointer(1, 2.5)
     with pytest.raises(ValueError, match="Features are rotated in pairs"):
         GlobalPointer(1, 3)(X)

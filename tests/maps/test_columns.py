@@ -109,7 +109,7 @@ def test_what_is_cut_is_put_back_between_what_is_beside_it(start):
     np.testing.assert_array_equal(put[..., :start], before * np.ones((2, 1, 1, start)))
     np.testing.assert_array_equal(put[..., start + 5 :], after[start + 5 :] * np.ones((2, 3, 4, 1)))
     np.testing.assert_array_equal(laws.to_numpy(columns.cut(ops.convert_to_tensor(put))), x)
-    beside = laws.to_numpy(columns.sums_beside(ops.convert_to_tensor(put)))
+    beside = laws.to_numpy(columns.sums_outside(ops.convert_to_tensor(put)))
     ends = put[..., :start], put[..., start + 5 :]
     np.testing.assert_allclose(beside, np.stack([e.sum(-1) for e in ends], -1), rtol=1e-5)
 
@@ -119,10 +119,10 @@ def test_what_is_cut_is_put_back_between_what_is_beside_it(start):
 def test_a_band_holds_every_cell_within_reach(start):
     grid = a_grid(start, 4, 22)
     part = band(grid, 3)
-    assert ops.shape(part.grid.columns)[1] == 4 + 2 * 3
+    assert ops.shape(part.grid.key_positions)[1] == 4 + 2 * 3
     near = np.abs(laws.to_numpy(grid.distance())) <= 3
     assert near.sum() == (np.abs(laws.to_numpy(part.grid.distance())) <= 3).sum()
-    assert ops.shape(band(grid.replace(ids_are_indices=False), 3).grid.columns)[1] == 22
+    assert ops.shape(band(grid.replace(ids_are_indices=False), 3).grid.key_positions)[1] == 22
 
 
 @pytest.mark.parametrize("rows, columns", [(1, 6), (4, 6), (6, 6), (7, 2)])

@@ -3,6 +3,7 @@ import pytest
 from keras import ops
 
 from keras_posenc import Grid
+from keras_posenc.maps.grid import RENAMED
 
 IDS = np.array([[0, 1, 2, 3], [5, 7, 7, 9]])
 KEEP = np.array([[1, 1, 1, 0], [0, 1, 1, 1]], bool)
@@ -21,38 +22,41 @@ def test_distance_is_row_minus_column():
 
 
 def test_a_cell_is_open_when_every_part_agrees():
-    assert grid().open() is None
+    assert grid().mask() is None
     order = np.array([[0, 0, 1, 2], [0, 1, 2, 3]])
-    cells = grid(keep=KEEP, row_order=order, column_order=order, mask=MASK).open()
+    cells = grid(key_mask=KEEP, query_order=order, key_order=order, attention_mask=MASK).mask()
     expected = KEEP[:, None] & (order[:, None] <= order[:, :, None]) & MASK
     np.testing.assert_array_equal(ops.convert_to_numpy(cells)[:, 0], expected)
 
 
 def test_a_mask_may_differ_by_head():
     mask = np.stack([MASK, ~MASK], 1)
-    np.testing.assert_array_equal(ops.convert_to_numpy(grid(mask=mask).open()), mask)
+    np.testing.assert_array_equal(ops.convert_to_numpy(grid(attention_mask=mask).mask()), mask)
 
 
 def test_orders_come_in_pairs():
-    with pytest.raises(ValueError, match="needs both `row_order` and `column_order`, or neither"):
-        grid(row_order=IDS)
+    with pytest.raises(ValueError, match="needs both `query_order` and `key_order`, or neither"):
+        grid(query_order=IDS)
 
 
 def test_a_query_meets_its_own_key_by_index_or_by_position():
     by_position = np.array([np.eye(4), np.eye(4)], bool)
     by_position[1, 1:3, 1:3] = True  # two tokens at 7
-    np.testing.assert_array_equal(ops.convert_to_numpy(grid().own()), by_position)
+    np.testing.assert_array_equal(ops.convert_to_numpy(grid().same_token()), by_position)
     # Two rows of a cache, at 1 and 3 of its columns.
-    orders = {"row_order": np.array([[1, 3]]), "column_order": np.arange(4)[None]}
-    by_index = grid(**orders).replace(order_is_index=True).own()
+    orders = {"query_order": np.array([[1, 3]]), "key_order": np.arange(4)[None]}
+    by_index = grid(**orders).replace(order_is_index=True).same_token()
     np.testing.assert_array_equal(ops.convert_to_numpy(by_index), [np.eye(4)[[1, 3]]])
 
 
 def test_what_a_grid_does_not_have_cannot_be_replaced():
-    with pytest.raises(TypeError, match="A grid has no 'colums': did you mean 'columns'?"):
-        grid().replace(colums=IDS)
-    changed = grid().replace(keep=KEEP, queries=MASK)
-    assert changed.keep is KEEP and changed.content.queries is MASK
+    for name in ("columns", "key_postions"):
+        with pytest.raises(
+            TypeError, match=f"A grid has no '{name}': did you mean 'key_positions'?"
+        ):
+            grid().replace(**{name: IDS})
+    changed = grid().replace(key_mask=KEEP, queries=MASK)
+    assert changed.key_mask is KEEP and changed.content.queries is MASK
 
 
 @pytest.mark.once
@@ -62,10 +66,18 @@ def test_what_a_grid_does_not_have_cannot_be_replaced():
 def test_visible_keys_of_a_window_are_counted_without_its_map(window, seen, causal):
     ids = ops.arange(9)[None]
     keep = np.random.default_rng(0).random((3, 9)) > 0.3
-    order = {"row_order": ids, "column_order": ids, "order_is_index": True} if causal else {}
+    order = {"query_order": ids, "key_order": ids, "order_is_index": True} if causal else {}
     for keys in (None, ops.convert_to_tensor(keep)):
-        near = Grid(ids, ids, keep=keys, window=window, ids_are_indices=True, **seen, **order)
-        expected = np.sum(ops.convert_to_numpy(near.open()), -1)
+        near = Grid(ids, ids, key_mask=keys, window=window, ids_are_indices=True, **seen, **order)
+        expected = np.sum(ops.convert_to_numpy(near.mask()), -1)
         np.testing.assert_array_equal(
             *np.broadcast_arrays(ops.convert_to_numpy(near.visible()), expected)
         )
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_names_of_earlier_versions_warn(old, new):
+    made = grid(key_mask=KEEP, query_order=IDS, key_order=IDS)
+    with pytest.warns(DeprecationWarning, match=f"`grid.{old}` is called `grid.{new}` now"):
+        found = getattr(made, old)
+    assert found == getattr(made, new) if callable(found) else found is getattr(made, new)

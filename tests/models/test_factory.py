@@ -448,7 +448,12 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
     refused(
         ValueError, "Only absolute positions", tiny_config, position_embedding_type="relative_key"
     )
-    refused(ValueError, "`alpha` must lie between", tiny_config, hierarchical_position=1.2)
+    refused(
+        ValueError,
+        "`alpha` must be a number above 0 and below 1",
+        tiny_config,
+        hierarchical_position=1.2,
+    )
     refused(ValueError, "must not be 0.5", tiny_config, hierarchical_position=0.5)
     refused(
         ValueError, "`stretch` or `hierarchical_position`, not both",

@@ -269,7 +269,12 @@ def test_one_draw_serves_queries_and_keys_of_all_layers():
 
     class Rows(Encoding):
         def bias(self, q, grid):
-            seen.append((ops.convert_to_numpy(grid.rows), ops.convert_to_numpy(grid.columns)))
+            seen.append(
+                (
+                    ops.convert_to_numpy(grid.query_positions),
+                    ops.convert_to_numpy(grid.key_positions),
+                )
+            )
 
     for _ in range(2):
         PositionalAttention(2, 4, encodings=[Rows()])(x, x, query_positions=ids)
@@ -292,7 +297,7 @@ def test_one_draw_serves_queries_and_keys_of_all_layers():
         (lambda: RandomPositionIds("pose", alpha=1), 'shape method="beta" and no other.*pose'),
         (
             lambda: RandomPositionIds("beta"),
-            "needs `train_length`, .*below max_position=2048.*None",
+            "`train_length` must be .* needs it, below max_position=2048.*None",
         ),
         (lambda: RandomPositionIds("beta", 9, train_length=9), "below max_position=9.*Received: 9"),
         (

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
+
 
 class Chain(keras.layers.Layer):
     """Base of the layers from tag scores (B, T, N) to the potentials (B, T, N, N) of a chain.
@@ -17,11 +19,7 @@ class Chain(keras.layers.Layer):
     def __init__(self, lr_multiplier=1.0, initializer="glorot_uniform", **kwargs):
         # Sums over paths are in float32, whatever the policy.
         super().__init__(autocast=False, **kwargs)
-        if not lr_multiplier > 0:
-            raise ValueError(
-                f"`lr_multiplier` must be a positive number. Received: {lr_multiplier}"
-            )
-        self.lr_multiplier = lr_multiplier
+        self.lr_multiplier = checks.number("lr_multiplier", lr_multiplier, above=0)
         self.initializer = keras.initializers.get(initializer)
         self.supports_masking = True
 

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc.backend.shared import CLOSED
+from keras_posenc.hints import Initializer
 from keras_posenc.layers.structured.base import Chain
 from keras_posenc.layers.structured.chain import first_and_last, kept_tokens, outside
 
@@ -53,7 +54,13 @@ class ConditionalRandomField(Chain):
     Jianlin, [Your CRF layer may learn too slowly](https://kexue.fm/archives/7196), 2020.
     """
 
-    def __init__(self, boundaries=True, lr_multiplier=1.0, initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        boundaries: bool = True,
+        lr_multiplier: float = 1.0,
+        initializer: Initializer = "glorot_uniform",
+        **kwargs,
+    ):
         super().__init__(lr_multiplier, initializer, **kwargs)
         self.boundaries = boundaries
 

@@ -3,7 +3,9 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.backend.shared import CLOSED
+from keras_posenc.hints import Initializer
 from keras_posenc.layers.structured.base import Chain
 from keras_posenc.layers.structured.chain import before, first_and_last, kept_tokens, outside
 
@@ -52,11 +54,15 @@ class MaximumEntropyMarkovModel(Chain):
     halves as in bert4keras.
     """
 
-    def __init__(self, rank=None, lr_multiplier=1.0, initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        rank: int | None = None,
+        lr_multiplier: float = 1.0,
+        initializer: Initializer = "glorot_uniform",
+        **kwargs,
+    ):
         super().__init__(lr_multiplier, initializer, **kwargs)
-        if rank is not None and not rank > 0:
-            raise ValueError(f"`rank` must be a positive int, or None. Received: {rank!r}")
-        self.rank = rank
+        self.rank = None if rank is None else checks.whole("rank", rank)
 
     def build(self, inputs_shape):
         super().build(inputs_shape)

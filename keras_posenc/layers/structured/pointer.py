@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.backend.shared import CLOSED
 from keras_posenc.encodings.rotary import RotaryEmbedding
+from keras_posenc.hints import Initializer
 from keras_posenc.sublayers import built, policy_of_part, with_quantized_parts
 
 
@@ -49,19 +51,17 @@ class GlobalPointer(keras.layers.Layer):
 
     def __init__(
         self,
-        heads,
-        head_size,
-        rotary=True,
-        use_bias=True,
-        tril_mask=True,
-        kernel_initializer="lecun_normal",
+        heads: int,
+        head_size: int,
+        rotary: bool | dict = True,
+        use_bias: bool = True,
+        tril_mask: bool = True,
+        kernel_initializer: Initializer = "lecun_normal",
         **kwargs,
     ):
         super().__init__(**kwargs)
-        for name, value in (("heads", heads), ("head_size", head_size)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a positive int. Received: {value!r}")
-        self.heads, self.head_size = heads, head_size
+        self.heads = checks.whole("heads", heads)
+        self.head_size = checks.whole("head_size", head_size)
         self.rotary, self.use_bias, self.tril_mask = rotary, use_bias, tril_mask
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.supports_masking = True

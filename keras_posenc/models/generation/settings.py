@@ -1,7 +1,8 @@
 """How a text is searched for, and the checks of it."""
 
 import dataclasses
-import math
+
+from keras_posenc import checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,19 +28,17 @@ class Settings:
     n: int = 1
 
     def __post_init__(self):
-        for name in ("max_length", "beams", "n", "top_k"):
-            value = getattr(self, name)
-            if not (value is None and name == "top_k") and not _is_positive_integer(value):
-                raise ValueError(f"`{name}` must be a positive integer. Received: {value!r}")
-        for name in ("temperature", "repetition_penalty", "top_p"):
-            value = getattr(self, name)
-            if value is not None and not (_is_number(value) and value > 0):
-                remedy = " For the likeliest token leave it out." * (name == "temperature")
-                raise ValueError(f"`{name}` must be above 0.{remedy} Received: {value!r}")
-        if self.top_p is not None and self.top_p > 1:
-            raise ValueError(f"`top_p` is a probability, at most 1. Received: {self.top_p!r}")
-        if not _is_number(self.alpha):
-            raise ValueError(f"`alpha` must be a number. Received: {self.alpha!r}")
+        for name in ("max_length", "beams", "n"):
+            checks.whole(name, getattr(self, name))
+        checks.number("repetition_penalty", self.repetition_penalty, above=0)
+        checks.number("alpha", self.alpha)
+        if self.top_k is not None:
+            checks.whole("top_k", self.top_k)
+        if self.temperature is not None:
+            remedy = "for the likeliest token leave it out"
+            checks.number("temperature", self.temperature, above=0, remedy=remedy)
+        if self.top_p is not None:
+            checks.number("top_p", self.top_p, above=0, most=1, why="it is a probability")
         if self.samples and self.beams > 1:
             raise ValueError(
                 "Beam search looks for the likeliest text, and `temperature`, `top_k` and `top_p` "
@@ -55,11 +54,3 @@ class Settings:
     def samples(self):
         """Whether tokens are drawn at random."""
         return not (self.temperature is None and self.top_k is None and self.top_p is None)
-
-
-def _is_positive_integer(x):
-    return isinstance(x, int) and not isinstance(x, bool) and x > 0
-
-
-def _is_number(x):
-    return isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)

@@ -1,0 +1,258 @@
+"""What a call of attention brings: its arguments, their checks, and the grid that they make."""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_posenc.maps.grid import Content, Grid
+from keras_posenc.positions import consecutive
+
+
+@dataclasses.dataclass(eq=False)
+class Call:
+    """The arguments of `PositionalAttention.call`, in its order and with its defaults.
+
+    Attributes:
+        num_keys: int or None. Number of keys to attend to: those of the cache, if there is one.
+        with_map: bool. The attention map is requested.
+    """
+
+    query: object
+    value: object
+    key: object = None
+    query_mask: object = None
+    value_mask: object = None
+    key_mask: object = None
+    attention_mask: object = None
+    return_attention_scores: bool = False
+    training: bool | None = None
+    use_causal_mask: bool = False
+    query_positions: object = None
+    key_positions: object = None
+    query_order: object = None
+    key_order: object = None
+    bias: object = None
+    return_attention_logits: bool = False
+    cache: tuple | None = None
+    tables: list | None = None
+    packed: bool = False
+
+    def __post_init__(self):
+        if self.key is None:
+            self.key = self.value
+        if self.packed and self.key_positions is None:
+            self.key_positions = self.query_positions
+        self.num_keys = (self.key if self.cache is None else self.cache[0]).shape[1]
+        self.with_map = self.return_attention_scores or self.return_attention_logits
+
+    def key_padding(self):
+        """The mask of the keys, (B, Tk), by those of `key` and `value`, or None."""
+        if self.key_mask is None or self.value_mask is None:
+            return self.value_mask if self.key_mask is None else self.key_mask
+        return ops.logical_and(self.key_mask, self.value_mask)
+
+    def result(self, output, scores, logits, cache):
+        """The output, in a tuple with what else is requested."""
+        extras = [scores] if self.return_attention_scores else []
+        extras += [logits] if self.return_attention_logits else []
+        extras += [cache] if self.cache is not None else []
+        return (output, *extras) if extras else output
+
+    def grid(self, q, memory, tables):
+        """Makes the `Grid` of queries (B, Tq, H, D) over a `Memory`.
+
+        Args:
+            tables: dict, encoding -> its table.
+        """
+        cached = memory.start is not None
+        query_index = consecutive(ops.shape(q)[1], memory.start if cached else 0)[None]
+        key_index = consecutive(ops.shape(memory.keys)[1])[None]
+        has_ids = self.query_positions is not None or self.key_positions is not None
+        query_positions = _as_ids(self.query_positions, query_index)
+        key_positions = _as_ids(self.key_positions, key_index)
+        query_order, key_order = self.query_order, self.key_order
+        causal = query_order is None and (self.use_causal_mask or cached)
+        # A few queries among other keys: which of them are earlier only the positions tell.
+        by_index = causal and (cached or not has_ids or q.shape[1] == memory.keys.shape[1])
+        if causal:
+            query_order = query_index if by_index else query_positions
+            key_order = key_index if by_index else key_positions
+        grid = Grid(
+            query_positions=query_positions,
+            key_positions=key_positions,
+            key_mask=memory.key_mask,
+            query_order=query_order,
+            key_order=key_order,
+            order_is_index=by_index,
+            attention_mask=self.attention_mask,
+            query_index=query_index if self.packed else None,
+            key_index=key_index if self.packed else None,
+            ids_are_indices=self.packed or not has_ids,
+            training=bool(self.training),
+            content=Content(features=memory.features, tables=tables),
+        )
+        if causal and not by_index:
+            grid.check_one_axis()
+        return grid
+
+
+def _as_ids(ids, index):
+    """Position ids with a batch dimension, int32 or float32; by default the index."""
+    if ids is None:
+        return index
+    ids = ops.convert_to_tensor(ids)
+    ids = ops.cast(ids, "int32" if keras.backend.is_int_dtype(ids.dtype) else "float32")
+    return ids[None] if len(ids.shape) == 1 else ids
+
+
+def check_call(call, layer):
+    """Raises ValueError for arguments that contradict each other or the layer.
+
+    Only shapes and types are read, so that it is the same with and without numbers.
+
+    Args:
+        call: `Call`.
+        layer: a `PositionalAttention`.
+    """
+    name = type(layer).__name__
+    _check_inputs(name, call, layer.widths)
+    for mask in (call.key_mask, call.value_mask):
+        if mask is not None:
+            _check_padding(name, mask, call.key)
+    if call.query_order is not None or call.key_order is not None:
+        _check_order(call)
+    elif not (call.use_causal_mask or call.cache or call.attention_mask is not None):
+        for encoding in layer.hooks.causal_only:
+            raise ValueError(
+                f"{type(encoding).__name__} is for causal attention: call the layer with "
+                "`use_causal_mask=True`, with a cache, or with an `attention_mask` that closes "
+                "the future."
+            )
+    if call.query_positions is not None or call.key_positions is not None:
+        _check_positions(call)
+    if call.packed:
+        _check_packed(call, layer.encodings)
+    if call.attention_mask is not None:
+        sizes = call.query.shape[0], layer.num_heads, call.query.shape[1], call.num_keys
+        _check_attention_mask(name, call.attention_mask, *sizes)
+    if call.tables or layer.hooks.shared:
+        _check_tables(call.tables, layer)
+
+
+def _check_inputs(name, call, widths):
+    for role, width in widths.items():
+        found = getattr(call, role).shape[-1]
+        if found != width:  # TensorFlow would fold it into the batch
+            raise ValueError(
+                f"{name} was built for a `{role}` of {width} features: make another layer for "
+                f"other sizes. Received: {found} features"
+            )
+    keys, values = call.key.shape[1], call.value.shape[1]
+    if None not in (keys, values) and keys != values:
+        # torch's kernels would read values that there are not.
+        raise ValueError(
+            f"{name}: a key has a value each. Received: {keys} keys and {values} values"
+        )
+
+
+def _check_padding(name, mask, key):
+    """On torch a mask that closes nothing is left out, whatever its shape."""
+    wanted, shape = tuple(key.shape[:2]), _shape(mask)
+    fits = len(shape) == 2 and all(
+        size in (None, other) or other is None or (size, axis) == (1, 0)
+        for axis, (size, other) in enumerate(zip(shape, wanted, strict=True))
+    )
+    if not fits:
+        raise ValueError(
+            f"{name}: a mask of the keys has one bool a key, {wanted}; what depends on the query "
+            f"is an `attention_mask`. Received a mask of the shape {shape}"
+        )
+
+
+def _check_order(call):
+    if call.query_order is None or call.key_order is None:
+        name = "key_order" if call.query_order is None else "query_order"
+        raise ValueError(
+            "`query_order` and `key_order` must be given together, or neither. Received: "
+            f"`{name}` alone"
+        )
+    if call.use_causal_mask:
+        raise ValueError(
+            "`query_order` and `key_order` say who may attend in place of the causal order: "
+            "leave `use_causal_mask` off."
+        )
+
+
+def _check_positions(call):
+    for name, count in (("query_positions", call.query.shape[1]), ("key_positions", call.num_keys)):
+        ids = getattr(call, name)
+        if ids is None:
+            continue
+        shape = _shape(ids)
+        length = shape[-1] if len(shape) == 1 else (*shape, None, None)[1]
+        if None not in (length, count) and length != count:
+            raise ValueError(
+                f"`{name}` must have shape (T,), (B, T) or (B, T, axes) with T = {count}, "
+                f"one id a token. Received: {length} ids"
+            )
+
+
+def _check_packed(call, encodings):
+    if call.query_positions is None or call.cache is not None:
+        raise ValueError(
+            "`packed` rows hold documents that begin where `query_positions` are 0: call the "
+            "layer with these ids, and without a cache."
+        )
+    for encoding in encodings:
+        if encoding.reads_length:
+            raise ValueError(
+                f"{type(encoding).__name__} with these arguments depends on the length of the "
+                "text, and a `packed` row holds several: leave `packed` off, and give each "
+                "text a row of its own."
+            )
+    both = call.query_positions, call.key_positions
+    shapes, dtypes = [_shape(ids) for ids in both], [_dtype(ids) for ids in both]
+    shapes = [(1, *shape) if len(shape) == 1 else shape for shape in shapes]
+    alike = len(shapes[0]) == len(shapes[1]) == 2 and shapes[0][1] == shapes[1][1]
+    if not alike or not all(map(keras.backend.is_int_dtype, dtypes)):
+        raise ValueError(
+            "`packed` rows need ids that count the tokens of each document, whole numbers (B, T), "
+            f"as many for the keys as for the queries. Received: {shapes[0]} and {shapes[1]}, "
+            f"{dtypes[0]}"
+        )
+
+
+def _check_attention_mask(name, mask, *sizes):
+    """A mask is (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk); sizes are None where unknown."""
+    wanted, shape = {2: sizes[2:], 3: (sizes[0], *sizes[2:]), 4: sizes}, tuple(mask.shape)
+    wanted = wanted.get(len(shape))
+    if wanted is None or not all(map(_fits, shape, wanted)):
+        raise ValueError(
+            f"{name}: an `attention_mask` is (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), for "
+            f"{sizes}. Received: one of the shape {shape}"
+        )
+
+
+def _fits(size, wanted):
+    return size in (None, 1) or not isinstance(wanted, int) or size == wanted
+
+
+def _check_tables(tables, layer):
+    sizes = layer.num_heads, layer.key_dim
+    shapes = [tuple(e.table_arguments(*sizes)["shape"]) for e in layer.hooks.shared]
+    received = [tuple(table.shape) for table in tables or ()]
+    if received != shapes:
+        raise ValueError(
+            "`tables` must hold a table for each encoding with `shared=True`, of the shapes "
+            f"{shapes}, as `SharedTable` layers emit them. Received: {received}"
+        )
+
+
+def _shape(x):
+    return tuple(x.shape if hasattr(x, "shape") else np.shape(x))
+
+
+def _dtype(x):
+    return keras.backend.standardize_dtype(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype)

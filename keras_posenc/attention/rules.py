@@ -1,0 +1,130 @@
+"""What attention computes: the encodings of a layer by their hooks, the scale, the dropout."""
+
+import dataclasses
+import itertools
+
+from keras import ops
+
+from keras_posenc.encodings.base import HOOKS
+from keras_posenc.maps.diagonals import all_distances
+from keras_posenc.maps.dropout import dropout_hashes
+
+
+class Hooks:
+    """What an attention layer asks of its encodings, asked once.
+
+    Args:
+        encodings: sequence of `Encoding`. Each learns here whether later ones change the heads.
+
+    Attributes:
+        encodings: tuple, all of them.
+        restrict, features, heads, decay, bias, score, scan, normalize, value: tuples, those that
+            override this hook, in their order.
+        read_logits: bool. Some read the logits themselves.
+        read_weights: bool. Some make the attention weights, or read them.
+        read_map: bool. Some need the map, which a fused kernel does not materialise.
+        shared, causal_only: tuples, those with this attribute.
+        by_distance: tuple, the last ones of `heads` as far as they have `by_distance`: the term of
+            an earlier one might be scaled.
+        all_columns: bool. A block must read the columns that are closed to all of its rows, too.
+        min_rows, max_rows, most_rows: int or None, the bounds that all of them keep; see
+            `Execution`.
+
+    Raises:
+        ValueError: for encodings that exclude each other, or must come in another order.
+    """
+
+    def __init__(self, encodings=()):
+        self.encodings = tuple(encodings)
+        self.heads = self._those_with("heads")
+        for i, encoding in enumerate(self.encodings):
+            encoding.heads_follow = any(e in self.heads for e in self.encodings[i + 1 :])
+        for hook in HOOKS:  # after `heads_follow`, on which what an encoding overrides may depend
+            setattr(self, hook, self._those_with(hook))
+        self._check()
+        self.read_logits = bool(self.score or self.scan)
+        self.read_weights = bool(self.normalize or self.value)
+        self.read_map = self.read_logits or self.read_weights
+        self.shared = tuple(e for e in self.encodings if e.shared)
+        self.causal_only = tuple(e for e in self.encodings if e.causal_only)
+        last = itertools.takewhile(lambda e: e.execution.by_distance, reversed(self.heads))
+        self.by_distance = tuple(last)
+        executions = [e.execution for e in self.encodings]
+        # What fills up the last block of rows would enter the carry of a `scan`.
+        self.all_columns = bool(self.scan) or any(e.all_columns for e in executions)
+        self.min_rows = max((e.min_rows for e in executions), default=0)
+        self.max_rows = min(filter(None, (e.max_rows for e in executions)), default=None)
+        self.most_rows = min(filter(None, (e.most_rows for e in executions)), default=None)
+
+    def _those_with(self, hook):
+        return tuple(e for e in self.encodings if e.overrides(hook))
+
+    def _check(self):
+        if len(self.normalize) > 1:
+            names = ", ".join(type(e).__name__ for e in self.normalize)
+            raise ValueError(f"Only one encoding can turn logits into weights. Received: {names}")
+        for i, encoding in enumerate(self.encodings):
+            before = [type(e).__name__ for e in self.encodings[:i] if e in self.decay]
+            if encoding.adds_to_heads and before:
+                # A bias of rotated and scaled heads would see where in the batch a text begins.
+                raise ValueError(
+                    f"{type(encoding).__name__} adds to the queries or keys, so in `encodings` it "
+                    f"must come before {before[0]}: swap them. Received: {before[0]} first"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What attention computes with its queries, keys and values.
+
+    Attributes:
+        hooks: `Hooks` of its encodings.
+        scale: float. Factor of the products of queries and keys.
+        bias: tensor of four axes added to the logits, broadcastable to (B, H, Tq, Tk), or None.
+        dropout: float. Share of the weights to drop; 0 outside training.
+        hashes: (B, H, Tq) and (1, Tk) int32 hashes of the dropout, or None.
+        flash: True for a fused kernel, False for none, None for what the backend does best.
+    """
+
+    hooks: Hooks = Hooks()
+    scale: float = 1.0
+    bias: object = None
+    dropout: float = 0.0
+    hashes: tuple | None = None
+    flash: bool | None = None
+
+    def has_bias(self):
+        """Whether terms are added to the logits."""
+        return self.bias is not None or bool(self.hooks.bias)
+
+    def dropping(self, dropout, q, k, seeds):
+        """The same rules with dropout in the map of q and k, (B, T, H, D), by two integers.
+
+        Its hashes are drawn here, once, so that a recomputed map drops the same cells.
+        """
+        (batch, num_rows, heads), num_columns = ops.shape(q)[:3], ops.shape(k)[1]
+        hashes = dropout_hashes(seeds, batch, heads, num_rows, num_columns)
+        return dataclasses.replace(self, dropout=dropout, hashes=hashes)
+
+
+def encode(q, k, v, grid, hooks, forms_map):
+    """Lets the encodings act before the map: on the grid, and on the heads (B, T, H, D).
+
+    Args:
+        hooks: `Hooks`.
+        forms_map: bool. The map is formed: a term that depends on distances alone is then added to
+            the logits, and its `heads` are skipped.
+
+    Returns:
+        q, k and the `Grid`, whose content is what came in.
+    """
+    grid = grid.replace(queries=q, keys=k, values=v)
+    for encoding in hooks.restrict:
+        grid = encoding.restrict(grid)
+    by_distance = {}
+    if forms_map and hooks.by_distance and (distances := all_distances(grid)) is not None:
+        by_distance = {e: e.execution.by_distance(distances) for e in hooks.by_distance}
+    for encoding in hooks.heads:
+        if encoding not in by_distance:
+            q, k = encoding.heads(q, k, grid)
+    return q, k, grid.replace(distance_biases=by_distance, encoded=(q, k))

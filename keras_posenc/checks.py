@@ -1,0 +1,76 @@
+"""Checks of arguments, in one voice: what an argument must be, why, what came, and the remedy.
+
+Each returns the value, so that it can be checked where it is stored.
+"""
+
+import difflib
+import math
+import numbers
+import operator
+
+
+def choice(name, value, choices):
+    """The value; raises ValueError, with the nearest of the choices, if it is not among them.
+
+    Args:
+        name: str, of the argument.
+        value: what was given.
+        choices: a collection of strings, and of None or bools.
+    """
+    choices = tuple(choices)
+    # By type too: 1 is no True, and an array has no single answer to `in`.
+    if not any(isinstance(value, type(known)) and value == known for known in choices):
+        names = [known for known in choices if isinstance(known, str)]
+        near = difflib.get_close_matches(str(value), names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"`{name}` must be one of {choices}. Received: {value!r}{hint}")
+    return value
+
+
+def whole(name, value, least=1, most=None, even=False, why="", remedy=""):
+    """The value; raises ValueError unless it is an integer in these bounds, a bool being none.
+
+    Args:
+        name, value: as in `choice`.
+        least, most: int, or None for `most`. The bounds, both included.
+        even: bool. It must be even.
+        why: str, the reason for a bound.
+        remedy: str, what to do.
+    """
+    sound = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if sound and (most is None or value <= most) and not (even and value % 2):
+        return value
+    kind = "an even integer" if even else "an integer"
+    wanted = f"{kind} of at least {least}"
+    if most is not None:
+        wanted = f"{kind} from {least} to {most}"
+    elif least == 1 or (even and least == 2):
+        wanted = kind.replace("an ", "a positive ")
+    raise ValueError(_message(name, wanted, why, value, remedy))
+
+
+def number(name, value, least=None, above=None, below=None, most=None, why="", remedy=""):
+    """The value; raises ValueError unless it is a finite number in these bounds, a bool being none.
+
+    Args:
+        name, value, why, remedy: as in `whole`.
+        least, above, below, most: numbers or None. The bounds, `least` and `most` included.
+    """
+    bounds = (
+        ("of at least", least, operator.ge),
+        ("above", above, operator.gt),
+        ("below", below, operator.lt),
+        ("at most", most, operator.le),
+    )
+    bounds = [each for each in bounds if each[1] is not None]
+    sound = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    if sound and all(within(value, bound) for _, bound, within in bounds):
+        return value
+    bounds = [f"{word} {bound}" for word, bound, _ in bounds]
+    wanted = "a positive number" if bounds == ["above 0"] else f"a number {' and '.join(bounds)}"
+    raise ValueError(_message(name, wanted.strip(), why, value, remedy))
+
+
+def _message(name, wanted, why, value, remedy):
+    why, remedy = why and f": {why}", remedy and f"; {remedy}"
+    return f"`{name}` must be {wanted}{why}. Received: {value!r}{remedy}"
