@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.load import variables_of
+from keras_posenc.checkpoints.lora import merged_arrays
 from keras_posenc.checkpoints.names import flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.encodings import spec_of
@@ -45,6 +46,7 @@ def save_checkpoint(
     """Writes the weights and the config of a model in a format that other libraries read.
 
     Each file is written completely before it is renamed, so an interrupted save keeps the old ones.
+    What LoRA adds to a weight (`enable_lora` of Keras' layers) is merged into it.
 
     The config names the encodings of each layer's attention, and the model is built with them again
     by this library alone; for others its model_type is unknown.
@@ -95,8 +97,7 @@ def save_checkpoint(
         raise ValueError(f"format must be one of {', '.join(WRITERS)}. Received: {format!r}")
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype must be None or one of {', '.join(DTYPES)}. Received: {dtype!r}")
-    arrays = _arrays(transformer, positions)
-    arrays |= {name: keras.ops.convert_to_numpy(variable) for name, variable in head.items()}
+    arrays = _arrays(transformer, positions) | head
     config = _with_labels(transformer.config, labels, arrays)
     if positions is not None:
         config = dataclasses.replace(config, max_position=positions)
@@ -109,17 +110,19 @@ def save_checkpoint(
 
 
 def _head(model, transformer):
-    """The variables of a model beside its transformer's, under the names of a head that
-    transformers has too."""
+    """The arrays of a model beside its transformer's, under the names of a head that transformers
+    has too."""
     known = {id(variable) for variable in variables_of(transformer.layers).values()}
-    every = variables_of({layer.name: layer for layer in model.layers})
-    rest = {name: variable for name, variable in every.items() if id(variable) not in known}
+    layers = {layer.name: layer for layer in model.layers}
+    arrays = merged_arrays(layers)
+    new = [name for name, variable in variables_of(layers).items() if id(variable) not in known]
+    rest = {name: arrays[name] for name in new if name in arrays}
     if not rest:
         return {}
     for ours, (theirs, task) in SAME_HEADS.items():
         head = transformer.config.heads.get(task)
         if head and head.dense is None and all(n.rpartition("/")[0] == ours for n in rest):
-            return {theirs + name.removeprefix(ours): variable for name, variable in rest.items()}
+            return {theirs + name.removeprefix(ours): array for name, array in rest.items()}
     raise ValueError(
         f"The model has weights beside its transformer's, such as {min(rest)}, and no class of "
         "transformers for its family has their like; none pools by the mean, for one. Build the "
@@ -146,10 +149,7 @@ def _with_labels(config, labels, arrays):
 
 def _arrays(transformer, positions):
     """The variables as arrays, with the requested number of positions."""
-    arrays = {
-        name: keras.ops.convert_to_numpy(variable)
-        for name, variable in variables_of(transformer.layers).items()
-    }
+    arrays = merged_arrays(transformer.layers)
     if (POSITIONS in arrays) != transformer.config.position_table:
         raise ValueError(
             f"A {transformer.family} checkpoint has a table of positions, and this model has no "

@@ -1,6 +1,7 @@
 """What goes into a model: its ids are checked before a program runs, and so is what pads them."""
 
 import functools
+import inspect
 import types
 import typing
 
@@ -110,11 +111,17 @@ class CheckedInputs(backend.SafeTrainer):
         check_inputs(self._id_inputs, inputs)
         return super().__call__(inputs, *args, **kwargs)
 
-    def fit(self, x=None, *args, **kwargs):
+    def fit(self, *args, **kwargs):
+        given = inspect.signature(super().fit).bind(*args, **kwargs).arguments
         with _Watch(self) as watch:
-            if kwargs.get("validation_data") is not None:
-                kwargs["validation_data"] = watch.validation(kwargs["validation_data"])
-            return super().fit(watch.all_of(x), *args, **kwargs)
+            if given.get("validation_data") is not None:
+                given["validation_data"] = watch.validation(given["validation_data"])
+            x = given.get("x")
+            if hasattr(x, "set_epoch"):
+                # It is in an order of its own.
+                given["shuffle"] = False
+                given["callbacks"] = _with_epochs(x, given)
+            return super().fit(**given | {"x": watch.all_of(x)})
 
     def evaluate(self, x=None, *args, **kwargs):
         if "_use_cached_eval_dataset" in kwargs:  # `fit` has checked it
@@ -210,6 +217,37 @@ class _Checked(keras.utils.PyDataset):
 
     def on_epoch_end(self):
         self._batches.on_epoch_end()
+
+
+class _Epochs(keras.callbacks.Callback):
+    """Moves batches to the epoch that `fit` begins: a callback such as `BackupAndRestore` may make
+    it begin with another one than the first.
+
+    Args:
+        batches: a dataset with `epoch` and `set_epoch`.
+        initial_epoch: int, as given to `fit`.
+    """
+
+    def __init__(self, batches, initial_epoch):
+        super().__init__()
+        self._batches, self._before = batches, batches.epoch - initial_epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self._batches.epoch != self._before + epoch:
+            self._batches.set_epoch(self._before + epoch)
+
+
+def _with_epochs(batches, given):
+    """The callbacks given to `fit`, and the one that keeps count of the epochs of `batches`."""
+    callbacks = given.get("callbacks")
+    if given.get("steps_per_epoch") is not None:  # what `fit` then counts are no epochs
+        return callbacks
+    epochs = _Epochs(batches, given.get("initial_epoch", 0))
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks.append(epochs)
+        return callbacks
+    callbacks = [] if callbacks is None else callbacks
+    return [epochs, *(callbacks if isinstance(callbacks, (list, tuple)) else [callbacks])]
 
 
 def _check_padding(model, batches):

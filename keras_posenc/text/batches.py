@@ -6,6 +6,7 @@ import numpy as np
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
 from keras_posenc.text.documents import encode_apart, encode_rows
 from keras_posenc.text.labels import ClassLabels, Labels
+from keras_posenc.text.reading import Reading
 from keras_posenc.text.replicas import fill_batch, filled_size
 from keras_posenc.text.truncation import tell_truncation
 
@@ -15,9 +16,11 @@ class TextBatches(keras.utils.PyDataset):
 
     Both inputs are (B, T) with B * T <= `token_budget`. Targets, and weights where something does
     not count, are what `labels` makes of them: ids (B,) of a list of names. Documents are encoded
-    once, at construction, on all cores. The batches shuffle themselves, as a function of `(seed,
-    epoch)` alone, so that a resumed training sees what an uninterrupted one would have: whether
-    `fit` is to shuffle too changes nothing.
+    once, at construction, on all cores. `batches[i]` is batch i of an epoch, and all of an epoch
+    follows from `(seed, epoch)`, so that a resumed training sees what an uninterrupted one would
+    have. `fit` moves on to the next epoch by itself. The models of `build_transformer_model` read
+    an epoch in its order; give `shuffle=False` to the `fit` of another model, which otherwise reads
+    the same batches in an order drawn by Python's `random`.
 
     Where a `keras.distribution` has been set before, on JAX, B is a multiple of its replicas: rows
     of weight 0, which `restore_order` leaves out, fill up the last batch, and every batch has
@@ -157,8 +160,7 @@ class TextBatches(keras.utils.PyDataset):
     @property
     def num_batches(self):
         """Number of batches in an epoch."""
-        # `fit` asks for it whenever it starts to read anew, and only then.
-        self._counted = True
+        self._progress.counts()
         return len(self)
 
     def __getitem__(self, index):
@@ -166,11 +168,8 @@ class TextBatches(keras.utils.PyDataset):
 
     def _read(self, index):
         """A batch, before rows of weight 0 fill it up for several devices."""
-        # `fit` asks for the batches of an epoch in an order drawn at random. It gets them in the
-        # epoch's own: the n-th index that it asks for names the n-th batch, as long as it reads.
-        position = len(self._positions) if self._reading else index
-        width, documents = self._batches[self._positions.setdefault(index, position)]
-        self._counted = False
+        self._progress.reads(index)
+        width, documents = self._batches[index]
         sides = self._sides or 1
         rows = (documents[:, None] * sides + np.arange(sides)).ravel()
         token_ids = np.full((len(rows), self._widths[width]), self.pad_id, "int32")
@@ -208,29 +207,23 @@ class TextBatches(keras.utils.PyDataset):
         """Moves to an epoch, for example to resume: its batches follow from (seed, epoch) alone.
 
         Args:
-            epoch: int, from 0. `fit` advances to the next one by itself. If there are only one or
+            epoch: int, from 0. `fit` moves on to the next one by itself. If there are only one or
                 two batches, which `fit` reads before it begins, call this from a callback's
-                `on_epoch_begin` to have the exact epoch.
+                `on_epoch_begin` to have the exact epoch, as models of `build_transformer_model` do.
         """
         self.epoch = epoch
-        self._positions = {}  # an index that was read in this epoch -> the batch that it gave
-        self._reading = self._counted = False
         rng = np.random.default_rng((self.seed, epoch)) if self.shuffle else None
         self._batches = epoch_batches(self._buckets, self._sizes, rng)
-
-    def on_epoch_begin(self):
-        """Called by `fit` before it reads: the batches follow in the order of this epoch."""
-        if not self._reading:
-            self._positions, self._reading = {}, True
+        self._progress = Reading(len(self._batches))
 
     def on_epoch_end(self):
-        """Moves to the next epoch, once every batch of this one has been read."""
-        if len(self._positions) == len(self):
+        """Moves to the next epoch, once `fit` has read all of this one, or all of its share.
+
+        Not when it has only looked at the first batches, or when `steps_per_epoch` makes a pause:
+        it then goes on where it was.
+        """
+        if self._progress.ends():
             self.set_epoch(self.epoch + 1)
-        elif self._counted:
-            # `fit` also calls this after the one or two batches it inspects before the first epoch.
-            self._positions, self._reading = {}, False
-        # else `steps_per_epoch` paused the reading, and it goes on where it was.
 
     def restore_order(self, predictions):
         """Reorders the rows of `model.predict(batches)` to the order of the texts.

@@ -21,8 +21,11 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
 
     loss = log sum_y' exp(s(y')) - log sum_y exp(s(y)), where y' are all paths and y those that
     agree with the given tags. With a tag for each token that is -log p(y); a token with a negative
-    tag (-1, or -100 as in Hugging Face) stands in the chain with any tag. It is one number per
-    text, so that long texts weigh more, and so are sample weights.
+    tag (-1, or -100 as in Hugging Face) stands in the chain with any tag. It is one number per text,
+    so that long texts weigh more.
+
+    Sample weights are one number per text, (B,), or (B, T) as of `TagLabels`: a token of weight 0
+    then stands in the chain with any tag, and the largest weight is that of the text.
 
     Args:
         reduction: as in `keras.losses.Loss`, over the texts.
@@ -38,8 +41,7 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
         The reduced loss, a scalar by default.
 
     Raises:
-        ValueError: if a tag does not exist, or the shapes do not fit; on sample weights of another
-            shape.
+        ValueError: if a tag does not exist, or the shapes of tags or sample weights do not fit.
 
     Example:
 
@@ -58,13 +60,19 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        if sample_weight is not None and len(sample_weight.shape) > 1:
-            if any(size != 1 for size in sample_weight.shape[1:]):
+        if sample_weight is not None:
+            sample_weight = ops.convert_to_tensor(sample_weight)
+            shape = tuple(sample_weight.shape)
+            length = ops.convert_to_tensor(y_pred).shape[1]
+            if len(shape) > 2 or len(shape) == 2 and shape[1] not in (None, 1, length):
                 raise ValueError(
-                    "A conditional random field has one loss a text, so its sample weights have "
-                    "shape (B,); mask a token to leave it out, or tag it -1. Received: "
-                    f"{tuple(sample_weight.shape)}"
+                    "A conditional random field takes one sample weight a text, (B,), or one a "
+                    f"token, (B, T), for potentials of {length} tokens. Received: {shape}"
                 )
+            if len(shape) == 2:
+                tags = checked_tags(y_true, ops.convert_to_tensor(y_pred))
+                y_true = ops.where(sample_weight > 0, tags, -1)
+                sample_weight = ops.max(sample_weight, axis=1)
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):

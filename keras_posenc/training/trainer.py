@@ -133,6 +133,7 @@ class Trainer:
             initial_epoch=epoch,
             epochs=len(lengths),
             callbacks=[one_epoch],
+            shuffle=False,
             verbose=verbose,
         ).history
         row = {

@@ -14,6 +14,7 @@ from keras_posenc import (
     ViterbiAccuracy,
     ViterbiDecoder,
 )
+from keras_posenc.text import TagLabels, TextBatches, Tokenizer
 
 RNG = np.random.default_rng(0)
 # As many texts as tokens: a mask on a wrong axis would go unnoticed.
@@ -160,14 +161,51 @@ def test_fit_follows_the_gradient_and_the_model_is_saved_with_its_loss(tmp_path)
     np.testing.assert_array_equal(after[:, 1:-2], before)
 
 
-def test_sample_weights_are_one_a_text():
+def test_sample_weights_are_one_a_text_or_one_a_token():
     potentials, loss = crf()(X), ConditionalRandomFieldLoss()
     each = numpy(ConditionalRandomFieldLoss(reduction=None)(Y, potentials))
     weights = np.array([1.0, 2.0, 0.0, 0.5], "float32")
-    assert number(loss(Y, potentials, weights)) == pytest.approx((each * weights).mean(), rel=1e-5)
-    message = r"its sample weights have shape \(B,\); mask a token .* Received: \(4, 4\)"
+    expected = pytest.approx((each * weights).mean(), rel=1e-5)
+    assert number(loss(Y, potentials, weights)) == expected
+    assert number(loss(Y, potentials, weights[:, None])) == expected
+    assert number(loss(Y, potentials, np.ones((SIZE, SIZE)) * weights[:, None])) == expected
+    message = r"one sample weight a text, \(B,\), or one a token, .* 4 tokens. Received: \(4, 3\)"
     with pytest.raises(ValueError, match=message):
-        loss(Y, potentials, np.ones((SIZE, SIZE)))
+        loss(Y, potentials, np.ones((SIZE, 3)))
+
+
+def test_a_token_of_weight_0_stands_in_the_chain_with_any_tag():
+    potentials = crf()(X)
+    known = np.where(KEEP, Y, -1)
+    loss = ConditionalRandomFieldLoss(reduction=None)
+    expected = numpy(loss(known, potentials)) * [3, 3, 3, 3]
+    np.testing.assert_allclose(numpy(loss(Y, potentials, 3.0 * KEEP)), expected, rtol=1e-5)
+
+
+def test_a_field_learns_tags_of_words_from_batches_of_texts():
+    """Words of two pieces, and a tag that only the transitions tell: I-X follows B-X alone."""
+    words = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc", "##c"])}
+    tokenizer = Tokenizer(vocabulary=words)
+    rng = np.random.default_rng(0)
+    texts = [[["a", "bc", "b"][k] for k in rng.integers(0, 3, 6)] for _ in range(48)]
+    tags = [
+        ["B-X" if word == "a" else "I-X" if before == "a" else "O" for before, word in pairs]
+        for pairs in (zip(["b", *text], text, strict=False) for text in texts)
+    ]
+    labels = TagLabels(tags)
+    batches = TextBatches(texts, labels, tokenizer, token_budget=64, pad_to=1)
+    names = ("token_ids", "segment_ids")
+    inputs = {name: keras.Input((None,), name=name, dtype="int32") for name in names}
+    scores = keras.layers.Embedding(8, 3, mask_zero=True)(inputs["token_ids"])
+    potentials = ConditionalRandomField(lr_multiplier=10)(scores)
+    model = keras.Model(inputs, potentials)
+    model.compile(
+        keras.optimizers.Adam(0.1),
+        ConditionalRandomFieldLoss(),
+        weighted_metrics=[ViterbiAccuracy()],
+    )
+    logs = model.fit(batches, epochs=12, verbose=0).history
+    assert logs["viterbi_accuracy"][-1] > 0.95 > logs["viterbi_accuracy"][0]
 
 
 def test_sums_are_float32_whatever_the_policy():

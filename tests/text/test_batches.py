@@ -112,13 +112,47 @@ def test_an_epoch_follows_from_the_seed_and_its_number():
     assert order_of(two) == order_of(make(7))
 
 
-def test_a_glance_at_the_data_is_no_epoch():
-    """`fit` draws a batch or two, then says that an epoch ended, before it begins."""
+@pytest.mark.parametrize("read", [1, 2])
+def test_a_glance_at_the_data_is_no_epoch(read):
+    """`fit` draws a batch or two, asks how many there are, and says that an epoch ended."""
     batches = TextBatches(documents(), token_budget=512)
     batches.on_epoch_begin()
-    batches[0], batches[1]
+    for index in range(read):
+        batches[index]
+    assert batches.num_batches > 2
     batches.on_epoch_end()
     assert batches.epoch == 0
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5])
+@pytest.mark.parametrize("equal", [True, False])
+def test_processes_that_read_every_nth_batch_read_all_of_each_epoch(processes, equal):
+    """As Keras 3.16 has them read; `equal` leaves out what not all of them would get."""
+    whole = TextBatches(documents(190), token_budget=512)
+    assert len(whole) % processes
+    count = len(whole) - (len(whole) % processes if equal else 0)
+    shares = [TextBatches(documents(190), token_budget=512) for _ in range(processes)]
+    for epoch in range(2):
+        expected, read = order_of(whole)[:count], {}
+        for rank, share in enumerate(shares):
+            share.on_epoch_begin()
+            for index in range(rank, share.num_batches, processes):
+                if index < count:
+                    read[index] = (share[index]["token_ids"][:, 0] - 1000).tolist()
+            share.on_epoch_end()
+            assert share.epoch == epoch + 1
+        assert [read[index] for index in range(count)] == expected
+        whole.on_epoch_end()
+
+
+def test_a_pause_within_an_epoch_is_not_its_end():
+    batches = TextBatches(documents(), token_budget=512)
+    for index in range(batches.num_batches):
+        batches.on_epoch_begin()
+        assert batches.epoch == 0
+        batches[index]
+        batches.on_epoch_end()
+    assert batches.epoch == 1
 
 
 def test_restore_order():
