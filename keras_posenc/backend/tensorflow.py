@@ -4,6 +4,7 @@ import functools
 import math
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -24,6 +25,39 @@ TRAITS = shared.Traits(
 )
 
 
+class SafeTrainer(shared.SafeTrainer):
+    """Keras gives the whole of such a batch to each replica of a `tf.distribute` strategy, and
+    counts its rows as often. Here each replica gets its share, as it does in `fit`."""
+
+    def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        x, y, sample_weight = self._shares(x, y, sample_weight)
+        return super().train_on_batch(x, y, sample_weight, *args, **kwargs)
+
+    def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        x, y, sample_weight = self._shares(x, y, sample_weight)
+        return super().test_on_batch(x, y, sample_weight, *args, **kwargs)
+
+    def predict_on_batch(self, x):
+        return super().predict_on_batch(*self._shares(x))
+
+    def _shares(self, *arrays):
+        strategy = self.distribute_strategy
+        count = strategy.num_replicas_in_sync
+        if count == 1:
+            return arrays
+        self._maybe_symbolic_build(data_batch=arrays)
+
+        def share(array):
+            parts = np.array_split(array, count)
+            part = lambda context: tf.convert_to_tensor(  # noqa: E731
+                parts[context.replica_id_in_sync_group]
+            )
+            return strategy.experimental_distribute_values_from_function(part)
+
+        share_of = lambda array: None if array is None else share(array)  # noqa: E731
+        return keras.tree.map_structure(share_of, arrays)
+
+
 def platform(x):
     devices = (kind for kind in ("TPU", "GPU") if tf.config.list_logical_devices(kind))
     return next(devices, "CPU").lower()
@@ -31,6 +65,10 @@ def platform(x):
 
 def on_accelerator(x):
     return platform(x) != "cpu"
+
+
+def row_multiple():
+    return tf.distribute.get_strategy().num_replicas_in_sync
 
 
 def is_traced(x):

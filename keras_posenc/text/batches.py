@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_posenc import backend
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
 from keras_posenc.text.documents import encode_apart, encode_rows
 from keras_posenc.text.labels import ClassLabels, Labels
@@ -22,7 +23,8 @@ class TextBatches(keras.utils.PyDataset):
     an epoch in its order; give `shuffle=False` to the `fit` of another model, which otherwise reads
     the same batches in an order drawn by Python's `random`.
 
-    Where a `keras.distribution` has been set before, on JAX, B is a multiple of its replicas: rows
+    Where a `keras.distribution` has been set before (JAX), or the batches are made in the scope of
+    a strategy of `tf.distribute` (TensorFlow), B is a multiple of its replicas: rows
     of weight 0, which `restore_order` leaves out, fill up the last batch, and every batch has
     weights. Compile a loss of `reduction="mean_with_sample_weight"` and `weighted_metrics` then.
 
@@ -144,8 +146,10 @@ class TextBatches(keras.utils.PyDataset):
         by_length = np.argsort(kept, kind="stable")
         self._buckets = [by_length[bucket[by_length] == k] for k in range(len(self._widths))]
         counts = [len(documents) for documents in self._buckets]
-        # So that the devices of a distribution, which is set before, can share each batch.
-        self._sizes = batch_sizes(counts, self._widths * sides, token_budget, filled_size(1))
+        # So that the devices of a distribution, which is set before, can share each batch. It is
+        # asked for here: threads of TensorFlow that read do not know of it.
+        self._multiple = backend.row_multiple()
+        self._sizes = batch_sizes(counts, self._widths * sides, token_budget, self._multiple)
         self.shuffle, self.seed = shuffle, seed
         self.set_epoch(0)
 
@@ -164,7 +168,7 @@ class TextBatches(keras.utils.PyDataset):
         return len(self)
 
     def __getitem__(self, index):
-        return fill_batch(self._read(index), apart=self._sides is not None)
+        return fill_batch(self._read(index), self._multiple, apart=self._sides is not None)
 
     def _read(self, index):
         """A batch, before rows of weight 0 fill it up for several devices."""
@@ -242,7 +246,7 @@ class TextBatches(keras.utils.PyDataset):
             raise ValueError("shuffle=True moves on to another order; predict with shuffle=False.")
         predictions, count = np.asarray(predictions), len(self.text_of)
         sizes = [len(documents) for _, documents in self._batches]
-        ends = np.cumsum([filled_size(size) for size in sizes])
+        ends = np.cumsum([filled_size(size, self._multiple) for size in sizes])
         if len(predictions) != ends[-1]:
             what = "texts" if count == len(self.lengths) else "windows"
             raise ValueError(f"{len(predictions)} rows of predictions for {count} {what}.")
@@ -258,7 +262,7 @@ class TextBatches(keras.utils.PyDataset):
         sides = (self._sides,) if self._sides else ()
         return sorted(
             {
-                (filled_size(len(documents)), *sides, int(self._widths[k]))
+                (filled_size(len(documents), self._multiple), *sides, int(self._widths[k]))
                 for k, documents in self._batches
             }
         )
@@ -266,7 +270,9 @@ class TextBatches(keras.utils.PyDataset):
     @property
     def padding_share(self):
         """Share of all tokens that is padding, 0 to 1."""
-        padded = sum(filled_size(len(own)) * self._widths[k] for k, own in self._batches)
+        padded = sum(
+            filled_size(len(own), self._multiple) * self._widths[k] for k, own in self._batches
+        )
         return float(1 - len(self._tokens) / padded / (self._sides or 1))
 
 

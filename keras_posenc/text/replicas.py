@@ -5,40 +5,46 @@ import numpy as np
 from keras_posenc import backend
 
 
-def filled_size(count):
-    """The number of rows to which `count` rows are filled up, a multiple of the replicas."""
-    return count + -count % backend.row_multiple()
+def filled_size(count, multiple=None):
+    """The number of rows to which `count` rows are filled up.
+
+    Args:
+        count: int.
+        multiple: int. The result is a multiple of it; by default of the number of replicas.
+    """
+    return count + -count % (multiple or backend.row_multiple())
 
 
-def fill(array):
+def fill(array, multiple=None):
     """Fills an array up to `filled_size` rows by repeating the last one."""
-    lacking = filled_size(len(array)) - len(array)
+    lacking = filled_size(len(array), multiple) - len(array)
     return np.concatenate([array, np.repeat(array[-1:], lacking, axis=0)]) if lacking else array
 
 
-def fill_batch(batch, apart=False):
+def fill_batch(batch, multiple, apart=False):
     """Fills up a batch by rows of weight 0.
 
     Where a batch may be filled, every one has weights, because a program is for one structure.
 
     Args:
         batch: inputs, `(inputs, targets)` or `(inputs, targets, weights)`, NumPy arrays.
+        multiple: int, the number of replicas.
         apart: bool. Whether the rows of the batch are compared with each other: then the target of
             a row that fills up is -1, which belongs to no text.
 
     Returns:
         The same, or `(inputs, targets, weights)`.
     """
-    if backend.row_multiple() == 1:
+    if multiple == 1:
         return batch
     inputs, *targets = batch if isinstance(batch, tuple) else (batch,)
     count = len(inputs["token_ids"])
-    inputs = {name: fill(array) for name, array in inputs.items()}
+    inputs = {name: fill(array, multiple) for name, array in inputs.items()}
     if not targets:
         return inputs
     targets, *weights = targets
-    weights = fill(weights[0] if weights else np.ones(count, "float32"))
-    targets, weights = fill(targets), weights.copy()
+    weights = fill(weights[0] if weights else np.ones(count, "float32"), multiple)
+    targets, weights = fill(targets, multiple), weights.copy()
     weights[count:] = 0
     if apart:
         targets = targets.copy()
