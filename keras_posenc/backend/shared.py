@@ -14,6 +14,7 @@ NAMES = (
     "TRAITS",
     "adamw_step",
     "all_true",
+    "averaged_replicas",
     "await_calls",
     "call_back",
     "check_range",
@@ -49,6 +50,11 @@ _EXPORTING = contextvars.ContextVar("exporting", default=None)
 
 def row_multiple():
     """The number of which the rows of a batch must be a multiple; 1 where any batch will do."""
+    return 1
+
+
+def averaged_replicas():
+    """Over the losses of how many replicas Keras takes a mean; 1 where it sees the whole batch."""
     return 1
 
 

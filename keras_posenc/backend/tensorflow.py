@@ -45,7 +45,8 @@ class SafeTrainer(shared.SafeTrainer):
         count = strategy.num_replicas_in_sync
         if count == 1:
             return arrays
-        self._maybe_symbolic_build(data_batch=arrays)
+        if len(arrays) > 1:  # Keras does it from the batch, and shares tell no shapes
+            self._maybe_symbolic_build(data_batch=arrays)
 
         def share(array):
             parts = np.array_split(array, count)
@@ -68,6 +69,10 @@ def on_accelerator(x):
 
 
 def row_multiple():
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def averaged_replicas():
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 

@@ -12,6 +12,7 @@ from keras_posenc import backend
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
+from keras_posenc.models.model import TransformerModel
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
@@ -109,9 +110,8 @@ class Pretraining:
         else:
             self.transformer = build_transformer_model(checkpoint_path=weights, **build, **head)
         self.model = self._model(build)
-        loss = keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        )
+        # Of weights that `step` makes those of a mean, over all replicas.
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
         accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
         recipe.compile(self.model, self.steps, loss, weighted_metrics=[accuracy])
 
@@ -144,7 +144,8 @@ class Pretraining:
             features = ops.take_along_axis(encoder.output, places[..., None], axis=1)
             logits, inputs = self.transformer.heads(features), [*encoder.inputs, places]
         # Sums over the vocabulary are in float32, whatever the policy.
-        return keras.Model({each.name: each for each in inputs}, ops.cast(logits, "float32"))
+        named = {each.name: each for each in inputs}
+        return TransformerModel(named, ops.cast(logits, "float32"))
 
     def run(self, state, verbose):
         """Trains from where `state`, a path, stands, or from the beginning; returns the metrics."""
@@ -179,6 +180,7 @@ class Pretraining:
         if backend.TRAITS.global_random_state:
             keras.utils.set_random_seed(self.recipe.seed + 1 + number)
         inputs, targets, weights = self.batches[index]
+        weights = weights * (backend.averaged_replicas() / weights.sum())
         logs = self.model.train_on_batch(
             self._named(inputs), targets, sample_weight=weights, return_dict=True
         )
