@@ -11,7 +11,9 @@ for writers of its own file formats.
 | `platform` | "cpu", "gpu" or "tpu": what a tensor's program is traced for |
 | `on_accelerator` | whether a tensor is computed on a GPU or TPU |
 | `row_multiple` | of what the rows of a batch must be a multiple, to be shared by devices |
-| `averaged_replicas` | over the losses of how many replicas Keras takes a mean |
+| `processes` | the rank of this process, and how many work together |
+| `launched_processes` | how many were launched as one job |
+| `gather` | a list of a value of each process |
 | `is_traced` | whether a tensor's values are only known when the program runs |
 | `all_true` | whether a mask is known to be True everywhere, at no cost |
 | `check_range` | checks position ids when the program runs |

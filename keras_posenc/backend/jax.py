@@ -10,10 +10,14 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from keras import ops
 
-from keras_posenc.backend import shared
+from keras_posenc.backend import jax_processes, shared
 from keras_posenc.backend.shared import *  # noqa: F403
 
 __all__ = shared.NAMES
+
+gather = jax_processes.gather
+launched_processes = jax_processes.launched_processes
+processes = jax_processes.processes
 
 TRAITS = shared.Traits(
     chunked_sums=True,
@@ -35,7 +39,7 @@ STATE = (
 )
 
 
-class SafeTrainer(shared.SafeTrainer):
+class SafeTrainer(jax_processes.LocalPredictions, shared.SafeTrainer):
     """Keras takes the weights out of a model while a program runs, and attaches what it returns.
 
     A program that fails, or that never begins, returns nothing. Here training attaches the weights
@@ -77,13 +81,15 @@ class SafeTrainer(shared.SafeTrainer):
         return self._alone(super().evaluate, args, kwargs)
 
     def predict(self, *args, **kwargs):
-        return self._alone(super().predict, args, kwargs)
+        with self._locally():
+            return self._alone(super().predict, args, kwargs)
 
     def test_on_batch(self, *args, **kwargs):
         return self._alone(super().test_on_batch, args, kwargs)
 
     def predict_on_batch(self, *args, **kwargs):
-        return self._alone(super().predict_on_batch, args, kwargs)
+        with self._locally():
+            return self._alone(super().predict_on_batch, args, kwargs)
 
     def _alone(self, method, args, kwargs):
         """Calls a method of Keras that keeps its state on the model, so one thread at a time."""
@@ -123,11 +129,9 @@ def platform(x):
 
 
 def row_multiple():
-    """The replicas of this process, over which an array is split in equal parts."""
+    """The replicas of all processes, over which an array is split in equal parts."""
     distribution = keras.distribution.distribution()
-    if distribution is None:
-        return 1
-    return max(1, distribution.num_model_replicas // jax.process_count())
+    return 1 if distribution is None else distribution.num_model_replicas
 
 
 def on_accelerator(x):

@@ -14,7 +14,6 @@ NAMES = (
     "TRAITS",
     "adamw_step",
     "all_true",
-    "averaged_replicas",
     "await_calls",
     "call_back",
     "check_range",
@@ -22,6 +21,7 @@ NAMES = (
     "cumsum",
     "export_model",
     "exporting",
+    "gather",
     "gelu",
     "gradient",
     "has_kernel",
@@ -30,11 +30,13 @@ NAMES = (
     "is_traced",
     "keep_by_hash",
     "kernel_forms_map",
+    "launched_processes",
     "lay_out",
     "map_blocks",
     "on_accelerator",
     "one_pass",
     "platform",
+    "processes",
     "product",
     "row_multiple",
     "take_last",
@@ -53,9 +55,22 @@ def row_multiple():
     return 1
 
 
-def averaged_replicas():
-    """Over the losses of how many replicas Keras takes a mean; 1 where it sees the whole batch."""
+def processes():
+    """The rank of this process, and how many train and predict together; 0 and 1 of one alone."""
+    return 0, 1
+
+
+def launched_processes():
+    """How many processes were launched as one job, whether or not they work together."""
     return 1
+
+
+def gather(value):
+    """A list of what this function is given in each process of `processes`, by rank.
+
+    Every process has to call it.
+    """
+    return [value]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +78,7 @@ class Traits:
     """What was measured on a backend's CPU, and what its programs may do.
 
     Attributes:
+        processes_apart: str. Why several processes cannot train one model; "" if they can.
         map_bytes: int. A larger float32 map is split into blocks of query rows.
         block_bytes: int. Bytes of a block's map. JAX and torch gain from a block that stays in
             cache, TensorFlow from few blocks.
@@ -81,6 +97,7 @@ class Traits:
         fills_missing: bool. A compiled program reads NaN for a row that a table does not have.
     """
 
+    processes_apart: str = ""
     map_bytes: int = 32 * 2**20
     block_bytes: int = 8 * 2**20
     row_runs: int = 4

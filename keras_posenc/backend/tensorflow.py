@@ -1,7 +1,9 @@
 """TensorFlow. See `keras_posenc.backend` for what each function does."""
 
 import functools
+import json
 import math
+import os
 
 import keras
 import numpy as np
@@ -14,6 +16,7 @@ from keras_posenc.backend.shared import *  # noqa: F403
 __all__ = shared.NAMES
 
 TRAITS = shared.Traits(
+    processes_apart="Keras cannot read their batches (its issues 20329 and 20585)",
     block_bytes=48 * 2**20,
     writes_litert=True,
     chunked_sums=True,
@@ -72,8 +75,9 @@ def row_multiple():
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
-def averaged_replicas():
-    return tf.distribute.get_strategy().num_replicas_in_sync
+def launched_processes():
+    cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
+    return max(1, sum(len(cluster.get(job, ())) for job in ("chief", "worker")))
 
 
 def is_traced(x):

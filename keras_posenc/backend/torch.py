@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import warnings
 from collections.abc import Callable
 
@@ -16,7 +17,11 @@ from keras_posenc.backend.shared import *  # noqa: F403
 
 __all__ = shared.NAMES
 
-TRAITS = shared.Traits(row_runs=8, values_at_hand=True)
+TRAITS = shared.Traits(
+    processes_apart="Keras up to 3.15 trains a model of its own in each of them",
+    row_runs=8,
+    values_at_hand=True,
+)
 
 # Weights of e^-69 are 1e-30: their products with gradients of 1e-8 are numbers as any others.
 SMALL = 69.0
@@ -28,6 +33,12 @@ def platform(x):
 
 def on_accelerator(x):
     return platform(x) != "cpu"
+
+
+def launched_processes():
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_world_size()
+    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def is_traced(x):

@@ -8,7 +8,7 @@ from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
 from keras_posenc.text.documents import encode_apart, encode_rows
 from keras_posenc.text.labels import ClassLabels, Labels
 from keras_posenc.text.reading import Reading
-from keras_posenc.text.replicas import fill_batch, filled_size
+from keras_posenc.text.replicas import fill_batch, filled_size, share_of
 from keras_posenc.text.truncation import tell_truncation
 
 
@@ -27,6 +27,8 @@ class TextBatches(keras.utils.PyDataset):
     a strategy of `tf.distribute` (TensorFlow), B is a multiple of its replicas: rows
     of weight 0, which `restore_order` leaves out, fill up the last batch, and every batch has
     weights. Compile a loss of `reduction="mean_with_sample_weight"` and `weighted_metrics` then.
+    Several processes of JAX each read their share of the rows of each batch, and `restore_order`
+    has those of all.
 
     Args:
         texts: a list of str, of (first, second) pairs of str, of lists of words, of lists of ids,
@@ -148,7 +150,7 @@ class TextBatches(keras.utils.PyDataset):
         counts = [len(documents) for documents in self._buckets]
         # So that the devices of a distribution, which is set before, can share each batch. It is
         # asked for here: threads of TensorFlow that read do not know of it.
-        self._multiple = backend.row_multiple()
+        self._multiple, self._process = backend.row_multiple(), backend.processes()
         self._sizes = batch_sizes(counts, self._widths * sides, token_budget, self._multiple)
         self.shuffle, self.seed = shuffle, seed
         self.set_epoch(0)
@@ -168,7 +170,8 @@ class TextBatches(keras.utils.PyDataset):
         return len(self)
 
     def __getitem__(self, index):
-        return fill_batch(self._read(index), self._multiple, apart=self._sides is not None)
+        batch = fill_batch(self._read(index), self._multiple, apart=self._sides is not None)
+        return share_of(batch, self._process)
 
     def _read(self, index):
         """A batch, before rows of weight 0 fill it up for several devices."""
@@ -246,11 +249,14 @@ class TextBatches(keras.utils.PyDataset):
             raise ValueError("shuffle=True moves on to another order; predict with shuffle=False.")
         predictions, count = np.asarray(predictions), len(self.text_of)
         sizes = [len(documents) for _, documents in self._batches]
-        ends = np.cumsum([filled_size(size, self._multiple) for size in sizes])
+        processes = self._process[1]
+        ends = np.cumsum([filled_size(size, self._multiple) // processes for size in sizes])
         if len(predictions) != ends[-1]:
             what = "texts" if count == len(self.lengths) else "windows"
             raise ValueError(f"{len(predictions)} rows of predictions for {count} {what}.")
-        parts = np.split(predictions, ends[:-1])
+        shares = [predictions] if processes == 1 else backend.gather(predictions)
+        shares = [np.split(share, ends[:-1]) for share in shares]
+        parts = [np.concatenate(parts) for parts in zip(*shares, strict=True)]
         restored = np.empty((count, *predictions.shape[1:]), predictions.dtype)
         for (_, documents), part, size in zip(self._batches, parts, sizes, strict=True):
             restored[documents] = part[:size]

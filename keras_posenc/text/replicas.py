@@ -50,3 +50,26 @@ def fill_batch(batch, multiple, apart=False):
         targets = targets.copy()
         targets[count:] = -1
     return inputs, targets, weights
+
+
+def share_of(batch, process):
+    """The rows of a batch that a process reads: the r-th of n equal parts.
+
+    Args:
+        batch: as in `fill_batch`, with rows that are a multiple of n.
+        process: r and n.
+    """
+    rank, count = process
+    if count == 1:
+        return batch
+
+    def part(array):
+        return array[rank * len(array) // count : (rank + 1) * len(array) // count]
+
+    parts = [
+        {name: part(array) for name, array in each.items()}
+        if isinstance(each, dict)
+        else part(each)
+        for each in (batch if isinstance(batch, tuple) else (batch,))
+    ]
+    return tuple(parts) if isinstance(batch, tuple) else parts[0]

@@ -6,6 +6,7 @@ import pathlib
 
 from keras_posenc.text import Texts
 from keras_posenc.training.data import digest, split
+from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe, in_range, one_of, whole
 from keras_posenc.training.runs import run_once
 from keras_posenc.training.saved import FILES
@@ -215,6 +216,9 @@ def finetune(
     >>> metrics["train"]["epochs"], metrics["validation"]["documents"]
     (2, 12)
     """
+    check_processes("finetune", shares=True)
+    if stretch_first is not None:
+        check_processes("finetune with stretch_first")
     recipe = FinetuneRecipe.of(
         locals(), lengths=stages(max_length, epochs, lengths), stretch_first=_named(stretch_first)
     )

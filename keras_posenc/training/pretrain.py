@@ -3,6 +3,7 @@
 import functools
 
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
+from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import STRETCHES, Recipe, in_range, one_of, whole
 from keras_posenc.training.runs import run_once
 
@@ -130,6 +131,7 @@ def pretrain(
     >>> len(metrics["losses"]), sorted(metrics["after"])
     (2, ['accuracy', 'loss'])
     """
+    check_processes("pretrain")
     recipe = PretrainRecipe.of(locals())
     sizes = recipe.source.read_config()
     recipe.options(sizes)  # refuses a length before the texts are read

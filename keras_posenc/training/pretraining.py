@@ -110,7 +110,8 @@ class Pretraining:
         else:
             self.transformer = build_transformer_model(checkpoint_path=weights, **build, **head)
         self.model = self._model(build)
-        # Of weights that `step` makes those of a mean, over all replicas.
+        # A sum by weights that `step` makes those of a mean: replicas of TensorFlow do not all have
+        # as much to predict.
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
         accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
         recipe.compile(self.model, self.steps, loss, weighted_metrics=[accuracy])
@@ -180,7 +181,7 @@ class Pretraining:
         if backend.TRAITS.global_random_state:
             keras.utils.set_random_seed(self.recipe.seed + 1 + number)
         inputs, targets, weights = self.batches[index]
-        weights = weights * (backend.averaged_replicas() / weights.sum())
+        weights = weights / weights.sum()
         logs = self.model.train_on_batch(
             self._named(inputs), targets, sample_weight=weights, return_dict=True
         )

@@ -4,11 +4,13 @@ The directory is locked while the run is at work in it. recipe.json identifies t
 state.zip is how far it has come, and the results replace those of an earlier run together.
 """
 
+import contextlib
 import json
 import pathlib
 import time
 
 from keras_posenc.checkpoints.folder import owned, replacing_together
+from keras_posenc.training.processes import by_first, is_first, together
 from keras_posenc.training.state import load_state, save_state
 from keras_posenc.untrusted import check_inside, quote, read_json, shorten
 from keras_posenc.writing import write_text
@@ -41,24 +43,38 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=()):
         ValueError: if the directory holds another run, and `overwrite` is False.
     """
     output = pathlib.Path(output)
-    with owned(output):
-        if not overwrite:
-            check_same_run(output, record)
-        files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
-        finished = all((output / name).exists() for name in ("metrics.json", *results))
-        if overwrite or not finished:
-            run = prepare()
+    files = {name: output / name for name in ("metrics.json", "state.zip", "recipe.json")}
+    with contextlib.ExitStack() as lock:
+
+        def begin():
+            lock.enter_context(owned(output))
+            if not overwrite:
+                check_same_run(output, record)
+            return all((output / name).exists() for name in ("metrics.json", *results))
+
+        def announce():
             if overwrite:  # not before: a run that is there is worth more than a mistake in a call
                 for path in files.values():
                     path.unlink(missing_ok=True)
             write_text(files["recipe.json"], json.dumps(record, indent=1, ensure_ascii=False))
-            metrics = run.run(files["state.zip"], verbose)
+
+        def write():
             with replacing_together(output) as folder:
                 run.save(folder)
                 text = json.dumps(metrics, indent=1, ensure_ascii=False)
                 write_text(folder / "metrics.json", text)
-        files["state.zip"].unlink(missing_ok=True)
-        return read_json(files["metrics.json"], keys)
+
+        def end():
+            files["state.zip"].unlink(missing_ok=True)
+            return read_json(files["metrics.json"], keys)
+
+        finished = by_first(begin)
+        if overwrite or not finished:
+            run = together(prepare)
+            by_first(announce)
+            metrics = run.run(files["state.zip"], verbose if is_first() else 0)
+            by_first(write)
+        return by_first(end)
 
 
 def check_same_run(output, record):

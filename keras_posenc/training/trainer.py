@@ -14,6 +14,7 @@ from keras_posenc import backend
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.metrics import length_histogram
+from keras_posenc.training.processes import by_first, together
 from keras_posenc.training.saved import FineTuned
 from keras_posenc.training.state import check_space, load_state, save_state
 from keras_posenc.training.text_model import padding_id
@@ -114,13 +115,15 @@ class Trainer:
         """Trains the epochs that `state`, a path, does not hold yet, and writes it after each of
         them; returns the metrics."""
         model = self.model
-        check_space(state.parent, model)
-        if state.exists():
-            record = load_state(state, model, {"history": list, "steps": list})
+        by_first(lambda: check_space(state.parent, model))
+        if by_first(state.exists):
+            kinds = {"history": list, "steps": list}
+            record = together(lambda: load_state(state, model, kinds))
             self.history, self.steps = record["history"], record["steps"]
         for epoch in range(len(self.history), len(self.recipe.epoch_lengths)):
             self._train_epoch(epoch, verbose)
-            save_state(state, model, {"history": self.history, "steps": self.steps})
+            record = {"history": self.history, "steps": self.steps}
+            by_first(functools.partial(save_state, state, model, record))
         return self.metrics(verbose)
 
     def _train_epoch(self, epoch, verbose):

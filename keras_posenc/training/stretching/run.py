@@ -16,6 +16,7 @@ from keras_posenc.checkpoints.sentence_transformers import files_around, is_embe
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text.replicas import fill
+from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import RATES
 from keras_posenc.training.runs import printer, run_once, take_steps
 from keras_posenc.training.source import Source
@@ -151,6 +152,7 @@ def stretch(
     (24, 2)
     """
     arguments = locals()
+    check_processes("stretch")
     with tempfile.TemporaryDirectory() as scratch:
         source, name = _source(checkpoint, config, tokenizer, model, scratch)
         old = source.read_config()

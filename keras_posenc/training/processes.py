@@ -1,0 +1,86 @@
+"""Several processes that train one model: one of them writes, and all of them agree."""
+
+import keras
+
+from keras_posenc import backend
+
+
+def check_processes(function, shares=False):
+    """Refuses several processes that would not train one model, before anything is written.
+
+    Args:
+        function: str, the name of what is called.
+        shares: bool. Whether its processes can share the work.
+
+    Raises:
+        ValueError: names the function, the backend and the reason.
+    """
+    count = backend.launched_processes()
+    if count == 1:
+        return
+    what = f"{function} in {count} processes on {keras.backend.backend()}"
+    reason, remedy = backend.TRAITS.processes_apart, "Start one process."
+    if not reason and not shares:
+        reason = "its steps are not shared out among processes"
+    if reason:
+        raise ValueError(f"{what} is not supported: {reason}. {remedy}")
+    distribution = keras.distribution.distribution()
+    is_parallel = isinstance(distribution, keras.distribution.DataParallel)
+    if not is_parallel or distribution.auto_shard_dataset:
+        raise ValueError(
+            f"{what} needs the distribution DataParallel(auto_shard_dataset=False): each process "
+            "reads its share of a batch by itself. Call keras.distribution.set_distribution with "
+            f"it first. Received: {distribution!r}"
+        )
+
+
+def is_first():
+    """Whether this process is the one that writes."""
+    return backend.processes()[0] == 0
+
+
+def by_first(function):
+    """Calls a function in the first process alone.
+
+    Args:
+        function: function without arguments. What it returns, or raises, can be pickled.
+
+    Returns:
+        What it returned, in every process.
+
+    Raises:
+        Exception: what it raised, in every process.
+    """
+    if backend.processes()[1] == 1:
+        return function()
+    return _or_raise(backend.gather(_attempt(function) if is_first() else None)[0])
+
+
+def together(function):
+    """Calls a function in every process, and raises in all what it raises in one.
+
+    Args:
+        function: function without arguments.
+
+    Returns:
+        What it returned in this process.
+    """
+    if backend.processes()[1] == 1:
+        return function()
+    result, error = _attempt(function)
+    errors = [each for each in backend.gather(error) if each is not None]
+    return _or_raise((result, error or (errors[0] if errors else None)))
+
+
+def _attempt(function):
+    try:
+        return function(), None
+    except Exception as error:
+        return None, error
+
+
+def _or_raise(attempt):
+    result, error = attempt
+    if error is not None:
+        raise error
+    return result

@@ -1,0 +1,42 @@
+"""One of two processes of JAX that fine-tune one model; `tests/training/test_processes.py` runs it.
+
+    KERAS_BACKEND=jax KERAS_DISTRIBUTION_JOB_ADDRESSES=127.0.0.1:1234,127.0.0.1:1235 \\
+        KERAS_DISTRIBUTION_NUM_PROCESSES=2 KERAS_DISTRIBUTION_PROCESS_ID=0 \\
+        python two_processes.py CHECKPOINT FOLDER
+
+Prints a line of JSON: losses, and what the model says of some texts.
+"""
+
+import json
+import os
+import sys
+
+import keras
+import numpy as np
+
+from keras_posenc import embed, finetune, predict
+
+if "KERAS_DISTRIBUTION_NUM_PROCESSES" in os.environ:
+    keras.distribution.initialize()
+    keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
+
+rng = np.random.default_rng(0)
+texts = [" ".join(rng.choice([f"w{n}" for n in range(35)], 10)) for _ in range(13)]
+labels = ["abc"[n % 3] for n in range(13)]
+metrics = finetune(
+    sys.argv[1],
+    (texts, labels),
+    sys.argv[2],
+    validation=(texts, labels),
+    max_length=12,
+    epochs=1,
+    token_budget=96,
+    dropout_rate=0.0,
+    attention_dropout_rate=0.0,
+    head_dropout=0.0,
+    verbose=0,
+)
+said = predict(sys.argv[2], texts[:3], verbose=0)
+vectors = embed(sys.argv[1], texts[:3], max_length=12, verbose=0)
+numbers = [metrics["validation"]["loss"], *(each.probability for each in said), *vectors[:, 0]]
+print(json.dumps([float(number) for number in numbers]))
