@@ -17,9 +17,11 @@ from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.retrieval.shards import read_shard
 from keras_posenc.retrieval.sparse import SparseEmbedder
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import kind_of_all
+from keras_posenc.training.processes import is_first
 from keras_posenc.training.saved import load_finetuned
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.untrusted import read_json
@@ -116,6 +118,7 @@ def embed(
     alpha=None,
     rope_scaling=None,
     token_budget=8192,
+    shard=None,
     verbose="auto",
 ):
     """Computes the vectors of texts of any length, or of the chunks of each text.
@@ -142,6 +145,9 @@ def embed(
             `SparseEmbedder` reads it. The .npz file has `indices`, `values`, `offsets` and `size`.
         queries: bool. With `multi` or `sparse`, the texts are queries, not documents.
         prompt, stretch, alpha, rope_scaling, token_budget: as in `open_embedder`.
+        shard: str "i/n", from "1/n" to "n/n". Embed only the i-th of n equal parts of the texts, in
+            their order, so that n processes or machines share the work; `np.concatenate` of their
+            results has all vectors.
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -167,6 +173,7 @@ def embed(
     by_chunk = late or spans is not None
     _check_chunking(chunks, late, overlap, spans, max_length)
     _check_kind(multi, sparse, queries, chunks is not None or by_chunk, prompt)
+    part = read_shard(shard)
     if output is not None:
         _check_output(output, ".npz" if by_chunk or multi or sparse else ".npy")
         pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +187,7 @@ def embed(
             token_budget=token_budget,
         )
         encode = model.encode_queries if queries else model.encode_documents
-        return _written(encode(_read(texts, text), verbose), output)
+        return _written(encode(part(_read(texts, text)), verbose), output)
     model = open_embedder(
         directory,
         max_length=max_length if by_chunk or chunks is None else chunks,
@@ -191,6 +198,9 @@ def embed(
         token_budget=token_budget,
     )
     texts = _read(texts, text)
+    if spans is not None and len(spans) == len(texts):  # other spans are refused below
+        spans = part(spans)
+    texts = part(texts)
     if by_chunk:
         if spans is None:
             kind_of_all(texts)
@@ -211,7 +221,7 @@ def _read(texts, column):
 
 def _written(vectors, output):
     """The vectors, which are also written if there is an output."""
-    if output is not None:
+    if output is not None and is_first():
         with replacing(output) as partial:
             if dataclasses.is_dataclass(vectors):
                 np.savez(partial, **dataclasses.asdict(vectors))

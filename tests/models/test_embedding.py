@@ -244,6 +244,24 @@ def test_texts_beyond_the_models_own_length(minilm, book_excerpts, caplog):
 
 
 @pytest.mark.once
+@pytest.mark.once
+def test_shards_are_the_rows_of_all_texts(pretrained):
+    texts = [f"w{n} w{n + 1}" for n in range(7)]
+    options = {"max_length": 12, "verbose": 0}
+    whole = embed(pretrained, texts, **options)
+    shards = [embed(pretrained, texts, shard=f"{n}/3", **options) for n in (1, 2, 3)]
+    assert [len(shard) for shard in shards] == [2, 2, 3]
+    np.testing.assert_allclose(np.concatenate(shards), whole, atol=1e-5)
+    spans = [[(0, 2)], [(0, 2), (3, 5)], [(3, 5)]]
+    some = embed(pretrained, texts[:3], spans=spans, shard="2/3", **options)
+    assert some.of(texts[1:2]) == ["w1", "w2"]
+    for shard in ("4/3", "0/3", "1", "1/x", 2):
+        with pytest.raises(ValueError, match="`shard` must be"):
+            embed(pretrained, texts, shard=shard, **options)
+    with pytest.raises(ValueError, match="`shard` is of no text: 7 texts have at most 7 parts"):
+        embed(pretrained, texts, shard="1/9", **options)
+
+
 def test_rotary_embedders_are_scaled(gemma_like):
     """Its own length ends at 32 tokens, its positions nowhere."""
     text = " ".join(f"w{n % 20}" for n in range(60))
