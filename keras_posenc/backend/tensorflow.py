@@ -16,7 +16,7 @@ from keras_posenc.backend.shared import *  # noqa: F403
 __all__ = shared.NAMES
 
 TRAITS = shared.Traits(
-    processes_apart="Keras cannot read their batches (its issues 20329 and 20585)",
+    processes_apart="with TensorFlow, Keras cannot read their batches (keras #20329, #20585)",
     block_bytes=48 * 2**20,
     writes_litert=True,
     chunked_sums=True,

@@ -18,7 +18,7 @@ from keras_posenc.backend.shared import *  # noqa: F403
 __all__ = shared.NAMES
 
 TRAITS = shared.Traits(
-    processes_apart="Keras up to 3.15 trains a model of its own in each of them",
+    processes_apart="with PyTorch, Keras up to 3.15 trains a model of its own in each",
     row_runs=8,
     values_at_hand=True,
 )

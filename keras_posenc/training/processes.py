@@ -18,12 +18,12 @@ def check_processes(function, shares=False):
     count = backend.launched_processes()
     if count == 1:
         return
-    what = f"{function} in {count} processes on {keras.backend.backend()}"
-    reason, remedy = backend.TRAITS.processes_apart, "Start one process."
+    what = f"{function} in {count} processes"
+    reason = backend.TRAITS.processes_apart
     if not reason and not shares:
         reason = "its steps are not shared out among processes"
     if reason:
-        raise ValueError(f"{what} is not supported: {reason}. {remedy}")
+        raise ValueError(f"{what} is not supported: {reason}. Start one process.")
     distribution = keras.distribution.distribution()
     is_parallel = isinstance(distribution, keras.distribution.DataParallel)
     if not is_parallel or distribution.auto_shard_dataset:

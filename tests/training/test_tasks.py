@@ -18,6 +18,7 @@ from keras_posenc.training import (
     summary,
     to_tsv,
 )
+from keras_posenc.training.tasks import TASKS
 
 # What each is trained with, how long, and what the score that matters most must reach.
 RUNS = {
@@ -168,6 +169,15 @@ def test_an_answer_far_into_a_passage_is_found(runs):
         predict(output, [("w33", "w1")], chunks=16)
     with pytest.raises(ValueError, match="Text 0 is 'w1': questions need a passage"):
         predict(output, ["w1"], verbose=0)
+
+
+@pytest.mark.once
+def test_pairs_without_scores_are_read_with_and_without_labels():
+    pairs = [("a", "b"), ("c", "d")]
+    read = TASKS["embed"].read
+    for source in (pairs, (pairs, None), (pairs, [None, None])):
+        found = read(source, "train")
+        assert (found.texts, found.labels, found.lines) == (pairs, [None, None], [1, 2])
 
 
 def test_an_embedder_is_saved_alone(runs):

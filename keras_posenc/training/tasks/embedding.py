@@ -54,8 +54,10 @@ class Embedding(Task):
     needs_labels = False
 
     def read(self, source, role, text=None, label=None):
-        if isinstance(source, (list, tuple)) and not _is_labelled(source):
-            source = Texts(list(source), None, list(range(1, len(source) + 1)))
+        if isinstance(source, (list, tuple)):
+            texts, labels = source if _is_labelled(source) else (source, None)
+            if labels is None:
+                source = Texts(list(texts), None, list(range(1, len(texts) + 1)))
         return super().read(source, role, text, label)
 
     def read_file(self, path, text, label):
