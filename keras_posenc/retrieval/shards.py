@@ -6,11 +6,6 @@ def read_shard(shard):
 
     Raises:
         ValueError: if it is neither None nor such a str, or the part is empty.
-
-    Example:
-
-    >>> [read_shard(f"{i}/3")("abcdefg") for i in (1, 2, 3)]
-    ['ab', 'cd', 'efg']
     """
     if shard is None:
         return lambda items: items
