@@ -21,8 +21,8 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
 
     loss = log sum_y' exp(s(y')) - log sum_y exp(s(y)), where y' are all paths and y those that
     agree with the given tags. With a tag for each token that is -log p(y); a token with a negative
-    tag (-1, or -100 as in Hugging Face) stands in the chain with any tag. It is one number per text,
-    so that long texts weigh more.
+    tag (-1, or -100 as in Hugging Face) stands in the chain with any tag. It is one number per
+    text, so that long texts weigh more.
 
     Sample weights are one number per text, (B,), or (B, T) as of `TagLabels`: a token of weight 0
     then stands in the chain with any tag, and the largest weight is that of the text.
