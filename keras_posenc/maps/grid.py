@@ -200,8 +200,7 @@ class Grid:
         return num_rows is not None and num_rows == num_columns
 
     def every_row_sees(self):
-        """Whether each row has an unmasked position, as far as that is known without the
-        numbers."""
+        """Whether each row has an unmasked position, if that is known without the numbers."""
         # In a causal order a row sees the first column, in a window or a document its own.
         narrowed = self.window is not None or self.query_index is not None
         among = self.order_is_index and not narrowed or self._is_square() and self.ids_are_indices
