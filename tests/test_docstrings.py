@@ -94,7 +94,9 @@ def parameters(thing):
             return set(), True  # those of Keras
         if function is Encoding.__init__ and thing is not Encoding:
             return set(), True  # `shared` would be refused
-    taken = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    taken = [
+        p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")
+    ]
     names = {p.name for p in taken if p.kind is not p.VAR_KEYWORD}
     return names, any(p.kind is p.VAR_KEYWORD for p in taken)
 
