@@ -24,14 +24,17 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 def replacing(path):
     """Yields a temporary path that replaces `path` once it is completely written.
 
-    A process killed before that leaves `path` unchanged. If `path` is a link, the file replaces the
-    link, and not what it leads to.
+    A process killed before that leaves `path` unchanged. If `path` is a link to a file, the file
+    replaces the link, and not what it leads to.
 
     Args:
         path: str or path of a file.
 
     Yields:
         A path on the same disk with the same name.
+
+    Raises:
+        ValueError: if there is something else than a file, such as a folder or a device.
 
     Example:
 
@@ -41,6 +44,10 @@ def replacing(path):
     '{}'
     """
     path = pathlib.Path(path)
+    if path.exists() and not path.is_file():
+        raise ValueError(
+            f"{path} is a folder, a pipe or a device: give the path of a file, which is replaced."
+        )
     with temporary_folder(path.parent) as folder:
         partial = folder / path.name
         yield partial

@@ -49,6 +49,17 @@ def test_a_file_replaces_a_link(precious, output):
     assert (output / "report.html").read_text() == "page"
 
 
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to a folder"])
+def test_what_is_no_file_is_not_replaced(output, kind):
+    path = output / "x"
+    {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}.get(
+        kind, lambda: path.symlink_to(output)
+    )()
+    with pytest.raises(ValueError, match="x is a folder, a pipe or a device: give the path of a"):
+        write_text(path, "text")
+    assert [each.name for each in output.iterdir()] == ["x"]
+
+
 def test_a_tokenizer_replaces_links(precious, output, tokenizer_folder):
     for name in ("tokenizer.json", "tokenizer.json.part", "vocab.txt", "vocab.txt.part"):
         (output / name).symlink_to(precious / "letter")

@@ -44,6 +44,7 @@ def bench_passkey(
     seeds=(0,),
     corpus=None,
     pooling="mean",
+    ignore=None,
     output="bench-passkey",
     verbose=True,
 ):
@@ -74,6 +75,7 @@ def bench_passkey(
         corpus: path of real texts for `read_texts`, in which the sentences are hidden; None repeats
             a few sentences around pass keys.
         pooling: what of the last features is the embedding. One of "mean" or "cls".
+        ignore: list of str. Patterns of tensors of `checkpoint` to leave out, such as cls.chain.*
         output: directory of the results, the table and the figure; created if missing.
         verbose: bool. Print the progress.
 
@@ -112,7 +114,7 @@ def bench_passkey(
         backend=keras.backend.backend(),
     )
     fillers = corpus and read_texts(corpus, label=False).texts
-    source = _Source(checkpoint, fillers, documents, pooling)
+    source = _Source(checkpoint, fillers, documents, pooling, ignore)
     for reader in readers.values():
         reader.check(source, lengths)
     tell = print if verbose else _quiet
@@ -145,9 +147,10 @@ def bench_passkey(
 class _Source:
     """A checkpoint as it is, and documents."""
 
-    def __init__(self, checkpoint, fillers, count, pooling):
+    def __init__(self, checkpoint, fillers, count, pooling, ignore):
         self.checkpoint, self.fillers, self.count = checkpoint, fillers, count
         self.pooling, self.tokenizer = pooling, Tokenizer(checkpoint)
+        self.ignore = ignore
         self.length = read_config(checkpoint).max_position
         self.task, self.known = "needle" if fillers else "passkey", {}
 
@@ -159,9 +162,13 @@ class _Source:
             haystack = passkeys(self.tokenizer, length, self.count, seed)
         return self.tokenizer.contents(haystack.queries), haystack.documents
 
+    def build(self, **options):
+        """The encoder, as it is or stretched."""
+        return build_transformer_model(self.checkpoint, ignore=self.ignore, **options)
+
     @functools.cached_property
     def model(self):
-        return build_transformer_model(self.checkpoint)
+        return self.build()
 
     def chunks(self, length, seed):
         """The embedded queries, and of each document the embedded chunks: once for all ways."""
@@ -227,7 +234,7 @@ class _Stretch(_OnePass):
     def model(self, source, length):
         if length <= source.length:
             return source.model
-        return build_transformer_model(source.checkpoint, max_position=length, **self.options)
+        return source.build(max_position=length, **self.options)
 
 
 class _Checkpoint(_OnePass):

@@ -24,6 +24,7 @@ def save_pictures(results, output):
 
     Raises:
         ImportError: if Matplotlib is not installed.
+        ValueError: if a folder has the name of a picture.
 
     Example:
 

@@ -4,6 +4,8 @@ import math
 import sys
 import textwrap
 
+REPLACING = "from keras_posenc.writing import replacing"
+
 
 def _finetune(arguments):
     positional = [arguments.pop(name) for name in ("checkpoint", "train", "output")]
@@ -54,11 +56,12 @@ def _evaluate(arguments):
     return _program(
         output and "import json\nimport pathlib\n",
         "from keras_posenc.training import evaluate, summary",
+        output and "from keras_posenc.writing import write_text",
         "",
         output and f"{folder}.mkdir(parents=True, exist_ok=True)",
         f"metrics = {_call('evaluate', *positional, **arguments)}",
         "print(summary(metrics))",
-        output and f"pathlib.Path({_literal(output)}).write_text(json.dumps(metrics, indent=1))",
+        output and f"write_text({_literal(output)}, json.dumps(metrics, indent=1))",
     )
 
 
@@ -128,12 +131,13 @@ def _convert(arguments):
     if form == "keras":
         if "dtype" in saving:
             raise ValueError("--dtype belongs to the formats huggingface and google.")
-        save = f"model.save({_literal(output)})"
+        save = _replacing(output, "model.save(partial)")
     else:
         save = _call("save_checkpoint", _Name("model"), output, format=form, **saving)
     return _program(
         "from keras_posenc.analysis import open_model",
         form != "keras" and "from keras_posenc.checkpoints import save_checkpoint",
+        form == "keras" and REPLACING,
         "",
         f"model = {_call('open_model', checkpoint, **arguments)}",
         save,
@@ -191,8 +195,15 @@ def _describe(arguments):
 def _plot(arguments):
     what = arguments.pop("what")
     output = arguments.pop("output", f"{what}.svg")
-    *lines, figure = PLOTS[what](arguments)
-    return _program(*lines, f"{figure}.savefig({_literal(output)})", f"print({_literal(output)})")
+    imports, *lines, figure = PLOTS[what](arguments)
+    return _program(
+        imports,
+        REPLACING,
+        "",
+        *lines,
+        _replacing(output, f"{figure}.savefig(partial)"),
+        f"print({_literal(output)})",
+    )
 
 
 def _decay(arguments):
@@ -213,7 +224,6 @@ def _curves(arguments, measure, size, picture):
     series = {name: [] if name == "none" else name.split("+") for name in names}
     return [
         f"from keras_posenc.analysis import {measure}, pictures",
-        "",
         "series = {",
         *(f"    {_literal(name)}: {_literal(specs)}," for name, specs in series.items()),
         "}",
@@ -229,10 +239,8 @@ def _similarity(arguments):
     stretches = arguments.pop("stretch", ["hierarchical"])
     keywords = {"stretch": _Name("stretch"), "max_position": count, **arguments}
     return [
-        "import numpy as np",
-        "",
+        "import numpy as np\n\n"
         "from keras_posenc.analysis import open_model, pictures, position_similarity",
-        "",
         f"positions = np.arange(0, {count}, {max(count // 256, 1)})",
         "maps = {}",
         f"for stretch in {_literal(stretches)}:",
@@ -247,10 +255,7 @@ def _terms(arguments):
     length, size = arguments.pop("length", 512), arguments.pop("head_size", 64)
     strength = arguments.pop("strength", 1.0)
     return [
-        "import numpy as np",
-        "",
-        "from keras_posenc.analysis import pictures, rotary_terms",
-        "",
+        "import numpy as np\n\nfrom keras_posenc.analysis import pictures, rotary_terms",
         f"q, k = np.random.default_rng(0).normal(size=(2, 1, {length}, 1, {size}))",
         f"bias = np.array([{strength}, 0.0] * {size // 2})[None]",
         "pictures.rotary_terms(rotary_terms(q, k, bias, bias))",
@@ -261,11 +266,8 @@ def _gates(arguments):
     checkpoint, text = arguments.pop("checkpoint"), arguments.pop("text")
     layer, head = arguments.pop("layer", 0), arguments.pop("head", 0)
     return [
-        "import numpy as np",
-        "",
-        "from keras_posenc import Tokenizer, build_transformer_model",
+        "import numpy as np\n\nfrom keras_posenc import Tokenizer, build_transformer_model\n"
         "from keras_posenc.analysis import attention_inputs, contextual_positions, pictures",
-        "",
         f"tokenizer = Tokenizer({_literal(checkpoint)})",
         f"text = {_literal(text)}",
         "ids, segments = (np.array([row]) for row in tokenizer.encode(text))",
@@ -306,6 +308,11 @@ def _literal(value):
     if isinstance(value, str) and repr(value)[1:-1] == value and '"' not in value:
         return f'"{value}"'
     return repr(value)
+
+
+def _replacing(output, save):
+    """The text that saves to a new file, which then takes the place of what has its name."""
+    return f"with replacing({_literal(output)}) as partial:\n{_indented(save)}"
 
 
 def _indented(text):

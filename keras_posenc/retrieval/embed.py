@@ -24,7 +24,7 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.processes import is_first
 from keras_posenc.training.saved import load_finetuned
 from keras_posenc.training.text_model import TextModel
-from keras_posenc.untrusted import read_json
+from keras_posenc.untrusted import quote, read_json
 from keras_posenc.writing import replacing
 
 
@@ -36,6 +36,7 @@ def open_embedder(
     stretch=None,
     alpha=None,
     rope_scaling=None,
+    ignore=None,
     token_budget=8192,
 ):
     """Opens a directory of sentence-transformers: its model, tokenizer, length and prompt.
@@ -52,6 +53,7 @@ def open_embedder(
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
         rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
             "yarn", "factor": 4.0}.
+        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         token_budget: int. Maximum number of tokens in a batch, padding included.
 
     Returns:
@@ -72,6 +74,7 @@ def open_embedder(
     """
     if _is_finetuned(directory):
         given = {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
+        given["ignore"] = ignore
         given = [name for name, value in given.items() if value is not None]
         if given:
             raise ValueError(
@@ -91,7 +94,7 @@ def open_embedder(
         rope_scaling=rope_scaling,
     )
     return TextModel(
-        embedder(directory, **arguments),
+        embedder(directory, ignore=ignore, **arguments),
         tokenizer,
         max_length,
         token_budget,
@@ -117,6 +120,7 @@ def embed(
     stretch=None,
     alpha=None,
     rope_scaling=None,
+    ignore=None,
     token_budget=8192,
     shard=None,
     verbose="auto",
@@ -144,7 +148,7 @@ def embed(
         sparse: bool. A weight per token of the vocabulary, of a directory of SPLADE, as
             `SparseEmbedder` reads it. The .npz file has `indices`, `values`, `offsets` and `size`.
         queries: bool. With `multi` or `sparse`, the texts are queries, not documents.
-        prompt, stretch, alpha, rope_scaling, token_budget: as in `open_embedder`.
+        prompt, stretch, alpha, rope_scaling, ignore, token_budget: as in `open_embedder`.
         shard: str "i/n", from "1/n" to "n/n". Embed only the i-th of n equal parts of the texts, in
             their order, so that n processes or machines share the work; `np.concatenate` of their
             results has all vectors.
@@ -172,7 +176,7 @@ def embed(
     """
     by_chunk = late or spans is not None
     _check_chunking(chunks, late, overlap, spans, max_length)
-    _check_kind(multi, sparse, queries, chunks is not None or by_chunk, prompt)
+    _check_kind(multi, sparse, queries, chunks is not None or by_chunk, prompt, ignore)
     part = read_shard(shard)
     if output is not None:
         _check_output(output, ".npz" if by_chunk or multi or sparse else ".npy")
@@ -195,6 +199,7 @@ def embed(
         stretch=stretch,
         alpha=alpha,
         rope_scaling=rope_scaling,
+        ignore=ignore,
         token_budget=token_budget,
     )
     texts = _read(texts, text)
@@ -230,7 +235,7 @@ def _written(vectors, output):
     return vectors
 
 
-def _check_kind(multi, sparse, queries, chunked, prompt):
+def _check_kind(multi, sparse, queries, chunked, prompt, ignore):
     if multi and sparse:
         raise ValueError("`multi` and `sparse` are for models of two kinds: give one of them.")
     if queries and not (multi or sparse):
@@ -238,6 +243,11 @@ def _check_kind(multi, sparse, queries, chunked, prompt):
             "`queries` is for late interaction and sparse vectors, which read queries in another "
             "way: give multi=True or sparse=True with it; for other models give the `prompt` of "
             "queries."
+        )
+    if (multi or sparse) and ignore is not None:
+        raise ValueError(
+            f"{'multi' if multi else 'sparse'}=True reads every tensor of its directory: leave "
+            f"`ignore` out. Received: ignore={quote(ignore)}"
         )
     if (multi or sparse) and (chunked or prompt is not None):
         raise ValueError(

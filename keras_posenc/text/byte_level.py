@@ -4,6 +4,7 @@ from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.around import NOTHING, ROBERTA, template
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.settings import read_object
+from keras_posenc.text.tables import lines_of
 from keras_posenc.untrusted import check_inside, quote, read_bytes
 
 ANGLES = {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>", "unk": "<unk>"}
@@ -87,12 +88,11 @@ def _read_merges(file):
         raise FileNotFoundError(f"There is no {file}, which vocab.json needs.")
     check_inside(file, file.parent)
     try:
-        lines = read_bytes(file).decode("utf-8-sig").split("\n")
+        lines = lines_of(read_bytes(file).decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise ValueError(f"{file} is not UTF-8, so no list of merges.") from None
     merges = []
-    for number, line in enumerate(lines, 1):
-        line = line.removesuffix("\r")
+    for number, line in lines:
         if not line or (number == 1 and line.startswith("#version")):
             continue
         pair = tuple(line.split(" "))

@@ -1,8 +1,9 @@
 """vocab.txt files: one token per line."""
 
+from keras_posenc.text.tables import lines_of
 from keras_posenc.untrusted import read_bytes
 
-MOST_LINES = 2**20  # the largest vocabularies have half of them; a line takes 200 bytes of memory
+MOST_LINES = 2**20  # the largest vocabularies have half of them; a line takes 300 bytes of memory
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 BERT = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL, strict=True))
 MPNET = {"pad": "<pad>", "unk": "[UNK]", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
@@ -22,7 +23,7 @@ def read_vocabulary(path):
             [CLS], [SEP].
     """
     data = read_bytes(path)
-    count = data.count(b"\n")
+    count = max(data.count(b"\n"), data.count(b"\r"))
     if count > MOST_LINES:
         raise ValueError(f"{path} is refused: it has {count} lines, more than {MOST_LINES}.")
     try:
@@ -30,9 +31,7 @@ def read_vocabulary(path):
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8, so not a vocabulary.") from None
-    # Not str.splitlines: some Chinese vocabularies have U+2028 and similar ones as tokens.
-    lines = text.rstrip("\r\n").split("\n")
-    vocabulary = {line.rstrip("\r"): number for number, line in enumerate(lines)}
+    vocabulary = {line: number - 1 for number, line in lines_of(text.rstrip("\r\n"))}
     check_vocabulary(vocabulary, path)
     return vocabulary
 

@@ -106,6 +106,7 @@ def finetune(
     config=None,
     tokenizer=None,
     model=None,
+    ignore=None,
     max_length=None,
     epochs=None,
     lengths=None,
@@ -161,6 +162,7 @@ def finetune(
         config: path of the config; by default in the directory of `checkpoint`.
         tokenizer: path of the tokenizer; by default in the directory of `checkpoint`.
         model: family of the checkpoint; by default the one its config names.
+        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         max_length: int. Tokens after which documents are truncated. Default 512.
         epochs: int. Passes over the documents. Default 3.
         lengths: stages of growing length under one learning-rate schedule, as pairs of `max_length`
@@ -237,11 +239,14 @@ def finetune(
                 config=config,
                 tokenizer=tokenizer,
                 model=model,
+                ignore=ignore,
                 seed=seed,
                 overwrite=overwrite,
                 verbose=verbose != 0,
             ).report
-            started = recipe.replace(checkpoint=str(stretched), config=None, tokenizer=None)
+            started = recipe.replace(
+                checkpoint=str(stretched), config=None, tokenizer=None, ignore=None
+            )
             before = {"stretched": report}
         return Trainer(started, documents, TASKS[task], names, before)
 

@@ -60,6 +60,7 @@ def pretrain(
     config=None,
     tokenizer=None,
     model=None,
+    ignore=None,
     seed=0,
     overwrite=False,
     verbose=True,
@@ -106,6 +107,7 @@ def pretrain(
         config: path of the config; by default in the directory of `checkpoint`.
         tokenizer: path of the tokenizer; by default in the directory of `checkpoint`.
         model: family of the checkpoint; by default the one its config names.
+        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         seed: int. Seed of the batches, the masks, the dropout and the new weights.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.

@@ -102,13 +102,14 @@ class Pretraining:
             **recipe.options(sizes),
         )
         weights, head = recipe.source.open_weights(), {"with_mlm": "linear"}
+        load = dict(checkpoint_path=weights, ignore=recipe.ignore)
         self.new_head = "with_mlm" not in heads_in(weights, recipe.model, sizes)
         if self.new_head:
             body = build | {"application": "encoder"}
-            layers = build_transformer_model(checkpoint_path=weights, **body).layers
+            layers = build_transformer_model(**load, **body).layers
             self.transformer = build_transformer_model(layers=layers, **build, **head)
         else:
-            self.transformer = build_transformer_model(checkpoint_path=weights, **build, **head)
+            self.transformer = build_transformer_model(**load, **build, **head)
         self.model = self._model(build)
         # A sum by weights that `step` makes those of a mean: replicas of TensorFlow do not all have
         # as much to predict.

@@ -85,7 +85,7 @@ class Recipe:
     @property
     def source(self):
         """The `Source`."""
-        return Source(self.checkpoint, self.config, self.tokenizer, self.model)
+        return Source(self.checkpoint, self.config, self.tokenizer, self.model, self.ignore)
 
     def stretches(self, config):
         """Whether more positions are needed than a checkpoint of this `Config` has."""

@@ -99,7 +99,7 @@ def check_same_run(output, record):
     before, record = read_json(path), json.loads(json.dumps(record))
     # Runs from before there were tasks say nothing of them, nor do runs without a task, nor those
     # from before rows were packed, or a policy was kept.
-    since = {"task": "classify", "stride": None, "longer": "cut", "pack": False}
+    since = {"task": "classify", "stride": None, "longer": "cut", "pack": False, "ignore": None}
     since["dtype_policy"] = record.get("dtype_policy")
     before = {key: value for key, value in since.items() if key in record} | before
     other = [

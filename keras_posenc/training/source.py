@@ -17,12 +17,14 @@ class Source:
         checkpoint: path of the weights, or of a directory.
         config, tokenizer: paths; None for the directory of the checkpoint.
         model: name of the family; None for the one that the config names.
+        ignore: list of patterns of tensors to leave out, or None.
     """
 
     checkpoint: object
     config: object = None
     tokenizer: object = None
     model: str | None = None
+    ignore: object = None
 
     @property
     def config_path(self):

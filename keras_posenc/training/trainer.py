@@ -210,7 +210,7 @@ def _encoder(recipe, names, task):
             )
         options |= {"head": "sequence_classification", "labels": list(map(str, names))}
     tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
-    options |= {"pad_token_id": tokenizer.pad_id, "model": recipe.model}
+    options |= {"pad_token_id": tokenizer.pad_id, "model": source.model, "ignore": source.ignore}
     return build_transformer_model(source.config_path, weights, **options), tokenizer
 
 

@@ -11,6 +11,7 @@ from forks import run_fork
 
 from keras_posenc import Reranker
 from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.cli import main
 from keras_posenc.encodings import ENCODINGS
 from keras_posenc.text import truncation
@@ -89,6 +90,55 @@ def test_stretch(capsys, tmp_path, pretrained):
     assert "<h2>Agreement by position</h2>" in (tmp_path / "two" / "report.html").read_text("utf-8")
     _, output = run(capsys, "inspect", tmp_path / "one")
     assert "max_position = 40" in output
+
+
+IGNORED = ("cls.graft.*", "cls.chain.*")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("finetune", "MODEL", "TSV", "OUT", "--max-length=8", "--epochs=1", "--no-report"),
+        ("pretrain", "MODEL", "TSV", "OUT", "--length=8", "--steps=1", "--validation=.1"),
+        ("stretch", "MODEL", "TXT", "OUT", "--length=18", "--steps=0", "--no-report"),
+        ("embed", "MODEL", "TXT", "--output=OUT.npy"),
+        ("bench passkey", "MODEL", "--lengths=48", "--documents=2", "--output=OUT", "--no-pictures")
+        + ("--ways", "chunks_max", "tile"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_tensors_that_are_left_out(capsys, tmp_path, pretrained, arguments):
+    """By every command that loads a checkpoint; `inspect` and `convert` have their own test."""
+    arrays = {name: np.array(array) for name, array in open_checkpoint(pretrained).items()}
+    extra = [pattern.replace("*", "weight") for pattern in IGNORED]
+    for name in ("config.json", "vocab.txt"):
+        (tmp_path / name).write_bytes((pretrained / name).read_bytes())
+    write_safetensors(
+        tmp_path / "model.safetensors", arrays | dict.fromkeys(extra, np.ones(2, "float32"))
+    )
+    (tmp_path / "a.tsv").write_text("text\tlabel\nw1 w2\ta\nw3\tb\n")
+    (tmp_path / "a.txt").write_text(f"{'w1 w2 ' * 20}\n" * 3)
+    paths = {"MODEL": tmp_path, "TSV": tmp_path / "a.tsv", "TXT": tmp_path / "a.txt"}
+    paths["OUT"] = tmp_path / "out"
+    for name, path in paths.items():
+        arguments = [argument.replace(name, str(path)) for argument in arguments]
+    arguments[:1] = arguments[0].split()
+    assert main(arguments) == 2
+    assert "leave it out: ignore=[...]" in capsys.readouterr().err
+    assert main([*arguments, "--ignore", *IGNORED]) == 0
+
+
+def test_outputs_replace_links(capsys, tmp_path, pretrained, finetuned, corpus):
+    (tmp_path / "letter").write_text("precious")
+    paths = [tmp_path / name for name in ("metrics.json", "model.keras", "terms.svg")]
+    for path in paths:
+        path.symlink_to("letter")
+    metrics, model, figure = paths
+    run(capsys, "evaluate", finetuned, corpus / "test.tsv", "--output", metrics)
+    run(capsys, "convert", pretrained, model, "--format", "keras")
+    run(capsys, "plot", "terms", "--length", 4, "--head-size", 2, "--output", figure)
+    assert all(path.is_file() and not path.is_symlink() for path in paths)
+    assert (tmp_path / "letter").read_text() == "precious"
 
 
 def test_evaluate(capsys, tmp_path, finetuned, corpus):

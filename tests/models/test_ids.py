@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from selection import on_all
+from tiny_models import SIZES
 
 from keras_posenc import (
     TextBatches,
@@ -21,16 +22,6 @@ from keras_posenc.models.similarity import similarity
 from keras_posenc.training.saved import FineTuned
 from keras_posenc.training.text_model import TextModel
 
-SIZES = dict(
-    vocab_size=30,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-    hidden_act="gelu",
-    max_position=16,
-    dropout_rate=0.0,
-)
 IDS = np.random.default_rng(0).integers(3, 30, (2, 6))
 LABELS = np.array([0, 1])
 NO_ROW = "ids run from 0 to 29: the model has 30 rows"

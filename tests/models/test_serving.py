@@ -8,20 +8,10 @@ import keras
 import numpy as np
 import pytest
 from selection import on_all
+from tiny_models import SIZES
 
 from keras_posenc import Generator, build_transformer_model, classifier
 
-SIZES = dict(
-    vocab_size=30,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-    hidden_act="gelu",
-    max_position=16,
-    dropout_rate=0.0,
-    attention_dropout_rate=0.0,
-)
 IDS = np.random.default_rng(0).integers(3, 30, (4, 6)).astype("int32")
 INPUTS = {"token_ids": IDS, "segment_ids": 0 * IDS}
 LABELS = np.array([0, 1, 0, 1])

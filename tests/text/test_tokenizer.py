@@ -330,3 +330,15 @@ def test_a_missing_package_is_named(minilm, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match="pip install tokenizers"):
         Tokenizer(minilm)
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+def test_line_ends_of_other_systems(tmp_path, end):
+    """As of old Macs and of Windows, in a vocab.txt and in a merges.txt."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    (tmp_path / "vocab.txt").write_bytes((end.join([*special, "a", "b"]) + end).encode())
+    tokenizer = Tokenizer(tmp_path / "vocab.txt")
+    assert tokenizer.encode("b a")[0] == [2, 6, 5, 3] and tokenizer.vocab_size == 7
+    (tmp_path / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2, "abb": 3, "</s>": 4, "<s>": 5}))
+    (tmp_path / "merges.txt").write_bytes(end.join(["#version: 0.2", "a b", "ab b", ""]).encode())
+    assert Tokenizer(tmp_path / "vocab.json").encode("abb")[0] == [5, 3, 4]

@@ -75,6 +75,7 @@ def stretch(
     config=None,
     tokenizer=None,
     model=None,
+    ignore=None,
     seed=0,
     overwrite=False,
     verbose=True,
@@ -126,6 +127,7 @@ def stretch(
         config: path of the config; by default in the directory of `checkpoint`.
         tokenizer: path of the tokenizer; by default in the directory of `checkpoint`.
         model: family of the checkpoint; by default the one its config names.
+        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         seed: int. Seed of the choice of text pieces.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
@@ -154,7 +156,7 @@ def stretch(
     arguments = locals()
     check_processes("stretch")
     with tempfile.TemporaryDirectory() as scratch:
-        source, name = _source(checkpoint, config, tokenizer, model, scratch)
+        source, name = _source(checkpoint, config, tokenizer, model, ignore, scratch)
         old = source.read_config()
         recipe = StretchRecipe.of(
             arguments,
@@ -195,11 +197,12 @@ class Distillation:
         build = dict(
             config_path=source.config_path, model=source.model, **dict.fromkeys(RATES, 0.0)
         )
-        teacher = build_transformer_model(checkpoint_path=weights, **build)
+        load = dict(checkpoint_path=weights, ignore=source.ignore)
+        teacher = build_transformer_model(**load, **build)
         self.teacher = Reader(teacher, tokenizer, old.max_position)
         # The checkpoint's heads come along as they are; what learns is the encoder under them.
         self.whole = build_transformer_model(
-            checkpoint_path=weights,
+            **load,
             return_keras_model=False,
             **heads_in(weights, source.model, source.config_path),
             **build,
@@ -366,11 +369,11 @@ def _around(checkpoint, length, tell):
         return {}
 
 
-def _source(checkpoint, config, tokenizer, model, scratch):
+def _source(checkpoint, config, tokenizer, model, ignore, scratch):
     """The `Source`, and a name that tells it from others; a model is written into the folder
     `scratch`."""
     if isinstance(checkpoint, (str, os.PathLike)):
-        return Source(checkpoint, config, tokenizer, model), str(checkpoint)
+        return Source(checkpoint, config, tokenizer, model, ignore), str(checkpoint)
     transformer = getattr(checkpoint, "transformer", checkpoint)
     if not hasattr(transformer, "layers") or not hasattr(transformer, "config"):
         raise TypeError(
@@ -382,4 +385,4 @@ def _source(checkpoint, config, tokenizer, model, scratch):
     folder = pathlib.Path(scratch) / "teacher"
     save_checkpoint(transformer, folder)
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
-    return Source(folder, None, tokenizer, transformer.family), f"a model, {digest}"
+    return Source(folder, None, tokenizer, transformer.family, ignore), f"a model, {digest}"
