@@ -1,15 +1,17 @@
 """Names of strangers, with what acts on a terminal and very long, in every reader's errors."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from crafted import archive, pickled, tensor
 
 from keras_posenc import build_transformer_model, read_config
-from keras_posenc.analysis import inspect_checkpoint
+from keras_posenc.analysis import inspect_checkpoint, pictures, plot
 from keras_posenc.analysis.page import details, section, table
 from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc.checkpoints.folder import owned
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.cli import main
 from keras_posenc.text import Tokenizer, read_texts
@@ -247,7 +249,35 @@ def test_predictions_can_be_written_and_start_with_no_byte_order_mark(text):
     assert json.loads(to_jsonl(predictions).encode())["label"] == text
 
 
+@pytest.mark.parametrize("command", [["convert", "a"], ["embed", "a", "b", "--output"]])
+def test_outputs_of_such_names_are_refused(tmp_path, capsys, command):
+    path = f"{tmp_path}/x\x1b[31m\u202e"
+    extra = [path] if command[-1] == "--output" else [path, "--format", "keras"]
+    assert main([*command, *extra]) == 2
+    assert "has control characters: rename it" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="has control characters: rename it"), owned(Path(path)):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", [*HOSTILE.values(), "$\\bad{$", "$_$ $^$"])
+def test_figures_of_such_classes_and_tokens(recwarn, name):
+    """Matplotlib has no glyphs for control characters, and takes "$" for a formula."""
+    for figure in (
+        plot.confusion_matrix([[1, 0], [0, 1]], [name, "b"]),
+        pictures.cross_attention(np.ones((1, 2, 2)), [name, "b"], ["a", name]),
+    ):
+        check(plot.to_svg(figure), 100_000)
+    assert not list(recwarn)
+
+
 def test_pages_are_escaped():
     name = "<script>alert(1)</script>\"'&"
     for page in (section(name, "x"), table([name], [(name, name)]), details(name, "x")):
         assert "<script>" not in page
+    for page in (
+        section(CONTROL, "x"),
+        table([CONTROL], [(CONTROL, CONTROL)]),
+        details(CONTROL, ""),
+    ):
+        check(page)

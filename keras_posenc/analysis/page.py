@@ -5,6 +5,7 @@ import html
 import string
 
 from keras_posenc.analysis import plot
+from keras_posenc.untrusted import visible
 
 PAGE = string.Template("""\
 <!doctype html>
@@ -38,23 +39,28 @@ $body
 """)
 
 
+def escaped(value):
+    """A value as text of a page, control characters included."""
+    return html.escape(visible(str(value)))
+
+
 def section(heading, body):
     """A section under a heading; nothing where it has no body."""
-    return f"<section><h2>{html.escape(heading)}</h2>\n{body}\n</section>" if body else ""
+    return f"<section><h2>{escaped(heading)}</h2>\n{body}\n</section>" if body else ""
 
 
 def picture(figure, description):
     """The figure as an image inside the page: an image's letters and ids meet no other image's."""
     data = base64.b64encode(plot.to_svg(figure).encode()).decode()
-    return f'<img alt="{html.escape(description)}" src="data:image/svg+xml;base64,{data}">'
+    return f'<img alt="{escaped(description)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def table(names, rows):
     """An HTML table; the first cell of each row heads it."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    head = "".join(f"<th>{escaped(name)}</th>" for name in names)
     body = "\n".join(
-        f"<tr><th>{html.escape(str(first))}</th>"
-        + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in rest)
+        f"<tr><th>{escaped(first)}</th>"
+        + "".join(f"<td>{escaped(cell)}</td>" for cell in rest)
         + "</tr>"
         for first, *rest in rows
     )
@@ -63,4 +69,4 @@ def table(names, rows):
 
 def details(heading, body):
     """What is shown on a click."""
-    return f"<details><summary>{html.escape(heading)}</summary>{body}</details>"
+    return f"<details><summary>{escaped(heading)}</summary>{body}</details>"

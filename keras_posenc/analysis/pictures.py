@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from keras_posenc.analysis.plot import COLOURS, MARKERS, styled
+from keras_posenc.analysis.plot import COLOURS, MARKERS, printable, styled
 
 LINES = ("-", "--", "-.", ":")
 TERMS = {
@@ -179,6 +179,7 @@ def contextual_positions(figure, result, tokens, head=0, text=0, query=-1):
         A `matplotlib.figure.Figure`.
     """
     gates, positions = (result[name][text, head] for name in ("gates", "positions"))
+    tokens = printable(tokens)
     places, row = np.arange(len(tokens)), range(len(tokens))[query]
     shown = places[:: math.ceil(len(tokens) / 60)]
     size = max(4, min(9, 240 // len(shown)))
@@ -216,6 +217,7 @@ def cross_attention(figure, weights, sources, targets):
     """
     columns = min(len(weights), 2)
     panels = figure.subplots(-(-len(weights) // columns), columns, squeeze=False).ravel()
+    sources, targets = printable(sources), printable(targets)
     size = max(4, min(9, 240 // max(len(sources), len(targets))))
     for head, (axes, own) in enumerate(zip(panels, weights, strict=False)):
         image = axes.imshow(own, cmap="Blues", vmin=0, vmax=1, aspect="auto")

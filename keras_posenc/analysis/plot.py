@@ -6,9 +6,12 @@ readers can distinguish; every series also has its own marker or hatch.
 
 import functools
 
+from keras_posenc.untrusted import shorten
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP"
 HATCHES = ("", "//", "..", "xx", "--", "\\\\")
+MOST_NAME = 60  # characters
 _STYLE = {
     "font.size": 10,
     "axes.titlesize": 11,
@@ -23,6 +26,7 @@ _STYLE = {
     "legend.fontsize": 9,
     "hatch.linewidth": 0.6,
     "svg.hashsalt": "keras_posenc",
+    "text.parse_math": False,  # "$" in a class or a token is a letter
 }
 
 
@@ -48,6 +52,11 @@ def require_matplotlib():
             "(on the command line: --no-report)."
         ) from error
     return matplotlib
+
+
+def printable(names):
+    """Names of classes or tokens as a figure shows them: a font has no control characters."""
+    return [shorten(name, MOST_NAME) for name in names]
 
 
 def styled(draw):
@@ -152,7 +161,7 @@ def confusion_matrix(figure, matrix, names):
     Returns:
         A `matplotlib.figure.Figure`.
     """
-    axes = figure.subplots()
+    axes, names = figure.subplots(), printable(names)
     shares = [[100 * count / max(sum(row), 1) for count in row] for row in matrix]
     mesh = axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=100)
     axes.invert_yaxis()

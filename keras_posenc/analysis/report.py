@@ -1,12 +1,11 @@
 """One self-contained HTML page about one fine-tuning, or about several side by side."""
 
 import dataclasses
-import html
 import json
 import pathlib
 
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.page import PAGE, details, picture, section, table
+from keras_posenc.analysis.page import PAGE, details, escaped, picture, section, table
 from keras_posenc.analysis.run_files import (
     SCORES,
     SETS,
@@ -109,7 +108,7 @@ def write_report(directories, path=None, title="Fine-tuning report"):
         section("Recipe", _recipes(runs)),
     ]
     path = pathlib.Path(path)
-    page = PAGE.substitute(title=html.escape(title), body="\n".join(filter(None, sections)))
+    page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, sections)))
     write_text(path, page)
     return path
 
@@ -245,4 +244,4 @@ def _recipes(runs):
         )
     )
     recipes = table(["setting", *(run.name for run in runs)], rows)
-    return recipes + f"<p class=note>{html.escape(versions)}</p>"
+    return recipes + f"<p class=note>{escaped(versions)}</p>"

@@ -1,12 +1,11 @@
 """A self-contained HTML report on a stretched encoder."""
 
-import html
 import json
 import pathlib
 
 from keras_posenc.analysis import expected as e
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.page import PAGE, details, picture, section, table
+from keras_posenc.analysis.page import PAGE, details, escaped, picture, section, table
 from keras_posenc.analysis.run_files import read_recipe
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.untrusted import read_json
@@ -73,7 +72,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
         section("Recipe", _recipe(recipe, report)),
     ]
     path = directory / "report.html" if path is None else pathlib.Path(path)
-    page = PAGE.substitute(title=html.escape(title), body="\n".join(filter(None, body)))
+    page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, body)))
     write_text(path, page)
     return path
 
@@ -122,4 +121,4 @@ def _training(report):
 def _recipe(recipe, report):
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     rows = [(key, json.dumps(value)) for key, value in recipe.items()]
-    return table(["setting", ""], rows) + f"<p class=note>{html.escape(versions)}</p>"
+    return table(["setting", ""], rows) + f"<p class=note>{escaped(versions)}</p>"

@@ -6,7 +6,7 @@ import pathlib
 import socket
 import weakref
 
-from keras_posenc.untrusted import check_inside, shorten
+from keras_posenc.untrusted import check_inside, check_name, shorten
 from keras_posenc.writing import (
     alone,
     check_folder,
@@ -36,8 +36,10 @@ def owned(folder):
     Raises:
         NotADirectoryError: if it is a file.
         BlockingIOError: if another run holds the lock.
-        ValueError: if a link is in the place of the lock, or of results.
+        ValueError: if a link is in the place of the lock, or of results, or the path has control
+            characters.
     """
+    check_name(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"output={os.fspath(folder)!r} is a file; give a directory.")
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.interrupts import interruptible
 from keras_posenc.cli.programs import PROGRAMS
 from keras_posenc.installed import import_keras
-from keras_posenc.untrusted import shorten
+from keras_posenc.untrusted import check_name, shorten
 
 MOST_ERROR = 4000  # characters
 MISTAKES = (ValueError, TypeError, OSError, ImportError)
@@ -60,6 +60,8 @@ def main(argv=None, load=import_keras):
 
 
 def _run(command, arguments, load):
+    if "output" in arguments:  # which is printed at the end
+        check_name(arguments["output"])
     source = PROGRAMS[command](arguments)
     # Results of `predict` are data for another program: nothing else goes to its output.
     stream = sys.stderr if command == "predict" else sys.stdout

@@ -242,6 +242,8 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
     try:
         keys = ("labels", "max_length", "token_budget")
         settings = read_json(newest(directory, "labels.json"), keys)
+        if not isinstance(settings["labels"], list):
+            raise TypeError(f"labels {quote(settings['labels'])}")
         labels = [str(name) for name in settings["labels"]]
         saved_length, saved_budget = int(settings["max_length"]), int(settings["token_budget"])
         # Before there were tasks, all was classification.

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from forks import run_fork
 
-from keras_posenc import Reranker
-from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc import Reranker, build_transformer_model
+from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.cli import main
 from keras_posenc.encodings import ENCODINGS
@@ -109,13 +109,11 @@ IGNORED = ("cls.graft.*", "cls.chain.*")
 )
 def test_tensors_that_are_left_out(capsys, tmp_path, pretrained, arguments):
     """By every command that loads a checkpoint; `inspect` and `convert` have their own test."""
-    arrays = {name: np.array(array) for name, array in open_checkpoint(pretrained).items()}
-    extra = [pattern.replace("*", "weight") for pattern in IGNORED]
-    for name in ("config.json", "vocab.txt"):
-        (tmp_path / name).write_bytes((pretrained / name).read_bytes())
-    write_safetensors(
-        tmp_path / "model.safetensors", arrays | dict.fromkeys(extra, np.ones(2, "float32"))
-    )
+    save_checkpoint(build_transformer_model(pretrained), tmp_path)
+    (tmp_path / "vocab.txt").write_bytes((pretrained / "vocab.txt").read_bytes())
+    arrays = {name: np.array(array) for name, array in open_checkpoint(tmp_path).items()}
+    arrays |= {pattern.replace("*", "weight"): np.ones(2, "float32") for pattern in IGNORED}
+    write_safetensors(tmp_path / "model.safetensors", arrays)
     (tmp_path / "a.tsv").write_text("text\tlabel\nw1 w2\ta\nw3\tb\n")
     (tmp_path / "a.txt").write_text(f"{'w1 w2 ' * 20}\n" * 3)
     paths = {"MODEL": tmp_path, "TSV": tmp_path / "a.tsv", "TXT": tmp_path / "a.txt"}

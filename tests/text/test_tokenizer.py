@@ -339,6 +339,8 @@ def test_line_ends_of_other_systems(tmp_path, end):
     (tmp_path / "vocab.txt").write_bytes((end.join([*special, "a", "b"]) + end).encode())
     tokenizer = Tokenizer(tmp_path / "vocab.txt")
     assert tokenizer.encode("b a")[0] == [2, 6, 5, 3] and tokenizer.vocab_size == 7
-    (tmp_path / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2, "abb": 3, "</s>": 4, "<s>": 5}))
+    (tmp_path / "vocab.json").write_text(
+        json.dumps({"a": 0, "b": 1, "ab": 2, "abb": 3, "</s>": 4, "<s>": 5})
+    )
     (tmp_path / "merges.txt").write_bytes(end.join(["#version: 0.2", "a b", "ab b", ""]).encode())
     assert Tokenizer(tmp_path / "vocab.json").encode("abb")[0] == [5, 3, 4]

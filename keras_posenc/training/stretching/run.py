@@ -211,7 +211,10 @@ class Distillation:
         # Ids that are made of the tokens leave no room for skipped ones.
         self.skips = recipe.keep == "context" and not old.padded_positions
         self.student = build_transformer_model(
-            layers=self.whole.layers, custom_position_ids=self.skips, **build, **options
+            layers=self.whole.layers,
+            custom_position_ids=self.skips,
+            **build | {"config_path": old},  # a folder's weights would be loaded once more
+            **options,
         )
         recipe.compile(self.student, max(1, recipe.steps), FeatureDistance())
 
