@@ -268,7 +268,7 @@ def test_figures_of_such_classes_and_tokens(recwarn, name):
         pictures.cross_attention(np.ones((1, 2, 2)), [name, "b"], ["a", name]),
     ):
         check(plot.to_svg(figure), 100_000)
-    assert not list(recwarn)
+    assert not [each for each in recwarn if "Glyph" in str(each.message)]
 
 
 def test_pages_are_escaped():

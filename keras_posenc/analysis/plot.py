@@ -11,7 +11,7 @@ from keras_posenc.untrusted import shorten
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP"
 HATCHES = ("", "//", "..", "xx", "--", "\\\\")
-MOST_NAME = 60  # characters
+MOST_NAME = 40  # characters
 _STYLE = {
     "font.size": 10,
     "axes.titlesize": 11,
