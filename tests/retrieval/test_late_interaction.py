@@ -179,6 +179,8 @@ def test_embed_by_token(colberts, tmp_path):
         embed(folder, QUERIES, multi=True, chunks=3, late=True)
     with pytest.raises(ValueError, match="`multi` and `sparse` are for models of two kinds"):
         embed(folder, QUERIES, multi=True, sparse=True)
+    with pytest.raises(ValueError, match="multi=True reads every tensor of its directory: leave"):
+        embed(folder, QUERIES, multi=True, ignore=["a.*"])
 
 
 @pytest.mark.once
