@@ -12,6 +12,7 @@ from keras_posenc.untrusted import check_file, quote
 ALIGNMENT = 64  # bytes
 STRIPE = 64  # columns
 MOST_AXES = 32  # that every NumPy can do
+MOST_NUMBERS = 2**59  # of 16 bytes each, so that NumPy can count the bytes
 
 
 class Checkpoint(collections.abc.Mapping):
@@ -130,7 +131,15 @@ def is_count(value):
 
 
 def is_shape(value):
-    """Whether a value from a file can be the shape of an array."""
+    """Whether a value from a file can be the shape of an array.
+
+    NumPy counts the bytes of its axes without zeros, even if an array is empty.
+    """
+    return are_counts(value) and math.prod(filter(None, value)) < MOST_NUMBERS
+
+
+def are_counts(value):
+    """Whether a value from a file is a tuple with a count for each axis of an array."""
     return type(value) is tuple and len(value) <= MOST_AXES and all(map(is_count, value))
 
 

@@ -5,7 +5,13 @@ import math
 
 import numpy as np
 
-from keras_posenc.checkpoints.checkpoint import array_over, is_shape, mapped, numpy_dtype
+from keras_posenc.checkpoints.checkpoint import (
+    are_counts,
+    array_over,
+    is_shape,
+    mapped,
+    numpy_dtype,
+)
 from keras_posenc.checkpoints.quantized import REMEDY
 from keras_posenc.untrusted import MOST_JSON, parse_json, quote, shorten
 
@@ -80,7 +86,7 @@ def _place(path, name, entry):
     except (KeyError, TypeError):
         sound = False
     shape, offsets = map(tuple, lists) if sound else ((), ())
-    if not is_shape(shape) or not is_shape(offsets) or len(offsets) != 2:
+    if not is_shape(shape) or not are_counts(offsets) or len(offsets) != 2:
         raise ValueError(f"{path} is damaged: its header says {quote(entry)} of {quote(name)}.")
     if code not in DTYPES:
         remedy = f" {REMEDY}" if code.startswith(("F4", "F6", "F8", "I4", "U4")) else ""

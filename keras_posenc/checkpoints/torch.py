@@ -10,7 +10,14 @@ import math
 import numpy as np
 
 from keras_posenc.checkpoints.archive import read_archive
-from keras_posenc.checkpoints.checkpoint import array_over, is_count, is_shape, mapped, numpy_dtype
+from keras_posenc.checkpoints.checkpoint import (
+    are_counts,
+    array_over,
+    is_count,
+    is_shape,
+    mapped,
+    numpy_dtype,
+)
 from keras_posenc.checkpoints.pickles import MOST_BYTES, STATE_DICT, Maker, RefusedError, Unpickler
 from keras_posenc.untrusted import quote, shorten
 
@@ -102,7 +109,7 @@ class _Tensor:
     """A tensor before its numbers are known: a window on a storage."""
 
     def __init__(self, storage, offset, shape, strides, grad=None, hooks=None, flags=None):
-        sound = is_count(offset) and is_shape(shape) and is_shape(strides)
+        sound = is_count(offset) and is_shape(shape) and are_counts(strides)
         if not isinstance(storage, _Storage) or not sound or len(shape) != len(strides) or flags:
             raise ValueError("it describes a tensor in an unknown way")
         self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides

@@ -82,6 +82,7 @@ DAMAGED = {
     r"its header says .*\[-8, 0\]": entry(offsets=(-8, 0)),
     r"its header says .*\[2.0\]": entry(shape=(2.0,)),
     r"its header says .*\[2, True\]": entry(shape=(2, True)),
+    r"its header says .*\[0, 4611686018427387904, 4": entry(shape=(0, 2**62, 4), offsets=(0, 0)),
     r"its header says .*\[False, 8\]": entry(offsets=(False, 8)),
     r"its header says .*\['2'\]": entry(shape=("2",)),
     r"its header says .*'shape': \{\}": entry("U8", {}, (0, 1)),
