@@ -242,21 +242,21 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
     try:
         keys = ("labels", "max_length", "token_budget")
         settings = read_json(newest(directory, "labels.json"), keys)
-        if not isinstance(settings["labels"], list):
-            raise TypeError(f"labels {quote(settings['labels'])}")
-        labels = [str(name) for name in settings["labels"]]
+        labels = settings["labels"]
         saved_length, saved_budget = int(settings["max_length"]), int(settings["token_budget"])
         # Before there were tasks, all was classification.
         task, stride = settings.get("task", "classify"), settings.get("stride")
         pad = settings.get("pad_id")
         is_known = task in TASKS and all(n is None or type(n) is int for n in (stride, pad))
+        is_known = is_known and isinstance(labels, list)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{directory / 'labels.json'} is damaged ({shorten(error)}).") from None
     if not is_known:
         raise ValueError(
             f"{directory / 'labels.json'} is damaged (task {quote(task)}, stride {quote(stride)}, "
-            f"pad_id {quote(pad)})."
+            f"pad_id {quote(pad)}, labels {quote(labels)})."
         )
+    labels = [str(name) for name in labels]
     model = load_keras(newest(directory, "model.keras"))
     length = max_length if chunks is None else chunks
     _check_positions(model, "max_length" if chunks is None else "chunks", length)
