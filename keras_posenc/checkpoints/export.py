@@ -11,7 +11,7 @@ import numpy as np
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.load import variables_of
 from keras_posenc.checkpoints.lora import merged_arrays
-from keras_posenc.checkpoints.names import flat_shape
+from keras_posenc.checkpoints.names import OTHER_OUTPUT, flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.encodings import spec_of
 from keras_posenc.writing import alone, temporary_folder
@@ -32,12 +32,14 @@ HEADS = (
 )
 
 
-# A head of ours -> the same one of transformers: a dense layer on the features of every token.
-SAME_HEADS = {
-    "Tagger": ("Token-Output", "token_classification"),
-    "Span/ends": ("Span-Output", "question_answering"),
+# The last layer of a head on an encoder, as `models.heads` calls it -> its task.
+TASK_OF = {
+    "Classifier": "sequence_classification",
+    "Regressor": "sequence_classification",
+    "Tagger": "token_classification",
+    "Span/ends": "question_answering",
 }
-LABELLED = ("Sequence-Output", "Token-Output")
+LABELLED = ("Sequence-Output", "Token-Output", OTHER_OUTPUT)
 
 
 def save_checkpoint(
@@ -50,6 +52,10 @@ def save_checkpoint(
 
     The config names the encodings of each layer's attention, and the model is built with them again
     by this library alone; for others its model_type is unknown.
+
+    A head that no class of transformers has, such as one that pools by the mean, is a `task_head`
+    in the config, which `build_transformer_model(directory, head=...)` reads; other libraries read
+    the encoder.
 
     Args:
         model: a model of `build_transformer_model`, or its `Transformer`.
@@ -92,7 +98,7 @@ def save_checkpoint(
             "older .keras file has no config: build the model again with the file as "
             f"checkpoint_path. Received: {model!r}"
         )
-    head = _head(model, transformer) if isinstance(model, keras.Model) else {}
+    head, record = _head(model, transformer) if isinstance(model, keras.Model) else ({}, None)
     if format not in WRITERS:
         raise ValueError(f"format must be one of {', '.join(WRITERS)}. Received: {format!r}")
     if dtype is not None and dtype not in DTYPES:
@@ -105,30 +111,44 @@ def save_checkpoint(
     config = config.to_huggingface(_encodings(transformer))
     layers = {*transformer.layers, *(name.rpartition("/")[0] for name in head)}
     config["architectures"] = [_architecture(table, kind, layers)]
+    if record is not None:
+        config["task_head"] = record
+    elif OTHER_OUTPUT not in layers:
+        config.pop("task_head", None)
     named = _named(arrays, table, format, dtype)
     return _replace_files(directory, lambda folder: WRITERS[format](folder, named, config))
 
 
 def _head(model, transformer):
-    """The arrays of a model beside its transformer's, under the names of a head that transformers
-    has too."""
+    """The arrays of a model beside its transformer's, under the names of a task's head; and what
+    the config must say of that head, if transformers has none like it."""
     known = {id(variable) for variable in variables_of(transformer.layers).values()}
     layers = {layer.name: layer for layer in model.layers}
     arrays = merged_arrays(layers)
     new = [name for name, variable in variables_of(layers).items() if id(variable) not in known]
     rest = {name: arrays[name] for name in new if name in arrays}
     if not rest:
-        return {}
-    for ours, (theirs, task) in SAME_HEADS.items():
-        head = transformer.config.heads.get(task)
-        if head and head.dense is None and all(n.rpartition("/")[0] == ours for n in rest):
-            return {theirs + name.removeprefix(ours): array for name, array in rest.items()}
-    raise ValueError(
-        f"The model has weights beside its transformer's, such as {min(rest)}, and no class of "
-        "transformers for its family has their like; none pools by the mean, for one. Build the "
-        "model with head= and labels= for a head that transformers runs, save it as .keras, or "
-        "write save_checkpoint(model.transformer), the encoder alone."
-    )
+        return {}, None
+    layer, pooling = min(rest).rpartition("/")[0], _pooling(model)
+    task = TASK_OF.get(layer)
+    whole = rest.keys() == {f"{layer}/bias", f"{layer}/kernel"}
+    if task is None or not whole or (pooling is not None) != (task == "sequence_classification"):
+        raise ValueError(
+            f"The model has weights beside its transformer's, such as {min(rest)}, which are not "
+            "those of one head, as `classifier`, `regressor`, `token_classifier` and `span_head` "
+            "make it. Save the model as .keras, or write save_checkpoint(model.transformer), the "
+            "encoder alone."
+        )
+    head, output = transformer.config.heads.get(task), OTHER_OUTPUT
+    if head and not (head.dense or head.norm) and head.pooling == pooling and head.output_bias:
+        output = head.output
+    record = {"task": task, "pooling": pooling} if output == OTHER_OUTPUT else None
+    return {output + name.removeprefix(layer): rest[name] for name in rest}, record
+
+
+def _pooling(model):
+    """The pooling of a model's `MaskedPooling`, or None."""
+    return next((layer.pooling for layer in model.layers if hasattr(layer, "pooling")), None)
 
 
 def _with_labels(config, labels, arrays):

@@ -117,8 +117,12 @@ BERT_ROWS = {
     "Span-Output": ("cls/squad", "output"),
 }
 
+# The last layer of a head that no class of transformers has, and its row in every family.
+OTHER_OUTPUT = "Head-Output"
+COMMON_ROWS = {OTHER_OUTPUT: ("task_head", "dense")}
+
 # Layers of the heads of tasks, which a checkpoint may have and a model may lack.
-TASK_LAYERS = ("Sequence-Dense", "Sequence-Output", "Token-Output", "Span-Output")
+TASK_LAYERS = ("Sequence-Dense", "Sequence-Output", "Token-Output", "Span-Output", OTHER_OUTPUT)
 
 # Variables of ours that no checkpoint of any family has: they keep their first values.
 FRESH = (
@@ -245,7 +249,7 @@ class Table:
         return {place.name for part in parts for place in self.names(f"{layer}/{part}")}
 
     def _rows_of(self, pattern):
-        rows = self.rows.get(pattern, [])
+        rows = self.rows.get(pattern) or COMMON_ROWS.get(pattern, [])
         return rows if isinstance(rows, list) else [rows]
 
     def _places(self, pattern, part, scope, kind, cut=None):

@@ -25,6 +25,7 @@ from keras_posenc.models.families.keys import (
     check_finite,
     check_kinds,
 )
+from keras_posenc.models.families.task_heads import saved_head
 from keras_posenc.untrusted import (
     check_inside,
     check_name,
@@ -278,8 +279,11 @@ class Config:
 
     @property
     def heads(self):
-        """The `TaskHead` of each task that the family has in checkpoints."""
-        return FAMILIES[self.family].heads_of(self)
+        """The `TaskHead` of each task that the family has in checkpoints, or that this config's
+        checkpoint has."""
+        other = (self.source or {}).get("task_head")
+        known = FAMILIES[self.family].heads_of(self)
+        return known if other is None else {**known, **saved_head(other)}
 
     def _check_labels(self, sound, received):
         if not sound:

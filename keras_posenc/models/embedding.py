@@ -10,7 +10,8 @@ from keras_posenc.checkpoints.sentence_transformers import (
     read_weights,
 )
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.heads import MaskedPooling, features_of
+from keras_posenc.models.head_layers import MaskedPooling
+from keras_posenc.models.heads import features_of
 from keras_posenc.models.model import model_on
 
 NORMALIZE = Module("Normalize", None, {}, None)

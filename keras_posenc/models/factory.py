@@ -16,8 +16,8 @@ from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.models.families.rope import rescaled
+from keras_posenc.models.heads_in import read_head
 from keras_posenc.models.options import KEYWORDS, Options
-from keras_posenc.models.task_head import read_head
 from keras_posenc.models.transformer import Transformer
 from keras_posenc.untrusted import quote
 

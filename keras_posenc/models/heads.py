@@ -1,8 +1,10 @@
-"""Task heads on the features of an encoder."""
+"""Task heads: logits or numbers on the features of an encoder."""
 
 import keras
-from keras import ops
 
+from keras_posenc.layers import activations
+from keras_posenc.models.families.task_heads import TaskHead
+from keras_posenc.models.head_layers import MaskedPooling, SpanLogits, check_pooling
 from keras_posenc.models.model import model_on
 
 # The last layers of heads whose output is (B, T, ...), as features are.
@@ -11,78 +13,67 @@ OF_HEADS = (
     "Discriminator-Proba",
     "Token-Output",
     "Span-Output",
+    "Head-Output",
     "Tagger",
     "Span",
 )
-POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 
 
-@keras.saving.register_keras_serializable(package="keras_posenc")
-class MaskedPooling(keras.layers.Layer):
-    """Pools the features of a sequence to one vector, ignoring padding.
+def add_head(head, x, outputs, parts, segments=()):
+    """Puts a head on the features of an encoder.
 
     Args:
-        pooling: "mean" of the tokens, "cls" (the first token), "max", "last" (the last real token,
-            for causal models), "weighted_mean" (the n-th token counts n times) or "sqrt_mean" (the
-            sum over the root of the number of tokens).
-
-    Call arguments:
-        inputs: (B, T, D).
-        mask: (B, T) bool, False on padding. Set by Keras.
+        head: `TaskHead`.
+        x: (B, T, D).
+        outputs: int. Number of logits.
+        parts: what makes the layers, a `Transformer` or `NewLayers`.
+        segments: list of the segment ids, if there are some.
 
     Returns:
-        (B, D).
-
-    Raises:
-        ValueError: on an unknown `pooling`.
-
-    Example:
-
-    >>> x = keras.layers.Masking()(np.array([[[1.0], [3.0], [0.0]]]))
-    >>> float(MaskedPooling()(x)[0, 0])
-    2.0
+        The logits (B, outputs), or (B, T, outputs) where each token has some, in float32.
     """
+    if head.pooling is not None:
+        x = parts.layer(MaskedPooling, "Head-Pooling", pooling=head.pooling)(x)
+    if head.dense is not None:
+        activation = activations.get(head.activation)
+        x = parts.dense(head.dense, x.shape[-1], activation, head.dense_bias)(x)
+    if head.norm is not None:
+        x = parts.normalize(x, head.norm)
+    x = parts.drop(x, "Head-Dropout", head.dropout)
+    if head.closes:
+        return parts.layer(SpanLogits, head.output, dtype="float32")(x, *segments)
+    output = parts.layer(
+        keras.layers.Dense,
+        head.output,
+        units=outputs,
+        use_bias=head.output_bias,
+        dtype="float32",
+        kernel_initializer=parts.initializer(f"{head.output}/kernel"),
+    )
+    return output(x)
 
-    def __init__(self, pooling="mean", **kwargs):
-        super().__init__(**kwargs)
-        if pooling not in POOLINGS:
-            raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: {pooling!r}")
-        self.pooling = pooling
-        self.reads_whole_row = pooling != "cls"
-        self.supports_masking = True
-        self.built = True
 
-    def call(self, inputs, mask=None):
-        if self.pooling == "cls":
-            return inputs[:, 0]
-        if self.pooling == "last":
-            if mask is None:
-                return inputs[:, -1]
-            steps = ops.arange(ops.shape(inputs)[1], dtype="int32")
-            last = ops.max(ops.where(mask, steps, 0), axis=1)
-            return ops.take_along_axis(inputs, last[:, None, None], axis=1)[:, 0]
-        if self.pooling == "max":
-            if mask is not None:
-                inputs = ops.where(mask[..., None], inputs, -3e4)
-            return ops.max(inputs, axis=1)
-        if mask is None and self.pooling == "mean":
-            return ops.mean(inputs, axis=1)
-        # Sums over long texts are in float32: bfloat16 cannot count beyond 256.
-        real = ops.ones(ops.shape(inputs)[:2]) if mask is None else ops.cast(mask, "float32")
-        weights = ops.cumsum(real, axis=1) * real if self.pooling == "weighted_mean" else real
-        total = ops.sum(ops.cast(inputs, "float32") * ops.expand_dims(weights, -1), axis=1)
-        count = ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1.0)
-        mean = total / (ops.sqrt(count) if self.pooling == "sqrt_mean" else count)
-        return ops.cast(mean, self.compute_dtype)
+class NewLayers:
+    """Makes the layers of a head for an encoder of any kind, with Keras' defaults."""
 
-    def compute_mask(self, inputs, mask=None):
-        return None
+    def layer(self, make, name, **arguments):
+        """Returns a new layer."""
+        return make(name=name, **arguments)
 
-    def compute_output_shape(self, inputs_shape):
-        return (inputs_shape[0], inputs_shape[2])
+    def drop(self, x, name, rate):
+        """Applies dropout."""
+        return keras.layers.Dropout(rate, name=name)(x)
 
-    def get_config(self):
-        return {**super().get_config(), "pooling": self.pooling}
+    def initializer(self, name):
+        """Returns the initializer of a kernel."""
+        return "glorot_uniform"
+
+
+def _with_head(encoder, head, outputs, name):
+    of_tokens = head.pooling is None and not head.closes
+    features = features_of(encoder, f"A {name.replace('_', ' ')}", of_tokens)
+    segments = [each for each in encoder.inputs if each.name == "segment_ids"]
+    return model_on(encoder, add_head(head, features, outputs, NewLayers(), segments), name)
 
 
 def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
@@ -113,12 +104,10 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     >>> model.output_shape
     (None, 2)
     """
-    features = features_of(encoder, "A classifier")
     if num_classes < 2:
         raise ValueError(f"`num_classes` must be at least 2. Received: {num_classes}")
-    x = _pooled(features, pooling, dropout_rate, "Classifier")
-    x = keras.layers.Dense(num_classes, dtype="float32", name="Classifier")(x)
-    return model_on(encoder, x, "classifier")
+    head = TaskHead("Classifier", check_pooling(pooling), dropout=dropout_rate)
+    return _with_head(encoder, head, num_classes, "classifier")
 
 
 def regressor(encoder, num_values=1, pooling="mean", dropout_rate=0.1):
@@ -143,17 +132,72 @@ def regressor(encoder, num_values=1, pooling="mean", dropout_rate=0.1):
     >>> model.output_shape
     (None, 1)
     """
-    features = features_of(encoder, "A regressor")
     if num_values < 1:
         raise ValueError(f"`num_values` must be at least 1. Received: {num_values}")
-    x = _pooled(features, pooling, dropout_rate, "Regressor")
-    x = keras.layers.Dense(num_values, dtype="float32", name="Regressor")(x)
-    return model_on(encoder, x, "regressor")
+    head = TaskHead("Regressor", check_pooling(pooling), dropout=dropout_rate)
+    return _with_head(encoder, head, num_values, "regressor")
 
 
-def _pooled(features, pooling, dropout_rate, name):
-    x = MaskedPooling(pooling, name="Pooling")(features)
-    return keras.layers.Dropout(dropout_rate, name=f"{name}-Dropout")(x)
+def token_classifier(encoder, num_tags, dropout_rate=0.1):
+    """Builds a tagger on an encoder: dropout and a dense layer on every token.
+
+    The output keeps the mask, so that padding counts neither in Keras' losses nor in its metrics.
+    Weights from `TagLabels` leave out what is no beginning of a word: they act on the loss and on
+    `weighted_metrics`.
+
+    Args:
+        encoder: a model from `build_transformer_model` with features (B, T, D) as output.
+        num_tags: int.
+        dropout_rate: float. Before the last layer.
+
+    Returns:
+        A `keras.Model` with the encoder's inputs, and float32 logits (B, T, num_tags) as output.
+
+    Raises:
+        ValueError: if the encoder has heads, or on fewer than two tags.
+
+    Example:
+
+    >>> encoder = build_transformer_model("bert", hierarchical_position=True)
+    >>> model = token_classifier(encoder, num_tags=5)
+    >>> loss = keras.losses.SparseCategoricalCrossentropy(
+    ...     from_logits=True, reduction="mean_with_sample_weight"
+    ... )
+    >>> model.compile("adamw", loss, weighted_metrics=["accuracy"])
+    >>> model.output_shape
+    (None, None, 5)
+    """
+    if num_tags < 2:
+        raise ValueError(f"`num_tags` must be at least 2. Received: {num_tags}")
+    head = TaskHead("Tagger", dropout=dropout_rate)
+    return _with_head(encoder, head, num_tags, "token_classifier")
+
+
+def span_head(encoder, dropout_rate=0.1):
+    """Builds a question-answering head on an encoder: a start and an end logit for every token.
+
+    Padding, and the question of a pair (question, passage), are closed by `SpanLogits`. Families
+    without segment ids do not distinguish question and passage: there only padding is.
+
+    Args:
+        encoder: a model from `build_transformer_model` with features (B, T, D) as output.
+        dropout_rate: float. Before the last layer.
+
+    Returns:
+        A `keras.Model` with the encoder's inputs, and float32 logits (B, T, 2) as output.
+
+    Raises:
+        ValueError: if the encoder has heads.
+
+    Example:
+
+    >>> model = span_head(build_transformer_model("bert", hierarchical_position=True))
+    >>> model.compile("adamw", SpanCrossentropy(), metrics=[SpanAccuracy()])
+    >>> model.output_shape
+    (None, None, 2)
+    """
+    head = TaskHead("Span", dropout=dropout_rate, closes=True)
+    return _with_head(encoder, head, 2, "span_head")
 
 
 def _is_packed(encoder):

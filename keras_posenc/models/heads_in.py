@@ -1,9 +1,10 @@
-"""The heads in a checkpoint."""
+"""The heads that a checkpoint has, by the names of their tasks."""
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.config import read_config
 from keras_posenc.models.families import FAMILIES, choose_family
-from keras_posenc.models.families.task_heads import TASKS
+from keras_posenc.models.families.task_heads import TASKS, saved_head
+from keras_posenc.untrusted import quote
 
 # Argument of the factory -> a variable that tells whether a checkpoint has that head.
 HEADS = {
@@ -49,11 +50,47 @@ def heads_in(checkpoint, model=None, config=None):
 
 def _task_in(checkpoint, config, family, table):
     """The task of the head that config and checkpoint have, or None."""
-    named = ((config and config.source) or {}).get("architectures")
+    source = (config and config.source) or {}
+    named = source.get("architectures")
+    if (other := source.get("task_head")) is not None:
+        ((task, head),) = saved_head(other).items()
+        return task if _has_output(checkpoint, table, head) else None
     if not isinstance(named, list) or not named:
         return None
     for task, head in family.heads_of(config).items():
-        names = [place.name for place in table.names(f"{head.output}/kernel")]
-        if str(named[0]).endswith(TASKS[task]) and any(name in checkpoint for name in names):
+        if str(named[0]).endswith(TASKS[task]) and _has_output(checkpoint, table, head):
             return task
     return None
+
+
+def _has_output(checkpoint, table, head):
+    return any(place.name in checkpoint for place in table.names(f"{head.output}/kernel"))
+
+
+def read_head(config, task):
+    """The `TaskHead` of a task.
+
+    Args:
+        config: `Config`.
+        task: a key of `TASKS`.
+
+    Raises:
+        ValueError: on another task, or one that the family has no head for, or if the config names
+            the head of another.
+    """
+    if task not in TASKS:
+        raise ValueError(f"`head` must be one of {tuple(TASKS)}. Received: {task!r}")
+    known = config.heads
+    if task not in known:
+        some = f"those of {', '.join(known)} are" if known else "it has none that is"
+        title = FAMILIES[config.family].title
+        raise ValueError(f"{title} with head={task!r} is not supported; {some}.")
+    named = (config.source or {}).get("architectures")
+    named = named[0] if isinstance(named, list) and named else ""
+    for other, ending in TASKS.items():
+        if other != task and str(named).endswith(ending):
+            raise ValueError(
+                f"The config is of a {quote(named)}, whose head is head={other!r}. Received: "
+                f"head={task!r}; give `labels` for a new head."
+            )
+    return known[task]

@@ -14,8 +14,8 @@ from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.embedding import AddTo, BiasAdd, IdEmbedding, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import ConditionalLayerNormalization, normalization
+from keras_posenc.models.heads import add_head
 from keras_posenc.models.model import TransformerModel
-from keras_posenc.models.task_head import add_head
 from keras_posenc.positions import PaddedPositionIds
 from keras_posenc.positions.stretched import STRETCHES, position_embedding
 from keras_posenc.sublayers import Stored
@@ -119,7 +119,7 @@ class Transformer:
             x = self._absolute_positions(x, size)
         if config.embedding_norm:
             x = self.normalize(x, "Embedding-Norm")
-        x = self._drop(x, "Embedding-Dropout")
+        x = self.drop(x, "Embedding-Dropout")
         if size != config.hidden_size:
             x = self.dense("Embedding-Mapping", config.hidden_size)(x)
         return x
@@ -288,7 +288,7 @@ class Transformer:
         )
         table = layer(self.token_ids)
         if self.config.table_norm:
-            table = self._drop(self.normalize(table, f"{name}-Norm"), f"{name}-Dropout")
+            table = self.drop(self.normalize(table, f"{name}-Norm"), f"{name}-Dropout")
         self.tables.append((config, table))
         return self.tables[-1][1]
 
@@ -326,7 +326,8 @@ class Transformer:
             x = self.layer(keras.layers.Activation, "MLM-Activation", activation=activation)(x)
             outputs.append(x)
         if options.head is not None:
-            outputs.append(add_head(self, x))
+            count = 2 if options.head.output == "Span-Output" else len(self.config.labels)
+            outputs.append(add_head(options.head, x, count, self))
         if not outputs:
             return x
         return outputs[0] if len(outputs) == 1 else outputs
@@ -392,10 +393,10 @@ class Transformer:
             return keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
         return Stored(self.config.initializer_range, self.options.stored, name)
 
-    def _drop(self, x, name):
-        if not self.config.dropout_rate:
-            return x
-        return self.layer(Dropout, name, rate=self.config.dropout_rate)(x)
+    def drop(self, x, name, rate=None):
+        """Applies dropout, by default at the config's rate; a rate of 0 has no layer."""
+        rate = self.config.dropout_rate if rate is None else rate
+        return self.layer(Dropout, name, rate=rate)(x) if rate else x
 
     def _norm(self, name):
         config, options = self.config, self.options

@@ -6,7 +6,7 @@ import weakref
 import keras
 import numpy as np
 
-from keras_posenc.models.heads import MaskedPooling
+from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.model import model_on
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.text import TextBatches

@@ -12,7 +12,7 @@ from keras_posenc.checkpoints.folder import newest, replacing_together
 
 # Importing these modules registers our layers, which loading a saved model needs.
 from keras_posenc.checkpoints.keras_file import load_keras
-from keras_posenc.models import heads, token_heads, transformer  # noqa: F401
+from keras_posenc.models import heads, transformer  # noqa: F401
 from keras_posenc.models.model import model_on
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.training.recipe import in_range, one_of
@@ -157,16 +157,15 @@ class FineTuned:
 
         `transformers.pipeline` runs it: "token-classification" of `task="tag"`,
         "question-answering" of "qa", "text-classification" of classes and numbers, trained with
-        `pooling="head"`. Of "embed" it writes the encoder, without its pooling.
+        `pooling="head"`. Of a head with another pooling transformers reads the encoder alone, and
+        `build_transformer_model(directory, head="sequence_classification")` all of it. Of "embed"
+        it writes the encoder, without its pooling.
 
         Args:
             directory: where to write.
 
         Returns:
             list of the paths of the weights and the config.
-
-        Raises:
-            ValueError: if transformers has no such head: none pools by the mean, for one.
         """
         config = self.model.transformer.config
         if self.kind.problem_type is not None and config.source is not None:
@@ -178,7 +177,7 @@ class FineTuned:
             self.model,
             directory,
             positions=self.max_length if longer else None,
-            labels=self.labels if self.task == "tag" else None,
+            labels=None if self.task in ("qa", "embed") else self.labels,
         )
         self.tokenizer.save(directory)
         return written

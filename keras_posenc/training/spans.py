@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc.models.token_heads import CLOSED
+from keras_posenc.models.head_layers import CLOSED
 
 
 class _Closed(keras.layers.Layer):

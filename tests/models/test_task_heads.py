@@ -9,7 +9,13 @@ from keras import ops
 from published import SIZES, answer, publish, token_ids
 from selection import on_all
 
-from keras_posenc import build_transformer_model, save_checkpoint
+from keras_posenc import (
+    build_transformer_model,
+    classifier,
+    regressor,
+    save_checkpoint,
+    token_classifier,
+)
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.models.model import model_on
 
@@ -186,6 +192,64 @@ class Ends(keras.layers.Layer):
 
     def call(self, x):
         return self.ends(x)
+
+
+POOLED = {
+    "classifier": lambda encoder: classifier(encoder, 3, dropout_rate=0),
+    "regressor": lambda encoder: regressor(encoder, 2, "max", dropout_rate=0),
+}
+
+
+@pytest.mark.parametrize("name", POOLED)
+def test_a_head_that_transformers_lacks_is_saved_with_its_pooling(tmp_path, name):
+    """Stretched positions, and a second save, keep it; the encoder alone leaves it out."""
+    import transformers
+
+    encoder = build_transformer_model(SMALL | {"hidden_act": "gelu"}, hierarchical_position=True)
+    model = POOLED[name](encoder)
+    labels = [f"{name} {i}" for i in range(model.output_shape[-1])]
+    save_checkpoint(model, tmp_path, positions=24, labels=labels)
+    assert heads_in(tmp_path, config=tmp_path) == {"head": "sequence_classification"}
+    again = build_transformer_model(tmp_path, head="sequence_classification")
+    ids, real = token_ids(20)
+    np.testing.assert_allclose(numbers(again, ids), numbers(model, ids), atol=1e-6)
+    assert again.transformer.config.labels == labels
+    save_checkpoint(again, tmp_path / "again")
+    third = build_transformer_model(tmp_path / "again", head="sequence_classification")
+    np.testing.assert_allclose(numbers(third, ids), numbers(model, ids), atol=1e-6)
+    theirs = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    check(numbers(encoder, ids), answer(theirs, ids, real), real)
+    save_checkpoint(build_transformer_model(tmp_path), tmp_path / "encoder")
+    assert "task_head" not in json.loads((tmp_path / "encoder" / "config.json").read_text())
+
+
+@pytest.mark.once
+def test_a_tagger_of_a_family_without_one_is_saved(tmp_path):
+    encoder = build_transformer_model({**LLAMA, "model_type": "qwen3", "hidden_act": "silu"})
+    model = token_classifier(encoder, 3)
+    save_checkpoint(model, tmp_path, labels=["O", "B-x", "I-x"])
+    again = build_transformer_model(tmp_path, head="token_classification")
+    ids, _ = token_ids(9)
+    np.testing.assert_allclose(numbers(again, ids), numbers(model, ids), atol=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "record",
+    [
+        5,
+        {},
+        {"task": "tagging", "pooling": None},
+        {"task": "sequence_classification", "pooling": None},
+        {"task": "token_classification", "pooling": "mean"},
+        {"task": ["token_classification"], "pooling": None},
+    ],
+)
+def test_a_damaged_task_head_is_refused(record):
+    with pytest.raises(ValueError, match="`task_head` must name a `task`, one of .* Received: "):
+        build_transformer_model(
+            {**SMALL, "hidden_act": "gelu", "task_head": record}, head="token_classification"
+        )
 
 
 @pytest.mark.once

@@ -2,6 +2,9 @@
 
 import dataclasses
 
+from keras_posenc.checkpoints.names import OTHER_OUTPUT
+from keras_posenc.untrusted import quote
+
 # Task, as in `head=` -> the ending of Hugging Face's class.
 TASKS = {
     "sequence_classification": "ForSequenceClassification",
@@ -21,6 +24,8 @@ class TaskHead:
         activation: of `dense`.
         dense_bias, output_bias: bool.
         norm: name of the norm behind `dense`, or None.
+        dropout: float, the rate before the last layer; None for that of the config.
+        closes: bool. Whether it is a `SpanLogits`, which closes padding and questions.
 
     Example:
 
@@ -36,6 +41,8 @@ class TaskHead:
     dense_bias: bool = True
     norm: str | None = None
     output_bias: bool = True
+    dropout: float | None = None
+    closes: bool = False
 
 
 TOKENS = TaskHead("Token-Output")
@@ -61,3 +68,26 @@ def last_token():
     """The head of causal models: the last token's logits."""
     head = TaskHead("Sequence-Output", pooling="last", output_bias=False)
     return {"sequence_classification": head}
+
+
+def saved_head(record):
+    """Reads the head that the config of a checkpoint names, as `save_checkpoint` writes it.
+
+    Args:
+        record: dict with `task`, a key of `TASKS`, and `pooling`, None for logits of each token.
+
+    Returns:
+        dict, the task -> `TaskHead`.
+
+    Raises:
+        ValueError: if it is something else.
+    """
+    known = record if isinstance(record, dict) else {}
+    task, pooling = known.get("task"), known.get("pooling")
+    pooled = task == "sequence_classification"
+    if not isinstance(task, str) or task not in TASKS or (pooling is not None) != pooled:
+        raise ValueError(
+            f"`task_head` must name a `task`, one of {tuple(TASKS)}, and the `pooling` of the "
+            f"first. Received: {quote(record)}"
+        )
+    return {task: TaskHead(OTHER_OUTPUT, pooling)}

@@ -5,7 +5,7 @@ import functools
 import keras
 
 from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.models.heads import MaskedPooling
+from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.inputs import masked_token
 from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding

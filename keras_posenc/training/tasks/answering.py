@@ -4,7 +4,7 @@ import typing
 
 import numpy as np
 
-from keras_posenc.models.token_heads import span_head
+from keras_posenc.models.heads import span_head
 from keras_posenc.text import SpanLabels
 from keras_posenc.text.labels.spans import check_span, is_pair, passage_of
 from keras_posenc.text.questions import read_questions

@@ -5,7 +5,7 @@ import typing
 import keras
 import numpy as np
 
-from keras_posenc.models.token_heads import token_classifier
+from keras_posenc.models.heads import token_classifier
 from keras_posenc.text import TagLabels, tag_names
 from keras_posenc.text.labels.tags import check_spans, check_tags, word_places, words_of
 from keras_posenc.text.tagged import read_tagged

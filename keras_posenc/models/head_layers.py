@@ -1,0 +1,134 @@
+"""The layers of task heads: the pooling of a text's features, and the two ends of an answer."""
+
+import keras
+from keras import ops
+
+POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
+# A logit of what cannot be chosen: its probability is 0, and its loss a finite number.
+CLOSED = -1e9
+
+
+def check_pooling(pooling):
+    """Returns the name of a pooling, or raises ValueError if there is none of this name."""
+    if pooling not in POOLINGS:
+        raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: {pooling!r}")
+    return pooling
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class MaskedPooling(keras.layers.Layer):
+    """Pools the features of a sequence to one vector, ignoring padding.
+
+    Args:
+        pooling: "mean" of the tokens, "cls" (the first token), "max", "last" (the last real token,
+            for causal models), "weighted_mean" (the n-th token counts n times) or "sqrt_mean" (the
+            sum over the root of the number of tokens).
+
+    Call arguments:
+        inputs: (B, T, D).
+        mask: (B, T) bool, False on padding. Set by Keras.
+
+    Returns:
+        (B, D).
+
+    Raises:
+        ValueError: on an unknown `pooling`.
+
+    Example:
+
+    >>> x = keras.layers.Masking()(np.array([[[1.0], [3.0], [0.0]]]))
+    >>> float(MaskedPooling()(x)[0, 0])
+    2.0
+    """
+
+    def __init__(self, pooling="mean", **kwargs):
+        super().__init__(**kwargs)
+        self.pooling = check_pooling(pooling)
+        self.reads_whole_row = pooling != "cls"
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs, mask=None):
+        if self.pooling == "cls":
+            return inputs[:, 0]
+        if self.pooling == "last":
+            if mask is None:
+                return inputs[:, -1]
+            steps = ops.arange(ops.shape(inputs)[1], dtype="int32")
+            last = ops.max(ops.where(mask, steps, 0), axis=1)
+            return ops.take_along_axis(inputs, last[:, None, None], axis=1)[:, 0]
+        if self.pooling == "max":
+            if mask is not None:
+                inputs = ops.where(mask[..., None], inputs, -3e4)
+            return ops.max(inputs, axis=1)
+        if mask is None and self.pooling == "mean":
+            return ops.mean(inputs, axis=1)
+        # Sums over long texts are in float32: bfloat16 cannot count beyond 256.
+        real = ops.ones(ops.shape(inputs)[:2]) if mask is None else ops.cast(mask, "float32")
+        weights = ops.cumsum(real, axis=1) * real if self.pooling == "weighted_mean" else real
+        total = ops.sum(ops.cast(inputs, "float32") * ops.expand_dims(weights, -1), axis=1)
+        count = ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1.0)
+        mean = total / (ops.sqrt(count) if self.pooling == "sqrt_mean" else count)
+        return ops.cast(mean, self.compute_dtype)
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_shape(self, inputs_shape):
+        return (inputs_shape[0], inputs_shape[2])
+
+    def get_config(self):
+        return {**super().get_config(), "pooling": self.pooling}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class SpanLogits(keras.layers.Layer):
+    """A start and an end logit of each token, -1e9 where no answer can be.
+
+    Closed are padding and, in a row with tokens of segment 1, all of segment 0 but the first token,
+    [CLS], which stands for "no answer". The mask ends here: there is no token left for Keras to
+    leave out of a loss of one number per row.
+
+    Call arguments:
+        inputs: (B, T, D).
+        segment_ids: (B, T) ints, or None.
+        inputs_mask: (B, T) bool, False on padding. Set by Keras, as `mask` without segment ids.
+
+    Returns:
+        (B, T, 2).
+
+    Example:
+
+    >>> layer = SpanLogits()
+    >>> logits = layer(np.ones((1, 4, 8)), np.array([[0, 0, 1, 1]]))
+    >>> (ops.convert_to_numpy(logits)[0, :, 0] > -1e9).tolist()
+    [True, False, True, True]
+    """
+
+    reads_whole_row = True
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.ends = keras.layers.Dense(2, dtype=self.dtype_policy, name="ends")
+
+    def build(self, inputs_shape, segment_ids_shape=None):
+        self.ends.build(inputs_shape)
+        self.built = True
+
+    def call(self, inputs, segment_ids=None, inputs_mask=None, mask=None):
+        mask = inputs_mask if mask is None else mask
+        logits = ops.cast(self.ends(inputs), "float32")
+        if segment_ids is not None:
+            second = ops.equal(segment_ids, 1)
+            first = ops.equal(ops.arange(ops.shape(inputs)[1]), 0)
+            # The mask of a closed row would leave nothing: a text alone is all open.
+            passage = second | first[None] | ops.logical_not(ops.any(second, 1, keepdims=True))
+            mask = passage if mask is None else ops.logical_and(mask, passage)
+        return logits if mask is None else ops.where(mask[..., None], logits, CLOSED)
+
+    def compute_mask(self, inputs, segment_ids=None, inputs_mask=None, mask=None):
+        return None
+
+    def compute_output_spec(self, inputs, segment_ids=None, inputs_mask=None, mask=None):
+        return keras.KerasTensor((*inputs.shape[:2], 2), "float32")
