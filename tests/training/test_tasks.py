@@ -10,7 +10,7 @@ from task_data import asked, numbered, paired, seeded, several, tagged
 from keras_posenc.analysis import write_report
 from keras_posenc.cli import main
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.text import Texts, Tokenizer
+from keras_posenc.text import Texts
 from keras_posenc.training import (
     TextModel,
     evaluate,
@@ -355,9 +355,11 @@ def test_transformers_runs_what_was_finetuned(bert, runs, corpus, tmp_path):
     (found,) = predict(folder, [words], verbose=0)
     assert [row["entity"] for row in run(" ".join(words), ignore_labels=[])] == found.tags
     folder, _ = runs("regress")
-    load_finetuned(folder).export(tmp_path / "numbers")
+    trained = load_finetuned(folder)
+    trained.export(tmp_path / "numbers")
     model = build_transformer_model(tmp_path / "numbers", head="sequence_classification")
-    found, expected = TextModel(model, Tokenizer(folder)), predict(folder, texts, verbose=0)
+    found = TextModel(model, trained.tokenizer, trained.max_length)
+    expected = predict(folder, texts, verbose=0)
     values = np.array([each.values for each in expected])
     np.testing.assert_allclose(found.predict(texts, verbose=0), values, atol=1e-5)
     with pytest.raises(ValueError, match='pooling="head" is .* task=.embed. has one of its own'):
