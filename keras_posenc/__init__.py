@@ -133,7 +133,8 @@ from keras_posenc.training.pretrain import pretrain as pretrain
 from keras_posenc.training.ranking import ListwiseKL as ListwiseKL
 from keras_posenc.training.ranking import MarginMSE as MarginMSE
 from keras_posenc.training.ranking import MaxSimRanking as MaxSimRanking
-from keras_posenc.training.saved import load_finetuned as load_finetuned
+from keras_posenc.training.saved_models import load_finetuned as load_finetuned
+from keras_posenc.training.saved_models import load_text_model as load_text_model
 from keras_posenc.training.schedules import LinearWarmup as LinearWarmup
 from keras_posenc.training.schedules import Noam as Noam
 from keras_posenc.training.schedules import cosine_warmup as cosine_warmup
@@ -144,7 +145,6 @@ from keras_posenc.training.spans import SpanAccuracy as SpanAccuracy
 from keras_posenc.training.spans import SpanCrossentropy as SpanCrossentropy
 from keras_posenc.training.stretching import stretch as stretch
 from keras_posenc.training.text_model import TextModel as TextModel
-from keras_posenc.training.text_model import load_text_model as load_text_model
 
 # The classes and functions above, and not the subpackages that importing them binds here.
 __all__ = sorted(

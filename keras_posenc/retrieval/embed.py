@@ -22,7 +22,7 @@ from keras_posenc.retrieval.sparse import SparseEmbedder
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.processes import is_first
-from keras_posenc.training.saved import load_finetuned
+from keras_posenc.training.saved_models import load_finetuned
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.untrusted import quote, read_json
 from keras_posenc.writing import replacing

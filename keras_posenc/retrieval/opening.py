@@ -4,7 +4,7 @@ from keras_posenc.checkpoints.sentence_transformers import read_longest
 from keras_posenc.models.config import read_config
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.recipe import in_range
-from keras_posenc.training.text_model import check_table, padding_id
+from keras_posenc.training.vocabulary_check import check_table, padding_id
 
 
 def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=False):

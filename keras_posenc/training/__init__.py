@@ -26,7 +26,7 @@ from keras_posenc.training.multilabel import (
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
 from keras_posenc.training.pretrain import pretrain, pretrain_summary
 from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
-from keras_posenc.training.saved import FineTuned, load_finetuned
+from keras_posenc.training.saved_models import load_finetuned, load_text_model
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
 from keras_posenc.training.similarity import (
     CosineRegression,
@@ -37,13 +37,12 @@ from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
 from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
 from keras_posenc.training.tasks import Prediction
-from keras_posenc.training.text_model import TextModel, load_text_model
+from keras_posenc.training.text_model import TextModel
 
 __all__ = [
     "ConditionalRandomFieldLoss",
     "CosineRegression",
     "CurriculumBatches",
-    "FineTuned",
     "FusedAdamW",
     "InBatchAccuracy",
     "LayerwiseAdamW",
@@ -93,6 +92,14 @@ _MOVED = ("embed", "open_embedder")
 
 
 def __getattr__(name):
+    if name == "FineTuned":
+        warnings.warn(
+            "keras_posenc.training.FineTuned is TextModel, with the arguments in another order; "
+            "the old name works until version 0.4.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return TextModel
     if name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(

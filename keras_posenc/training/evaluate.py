@@ -2,7 +2,7 @@
 
 import os
 
-from keras_posenc.training.saved import load_finetuned
+from keras_posenc.training.saved_models import load_finetuned
 
 
 def evaluate(

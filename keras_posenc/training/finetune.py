@@ -9,7 +9,7 @@ from keras_posenc.training.data import digest, split
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe, in_range, one_of, whole
 from keras_posenc.training.runs import run_once
-from keras_posenc.training.saved import FILES
+from keras_posenc.training.saved_models import FILES
 from keras_posenc.training.stretching.run import stretch as stretch_before
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.trainer import Trainer
@@ -180,7 +180,7 @@ def finetune(
             quarter of `max_length`.
         pooling: how the features of the tokens become those of a text. One of "mean", "cls", "max",
             "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
-            transformers, which `FineTuned.export` can write.
+            transformers, which `TextModel.export` can write.
         learning_rate: float. Peak learning rate.
         schedule: decay of the learning rate to 0. One of "cosine" or "linear".
         warmup: float in [0, 1). Fraction of the steps that warm up the learning rate.

@@ -6,7 +6,7 @@ from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.reader import folder_of
 from keras_posenc.models.config import read_config
 from keras_posenc.text import Tokenizer
-from keras_posenc.training.text_model import check_table
+from keras_posenc.training.vocabulary_check import check_table
 
 
 @dataclasses.dataclass(frozen=True)

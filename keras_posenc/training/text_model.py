@@ -1,4 +1,4 @@
-"""A model and its tokenizer in one: raw texts in, one row of numbers a text out."""
+"""A model and its tokenizer in one: raw texts in, the results of a task or rows of numbers out."""
 
 import dataclasses
 import functools
@@ -6,37 +6,50 @@ import json
 import pathlib
 
 import keras
+import numpy as np
 
-from keras_posenc.checkpoints.folder import newest, replacing_together
-from keras_posenc.checkpoints.keras_file import load_keras
-from keras_posenc.models.inputs import id_inputs
-from keras_posenc.models.model import TransformerModel
+from keras_posenc.checkpoints import save_checkpoint
+from keras_posenc.checkpoints.folder import replacing_together
+from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.documents import kind_of_all
-from keras_posenc.untrusted import read_json, shorten
+from keras_posenc.training.recipe import in_range, one_of
+from keras_posenc.training.tasks import TASKS
+from keras_posenc.training.tasks.base import POOLS
+from keras_posenc.training.tasks.rows import Rows
+from keras_posenc.training.vocabulary_check import check_table
 from keras_posenc.writing import replacing, write_text
 
-SETTINGS = "text_model.json"
+# Where a directory has the settings: of a model for a task, and of any other.
+LABELS, SETTINGS = "labels.json", "text_model.json"
 FIELDS = ("max_length", "token_budget", "labels", "prompt")
 
 
 @dataclasses.dataclass
 class TextModel:
-    """A model with the tokenizer that its texts go through.
+    """A model with the tokenizer that its texts go through, and with the task it was trained for.
 
     Attributes:
         model: `keras.Model` from token ids (and segment ids) (B, T) to (B, ...), a row for each
-            text.
+            text, or to what else its task has.
         tokenizer: `Tokenizer`.
-        max_length: int or None. Tokens after which texts are truncated, with a line in the log;
-            None cuts none.
+        max_length: int or None. Tokens after which texts are truncated, which is logged; None
+            truncates none.
         token_budget: int. Maximum tokens in a batch, padding included.
-        labels: list of str, the names of the model's outputs, or None.
+        labels: list of str, the names of the model's outputs: classes or tags in the order of the
+            logits, or others; or None.
         prompt: str, put before every text.
+        task: str, as in `finetune`; None for a model of rows.
+        chunks: int or None. Read all of a document in chunks of so many tokens, in place of its
+            first `max_length` tokens.
+        pool: "mean" or "max". Of the chunks' probabilities, class by class; in the mean a chunk
+            counts by its tokens.
+        stride: int or None. With task "qa", tokens that windows of a passage share.
 
     Raises:
-        ValueError: if the model does not give a row for each text, or its table has fewer rows than
-            the tokenizer has tokens.
+        ValueError: if a model without a task does not give a row for each text, the tokenizer has
+            more tokens than the model's table has rows, on a bad `chunks` or `pool`, or a task that
+            reads no chunks.
 
     Example:
 
@@ -54,47 +67,106 @@ class TextModel:
     token_budget: int = 8192
     labels: list | None = None
     prompt: str = ""
+    task: str | None = None
+    chunks: int | None = None
+    pool: str = "mean"
+    stride: int | None = None
 
     def __post_init__(self):
+        one_of("pool", self.pool, tuple(POOLS))
         shape = self.model.output_shape
-        if isinstance(shape, list) or len(shape) != 2:
+        if self.task is None and (isinstance(shape, list) or len(shape) != 2):
             raise ValueError(
                 "A TextModel gives one row (B, D) for each text: give an embedder or a "
                 f"classifier. The model's outputs are {shape}."
             )
         check_table(self.tokenizer, self.model)
+        if self.chunks is not None:
+            in_range("chunks", self.chunks, above=self.tokenizer.special_tokens())
+            if not self.kind.reads_chunks:
+                raise ValueError(
+                    f"chunks={self.chunks}: {self.task} reads all of a text already, in windows of "
+                    "max_length tokens. Give max_length."
+                )
 
-    def predict(self, texts, verbose="auto"):
-        """What the model predicts for raw texts.
+    @property
+    def kind(self):
+        """What the task does, a `keras_posenc.training.tasks.Task`."""
+        return Rows() if self.task is None else TASKS[self.task]
+
+    def batches(self, texts, labels=None, **options):
+        """Makes `TextBatches` of raw texts, encoded as in training.
 
         Args:
-            texts: list of str, or of pairs of str.
+            texts: list of str, or of what else the task takes.
+            labels: list of str, or of what else the task takes, or None.
+            **options: further arguments of `TextBatches`.
+
+        Returns:
+            `TextBatches`, in a fixed order unless `shuffle=True` is given.
+        """
+        if self.prompt:
+            kind_of_all(texts)  # with the prompt none is empty
+            texts = [self.prompt + text if isinstance(text, str) else text for text in texts]
+        read = {"max_length": self.max_length, "stride": self.stride}
+        if self.chunks is not None:
+            read = {"max_length": self.chunks, "stride": 0}
+        return TextBatches(
+            texts,
+            self.kind.labels(self.labels, labels),
+            tokenizer=self.tokenizer,
+            token_budget=self.token_budget,
+            **{"shuffle": False, **read, **options},
+        )
+
+    def predict(self, texts, verbose="auto"):
+        """Computes the results for raw texts.
+
+        Args:
+            texts: list of str, of pairs of str, or of what else the task takes.
             verbose: as in `keras.Model.predict`.
 
         Returns:
-            NumPy array (N, ...), a row for each text, in their order.
+            NumPy array (N, ...), a row for each text, in their order; or what else the task has for
+            each text.
 
         Raises:
             TypeError: if a text is no str.
             ValueError: if a text is empty, or there is none.
         """
-        if self.prompt:
-            kind_of_all(texts)  # with the prompt none is empty
-            texts = [self.prompt + t if isinstance(t, str) else t for t in texts]
-        batches = TextBatches(
-            texts,
-            tokenizer=self.tokenizer,
-            max_length=self.max_length,
-            token_budget=self.token_budget,
-            shuffle=False,
-        )
-        return self.of_batches(batches, verbose)
+        return self.judged(texts, verbose)[0]
+
+    def judged(self, texts, verbose="auto"):
+        """Computes the results for raw texts, and counts their tokens.
+
+        Args:
+            texts: list of str, or of what else the task takes.
+            verbose: as in `keras.Model.predict`.
+
+        Returns:
+            The results as `predict` returns them, and the number of tokens (N,) of each text.
+        """
+        batches = self.batches(texts)
+        outputs = self._by_token if self.kind.per_token else self.of_batches
+        results = outputs(batches, verbose)
+        return self.kind.merged(texts, batches, results, self.labels, self.pool), batches.lengths
 
     def of_batches(self, batches, verbose="auto"):
         """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""
         return batches.restore_order(
             self._checked.predict(_Chosen(batches, self.model), verbose=verbose)
         )
+
+    def _by_token(self, batches, verbose):
+        """A list of the outputs (T, ...) of each row, without those of its padding."""
+        # `predict` would join the batches, which are of several lengths.
+        answers = [row for inputs in batches for row in self.model.predict_on_batch(inputs)]
+        rows = np.empty(len(answers), object)
+        rows[:] = answers
+        ordered = batches.restore_order(rows)
+        return [
+            output[: len(row.token_ids)] for output, row in zip(ordered, batches.rows, strict=True)
+        ]
 
     @functools.cached_property
     def _checked(self):
@@ -110,92 +182,49 @@ class TextModel:
             directory: str or path; created if missing.
         """
         settings = {name: getattr(self, name) for name in FIELDS}
+        settings["pad_id"] = self.tokenizer.pad_id
+        settings |= {} if self.task is None else {"task": self.task}
+        settings |= {} if self.stride is None else {"stride": self.stride}
+        name = SETTINGS if self.task is None else LABELS
         with replacing_together(pathlib.Path(directory)) as folder:
+            # A finished model does not need the optimizer's two copies of its weights.
             with replacing(folder / "model.keras") as partial:
-                self.model.save(partial)
+                saved = self.model
+                if self.task is not None:
+                    saved = model_on(saved, saved.outputs, saved.name)
+                saved.save(partial)
             self.tokenizer.save(folder)
-            settings["pad_id"] = self.tokenizer.pad_id
-            write_text(folder / SETTINGS, json.dumps(settings, indent=1, ensure_ascii=False))
+            write_text(folder / name, json.dumps(settings, indent=1, ensure_ascii=False))
 
+    def export(self, directory):
+        """Writes a checkpoint with the head and its labels, and the tokenizer, for transformers.
 
-def load_text_model(directory):
-    """Loads what `TextModel.save` wrote.
+        `transformers.pipeline` runs it: "token-classification" of `task="tag"`,
+        "question-answering" of "qa", "text-classification" of classes and numbers, trained with
+        `pooling="head"`. Of a head with another pooling transformers reads the encoder alone, and
+        `build_transformer_model(directory, head="sequence_classification")` all of it. Of "embed"
+        it writes the encoder, without its pooling.
 
-    Args:
-        directory: str or path.
+        Args:
+            directory: where to write.
 
-    Returns:
-        `TextModel`.
-
-    Raises:
-        FileNotFoundError: if the directory or a file in it is missing.
-        ValueError: if a file in it is damaged.
-
-    Example:
-
-    >>> TextModel(embedder("all-MiniLM-L6-v2"), Tokenizer("all-MiniLM-L6-v2"), 32).save("mine")
-    >>> load_text_model("mine").max_length
-    32
-    """
-    directory = pathlib.Path(directory)
-    names = ("model.keras", SETTINGS, "tokenizer.json")
-    lacking = [name for name in names if not newest(directory, name).is_file()]
-    if lacking:
-        raise FileNotFoundError(
-            f"{directory} is not what TextModel.save wrote: it lacks {' and '.join(lacking)}."
+        Returns:
+            list of the paths of the weights and the config.
+        """
+        config = self.model.transformer.config
+        if self.kind.problem_type is not None and config.source is not None:
+            # It decides what transformers makes of the logits.
+            source = {**config.source, "problem_type": self.kind.problem_type}
+            self.model.transformer.config = dataclasses.replace(config, source=source)
+        longer = config.position_table and (self.max_length or 0) > config.max_position
+        written = save_checkpoint(
+            self.model,
+            directory,
+            positions=self.max_length if longer else None,
+            labels=None if self.task in ("qa", "embed") else self.labels,
         )
-    settings = read_json(newest(directory, SETTINGS), (*FIELDS, "pad_id"))
-    length, budget, labels, pad = (
-        settings[name] for name in ("max_length", "token_budget", "labels", "pad_id")
-    )
-    sound = [length is None or type(length) is int and length > 0, type(budget) is int]
-    sound += [labels is None or isinstance(labels, list), isinstance(settings["prompt"], str)]
-    if not all(sound) or type(pad) is not int:
-        raise ValueError(f"{directory / SETTINGS} is damaged ({shorten(settings)}).")
-    tokenizer = Tokenizer(newest(directory, "tokenizer.json"))
-    tokenizer.pad_id = pad
-    model = load_keras(newest(directory, "model.keras"))
-    return TextModel(model, tokenizer, **{name: settings[name] for name in FIELDS})
-
-
-def check_table(tokenizer, table):
-    """Refuses a tokenizer with tokens that a model's table has no row for.
-
-    Args:
-        tokenizer: `Tokenizer`.
-        table: a functional `keras.Model`, or the number of rows of its token table.
-
-    Raises:
-        ValueError: if the tokenizer has an id beyond the table.
-    """
-    if not isinstance(table, int):
-        bounds = {ids.name: ids.bound for ids in id_inputs(table)}
-        table = next((bounds[name] for name in bounds if name.endswith("token_ids")), None)
-    most = max(tokenizer.vocab_size, tokenizer.pad_id + 1)
-    if table is not None and most > table:
-        raise ValueError(
-            f"The tokenizer has {most} tokens, and the model's table {table} rows: the ids from "
-            f"{table} on have none. Give the tokenizer of this model; if tokens were added to it, "
-            "resize the table by as many rows (`resize_token_embeddings` in transformers)."
-        )
-
-
-def padding_id(tokenizer, own):
-    """The id to pad with, which no text has: models mask it in every place.
-
-    Args:
-        tokenizer: `Tokenizer`.
-        own: int or None, that of the model's config. It is taken unless the tokenizer adds it to
-            every text, as those of Qwen3's embedders do; then that of another special token, if
-            there is one.
-
-    Returns:
-        int.
-    """
-    added = set(tokenizer.encode("a")[0])
-    candidates = [own, tokenizer.pad_id, *tokenizer.special_ids]
-    unused = (token for token in candidates if token is not None and token not in added)
-    return next(unused, tokenizer.pad_id)
+        self.tokenizer.save(directory)
+        return written
 
 
 class _Chosen(keras.utils.PyDataset):

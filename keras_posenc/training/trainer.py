@@ -15,9 +15,9 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.processes import by_first, together
-from keras_posenc.training.saved import FineTuned
 from keras_posenc.training.state import check_space, load_state, save_state
-from keras_posenc.training.text_model import padding_id
+from keras_posenc.training.text_model import TextModel
+from keras_posenc.training.vocabulary_check import padding_id
 from keras_posenc.writing import write_text
 
 OWN = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
@@ -34,7 +34,7 @@ class Trainer:
         before: dict, metrics of what was done before.
 
     Attributes:
-        finetuned: `FineTuned`.
+        finetuned: `TextModel`.
         model: what is fitted: its model, or one around it.
     """
 
@@ -44,12 +44,12 @@ class Trainer:
         keras.utils.set_random_seed(recipe.seed)
         encoder, tokenizer = _encoder(recipe, names, task)
         self.transformer = encoder.transformer
-        self.finetuned = FineTuned(
+        self.finetuned = TextModel(
             encoder if recipe.pooling == OWN else task.model(encoder, names, recipe),
             tokenizer,
-            names,
             recipe.final_length,
             recipe.token_budget,
+            names,
             task=recipe.task,
             stride=recipe.stride_of(recipe.final_length) if task.has_windows else None,
         )

@@ -19,7 +19,6 @@ from keras_posenc import (
 )
 from keras_posenc.layers.embedding import IdEmbedding, TokenEmbedding
 from keras_posenc.models.similarity import similarity
-from keras_posenc.training.saved import FineTuned
 from keras_posenc.training.text_model import TextModel
 
 IDS = np.random.default_rng(0).integers(3, 30, (2, 6))
@@ -170,7 +169,7 @@ def test_a_tokenizer_beyond_the_table_is_refused():
     with pytest.raises(ValueError, match=message):
         TextModel(model, tokenizer)
     with pytest.raises(ValueError, match=message):
-        FineTuned(model, tokenizer, ["a", "b"], 16, 512)
+        TextModel(model, tokenizer, 16, 512, ["a", "b"], task="classify")
     fits = Tokenizer(vocabulary={word: n for n, word in enumerate(WORDS[:30])})
     assert TextModel(model, fits).predict(["w0 w1"], verbose=0).shape == (1, 2)
     fits.pad_id = 31

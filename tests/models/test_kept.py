@@ -22,6 +22,7 @@ from keras_posenc import (
     save_checkpoint,
 )
 from keras_posenc.encodings import spec_of
+from keras_posenc.models.model import model_on
 
 SMALL = {**SIZES, "max_position_embeddings": 16, "hidden_act": "gelu"}
 
@@ -85,7 +86,7 @@ def test_the_account_comes_along(tmp_path):
 
 @pytest.mark.once
 def test_layers_on_an_encoder_keep_it(tmp_path, finetuned):
-    """Its encoder is written; a head that no checkpoint has a place for is not lost in silence."""
+    """Its encoder is written, with its head; layers that are no head are not lost in silence."""
     encoder = build_transformer_model(SMALL)
     save_checkpoint(encoder, tmp_path / "one")
     for model in (classifier(encoder, 2), embedder(encoder)):
@@ -93,8 +94,14 @@ def test_layers_on_an_encoder_keep_it(tmp_path, finetuned):
         save_checkpoint(again.transformer, tmp_path / "two")
         assert_same_files(tmp_path / "one", tmp_path / "two")
     save_checkpoint(again, tmp_path / "two")  # pooling has no weights
-    with pytest.raises(ValueError, match="such as Classifier/bias, and no class of transformers"):
-        save_checkpoint(reloaded(classifier(encoder, 2), tmp_path), tmp_path / "two")
+    model = classifier(encoder, 2)
+    save_checkpoint(reloaded(model, tmp_path), tmp_path / "two")
+    again = build_transformer_model(tmp_path / "two", head="sequence_classification")
+    for a, b in zip(again.layers[-1].weights, model.layers[-1].weights, strict=True):
+        np.testing.assert_array_equal(*map(ops.convert_to_numpy, (a, b)))
+    other = model_on(encoder, keras.layers.Dense(2, name="Other")(encoder.output), "other")
+    with pytest.raises(ValueError, match="such as Other/bias, which are not those of one head"):
+        save_checkpoint(other, tmp_path / "two")
     loaded = load_finetuned(finetuned).model
     save_checkpoint(loaded.transformer, tmp_path / "tuned")
     tuned = build_transformer_model(tmp_path / "tuned", hierarchical_position=True)

@@ -29,3 +29,37 @@ def test_a_text_model_that_was_saved_before_gives_the_same_vectors():
     vectors = model.predict(DATA["classify"][0], verbose=0)
     np.testing.assert_allclose(vectors, EXPECTED["text_model"], atol=1e-3)
     assert (model.max_length, model.prompt, model.labels) == (32, "w1 ", None)
+
+
+@pytest.mark.once
+def test_one_loader_reads_both_and_the_old_class_has_a_new_name(tmp_path):
+    from keras_posenc import training
+
+    model = load_text_model(SAVED / "classify", max_length=8)
+    assert (model.task, model.max_length) == ("classify", 8)
+    with pytest.warns(DeprecationWarning, match="training.FineTuned is TextModel, with the argume"):
+        assert isinstance(model, training.FineTuned)
+    texts, _ = DATA["classify"]
+    model.save(tmp_path)
+    again = load_text_model(tmp_path)
+    np.testing.assert_array_equal(again.predict(texts, verbose=0), model.predict(texts, verbose=0))
+    settings = json.loads((tmp_path / "labels.json").read_text("utf-8"))
+    for key, value in {
+        "max_length": 0,
+        "token_budget": True,
+        "labels": [1],
+        "task": ["tag"],
+    }.items():
+        (tmp_path / "labels.json").write_text(json.dumps(settings | {key: value}))
+        with pytest.raises(ValueError, match=f"labels.json is damaged .{key} "):
+            load_text_model(tmp_path)
+
+
+@pytest.mark.once
+def test_the_rows_of_chunks_are_pooled(tmp_path):
+    model = load_text_model(SAVED / "text_model", chunks=6)
+    model.prompt = ""
+    text = "w1 w2 w3 w4 w5 w6"
+    parts = model.predict(["w1 w2 w3 w4", "w5 w6"], verbose=0)
+    (row,) = model.predict([text], verbose=0)
+    np.testing.assert_allclose(row, np.average(parts, axis=0, weights=[6, 4]), atol=1e-6)

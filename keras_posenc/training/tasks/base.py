@@ -97,7 +97,7 @@ class Task:
         raise NotImplementedError
 
     def measure(self, finetuned, documents, verbose):
-        """The metrics of a `FineTuned` on labelled documents, a dict that JSON can hold."""
+        """The metrics of a `TextModel` on labelled documents, a dict that JSON can hold."""
         raise NotImplementedError
 
     def predictions(self, texts, results, names):

@@ -1,0 +1,147 @@
+"""Loads the directories that `finetune` and `TextModel.save` write."""
+
+import pathlib
+
+# Importing these modules registers our layers, which loading a saved model needs.
+from keras_posenc.checkpoints.folder import newest
+from keras_posenc.checkpoints.keras_file import load_keras
+from keras_posenc.models import heads  # noqa: F401
+from keras_posenc.text import Tokenizer
+from keras_posenc.training.tasks import TASKS
+from keras_posenc.training.text_model import FIELDS, LABELS, SETTINGS, TextModel
+from keras_posenc.untrusted import from_hub, quote, read_json
+
+FILES = ("model.keras", LABELS)
+MORE = ("task", "stride", "pad_id")
+
+
+def load_text_model(directory, max_length=None, token_budget=None, chunks=None, pool="mean"):
+    """Loads what `TextModel.save` or `finetune` wrote.
+
+    Args:
+        directory: str or path.
+        max_length: int or None. Tokens after which documents are truncated; default as saved.
+        token_budget: int or None. Maximum tokens in a batch; default as saved.
+        chunks, pool: as in `TextModel`.
+
+    Returns:
+        `TextModel`.
+
+    Raises:
+        FileNotFoundError: if the directory or a file in it is missing.
+        ValueError: if a file in it is damaged, the model has no positions for a length, or both
+            `max_length` and `chunks` are given.
+
+    Example:
+
+    >>> TextModel(embedder("all-MiniLM-L6-v2"), Tokenizer("all-MiniLM-L6-v2"), 32).save("mine")
+    >>> load_text_model("mine").max_length
+    32
+    """
+    directory = pathlib.Path(directory)
+    if newest(directory, LABELS).is_file():
+        return load_finetuned(directory, max_length, token_budget, chunks, pool)
+    _check_files(
+        directory, ("model.keras", SETTINGS, "tokenizer.json"), "what TextModel.save wrote"
+    )
+    return _load(directory, SETTINGS, max_length, token_budget, chunks, pool)
+
+
+def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, pool="mean"):
+    """Loads a model that `finetune` saved.
+
+    Args:
+        directory: str or path, the `output` of `finetune`.
+        max_length, token_budget, chunks, pool: as in `load_text_model`.
+
+    Returns:
+        A `TextModel` with a task.
+
+    Raises:
+        FileNotFoundError: if `directory` does not exist or lacks a file.
+        ValueError: as `load_text_model` does.
+
+    Example:
+
+    >>> finetuned = load_finetuned("out", max_length=32)
+    >>> finetuned.labels
+    ['a', 'b', 'c']
+    """
+    directory = pathlib.Path(directory)
+    if not directory.is_dir():
+        raise FileNotFoundError(
+            f"There is no directory {directory} to load a model from.{from_hub(directory)}"
+        )
+    _check_files(directory, FILES, "the output of a finished fine-tuning")
+    return _load(directory, LABELS, max_length, token_budget, chunks, pool)
+
+
+def _check_files(directory, names, what):
+    lacking = [name for name in names if not newest(directory, name).is_file()]
+    if lacking:
+        raise FileNotFoundError(f"{directory} is not {what}: it lacks {' and '.join(lacking)}.")
+
+
+def _load(directory, name, max_length, token_budget, chunks, pool):
+    if chunks is not None and max_length is not None:
+        raise ValueError(
+            "chunks reads all of a document and max_length cuts it off: give one of them. "
+            f"Received: chunks={chunks!r}, max_length={max_length!r}"
+        )
+    settings = _read_settings(newest(directory, name), directory / name)
+    pad_id = settings.pop("pad_id")
+    model = load_keras(newest(directory, "model.keras"))
+    length = max_length if chunks is None else chunks
+    _check_positions(model, "max_length" if chunks is None else "chunks", length)
+    file = newest(directory, "tokenizer.json")
+    tokenizer = Tokenizer(file if file.is_file() else directory)
+    tokenizer.pad_id = tokenizer.pad_id if pad_id is None else pad_id
+    if max_length is not None:
+        settings["max_length"] = max_length
+        if settings["stride"] is not None:
+            settings["stride"] = min(settings["stride"], max_length // 4)
+    if token_budget is not None:
+        settings["token_budget"] = token_budget
+    return TextModel(model, tokenizer, **settings, chunks=chunks, pool=pool)
+
+
+def _read_settings(path, shown):
+    """What a directory says of its model: fields of `TextModel`, and `pad_id`."""
+    saved = read_json(path, ("labels", "max_length", "token_budget"))
+    has_task = shown.name == LABELS
+    # Before there were tasks, all was classification.
+    settings = {"task": "classify" if has_task else None, "stride": None, "prompt": ""}
+    settings |= {"pad_id": None} | {key: saved[key] for key in saved if key in (*FIELDS, *MORE)}
+    labels, length = settings["labels"], settings["max_length"]
+    sound = {
+        "labels": isinstance(labels, list)
+        and all(isinstance(name, str) for name in labels)
+        or labels is None
+        and not has_task,
+        "max_length": _is_positive(length) or length is None and not has_task,
+        "token_budget": _is_positive(settings["token_budget"]),
+        "prompt": isinstance(settings["prompt"], str),
+        "task": settings["task"] in tuple(TASKS) if has_task else settings["task"] is None,
+        "stride": settings["stride"] is None or type(settings["stride"]) is int,
+        "pad_id": settings["pad_id"] is None or type(settings["pad_id"]) is int,
+    }
+    for key, holds in sound.items():
+        if not holds:
+            raise ValueError(f"{shown} is damaged ({key} {quote(settings[key])}).")
+    return settings
+
+
+def _is_positive(value):
+    return type(value) is int and value > 0
+
+
+def _check_positions(model, name, length):
+    """Refuses a length that is given where the model has no position, before a text is read."""
+    transformer = getattr(model, "transformer", None)
+    layer = transformer and transformer.layers.get("Embedding-Position")
+    bound = getattr(layer, "bound", getattr(layer, "input_dim", None))
+    if bound is not None and isinstance(length, int) and length > bound:
+        raise ValueError(
+            f"{name}={length}: the model has {bound} positions. Give at most so many: chunks= "
+            "reads texts of any length, and a training with a longer stage makes more positions."
+        )

@@ -1,0 +1,13 @@
+"""No task: a row of numbers for each text, whatever they mean."""
+
+from keras_posenc.training.tasks.base import Task, pooled
+
+
+class Rows(Task):
+    """What a `TextModel` without a task does."""
+
+    def labels(self, names, values=None):
+        return values
+
+    def merged(self, texts, batches, outputs, names, pool):
+        return outputs if len(outputs) == len(texts) else pooled(batches, outputs, pool)

@@ -1,0 +1,43 @@
+"""Whether a tokenizer and a model belong together: rows of the token table, and the padding id."""
+
+from keras_posenc.models.inputs import id_inputs
+
+
+def check_table(tokenizer, table):
+    """Refuses a tokenizer with tokens that a model's table has no row for.
+
+    Args:
+        tokenizer: `Tokenizer`.
+        table: a functional `keras.Model`, or the number of rows of its token table.
+
+    Raises:
+        ValueError: if the tokenizer has an id beyond the table.
+    """
+    if not isinstance(table, int):
+        bounds = {ids.name: ids.bound for ids in id_inputs(table)}
+        table = next((bounds[name] for name in bounds if name.endswith("token_ids")), None)
+    most = max(tokenizer.vocab_size, tokenizer.pad_id + 1)
+    if table is not None and most > table:
+        raise ValueError(
+            f"The tokenizer has {most} tokens, and the model's table {table} rows: the ids from "
+            f"{table} on have none. Give the tokenizer of this model; if tokens were added to it, "
+            "resize the table by as many rows (`resize_token_embeddings` in transformers)."
+        )
+
+
+def padding_id(tokenizer, of_config):
+    """The id to pad with, which no text has: models mask it in every place.
+
+    Args:
+        tokenizer: `Tokenizer`.
+        of_config: int or None, that of the model's config. It is taken unless the tokenizer adds it
+            to every text, as those of Qwen3's embedders do; then that of another special token, if
+            there is one.
+
+    Returns:
+        int.
+    """
+    added = set(tokenizer.encode("a")[0])
+    candidates = [of_config, tokenizer.pad_id, *tokenizer.special_ids]
+    unused = (token for token in candidates if token is not None and token not in added)
+    return next(unused, tokenizer.pad_id)
