@@ -26,6 +26,7 @@ from keras_posenc.models.families.keys import (
     check_kinds,
 )
 from keras_posenc.models.families.task_heads import saved_head
+from keras_posenc.models.label_names import read_labels
 from keras_posenc.untrusted import (
     check_inside,
     check_name,
@@ -38,7 +39,6 @@ from keras_posenc.untrusted import (
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
-MOST_LABELS = 2**20
 # Field -> the largest value that can be meant. A config of a stranger asks for no more, whatever it
 # says; what a checkpoint can fill is asked when there is one.
 MOST = {
@@ -251,17 +251,7 @@ class Config:
     @property
     def labels(self):
         """The names of the logits of a task's head, from `id2label`."""
-        source = self.source or {}
-        names, count = source.get("id2label"), source.get("num_labels", 2)
-        if names is None:
-            self._check_labels(isinstance(count, int) and 0 < count <= MOST_LABELS, count)
-            return [f"LABEL_{i}" for i in range(count)]
-        sound = isinstance(names, dict) and 0 < len(names) <= MOST_LABELS
-        self._check_labels(sound, names)
-        names = {str(i): name for i, name in names.items()}
-        wanted = [str(i) for i in range(len(names))]
-        self._check_labels(all(isinstance(names.get(i), str) for i in wanted), names)
-        return [names[i] for i in wanted]
+        return read_labels(self.source or {})
 
     def with_labels(self, labels):
         """The config with other labels, as Hugging Face writes them."""
@@ -284,13 +274,6 @@ class Config:
         other = (self.source or {}).get("task_head")
         known = FAMILIES[self.family].heads_of(self)
         return known if other is None else {**known, **saved_head(other)}
-
-    def _check_labels(self, sound, received):
-        if not sound:
-            raise ValueError(
-                f"`id2label` must name the labels 0, 1, 2, ..., at most {MOST_LABELS}. "
-                f"Received: {quote(received)}"
-            )
 
     @property
     def value_size(self):

@@ -39,7 +39,7 @@ def load_text_model(directory, max_length=None, token_budget=None, chunks=None, 
     32
     """
     directory = pathlib.Path(directory)
-    if newest(directory, LABELS).is_file():
+    if not newest(directory, SETTINGS).is_file() and newest(directory, LABELS).is_file():
         return load_finetuned(directory, max_length, token_budget, chunks, pool)
     _check_files(
         directory, ("model.keras", SETTINGS, "tokenizer.json"), "what TextModel.save wrote"

@@ -12,7 +12,7 @@ from keras_posenc.bench import reading
 from keras_posenc.cli import source
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.commands import COMMANDS, PLOTS
-from keras_posenc.models import heads
+from keras_posenc.models import head_layers
 from keras_posenc.training import pretraining, recipe
 from keras_posenc.training.stretching import recipe as stretch_recipe
 from keras_posenc.training.tasks import TASKS
@@ -92,7 +92,7 @@ def test_the_choices_are_those_of_the_functions():
         ("finetune", "stretch", recipe.STRETCHES),
         ("finetune", "longer", recipe.LONGER),
         ("finetune", "schedule", recipe.SCHEDULES),
-        ("finetune", "pooling", (*heads.POOLINGS, "head")),
+        ("finetune", "pooling", (*head_layers.POOLINGS, "head")),
         ("pretrain", "objective", pretraining.OBJECTIVES),
         ("pretrain", "stretch", recipe.STRETCHES),
         ("stretch", "start", stretch_recipe.STARTS),
