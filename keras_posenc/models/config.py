@@ -269,8 +269,7 @@ class Config:
 
     @property
     def heads(self):
-        """The `TaskHead` of each task that the family has in checkpoints, or that this config's
-        checkpoint has."""
+        """The `TaskHead` of each task, the family's or that of this config's checkpoint."""
         other = (self.source or {}).get("task_head")
         known = FAMILIES[self.family].heads_of(self)
         return known if other is None else {**known, **saved_head(other)}
