@@ -6,7 +6,6 @@ import pickle
 import jax
 import keras
 import numpy as np
-from jax.experimental import multihost_utils
 
 
 def processes():
@@ -22,6 +21,8 @@ def launched_processes():
 def gather(value):
     if processes()[1] == 1:
         return [value]
+    from jax.experimental import multihost_utils  # slow to import, for several processes alone
+
     data = np.frombuffer(pickle.dumps(value), "uint8")
     sizes = multihost_utils.process_allgather(np.array(len(data)))
     padded = np.zeros(sizes.max(), "uint8")

@@ -139,5 +139,5 @@ def test_a_program_without_the_library_is_told_what_to_import(tmp_path, monkeypa
         with pytest.raises(TypeError) as error:
             keras.saving.load_model(tmp_path / "model.keras")
     guide = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "delivery.md"
-    quoted = re.search(r'Keras says "(.*?)":', " ".join(guide.read_text("utf-8").split()))[1]
+    quoted = re.search(r'Keras reports "(.*?)",', " ".join(guide.read_text("utf-8").split()))[1]
     assert quoted in str(error.value)
