@@ -36,7 +36,9 @@ metrics = finetune(
     head_dropout=0.0,
     verbose=0,
 )
-said = predict(sys.argv[2], texts[:3], verbose=0)
+results = predict(sys.argv[2], texts[:3], verbose=0)
 vectors = embed(sys.argv[1], texts[:3], max_length=12, verbose=0)
-numbers = [metrics["validation"]["loss"], *(each.probability for each in said), *vectors[:, 0]]
+of_chunks = embed(sys.argv[1], texts[:3], chunks=5, late=True, max_length=12, verbose=0).vectors
+numbers = [metrics["validation"]["loss"], *(each.probability for each in results)]
+numbers += [*vectors[:, 0], *of_chunks[:, 0]]
 print(json.dumps([float(number) for number in numbers]))

@@ -9,7 +9,6 @@ import numpy as np
 from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.model import model_on
 from keras_posenc.retrieval.prediction import predicted
-from keras_posenc.text import TextBatches
 from keras_posenc.training.stretching.windows import most_central, window_starts
 from keras_posenc.untrusted import quote
 
@@ -187,16 +186,9 @@ def _features(model, encoder, windows, verbose):
     """Yields the features (T, D) of each window, and the window."""
     if not windows:
         return
-    batches = TextBatches(
-        [(window.token_ids, window.segment_ids) for window in windows],
-        list(range(len(windows))),
-        tokenizer=model.tokenizer,
-        max_length=None,
-        token_budget=model.token_budget,
-        classes=list(range(len(windows))),
-        shuffle=False,
-    )
-    for feature, number in predicted(encoder, batches, verbose):
+    rows = [(window.token_ids, window.segment_ids) for window in windows]
+    options = {"max_length": None, "token_budget": model.token_budget}
+    for feature, number in predicted(encoder, rows, verbose, tokenizer=model.tokenizer, **options):
         yield feature, windows[number]
 
 

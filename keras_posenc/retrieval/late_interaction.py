@@ -354,18 +354,16 @@ class LateInteraction:
         if not all(map(len, kept)):
             number = [len(each) for each in kept].index(0)
             raise ValueError(f"Text {number} has no token that is not skipped: leave it out.")
-        batches = TextBatches(
-            [(ids, segments) for ids, segments in rows],
-            list(range(len(rows))),
+        offsets = np.concatenate([[0], np.cumsum([len(each) for each in kept])])
+        vectors = np.empty((offsets[-1], self.model.output_shape[-1]), "float32")
+        for found, number in predicted(
+            self.model,
+            rows,
+            verbose,
             tokenizer=self._padded,
             max_length=None,
             token_budget=self.token_budget,
-            classes=list(range(len(rows))),
-            shuffle=False,
-        )
-        offsets = np.concatenate([[0], np.cumsum([len(each) for each in kept])])
-        vectors = np.empty((offsets[-1], self.model.output_shape[-1]), "float32")
-        for found, number in predicted(self.model, batches, verbose):
+        ):
             vectors[offsets[number] : offsets[number + 1]] = found[kept[number]]
         return MultiVectors(vectors, offsets)
 

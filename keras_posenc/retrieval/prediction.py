@@ -1,26 +1,35 @@
-"""Outputs for each row of batches of several lengths, and documents in the order of scores."""
+"""The output of each text, one at a time, and documents in the order of scores."""
 
 import keras
 import numpy as np
 
+from keras_posenc import backend
+from keras_posenc.text import TextBatches
 
-def predicted(model, batches, verbose="auto"):
-    """Yields the output of each row of a `TextBatches` that numbers its rows by labels.
+
+def predicted(model, texts, verbose="auto", **options):
+    """Yields the output of each text, as soon as its batch has been computed.
+
+    Outputs of several lengths, or too large for memory together, cannot come from `predict`.
 
     Args:
         model: `keras.Model` from token ids (and segment ids) (B, T) to (B, ...).
-        batches: `TextBatches` that does not shuffle, whose labels are the rows' numbers.
+        texts: list, as `TextBatches` takes them.
         verbose: 0 or 1, or "auto" for 1. Whether to show progress.
+        **options: of `TextBatches`, such as `tokenizer` and `token_budget`.
 
     Yields:
-        `(output, number)`.
+        `(output, number)`, where `texts[number]` is the text.
     """
     names = [tensor.name for tensor in model.inputs]
+    numbers = list(range(len(texts)))
+    batches = TextBatches(texts, numbers, classes=numbers, shuffle=False, **options)
     progress = keras.utils.Progbar(len(batches), verbose=1 if verbose == "auto" else verbose)
     for step in range(len(batches)):
         inputs, numbers = batches[step][:2]
         outputs = model.predict_on_batch({name: inputs[name] for name in names})
-        yield from zip(outputs, numbers.tolist(), strict=True)
+        for part in backend.gather((outputs, numbers.tolist())):  # of each process
+            yield from zip(*part, strict=True)
         progress.update(step + 1)
 
 

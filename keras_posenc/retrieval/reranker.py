@@ -60,7 +60,8 @@ class Reranker:
             as a part of `ranking`.
         tokenizer: `Tokenizer`.
         activation: str, name of f among Keras' activations.
-        max_length, chunks, overlap, token_budget: as given, or as read.
+        max_length: int. Tokens of a pair, or of a window of it.
+        chunks, overlap, token_budget: as given.
         prompt: str.
 
     Raises:
@@ -112,27 +113,8 @@ class Reranker:
         self.prompt = prompts.get(default, "") if prompt is None else prompts.get(prompt, prompt)
         self.activation = _activation(transformer, model)
         self.chunks, self.overlap = chunks, overlap
-        self._texts = TextModel(model, tokenizer, length, token_budget)
-
-    @property
-    def model(self):
-        """The `keras.Model` from the ids of pairs (B, T) to logits (B, C)."""
-        return self._texts.model
-
-    @property
-    def tokenizer(self):
-        """The `Tokenizer`."""
-        return self._texts.tokenizer
-
-    @property
-    def max_length(self):
-        """Tokens of a pair, or of a window of it."""
-        return self._texts.max_length
-
-    @property
-    def token_budget(self):
-        """Maximum number of tokens in a batch, padding included."""
-        return self._texts.token_budget
+        self.model, self.tokenizer = model, tokenizer
+        self.max_length, self.token_budget = length, token_budget
 
     def predict(self, pairs, verbose="auto"):
         """Scores pairs of texts.
@@ -170,7 +152,8 @@ class Reranker:
             token_budget=self.token_budget,
             shuffle=False,
         )
-        logits = self._texts.of_batches(batches, verbose).astype("float32")
+        texts = TextModel(self.model, self.tokenizer)
+        logits = texts.of_batches(batches, verbose).astype("float32")
         # The windows of a document follow each other.
         first = np.searchsorted(batches.text_of, np.arange(len(pairs)))
         logits = np.maximum.reduceat(logits, first, axis=0)
@@ -334,10 +317,10 @@ def _check_windows(max_length, chunks, overlap):
 def _activation(transformer, model):
     """The name of the activation: what the directory says, else that of the number of outputs."""
     config = model.transformer.config.source or {}
-    own = config.get("sentence_transformers")
+    nested = config.get("sentence_transformers")
     candidates = [
         read_model_config(transformer.index.parent).get("activation_fn"),
-        own.get("activation_fn") if isinstance(own, dict) else None,
+        nested.get("activation_fn") if isinstance(nested, dict) else None,
         config.get("sbert_ce_default_activation_function"),
     ]
     named = next((name for name in candidates if name is not None), None)

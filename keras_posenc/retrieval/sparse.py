@@ -17,9 +17,7 @@ from keras_posenc.models.sparse import ACTIVATIONS, POOLINGS, sparse_embedder
 from keras_posenc.retrieval.opening import read_encoder
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.retrieval.saving import save_as_read
-from keras_posenc.text import TextBatches
 from keras_posenc.text.documents import kind_of_all
-from keras_posenc.training.text_model import TextModel
 from keras_posenc.untrusted import quote
 
 # The names of the prompt of documents, of which the first in a directory counts.
@@ -178,29 +176,8 @@ class SparseEmbedder:
         named, _ = read_prompts(directory)
         documents = [named[name] for name in DOCUMENT_PROMPTS if name in named]
         self.prompts = {"query": named.get("query", ""), "document": (documents or [""])[0]}
-        self._texts = TextModel(
-            sparse_embedder(model, *_pooling(pooling)), tokenizer, length, token_budget
-        )
-
-    @property
-    def model(self):
-        """The `keras.Model` from ids (B, T) to weights (B, V)."""
-        return self._texts.model
-
-    @property
-    def tokenizer(self):
-        """The `Tokenizer`."""
-        return self._texts.tokenizer
-
-    @property
-    def max_length(self):
-        """Tokens after which texts are truncated."""
-        return self._texts.max_length
-
-    @property
-    def token_budget(self):
-        """Maximum number of tokens in a batch, padding included."""
-        return self._texts.token_budget
+        self.model = sparse_embedder(model, *_pooling(pooling))
+        self.tokenizer, self.max_length, self.token_budget = tokenizer, length, token_budget
 
     def encode_queries(self, queries, verbose="auto"):
         """Computes the sparse vectors of queries.
@@ -290,22 +267,18 @@ class SparseEmbedder:
     def _encode(self, texts, kind, verbose):
         if kind_of_all(texts) != "str":
             raise TypeError(f"Texts must be a list of str. Received: {quote(texts[0])}")
-        checked = [self.prompts[kind] + text for text in texts]
-        numbers = list(range(len(checked)))
-        batches = TextBatches(
-            checked,
-            numbers,
+        # The dense vectors of all texts may not fit in memory: they become sparse one by one.
+        rows = [None] * len(texts)
+        for weights, number in predicted(
+            self.model,
+            [self.prompts[kind] + text for text in texts],
+            verbose,
             tokenizer=self.tokenizer,
             max_length=self.max_length,
             token_budget=self.token_budget,
-            classes=numbers,
-            shuffle=False,
-        )
-        # The dense vectors of all texts may not fit in memory: they become sparse one by one.
-        rows = dict.fromkeys(numbers)
-        for weights, number in predicted(self.model, batches, verbose):
+        ):
             rows[number] = SparseVectors.of(weights[None], self.max_active)
-        return _together(list(rows.values()))
+        return _together(rows)
 
 
 def _together(rows):

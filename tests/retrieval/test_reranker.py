@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc import Reranker, TextBatches, embedder, ranking, rerank
+from keras_posenc import Reranker, TextBatches, TextModel, embedder, ranking, rerank
 from keras_posenc.text import FloatLabels
 from keras_posenc.training import MarginMSE
 
@@ -81,9 +81,8 @@ def test_a_long_document_has_the_score_of_its_best_window(plain):
     tokenizer = reranker.tokenizer
     windows = tokenizer.windows(DOCUMENTS[1], 20, stride=3, question=QUERY)
     assert len(windows) > 5
-    apart = short._texts.of_batches(
-        TextBatches(windows, tokenizer=tokenizer, shuffle=False), verbose=0
-    )
+    batches = TextBatches(windows, tokenizer=tokenizer, shuffle=False)
+    apart = TextModel(short.model, tokenizer).of_batches(batches, verbose=0)
     expected = 1 / (1 + np.exp(-apart.max()))
     scores = reranker.predict([(QUERY, document) for document in DOCUMENTS], verbose=0)
     np.testing.assert_allclose(scores[1], expected, atol=1e-6)
