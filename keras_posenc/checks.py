@@ -28,7 +28,7 @@ def choice(name, value, choices):
 
 
 def whole(name, value, least=1, most=None, even=False, why="", remedy=""):
-    """The value; raises ValueError unless it is an integer in these bounds, a bool being none.
+    """The value as an int; raises ValueError unless it is an integer, and no bool, in these bounds.
 
     Args:
         name, value: as in `choice`.
@@ -37,9 +37,9 @@ def whole(name, value, least=1, most=None, even=False, why="", remedy=""):
         why: str, the reason for a bound.
         remedy: str, what to do.
     """
-    sound = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    sound = isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
     if sound and (most is None or value <= most) and not (even and value % 2):
-        return value
+        return int(value)
     kind = "an even integer" if even else "an integer"
     wanted = f"{kind} of at least {least}"
     if most is not None:

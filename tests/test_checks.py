@@ -48,6 +48,7 @@ def test_what_is_refused(check, arguments, message):
 
 def test_what_is_taken_is_returned():
     assert checks.whole("x", 4, least=2, most=4, even=True) == 4
+    assert type(checks.whole("x", np.int64(4))) is int
     assert checks.number("x", np.float32(0.5), above=0, below=1) == 0.5
     assert checks.number("x", 0, least=0, most=0) == 0
     assert checks.choice("x", None, {None: 1, "a": 2}) is None

@@ -78,8 +78,7 @@ class GatedAttentionUnit(PositionalAttention):
         **kwargs,
     ):
         checks.choice("normalization", normalization, NORMALIZATIONS)
-        checks.whole("units", units)
-        checks.whole("key_size", key_size)
+        units, key_size = checks.whole("units", units), checks.whole("key_size", key_size)
         for name in ("head_norm", "num_key_value_heads"):
             if kwargs.get(name) is not None:
                 raise ValueError(

@@ -119,14 +119,13 @@ class PositionalAttention(keras.layers.Layer):
     ):
         # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
         super().__init__(autocast=False, **kwargs)
-        for name, size, default in (
-            ("num_heads", num_heads, num_heads),
-            ("key_dim", key_dim, key_dim),
-            ("value_dim", value_dim, key_dim),
-            ("num_key_value_heads", num_key_value_heads, num_heads),
-        ):
-            checks.whole(name, default if size is None else size)
-        if num_heads % (num_key_value_heads or 1):
+        self.num_heads = checks.whole("num_heads", num_heads)
+        self.key_dim = checks.whole("key_dim", key_dim)
+        value_dim = key_dim if value_dim is None else value_dim
+        self.value_dim = checks.whole("value_dim", value_dim)
+        shared_heads = num_heads if num_key_value_heads is None else num_key_value_heads
+        self.num_key_value_heads = checks.whole("num_key_value_heads", shared_heads)
+        if num_heads % shared_heads:
             raise ValueError(
                 f"`num_key_value_heads` must divide the {num_heads} heads. "
                 f"Received: {num_key_value_heads}"
@@ -137,10 +136,6 @@ class PositionalAttention(keras.layers.Layer):
                 f"Positions are counted along one axis, so `attention_axes` must be None or 1. "
                 f"Received: {attention_axes}"
             )
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = value_dim or key_dim
-        self.num_key_value_heads = num_key_value_heads or num_heads
         self.head_norm = keras.saving.serialize_keras_object(head_norm) if head_norm else None
         self.query_norm, self.key_norm = (self._head_norm(name) for name in ("query", "key"))
         self.encodings = [self._encoding(spec) for spec in listed(encodings)]

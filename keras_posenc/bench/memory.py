@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
+
 
 class _MemoryCell(keras.layers.Layer):
     """Base of both cells: a plain recurrent cell that reads the first cell of its memory."""
@@ -11,16 +13,9 @@ class _MemoryCell(keras.layers.Layer):
 
     def __init__(self, units, cell_size=8, memory_size=40, **kwargs):
         super().__init__(**kwargs)
-        for name, value in (
-            ("units", units),
-            ("cell_size", cell_size),
-            ("memory_size", memory_size),
-        ):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a positive integer. Received: {value!r}")
-        self.units = units
-        self.cell_size = cell_size
-        self.memory_size = memory_size
+        self.units = checks.whole("units", units)
+        self.cell_size = checks.whole("cell_size", cell_size)
+        self.memory_size = checks.whole("memory_size", memory_size)
         self.state_size = [units, (memory_size, cell_size)]
         self.output_size = units
         policy = self.dtype_policy

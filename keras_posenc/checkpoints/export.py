@@ -8,6 +8,7 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
 from keras_posenc.checkpoints.load import variables_of
 from keras_posenc.checkpoints.lora import merged_arrays
@@ -99,10 +100,8 @@ def save_checkpoint(
             f"checkpoint_path. Received: {model!r}"
         )
     head, record = _head(model, transformer) if isinstance(model, keras.Model) else ({}, None)
-    if format not in WRITERS:
-        raise ValueError(f"format must be one of {', '.join(WRITERS)}. Received: {format!r}")
-    if dtype is not None and dtype not in DTYPES:
-        raise ValueError(f"dtype must be None or one of {', '.join(DTYPES)}. Received: {dtype!r}")
+    checks.choice("format", format, WRITERS)
+    checks.choice("dtype", dtype, (None, *DTYPES))
     arrays = _arrays(transformer, positions) | head
     config = _with_labels(transformer.config, labels, arrays)
     if positions is not None:
@@ -192,8 +191,7 @@ def _arrays(transformer, positions):
     if positions is not None:
         layer = transformer.layers["Embedding-Position"]
         bound = getattr(layer, "bound", len(table))
-        if type(positions) is not int or not 0 < positions <= bound:
-            raise ValueError(f"positions must be between 1 and {bound}. Received: {positions!r}")
+        checks.whole("positions", positions, most=bound)
         rows = layer.rows(keras.ops.arange(positions, dtype="int32"))
         arrays[POSITIONS] = keras.ops.convert_to_numpy(rows).astype(table.dtype)
     if transformer.config.position_offset:

@@ -98,9 +98,9 @@ class DeBERTaRelative(Encoding):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        checks.whole("max_distance", max_distance)
+        max_distance = checks.whole("max_distance", max_distance)
         if buckets is not None:
-            checks.whole("buckets", buckets)
+            buckets = checks.whole("buckets", buckets)
             if buckets % 2 or not 4 <= buckets < 2 * (max_distance - 1):
                 raise ValueError(
                     "`buckets` must be even, at least 4 and below 2 (max_distance - 1) = "

@@ -147,7 +147,7 @@ class ShawRelative(_ClippedTable):
     ):
         super().__init__(max_distance, values, **kwargs)
         if value_dim is not None:
-            checks.whole("value_dim", value_dim)
+            value_dim = checks.whole("value_dim", value_dim)
         self.value_dim = value_dim
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 

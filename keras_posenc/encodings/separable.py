@@ -169,10 +169,8 @@ class Sandwich(Encoding):
 
     def __init__(self, size: int = 128, base: float = 10000.0, **kwargs):
         super().__init__(**kwargs)
-        checks.whole("size", size, least=2, even=True, why=PAIRS)
-        checks.number("base", base, above=1)
-        self.size = size
-        self.base = base
+        self.size = checks.whole("size", size, least=2, even=True, why=PAIRS)
+        self.base = checks.number("base", base, above=1)
 
     @property
     def execution(self):
@@ -242,10 +240,9 @@ class RotaryBias(Encoding):
     ):
         super().__init__(**kwargs)
         if size is not None:
-            checks.whole("size", size, least=2, even=True, why=PAIRS)
-        checks.number("base", base, above=1)
+            size = checks.whole("size", size, least=2, even=True, why=PAIRS)
         self.size = size
-        self.base = base
+        self.base = checks.number("base", base, above=1)
         sandwich = isinstance(initializer, str) and initializer == "sandwich"
         self.initializer = initializer if sandwich else keras.initializers.get(initializer)
 

@@ -71,7 +71,7 @@ class TransformerXLRelative(Encoding):
         super().__init__(**kwargs)
         if size is not None:
             why = "sines and cosines come in pairs"
-            checks.whole("size", size, least=2, even=True, why=why)
+            size = checks.whole("size", size, least=2, even=True, why=why)
         self.size = size
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

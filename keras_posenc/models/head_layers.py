@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
+
 POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 # A logit of what cannot be chosen: its probability is 0, and its loss a finite number.
 CLOSED = -1e9
@@ -10,9 +12,7 @@ CLOSED = -1e9
 
 def check_pooling(pooling):
     """Returns the name of a pooling, or raises ValueError if there is none of this name."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: {pooling!r}")
-    return pooling
+    return checks.choice("pooling", pooling, POOLINGS)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_posenc import checks
 from keras_posenc.layers import activations
 from keras_posenc.models.families.task_heads import TaskHead
 from keras_posenc.models.head_layers import MaskedPooling, SpanLogits, check_pooling
@@ -104,8 +105,7 @@ def classifier(encoder, num_classes, pooling="mean", dropout_rate=0.1):
     >>> model.output_shape
     (None, 2)
     """
-    if num_classes < 2:
-        raise ValueError(f"`num_classes` must be at least 2. Received: {num_classes}")
+    num_classes = checks.whole("num_classes", num_classes, least=2)
     head = TaskHead("Classifier", check_pooling(pooling), dropout=dropout_rate)
     return _with_head(encoder, head, num_classes, "classifier")
 
@@ -132,8 +132,7 @@ def regressor(encoder, num_values=1, pooling="mean", dropout_rate=0.1):
     >>> model.output_shape
     (None, 1)
     """
-    if num_values < 1:
-        raise ValueError(f"`num_values` must be at least 1. Received: {num_values}")
+    num_values = checks.whole("num_values", num_values)
     head = TaskHead("Regressor", check_pooling(pooling), dropout=dropout_rate)
     return _with_head(encoder, head, num_values, "regressor")
 
@@ -167,8 +166,7 @@ def token_classifier(encoder, num_tags, dropout_rate=0.1):
     >>> model.output_shape
     (None, None, 5)
     """
-    if num_tags < 2:
-        raise ValueError(f"`num_tags` must be at least 2. Received: {num_tags}")
+    num_tags = checks.whole("num_tags", num_tags, least=2)
     head = TaskHead("Tagger", dropout=dropout_rate)
     return _with_head(encoder, head, num_tags, "token_classifier")
 

@@ -1,5 +1,6 @@
 """The heads that a checkpoint has, by the names of their tasks."""
 
+from keras_posenc import checks
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models.config import read_config
 from keras_posenc.models.families import FAMILIES, choose_family
@@ -78,8 +79,7 @@ def read_head(config, task):
         ValueError: on another task, or one that the family has no head for, or if the config names
             the head of another.
     """
-    if task not in TASKS:
-        raise ValueError(f"`head` must be one of {tuple(TASKS)}. Received: {task!r}")
+    checks.choice("head", task, TASKS)
     known = config.heads
     if task not in known:
         some = f"those of {', '.join(known)} are" if known else "it has none that is"

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.models.model import TransformerModel
 
 
@@ -81,8 +82,7 @@ def late_interaction(model, pad_id, skipped, expand, num_texts):
     Raises:
         ValueError: on fewer than two texts.
     """
-    if num_texts < 2:
-        raise ValueError(f"`num_texts` must be at least 2. Received: {num_texts}")
+    num_texts = checks.whole("num_texts", num_texts, least=2)
     inputs = {
         each.name: keras.Input((num_texts, None), dtype=each.dtype, name=each.name)
         for each in model.inputs

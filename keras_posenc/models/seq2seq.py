@@ -7,6 +7,7 @@ import re
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
@@ -100,8 +101,7 @@ def build_encoder_decoder(
     )
     deviation = config.hidden_size**-0.5 if initializer_range is None else initializer_range
     config = dataclasses.replace(config, initializer_range=deviation)
-    if num_hidden_layers < 1:
-        raise ValueError(f"`num_hidden_layers` must be at least 1. Received: {num_hidden_layers}")
+    checks.whole("num_hidden_layers", num_hidden_layers)
     layers = _embedding_layers(config, absolute_positions)
     decoder_encodings = encodings if decoder_encodings is None else decoder_encodings
     for i in range(num_hidden_layers):

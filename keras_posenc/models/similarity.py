@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.models.model import TransformerModel
 
 
@@ -79,8 +80,7 @@ def similarity(embedder, num_texts=2):
             "A model of similarity needs an embedder, from a text to a vector (B, D): pool the "
             "features of an encoder."
         )
-    if num_texts < 2:
-        raise ValueError(f"`num_texts` must be at least 2. Received: {num_texts}")
+    num_texts = checks.whole("num_texts", num_texts, least=2)
     inputs, vectors = _each(embedder, num_texts)
     return TransformerModel(inputs, vectors, name="similarity")
 
@@ -116,8 +116,7 @@ def ranking(scorer, num_documents=2):
             "A model of ranking needs a scorer, from a pair of texts to one logit (B, 1), such as "
             f"Reranker(directory).model. Received: {scorer!r}"
         )
-    if num_documents < 2:
-        raise ValueError(f"`num_documents` must be at least 2. Received: {num_documents}")
+    num_documents = checks.whole("num_documents", num_documents, least=2)
     inputs, logits = _each(scorer, num_documents)
     logits = keras.layers.Reshape((num_documents,), dtype=logits.dtype, name="Scores")(logits)
     return TransformerModel(inputs, logits, name="ranking")

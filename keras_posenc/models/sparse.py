@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.models.model import model_on
 
 POOLINGS = ("max", "sum")
@@ -40,13 +41,8 @@ class SparsePooling(keras.layers.Layer):
 
     def __init__(self, pooling="max", activation="relu", **kwargs):
         super().__init__(**kwargs)
-        for name, value, known in (
-            ("pooling", pooling, POOLINGS),
-            ("activation", activation, ACTIVATIONS),
-        ):
-            if value not in known:
-                raise ValueError(f"`{name}` must be one of {known}. Received: {value!r}")
-        self.pooling, self.activation = pooling, activation
+        self.pooling = checks.choice("pooling", pooling, POOLINGS)
+        self.activation = checks.choice("activation", activation, ACTIVATIONS)
         self.supports_masking = True
         self.built = True
 

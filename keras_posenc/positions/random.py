@@ -105,7 +105,7 @@ class RandomPositionIds(keras.layers.Layer):
             ("inference", inference, INFERENCE),
         ):
             checks.choice(name, value, choices)
-        checks.whole("max_position", max_position)
+        max_position = checks.whole("max_position", max_position)
         if method == "beta":
             alpha = 1.0 if alpha is None else alpha
             _check_beta(alpha, train_length, max_position)

@@ -314,7 +314,7 @@ def position_embedding(
             f"Received: stretch={stretch!r}"
         )
     if max_position is not None:
-        checks.whole("max_position", max_position)
+        max_position = checks.whole("max_position", max_position)
     layer = STRETCHES[stretch]
     if issubclass(layer, _LongPositionEmbedding):
         if max_position is None:

@@ -3,6 +3,8 @@
 import bisect
 import re
 
+from keras_posenc import checks
+
 # The end of a sentence with the quotes that close it, a blank line, or a full stop of Chinese or
 # Japanese, which no space follows.
 _BOUNDARY = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s)|\n[ \t\r]*\n|[。！？]+[”’」』）]*""")
@@ -25,8 +27,8 @@ def chunk_spans(text, tokenizer, tokens=256, overlap=0):
         list of (start, end) in characters of the text, in order. They cover every token.
 
     Raises:
-        TypeError: if `text` is no str, or a size is no int.
-        ValueError: if the text has no token, or a size is out of range.
+        TypeError: if `text` is no str.
+        ValueError: if the text has no token, or a size is no integer or out of range.
 
     Example:
 
@@ -36,8 +38,8 @@ def chunk_spans(text, tokenizer, tokens=256, overlap=0):
     >>> [text[start:end] for start, end in chunk_spans(text, tokenizer, tokens=5)]
     ['One two.', 'Two one two.', 'One.']
     """
-    _check_size("tokens", tokens, 1)
-    _check_size("overlap", overlap, 0, tokens // 2)
+    checks.whole("tokens", tokens)
+    checks.whole("overlap", overlap, least=0, most=tokens // 2)
     ((_, offsets),) = tokenizer.contents([text], offsets=True)
     if not offsets:
         raise ValueError("The text has no token to make a chunk of. Received an empty text.")
@@ -66,11 +68,3 @@ def _first(boundaries, earliest, last):
     """The first boundary in [earliest, last), or `earliest`."""
     at = bisect.bisect_left(boundaries, earliest)
     return boundaries[at] if at < len(boundaries) and boundaries[at] < last else earliest
-
-
-def _check_size(name, value, least, most=None):
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"`{name}` must be an int. Received: {name}={value!r}")
-    if value < least or most is not None and value > most:
-        bound = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"`{name}` must be {bound}. Received: {name}={value}")

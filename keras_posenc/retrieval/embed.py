@@ -61,7 +61,7 @@ def open_embedder(
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if a length is no int.
+        TypeError: if `directory` is no path, or `ignore` no list.
         ValueError: if the directory cannot be read, or on a bad argument.
 
     Example:
@@ -160,7 +160,7 @@ def embed(
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
-        TypeError: if a length is no int.
+        TypeError: if a text is no str, or `ignore` no list.
         ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
 
     Example:

@@ -57,7 +57,7 @@ class LateInteraction:
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if a length is no int.
+        TypeError: if `directory` is no path.
         ValueError: if the directory cannot be read, or on a bad argument.
 
     Example:

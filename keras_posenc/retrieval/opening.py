@@ -1,9 +1,9 @@
 """What opens an encoder's directory for texts of a given length: its tokenizer and arguments."""
 
+from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import read_longest
 from keras_posenc.models.config import read_config
 from keras_posenc.text import Tokenizer
-from keras_posenc.training.recipe import in_range
 from keras_posenc.training.vocabulary_check import check_table, padding_id
 
 
@@ -29,7 +29,7 @@ def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=
     positions = config.max_position if config.position_table else None
     explicit = max_length is not None
     if explicit:
-        in_range("max_length", max_length, above=tokenizer.special_tokens(pair))
+        checks.whole("max_length", max_length, least=tokenizer.special_tokens(pair) + 1)
     else:
         max_length = read_longest(transformer)
     if positions is not None and (max_length is None or max_length > positions):

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
 from keras_posenc.text import TextBatches
 
 
@@ -46,7 +46,7 @@ def ranked(scores, top_k=None):
     Raises:
         ValueError: if `top_k` is no int, or less than 1.
     """
-    if top_k is not None and (type(top_k) is not int or top_k < 1):
-        raise ValueError(f"`top_k` must be an int, at least 1. Received: {top_k!r}")
+    if top_k is not None:
+        checks.whole("top_k", top_k)
     order = np.argsort(-scores, kind="stable")[:top_k]
     return [{"corpus_id": int(n), "score": float(scores[n])} for n in order]

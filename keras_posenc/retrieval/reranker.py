@@ -7,6 +7,7 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import (
     ACTIVATIONS,
     CROSS_ENCODER,
@@ -66,7 +67,7 @@ class Reranker:
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if a length is no int.
+        TypeError: if `directory` is no path.
         ValueError: if the directory cannot be read or is no cross-encoder, or on a bad argument.
 
     Example:
@@ -265,7 +266,7 @@ def rerank(
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
-        TypeError: if a text is no str, or a length is no int.
+        TypeError: if a text is no str.
         ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
 
     Example:
@@ -305,8 +306,7 @@ def _check_windows(max_length, chunks, overlap):
             "chunks reads all of a document and max_length cuts it off: give one of them. "
             f"Received: chunks={chunks!r}, max_length={max_length!r}"
         )
-    if type(overlap) is not int or overlap < 0:
-        raise ValueError(f"`overlap` must be an int, at least 0. Received: {overlap!r}")
+    checks.whole("overlap", overlap, least=0)
     if overlap and chunks is None:
         raise ValueError(
             f"`overlap` is for neighbouring windows of a document: give `chunks` with it. "

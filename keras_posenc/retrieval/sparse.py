@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import (
     SPARSE,
     files_around,
@@ -137,7 +138,7 @@ class SparseEmbedder:
 
     Raises:
         FileNotFoundError: if the directory or a part of it is missing.
-        TypeError: if a length is no int.
+        TypeError: if `directory` is no path.
         ValueError: if the directory cannot be read or is no sparse encoder, or on a bad argument.
 
     Example:
@@ -161,8 +162,8 @@ class SparseEmbedder:
         rope_scaling=None,
         token_budget=2048,
     ):
-        if max_active is not None and (type(max_active) is not int or max_active < 1):
-            raise ValueError(f"`max_active` must be an int, at least 1. Received: {max_active!r}")
+        if max_active is not None:
+            checks.whole("max_active", max_active)
         self.directory, self.max_active = pathlib.Path(directory), max_active
         transformer, pooling = read_modules(directory, SPARSE)
         tokenizer, length, arguments = read_encoder(

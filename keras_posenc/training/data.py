@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.untrusted import quote, shorten
 
@@ -184,8 +185,7 @@ def split(documents, share, seed, names_in=lambda label: ()):
     >>> len(rest) > len(held_out) > 0
     True
     """
-    if not 0 < share < 1:
-        raise ValueError(f"The share of documents to hold out must be in (0, 1). Received: {share}")
+    checks.number("share", share, above=0, below=1, why="the part of the documents to hold out")
     names = [label if isinstance(label, str) else "" for label in documents.labels]
     labels = np.array(names)
     rng = np.random.default_rng(seed)

@@ -4,10 +4,11 @@ import hashlib
 import os
 import pathlib
 
+from keras_posenc import checks
 from keras_posenc.text import Texts
 from keras_posenc.training.data import digest, split
 from keras_posenc.training.processes import check_processes
-from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe, in_range, one_of, whole
+from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe
 from keras_posenc.training.runs import run_once
 from keras_posenc.training.saved_models import FILES
 from keras_posenc.training.stretching.run import stretch as stretch_before
@@ -31,22 +32,22 @@ class FinetuneRecipe(Recipe):
         super().__init__(**settings)
 
     def check(self):
-        one_of("task", self.task, TASKS)
-        one_of("stretch", self.stretch, STRETCHES)
-        one_of("longer", self.longer, LONGER)
+        checks.choice("task", self.task, TASKS)
+        checks.choice("stretch", self.stretch, STRETCHES)
+        checks.choice("longer", self.longer, LONGER)
         if self.stride is not None:
-            whole("stride", self.stride, least=0)
+            checks.whole("stride", self.stride, least=0)
             if not TASKS[self.task].has_windows:
                 raise ValueError(
                     f"stride={self.stride}: task={self.task!r} reads texts without windows; leave "
                     "it out."
                 )
         super().check()
-        in_range("head_dropout", self.head_dropout, least=0, below=1)
-        whole("token_budget", self.token_budget, above=0)
+        checks.number("head_dropout", self.head_dropout, least=0, below=1)
+        checks.whole("token_budget", self.token_budget)
         for length, epochs in self.lengths:
-            in_range("max_length", length, above=2)
-            in_range("epochs", epochs, above=0)
+            checks.whole("max_length", length, least=3)
+            checks.whole("epochs", epochs)
 
     @property
     def epoch_lengths(self):
@@ -275,6 +276,7 @@ def _documents(task, train, validation, test, text, label, seed):
     documents that the training ones do not show."""
     documents = {"train": task.read(train, "train", text, label)}
     if isinstance(validation, float):
+        checks.number("validation", validation, above=0, below=1)
         documents["train"], validation = split(documents["train"], validation, seed, task.names_in)
     names = task.names(documents["train"])
     for role, source in (("validation", validation), ("test", test)):

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
+
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrossentropy):
@@ -58,12 +60,10 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
             name=name,
             dtype=dtype,
         )
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                "`label_smoothing` must be at least 0 and below 1, where no label would be left. "
-                f"Received: {label_smoothing}"
-            )
-        self.label_smoothing = label_smoothing
+        why = "at 1 no label would be left"
+        self.label_smoothing = checks.number(
+            "label_smoothing", label_smoothing, least=0, below=1, why=why
+        )
         self._counted = Counted(autocast=False)
 
     def call(self, y_true, y_pred):

@@ -2,9 +2,10 @@
 
 import functools
 
+from keras_posenc import checks
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
 from keras_posenc.training.processes import check_processes
-from keras_posenc.training.recipe import STRETCHES, Recipe, in_range, one_of, whole
+from keras_posenc.training.recipe import STRETCHES, Recipe
 from keras_posenc.training.runs import run_once
 
 KEYS = ("before", "after", "losses")
@@ -15,16 +16,16 @@ class PretrainRecipe(Recipe):
 
     def check(self):
         super().check()
-        one_of("objective", self.objective, OBJECTIVES)
+        checks.choice("objective", self.objective, OBJECTIVES)
         if self.stretch is not None:
-            one_of("stretch", self.stretch, STRETCHES)
-        whole("length", self.length, above=2)
-        whole("epochs", self.epochs, above=0)
+            checks.choice("stretch", self.stretch, STRETCHES)
+        checks.whole("length", self.length, least=3)
+        checks.whole("epochs", self.epochs)
         if self.steps is not None:
-            whole("steps", self.steps, above=0)
-        in_range("masked", self.masked, above=0, below=1)
-        whole("max_ngram", self.max_ngram, above=0)
-        whole("token_budget", self.token_budget, above=0)
+            checks.whole("steps", self.steps)
+        checks.number("masked", self.masked, above=0, below=1)
+        checks.whole("max_ngram", self.max_ngram)
+        checks.whole("token_budget", self.token_budget)
 
     @property
     def longest(self):

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
@@ -16,7 +16,7 @@ from keras_posenc.models.model import TransformerModel
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
-from keras_posenc.training.recipe import RATES, in_range
+from keras_posenc.training.recipe import RATES
 from keras_posenc.training.runs import printer, take_steps
 from keras_posenc.training.state import check_space
 
@@ -48,7 +48,7 @@ def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
         raise ValueError("validation=None: give texts, or the share of the corpus to hold out.")
     train = _read(corpus, pairs, text, label)
     if isinstance(validation, float):
-        in_range("validation", validation, above=0, below=1)
+        checks.number("validation", validation, above=0, below=1)
         if len(train) < 2:
             raise ValueError("One text alone cannot be held out: give more, or other validation.")
         order = np.random.default_rng((seed, 0)).permutation(len(train))

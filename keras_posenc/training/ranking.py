@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
 from keras_posenc.training.similarity import without_own
 
 
@@ -125,9 +126,7 @@ class ListwiseKL(keras.losses.Loss):
         self, temperature=1.0, reduction="sum_over_batch_size", name="listwise_kl", dtype=None
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if not temperature > 0:
-            raise ValueError(f"`temperature` must be positive. Received: {temperature}")
-        self.temperature = temperature
+        self.temperature = checks.number("temperature", temperature, above=0)
 
     def call(self, y_true, y_pred):
         scores, y_true = _scores(y_pred), ops.cast(y_true, "float32")
@@ -182,9 +181,7 @@ class MaxSimRanking(keras.losses.Loss):
         self, scale=1.0, reduction="sum_over_batch_size", name="maxsim_ranking", dtype=None
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if not scale > 0:
-            raise ValueError(f"`scale` must be positive. Received: {scale}")
-        self.scale = scale
+        self.scale = checks.number("scale", scale, above=0)
 
     def call(self, y_true, y_pred):
         y_pred = ops.cast(y_pred, "float32")

@@ -1,9 +1,9 @@
 """The settings of a run, checked and stored beside its results."""
 
-import math
-
 import keras
+import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.positions import stretched
 from keras_posenc.training.optimizer import adamw
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
@@ -56,6 +56,8 @@ class Recipe:
         """
         names = [name for name in arguments if name not in (*TEXTS, *RUN)]
         settings = {name: arguments[name] for name in names} | changes
+        # JSON has no NumPy numbers.
+        settings = {n: x.item() if isinstance(x, np.generic) else x for n, x in settings.items()}
         for name in ("checkpoint", "config", "tokenizer"):
             settings[name] = None if settings[name] is None else str(settings[name])
         return cls(**settings)
@@ -66,12 +68,12 @@ class Recipe:
 
     def check(self):
         """Raises ValueError for a setting that is invalid."""
-        in_range("learning_rate", self.learning_rate, above=0)
-        in_range("warmup", self.warmup, least=0, below=1)
-        in_range("weight_decay", self.weight_decay, least=0)
-        one_of("schedule", self.schedule, SCHEDULES)
+        checks.number("learning_rate", self.learning_rate, above=0)
+        checks.number("warmup", self.warmup, least=0, below=1)
+        checks.number("weight_decay", self.weight_decay, least=0)
+        checks.choice("schedule", self.schedule, SCHEDULES)
         if self.clip is not None:
-            in_range("clip", self.clip, above=0)
+            checks.number("clip", self.clip, above=0)
 
     def record(self, **texts):
         """Returns what decides whether another call is the same run: all settings, the environment,
@@ -127,33 +129,3 @@ class Recipe:
         rate = schedule(self.learning_rate, steps, int(self.warmup * steps))
         model.compile(adamw(model, rate, self.weight_decay, self.clip), loss, **options)
         model.optimizer.build(model.trainable_variables)
-
-
-def one_of(name, value, values):
-    """Returns a setting, or raises ValueError if it is not one of the values."""
-    if value not in tuple(values):
-        raise ValueError(f"{name} must be one of {', '.join(values)}. Received: {value!r}")
-    return value
-
-
-def in_range(name, value, *, least=None, above=None, below=None):
-    """Raises ValueError for a setting that is not a number, or out of bounds."""
-    bounds = [
-        (least, "at least", lambda: value >= least),
-        (above, "more than", lambda: value > above),
-        (below, "less than", lambda: value < below),
-    ]
-    wanted = [(f"{words} {bound}", holds) for bound, words, holds in bounds if bound is not None]
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if number and not math.isfinite(value):
-        raise ValueError(f"{name} must be finite. Received: {value!r}")
-    if not number or not all(holds() for _, holds in wanted):
-        words = " and ".join(words for words, _ in wanted)
-        raise ValueError(f"{name} must be {words}. Received: {value!r}")
-
-
-def whole(name, value, **bounds):
-    """Raises ValueError for a setting that is not a whole number, or out of bounds."""
-    in_range(name, value, **bounds)
-    if not isinstance(value, int):
-        raise ValueError(f"{name} must be a whole number. Received: {value!r}")

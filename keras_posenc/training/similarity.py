@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_posenc import checks
+
 
 def _unit(vectors):
     return ops.normalize(ops.cast(vectors, "float32"), axis=-1)
@@ -86,9 +88,7 @@ class MultipleNegativesRanking(keras.losses.Loss):
         dtype=None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if not scale > 0:
-            raise ValueError(f"`scale` must be positive. Received: {scale}")
-        self.scale = scale
+        self.scale = checks.number("scale", scale, above=0)
 
     def call(self, y_true, y_pred):
         logits = self.scale * _cosines(y_true, y_pred)

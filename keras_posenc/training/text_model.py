@@ -8,12 +8,12 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.folder import replacing_together
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.documents import kind_of_all
-from keras_posenc.training.recipe import in_range, one_of
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.base import POOLS
 from keras_posenc.training.tasks.rows import Rows
@@ -73,7 +73,7 @@ class TextModel:
     stride: int | None = None
 
     def __post_init__(self):
-        one_of("pool", self.pool, tuple(POOLS))
+        checks.choice("pool", self.pool, tuple(POOLS))
         shape = self.model.output_shape
         if self.task is None and (isinstance(shape, list) or len(shape) != 2):
             raise ValueError(
@@ -82,7 +82,7 @@ class TextModel:
             )
         check_table(self.tokenizer, self.model)
         if self.chunks is not None:
-            in_range("chunks", self.chunks, above=self.tokenizer.special_tokens())
+            checks.whole("chunks", self.chunks, least=self.tokenizer.special_tokens() + 1)
             if not self.kind.reads_chunks:
                 raise ValueError(
                     f"chunks={self.chunks}: {self.task} reads all of a text already, in windows of "

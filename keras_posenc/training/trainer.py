@@ -20,7 +20,7 @@ from keras_posenc.training.text_model import TextModel
 from keras_posenc.training.vocabulary_check import padding_id
 from keras_posenc.writing import write_text
 
-OWN = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
+HEAD = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
 
 
 class Trainer:
@@ -45,7 +45,7 @@ class Trainer:
         encoder, tokenizer = _encoder(recipe, names, task)
         self.transformer = encoder.transformer
         self.finetuned = TextModel(
-            encoder if recipe.pooling == OWN else task.model(encoder, names, recipe),
+            encoder if recipe.pooling == HEAD else task.model(encoder, names, recipe),
             tokenizer,
             recipe.final_length,
             recipe.token_budget,
@@ -202,7 +202,7 @@ def _encoder(recipe, names, task):
     weights, config = source.open_weights(), source.read_config()
     tokenizer = source.read_tokenizer(config)
     options = recipe.options(config)
-    if recipe.pooling == OWN:
+    if recipe.pooling == HEAD:
         if task.problem_type is None:
             raise ValueError(
                 f'pooling="head" is the head of a text\'s classes or numbers; task={task.name!r} '

@@ -134,15 +134,17 @@ def test_errors(make, tmp_path, monkeypatch):
     with pytest.raises(TypeError, match="needs a model of build_transformer_model"):
         save_checkpoint(keras.Sequential([keras.layers.Dense(2)]), tmp_path)
     with pytest.raises(
-        ValueError, match="format must be one of huggingface, google. Received: 'tf"
+        ValueError, match="`format` must be one of .'huggingface', 'google'.. Received: 'tf"
     ):
         save_checkpoint(transformer, tmp_path, format="tf")
-    with pytest.raises(ValueError, match="dtype must be None or one of float32.* Received: 'int8'"):
+    with pytest.raises(
+        ValueError, match="`dtype` must be one of .None, 'float32'.* Received: 'int8'"
+    ):
         save_checkpoint(transformer, tmp_path, dtype="int8")
     for positions in (0, 13, 2.5, True):
-        with pytest.raises(ValueError, match=f"between 1 and 12. Received: {positions}"):
+        with pytest.raises(ValueError, match=f"from 1 to 12. Received: {positions}"):
             save_checkpoint(transformer, tmp_path, positions=positions)
-    with pytest.raises(ValueError, match="between 1 and 144. Received: 145"):
+    with pytest.raises(ValueError, match="from 1 to 144. Received: 145"):
         save_checkpoint(make(stretch="hierarchical"), tmp_path, positions=145)
     with pytest.raises(ValueError, match="8 fresh positions .* table of 12: give positions=20"):
         save_checkpoint(make(stretch="fresh", max_position=20), tmp_path)

@@ -65,10 +65,13 @@ def test_bad_arguments(capsys, arguments, words):
     [
         ({"train": "none.tsv"}, "none.tsv"),
         ({"checkpoint": "nowhere"}, "There is no checkpoint at nowhere"),
-        ({"--learning-rate": "-1"}, "learning_rate must be more than 0. Received: -1.0"),
-        ({"--validation": "1.5"}, "must be in (0, 1). Received: 1.5"),
+        ({"--learning-rate": "-1"}, "`learning_rate` must be a positive number. Received: -1.0"),
+        (
+            {"--validation": "1.5"},
+            "`validation` must be a number above 0 and below 1. Received: 1.5",
+        ),
         ({"--validation": "none.tsv"}, "none.tsv"),
-        ({"--epochs": "0"}, "epochs must be more than 0. Received: 0"),
+        ({"--epochs": "0"}, "`epochs` must be a positive integer. Received: 0"),
         ({"--alpha": "0.5", "--max-length": "40"}, "alpha"),
         ({"--max-length": "400"}, "256"),
         ({"--label-column": "topic"}, "topic"),

@@ -476,7 +476,9 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
     (tmp_path / "config.json").write_text(json.dumps(tiny_config))
     refused(FileNotFoundError, "holds no checkpoint", tmp_path)
     refused(ValueError, "(?s)Embedding-Position.*stretch", minilm, max_position=1024)
-    with pytest.raises(ValueError, match="`num_classes` must be at least 2. Received: 1"):
+    with pytest.raises(
+        ValueError, match="`num_classes` must be an integer of at least 2. Received: 1"
+    ):
         classifier(build_transformer_model(tiny_config), 1)
     with pytest.raises(ValueError, match="encoder without heads"):
         classifier(build_transformer_model(tiny_config, with_pool=True), 2)

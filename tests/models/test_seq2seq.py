@@ -130,7 +130,7 @@ def test_sizes_that_are_no_model_are_refused():
         build(hidden_size=9)
     with pytest.raises(ValueError, match="`hidden_size` must be a positive integer"):
         build(hidden_size=0)
-    with pytest.raises(ValueError, match="`num_hidden_layers` must be at least 1"):
+    with pytest.raises(ValueError, match="`num_hidden_layers` must be a positive integer"):
         build(num_hidden_layers=0)
     with pytest.raises(ValueError, match="no decoder.*`build_encoder_decoder`"):
         EncoderDecoder([keras.layers.Dense(1)])

@@ -112,7 +112,7 @@ def test_multiple_negatives_ranking(sides):
     metric = InBatchAccuracy()
     metric.update_state(ids, vectors)
     assert float(metric.result()) == pytest.approx(np.mean(right))
-    with pytest.raises(ValueError, match="`scale` must be positive. Received: 0"):
+    with pytest.raises(ValueError, match="`scale` must be a positive number. Received: 0"):
         MultipleNegativesRanking(scale=0)
 
 
@@ -242,11 +242,15 @@ def test_heads_refuse(encoder, tiny_config):
     ):
         with pytest.raises(ValueError, match=words):
             head(pooled)
-    with pytest.raises(ValueError, match="`num_tags` must be at least 2. Received: 1"):
+    with pytest.raises(
+        ValueError, match="`num_tags` must be an integer of at least 2. Received: 1"
+    ):
         token_classifier(encoder, 1)
-    with pytest.raises(ValueError, match="`num_values` must be at least 1. Received: 0"):
+    with pytest.raises(ValueError, match="`num_values` must be a positive integer. Received: 0"):
         regressor(encoder, 0)
-    with pytest.raises(ValueError, match="`num_texts` must be at least 2. Received: 1"):
+    with pytest.raises(
+        ValueError, match="`num_texts` must be an integer of at least 2. Received: 1"
+    ):
         similarity(embedder_of(encoder), 1)
     with pytest.raises(ValueError, match="needs an embedder, from a text to a vector"):
         similarity(encoder)

@@ -64,11 +64,19 @@ def test_an_overlap_begins_with_a_sentence():
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
-        ({"tokens": 0}, ValueError, "`tokens` must be at least 1. Received: tokens=0"),
-        ({"tokens": 2.0}, TypeError, "`tokens` must be an int. Received: tokens=2.0"),
-        ({"tokens": True}, TypeError, "`tokens` must be an int. Received: tokens=True"),
-        ({"tokens": 8, "overlap": 5}, ValueError, "`overlap` must be from 0 to 4. Received"),
-        ({"tokens": 8, "overlap": -1}, ValueError, "`overlap` must be from 0 to 4. Received"),
+        ({"tokens": 0}, ValueError, "`tokens` must be a positive integer. Received: 0"),
+        ({"tokens": 2.0}, ValueError, "`tokens` must be a positive integer. Received: 2.0"),
+        ({"tokens": True}, ValueError, "`tokens` must be a positive integer. Received: True"),
+        (
+            {"tokens": 8, "overlap": 5},
+            ValueError,
+            "`overlap` must be an integer from 0 to 4. Received",
+        ),
+        (
+            {"tokens": 8, "overlap": -1},
+            ValueError,
+            "`overlap` must be an integer from 0 to 4. Received",
+        ),
     ],
 )
 def test_refused_sizes(arguments, error, message):

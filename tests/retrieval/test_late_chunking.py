@@ -168,7 +168,10 @@ def test_embed_cuts_texts_into_chunks(minilm, model, tmp_path):
         ({"spans": [[(0, 1)]], "overlap": 2}, "`overlap` is for neighbouring chunks"),
         ({"late": True, "chunks": 4, "output": "x.npy"}, "output is a .npz file"),
         ({"output": "x.npz"}, "output is a .npy file"),
-        ({"late": True, "chunks": 4, "overlap": 3}, "`overlap` must be from 0 to 2. Received"),
+        (
+            {"late": True, "chunks": 4, "overlap": 3},
+            "`overlap` must be an integer from 0 to 2. Received",
+        ),
     ],
 )
 def test_refused_chunking(minilm, arguments, message):

@@ -190,9 +190,11 @@ def test_refused_texts_and_sizes(colberts):
         model.encode_queries([("a", "b")])
     with pytest.raises(TypeError, match="Group 1 must be a tuple .query, document, .... of str"):
         model.batches([("one", "two"), ("one",)])
-    with pytest.raises(ValueError, match="`num_texts` must be at least 2. Received: 1"):
+    with pytest.raises(
+        ValueError, match="`num_texts` must be an integer of at least 2. Received: 1"
+    ):
         model.training_model(1)
-    with pytest.raises(ValueError, match="`top_k` must be an int, at least 1. Received: 0"):
+    with pytest.raises(ValueError, match="`top_k` must be a positive integer. Received: 0"):
         model.rank("one", DOCUMENTS, top_k=0, verbose=0)
     with pytest.raises(ValueError, match="must be of one size. Received: 2 and 3 numbers"):
         maxsim(*(MultiVectors(np.ones((1, n)), np.array([0, 1])) for n in (2, 3)))

@@ -149,8 +149,8 @@ def test_rerank_reads_a_file_and_writes_one(plain, tmp_path):
     [
         ({"chunks": 20, "max_length": 20}, "chunks reads all of a document and max_length cuts"),
         ({"overlap": 3}, "`overlap` is for neighbouring windows of a document: give `chunks`"),
-        ({"chunks": 20, "overlap": -1}, "`overlap` must be an int, at least 0. Received: -1"),
-        ({"max_length": 3}, "max_length must be more than 3. Received: 3"),
+        ({"chunks": 20, "overlap": -1}, "`overlap` must be an integer of at least 0. Received: -1"),
+        ({"max_length": 3}, "`max_length` must be an integer of at least 4. Received: 3"),
     ],
 )
 def test_refused_arguments(plain, arguments, message):
@@ -167,7 +167,7 @@ def test_refused_texts(plain):
         reranker.predict(["one text"])
     with pytest.raises(TypeError, match="`documents` must be a list of str. Received: 'three'"):
         reranker.rank("one", "three")
-    with pytest.raises(ValueError, match="`top_k` must be an int, at least 1. Received: 0"):
+    with pytest.raises(ValueError, match="`top_k` must be a positive integer. Received: 0"):
         reranker.rank("one", ["three"], top_k=0)
     with pytest.raises(ValueError, match="Text 0 is empty"):
         reranker.rank("one", [" "])

@@ -130,7 +130,7 @@ def test_refusals(plain, published, tmp_path):
         SparsePooling("mean")
     with pytest.raises(ValueError, match="`activation` must be one of .* Received: 'gelu'"):
         SparsePooling(activation="gelu")
-    with pytest.raises(ValueError, match="`max_active` must be an int, at least 1. Received: 0"):
+    with pytest.raises(ValueError, match="`max_active` must be a positive integer. Received: 0"):
         SparseEmbedder(plain, max_active=0)
     model = SparseEmbedder(plain)
     with pytest.raises(TypeError, match="Texts must be a list of str"):

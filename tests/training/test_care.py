@@ -222,7 +222,7 @@ def test_positions_that_a_model_lacks_are_told_before_it_reads(finetuned, given)
 @pytest.mark.parametrize("given", [{"train_length": 16}, {"train_length": 25}, {"steps": 1.5}])
 def test_lengths_and_steps_of_a_stretching_that_are_none(pretrained, given):
     options = {"length": 24, "steps": 1, "verbose": False, **given}
-    match = "give a length above the 16 positions|steps must be a whole number"
+    match = "give a length above the 16 positions|`steps` must be"
     with pytest.raises(ValueError, match=match):
         stretch(pretrained, ["w1 " * 300], **options)
 
@@ -283,9 +283,9 @@ def test_one_column_where_several_are_read(pretrained, corpus, tmp_path, task):
 def test_numbers_of_the_shell_that_are_none(capsys, pretrained, corpus, tmp_path):
     command = ["finetune", str(pretrained), str(corpus / "train.tsv"), str(tmp_path / "out")]
     assert main([*command, "--clip", "inf"]) == 2
-    assert "clip must be finite. Received: inf" in capsys.readouterr().err
+    assert "`clip` must be a positive number. Received: inf" in capsys.readouterr().err
     assert main([*command, "--learning-rate", "nan"]) == 2
-    assert "learning_rate must be finite. Received: nan" in capsys.readouterr().err
+    assert "`learning_rate` must be a positive number. Received: nan" in capsys.readouterr().err
     small = ["--max-length", "12", "--epochs", "1", "--no-report"]
     assert main([*command, "--clip", "none", *small]) == 0
     assert json.loads((tmp_path / "out" / "recipe.json").read_text())["clip"] is None

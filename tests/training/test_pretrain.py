@@ -175,15 +175,17 @@ def test_what_cannot_be_pretrained(with_head, texts, tmp_path):
         with pytest.raises(error, match=message):
             pretrain(with_head, corpus, tmp_path / "none", verbose=False, **settings)
 
-    refused("objective must be one of mlm, causal, unilm. Received: 'clm'", objective="clm")
-    refused("length must be more than 2. Received: 2", length=2)
-    refused("epochs must be more than 0. Received: 0", epochs=0)
-    refused("steps must be more than 0. Received: 0", steps=0)
-    refused("masked must be more than 0 and less than 1. Received: 1", masked=1)
-    refused("max_ngram must be more than 0. Received: 0", max_ngram=0)
-    refused("stretch must be one of hierarchical.*Received: 'half'", stretch="half")
+    refused(
+        "`objective` must be one of .'mlm', 'causal', 'unilm'.. Received: 'clm'", objective="clm"
+    )
+    refused("`length` must be an integer of at least 3. Received: 2", length=2)
+    refused("`epochs` must be a positive integer. Received: 0", epochs=0)
+    refused("`steps` must be a positive integer. Received: 0", steps=0)
+    refused("`masked` must be a number above 0 and below 1. Received: 1", masked=1)
+    refused("`max_ngram` must be a positive integer. Received: 0", max_ngram=0)
+    refused("`stretch` must be one of .'hierarchical'.*Received: 'half'", stretch="half")
     refused("has 16 positions, and length=24 needs more: give a stretch", length=24, stretch=None)
-    refused("validation must be more than 0 and less than 1", validation=1.5)
+    refused("`validation` must be a number above 0 and below 1", validation=1.5)
     refused("One text alone cannot be held out", corpus=texts[:1])
     refused("Text 0 is 3: this objective needs a str", TypeError, corpus=[3, "a"])
     refused(r"needs a \(prompt, answer\) pair of str", TypeError, objective="unilm")

@@ -113,13 +113,15 @@ def test_refusals(tiny_config):
         MarginMSE()(TEACHER[:, :2], SCORES)
     with pytest.raises(ValueError, match="`y_true` must have 4 numbers for each query"):
         ListwiseKL()(TEACHER[:, 1:], SCORES)
-    with pytest.raises(ValueError, match="`scale` must be positive. Received: 0"):
+    with pytest.raises(ValueError, match="`scale` must be a positive number. Received: 0"):
         MaxSimRanking(0)
-    with pytest.raises(ValueError, match="`temperature` must be positive. Received: 0"):
+    with pytest.raises(ValueError, match="`temperature` must be a positive number. Received: 0"):
         ListwiseKL(0)
     encoder = build_transformer_model(tiny_config)
     with pytest.raises(ValueError, match="from a pair of texts to one logit .B, 1."):
         ranking(classifier(encoder, 2))
     one = build_transformer_model(tiny_config, head="sequence_classification", labels=["score"])
-    with pytest.raises(ValueError, match="`num_documents` must be at least 2. Received: 1"):
+    with pytest.raises(
+        ValueError, match="`num_documents` must be an integer of at least 2. Received: 1"
+    ):
         ranking(one, 1)

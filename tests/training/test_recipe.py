@@ -1,6 +1,8 @@
 import inspect
+import json
 import pathlib
 
+import numpy as np
 import pytest
 
 from keras_posenc.training import finetune, pretrain, stretch
@@ -56,20 +58,28 @@ def test_stages_that_are_no_pairs_are_refused(lengths):
 @pytest.mark.parametrize(
     ("setting", "value", "match"),
     [
-        ("stretch", "spline", "stretch must be one of hierarchical, tile, .* Received: 'spline'"),
-        ("schedule", "step", "schedule must be one of cosine, linear. Received: 'step'"),
-        ("longer", "split", "longer must be one of cut, skip. Received: 'split'"),
-        ("learning_rate", 0, "learning_rate must be more than 0. Received: 0"),
-        ("learning_rate", "1e-4", "learning_rate must be more than 0. Received: '1e-4'"),
-        ("learning_rate", float("nan"), "learning_rate must be finite. Received: nan"),
-        ("clip", float("inf"), "clip must be finite. Received: inf"),
-        ("warmup", 1, "warmup must be at least 0 and less than 1. Received: 1"),
-        ("weight_decay", -1, "weight_decay must be at least 0. Received: -1"),
-        ("clip", 0, "clip must be more than 0. Received: 0"),
-        ("head_dropout", 1.0, "head_dropout must be at least 0 and less than 1. Received: 1.0"),
-        ("token_budget", 0, "token_budget must be more than 0. Received: 0"),
-        ("lengths", ((512, 0),), "epochs must be more than 0. Received: 0"),
-        ("lengths", ((2, 1),), "max_length must be more than 2. Received: 2"),
+        (
+            "stretch",
+            "spline",
+            "`stretch` must be one of .'hierarchical', 'tile', .* Received: 'spline'",
+        ),
+        ("schedule", "step", "`schedule` must be one of .'cosine', 'linear'.. Received: 'step'"),
+        ("longer", "split", "`longer` must be one of .'cut', 'skip'.. Received: 'split'"),
+        ("learning_rate", 0, "`learning_rate` must be a positive number. Received: 0"),
+        ("learning_rate", "1e-4", "`learning_rate` must be a positive number. Received: '1e-4'"),
+        ("learning_rate", float("nan"), "`learning_rate` must be a positive number. Received: nan"),
+        ("clip", float("inf"), "`clip` must be a positive number. Received: inf"),
+        ("warmup", 1, "`warmup` must be a number of at least 0 and below 1. Received: 1"),
+        ("weight_decay", -1, "`weight_decay` must be a number of at least 0. Received: -1"),
+        ("clip", 0, "`clip` must be a positive number. Received: 0"),
+        (
+            "head_dropout",
+            1.0,
+            "`head_dropout` must be a number of at least 0 and below 1. Received: 1.0",
+        ),
+        ("token_budget", 0, "`token_budget` must be a positive integer. Received: 0"),
+        ("lengths", ((512, 0),), "`epochs` must be a positive integer. Received: 0"),
+        ("lengths", ((2, 1),), "`max_length` must be an integer of at least 3. Received: 2"),
     ],
 )
 def test_a_setting_out_of_range_is_refused(setting, value, match):
@@ -87,7 +97,8 @@ def test_a_recipe_has_every_argument_but_the_texts_and_how_to_run(function):
         def check(self):
             pass
 
-    recipe = Unchecked.of(arguments, other=2)
+    recipe = Unchecked.of(arguments, other=2, seed=np.int64(3))
+    assert json.dumps(recipe.seed) == "3"
     texts = {"train", "corpus", "texts", "validation", "test", "text", "label"}
     how = {"output", "overwrite", "verbose"}
     parts = {"max_length", "epochs"} if function is finetune else set()  # of `lengths`

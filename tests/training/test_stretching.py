@@ -271,13 +271,14 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
 
     refused("serves 12 positions already: give a length above that. Received: length=12", length=12)
     refused(
-        "start must be one of hierarchical, tile, interpolate. Received: 'fresh'", start="fresh"
+        "`start` must be one of .'hierarchical', 'tile', 'interpolate'.. Received: 'fresh'",
+        start="fresh",
     )
-    refused("keep must be one of context, features. Received: 'all'", keep="all")
+    refused("`keep` must be one of .'context', 'features'.. Received: 'all'", keep="all")
     refused("global_every says .*give local too. Received: global_every=2", global_every=2)
-    refused("global_every must be more than 0. Received: 0", local=4, global_every=0)
-    refused("local must be more than 0. Received: 0", local=0)
-    refused("steps must be at least 0. Received: -1", steps=-1)
+    refused("`global_every` must be a positive integer. Received: 0", local=4, global_every=0)
+    refused("`local` must be a positive integer. Received: 0", local=0)
+    refused("`steps` must be an integer of at least 0. Received: -1", steps=-1)
     refused("8 tokens to train on, which is not one piece of 40: give more", corpus=["w1 " * 45])
     refused("stretch needs the path of a checkpoint, or a model", TypeError, source=5)
     model = build_transformer_model(small)

@@ -297,7 +297,11 @@ QA = (("q", "abc"),)
 @pytest.mark.parametrize(
     ("task", "train", "match"),
     [
-        ("dance", ([], []), "task must be one of classify, multilabel, .* Received: 'dance'"),
+        (
+            "dance",
+            ([], []),
+            "`task` must be one of .'classify', 'multilabel', .* Received: 'dance'",
+        ),
         ("multilabel", (["a"], ["x"]), "on line 1 of train has the labels 'x': give a list of na"),
         ("multilabel", (["a"], [["x"]]), r"train has the labels \['x'\] only: give two or more"),
         ("multilabel", Texts(["a"], None, [1]), "holds texts without labels"),
@@ -326,7 +330,7 @@ def test_documents_that_do_not_fit(tmp_path, bert, task, train, match):
 def test_settings_and_labels_that_do_not_fit(tmp_path, bert, runs):
     with pytest.raises(ValueError, match="stride=4: task='tag' reads texts without windows"):
         finetune(bert, seeded(tagged, 0, 4), tmp_path, task="tag", stride=4)
-    with pytest.raises(ValueError, match="stride must be at least 0. Received: -1"):
+    with pytest.raises(ValueError, match="`stride` must be an integer of at least 0. Received: -1"):
         finetune(bert, seeded(asked, 0, 4), tmp_path, task="qa", stride=-1)
     with pytest.raises(TypeError, match="on line 1 of train has the answer 0: give .start, end"):
         finetune(bert, (QA, [(0, 2)]), tmp_path, task="qa")

@@ -1,6 +1,7 @@
 """The settings of a stretching run, and the encoder that they describe."""
 
-from keras_posenc.training.recipe import Recipe, one_of, whole
+from keras_posenc import checks
+from keras_posenc.training.recipe import Recipe
 
 STARTS = ("hierarchical", "tile", "interpolate")
 KEEP = ("context", "features")
@@ -15,15 +16,15 @@ class StretchRecipe(Recipe):
 
     def check(self):
         super().check()
-        one_of("start", self.start, STARTS)
-        one_of("keep", self.keep, KEEP)
-        whole("length", self.length, above=2)
-        whole("train_length", self.train_length, above=2)
-        whole("steps", self.steps, least=0)
+        checks.choice("start", self.start, STARTS)
+        checks.choice("keep", self.keep, KEEP)
+        checks.whole("length", self.length, least=3)
+        checks.whole("train_length", self.train_length, least=3)
+        checks.whole("steps", self.steps, least=0)
         if self.local is not None:
-            whole("local", self.local, above=0)
+            checks.whole("local", self.local)
         if self.global_every is not None:
-            whole("global_every", self.global_every, above=0)
+            checks.whole("global_every", self.global_every)
             if self.local is None:
                 raise ValueError(
                     "global_every says which layers stay global where the others are local: give "

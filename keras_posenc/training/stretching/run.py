@@ -271,7 +271,7 @@ class Distillation:
         """Both measures before training, and the teacher's agreement with itself."""
         pairs = [agreement(*test.readings) for test in self.tests]
         before, context = self.measure()
-        teacher = self.told(np.mean(pairs, axis=0))
+        teacher = self.by_piece(np.mean(pairs, axis=0))
         return {"before": before, "context": context, "teacher": teacher}
 
     def measure(self):
@@ -281,9 +281,9 @@ class Distillation:
             features, others = self.read(test.text), self.read(test.other)
             agreements += [agreement(target, features) for target in test.readings]
             changes += test.changes(features, others)
-        return self.told(np.mean(agreements, axis=0)), round(context_kept(changes), 4)
+        return self.by_piece(np.mean(agreements, axis=0)), round(context_kept(changes), 4)
 
-    def told(self, cosines):
+    def by_piece(self, cosines):
         """Averages cosines (T,) over pieces whose length is a fraction of the old length."""
         size = max(1, self.old.max_position // PIECES)
         return [round(float(cosines[i : i + size].mean()), 5) for i in range(0, len(cosines), size)]
@@ -373,8 +373,7 @@ def _around(checkpoint, length, tell):
 
 
 def _source(checkpoint, config, tokenizer, model, ignore, scratch):
-    """The `Source`, and a name that tells it from others; a model is written into the folder
-    `scratch`."""
+    """The `Source`, and its name in the record of a run; a model is written into `scratch`."""
     if isinstance(checkpoint, (str, os.PathLike)):
         return Source(checkpoint, config, tokenizer, model, ignore), str(checkpoint)
     transformer = getattr(checkpoint, "transformer", checkpoint)
