@@ -22,7 +22,7 @@ import numpy as np
 from kept import Study, keys, markdown, options, spread
 from recovery import FACTOR, SETTINGS, Subject, compiled
 
-from keras_posenc.training.stretching.losses import FeatureDistance
+from keras_posenc.training.stretching.feature_losses import FeatureDistance
 from keras_posenc.training.stretching.windows import most_central, window_starts
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "back_to_level.json"

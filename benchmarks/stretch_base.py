@@ -28,9 +28,9 @@ from keras_posenc import Tokenizer, build_transformer_model
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.config import read_config
 from keras_posenc.training import stretch
-from keras_posenc.training.stretching.corpus import Corpus
-from keras_posenc.training.stretching.recipe import StretchRecipe
-from keras_posenc.training.stretching.run import Distillation
+from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
+from keras_posenc.training.stretching.self_distillation import Distillation
+from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 RESULTS = rows.HERE / "results" / "stretch_base.json"
 TEXTS = f"{CORPORA}/book-excerpts.tab"
@@ -87,7 +87,7 @@ def measured(steps, key):
         del model
         recipe = recipe_of(folder, model="bert", length=length, steps=steps, **WAYS[key["way"]])
         old = read_config(folder, "bert")
-        corpus = Corpus(TEXTS, None, tokenizer, length)
+        corpus = CorpusPieces(TEXTS, None, tokenizer, length)
         run = Distillation(recipe, recipe.source, old, tokenizer, corpus, {})
         times = [time.process_time()]
         for step in range(steps + 1):

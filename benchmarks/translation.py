@@ -35,7 +35,7 @@ from keras_posenc import (
     build_encoder_decoder,
 )
 from keras_posenc.training import average_checkpoints
-from keras_posenc.training.state import load_state, save_state
+from keras_posenc.training.training_state import load_state, save_state
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "translation.json"
 PAD, START, END = range(3)

@@ -54,8 +54,6 @@ from keras_posenc.layers.structured.pointer import GlobalPointer as GlobalPointe
 from keras_posenc.maps.grid import Grid as Grid
 from keras_posenc.models.config import Config as Config
 from keras_posenc.models.config import read_config as read_config
-from keras_posenc.models.embedding import embedder as embedder
-from keras_posenc.models.export import export_model as export_model
 from keras_posenc.models.factory import build_transformer_model as build_transformer_model
 from keras_posenc.models.families import Family as Family
 from keras_posenc.models.families import register_family as register_family
@@ -68,10 +66,12 @@ from keras_posenc.models.heads import span_head as span_head
 from keras_posenc.models.heads import token_classifier as token_classifier
 from keras_posenc.models.layouts import layout_map as layout_map
 from keras_posenc.models.model import TransformerModel as TransformerModel
+from keras_posenc.models.sentence_embedding import embedder as embedder
 from keras_posenc.models.seq2seq import build_encoder_decoder as build_encoder_decoder
+from keras_posenc.models.serving_export import export_model as export_model
 from keras_posenc.models.similarity import ranking as ranking
 from keras_posenc.models.similarity import similarity as similarity
-from keras_posenc.models.sparse import SparsePooling as SparsePooling
+from keras_posenc.models.sparse_pooling import SparsePooling as SparsePooling
 from keras_posenc.models.transformer import Transformer as Transformer
 from keras_posenc.positions import PaddedPositionIds as PaddedPositionIds
 from keras_posenc.positions import RandomPositionIds as RandomPositionIds
@@ -113,7 +113,7 @@ from keras_posenc.training.adamw import FusedAdamW as FusedAdamW
 from keras_posenc.training.chains import ConditionalRandomFieldLoss as ConditionalRandomFieldLoss
 from keras_posenc.training.chains import MaximumEntropyMarkovLoss as MaximumEntropyMarkovLoss
 from keras_posenc.training.chains import ViterbiAccuracy as ViterbiAccuracy
-from keras_posenc.training.curricula import CurriculumBatches as CurriculumBatches
+from keras_posenc.training.curriculum_batches import CurriculumBatches as CurriculumBatches
 from keras_posenc.training.evaluate import evaluate as evaluate
 from keras_posenc.training.evaluate import predict as predict
 from keras_posenc.training.finetune import finetune as finetune
@@ -121,11 +121,11 @@ from keras_posenc.training.gradients import gradient as gradient
 from keras_posenc.training.losses import (
     SmoothedSparseCategoricalCrossentropy as SmoothedSparseCategoricalCrossentropy,
 )
-from keras_posenc.training.multilabel import (
+from keras_posenc.training.multilabel_losses import (
     MultilabelCategoricalCrossentropy as MultilabelCategoricalCrossentropy,
 )
-from keras_posenc.training.multilabel import SpanF1 as SpanF1
-from keras_posenc.training.multilabel import (
+from keras_posenc.training.multilabel_losses import SpanF1 as SpanF1
+from keras_posenc.training.multilabel_losses import (
     SparseMultilabelCategoricalCrossentropy as SparseMultilabelCategoricalCrossentropy,
 )
 from keras_posenc.training.optimizer import LayerwiseAdamW as LayerwiseAdamW
@@ -138,11 +138,13 @@ from keras_posenc.training.saved_models import load_text_model as load_text_mode
 from keras_posenc.training.schedules import LinearWarmup as LinearWarmup
 from keras_posenc.training.schedules import Noam as Noam
 from keras_posenc.training.schedules import cosine_warmup as cosine_warmup
-from keras_posenc.training.similarity import CosineRegression as CosineRegression
-from keras_posenc.training.similarity import InBatchAccuracy as InBatchAccuracy
-from keras_posenc.training.similarity import MultipleNegativesRanking as MultipleNegativesRanking
-from keras_posenc.training.spans import SpanAccuracy as SpanAccuracy
-from keras_posenc.training.spans import SpanCrossentropy as SpanCrossentropy
+from keras_posenc.training.similarity_losses import CosineRegression as CosineRegression
+from keras_posenc.training.similarity_losses import InBatchAccuracy as InBatchAccuracy
+from keras_posenc.training.similarity_losses import (
+    MultipleNegativesRanking as MultipleNegativesRanking,
+)
+from keras_posenc.training.span_losses import SpanAccuracy as SpanAccuracy
+from keras_posenc.training.span_losses import SpanCrossentropy as SpanCrossentropy
 from keras_posenc.training.stretching import stretch as stretch
 from keras_posenc.training.text_model import TextModel as TextModel
 

@@ -258,7 +258,7 @@ class _Model:
 
 
 def read_state(folder):
-    from keras_posenc.training.state import load_state
+    from keras_posenc.training.training_state import load_state
 
     model = _Model()
     load_state(folder / "state.zip", model)

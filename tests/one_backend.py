@@ -118,7 +118,7 @@ def whole_road(minilm, torch_bin, reference, folder):
 
     from keras_posenc import build_transformer_model
     from keras_posenc.models.heads import classifier
-    from keras_posenc.text.batches import TextBatches
+    from keras_posenc.text.text_batches import TextBatches
     from keras_posenc.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer(minilm)

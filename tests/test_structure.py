@@ -24,7 +24,7 @@ SOURCES = {
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
     ("backend", "checks", "hints", "untrusted", "writing", "installed"),
-    ("maps", "sublayers"),
+    ("maps", "nested_layers"),
     ("positions",),
     ("encodings",),
     ("attention",),
@@ -60,7 +60,7 @@ TOLD_THE_BACKEND = (
     "training/recipe.py",
     "training/pretraining.py",
     "training/trainer.py",
-    "training/stretching/run.py",
+    "training/stretching/self_distillation.py",
     "bench/campaign.py",
     "bench/passkey.py",
 )

@@ -64,7 +64,7 @@ def _shown(marker):
 def bench(name):
     """A file of `keras-posenc bench`: table, command, seeds, versions, pictures."""
     from keras_posenc.bench import commands_of, perplexity_table, to_table
-    from keras_posenc.bench.published import published, source
+    from keras_posenc.bench.published_results import published, source
     from keras_posenc.bench.table import name_of
 
     found = tables.bench(name)
@@ -87,7 +87,7 @@ def bench(name):
 
 def grid(name):
     """A file of `keras-posenc bench` in short: a row per model, a column per task."""
-    from keras_posenc.bench.published import published
+    from keras_posenc.bench.published_results import published
     from keras_posenc.bench.scores import scores
     from keras_posenc.bench.table import name_of
 

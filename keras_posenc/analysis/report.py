@@ -18,7 +18,7 @@ from keras_posenc.writing import write_text
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class FinetuneRun:
     """The files of one output directory of `finetune` that a report reads."""
 
     name: str
@@ -58,7 +58,7 @@ def read_run(directory, name=None):
             f"{directory} holds no finished fine-tuning: it has no metrics.json. "
             "Run finetune to its end first."
         )
-    return Run(
+    return FinetuneRun(
         name or directory.resolve().name,
         read_metrics(directory),
         read_recipe(directory),

@@ -72,7 +72,7 @@ def attend_in_blocks(q, k, v, grid, rules, block_rows, compute):
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class QueryBlock:
     """Attention of one block of rows, as a function of its arguments alone.
 
     It holds no tensors itself: they would stay in memory beyond the backward pass.
@@ -108,7 +108,7 @@ class Block:
 
 
 def prepare(q, k, v, grid, rules, compute):
-    """Makes the `Block` of a map, the tensors that it reads, and the first carry.
+    """Makes the `QueryBlock` of a map, the tensors that it reads, and the first carry.
 
     The tensors are a dict, (name, encoding or None) -> tensor, with the names of `AXES`.
     """
@@ -128,14 +128,14 @@ def prepare(q, k, v, grid, rules, compute):
         if same.get(key[0]) is not x and (hooked or not AXES[key[0]].for_hooks)
     }
     rules = dataclasses.replace(rules, bias=None, hashes=None)
-    return Block(with_tensors(inputs, {}), rules, compute, variables), tensors, carry
+    return QueryBlock(with_tensors(inputs, {}), rules, compute, variables), tensors, carry
 
 
 def run(block, tensors, block_rows, carry, columns=None):
     """Computes the output (B, H, Tq, Dv) of a map in blocks of `block_rows` rows.
 
     Args:
-        block: `Block`.
+        block: `QueryBlock`.
         tensors: dict, with the keys of `prepare`.
         block_rows: int, or on TensorFlow an int32 scalar.
         carry: list of tensors.

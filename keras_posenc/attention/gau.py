@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_posenc import checks
-from keras_posenc.attention.checks import check_features, listed
+from keras_posenc.attention.attention_checks import check_features, listed
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.hints import Activation, Encodings, Tensor
 

@@ -8,14 +8,14 @@ from keras import ops
 
 from keras_posenc import checks
 from keras_posenc import encodings as position_encodings
+from keras_posenc.attention.attention_checks import check_features, listed
 from keras_posenc.attention.call import Call, check_call
-from keras_posenc.attention.checks import check_features, listed
 from keras_posenc.attention.choose import attend
-from keras_posenc.attention.memory import Memory, empty_cache
+from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer, Tensor
-from keras_posenc.maps.dropout import ATTENTION_DROPOUT
-from keras_posenc.sublayers import (
+from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT
+from keras_posenc.nested_layers import (
     built,
     initializer_of_part,
     policy_of_part,

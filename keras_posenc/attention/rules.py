@@ -6,8 +6,8 @@ import itertools
 from keras import ops
 
 from keras_posenc.encodings.base import HOOKS
+from keras_posenc.maps.attention_dropout import dropout_hashes
 from keras_posenc.maps.diagonals import all_distances
-from keras_posenc.maps.dropout import dropout_hashes
 
 
 class Hooks:

@@ -1,13 +1,13 @@
 """Train short, test long: a benchmark of encodings on lengths that they were not trained on."""
 
+from keras_posenc.bench.benchmark_pictures import save_pictures
 from keras_posenc.bench.campaign import bench
-from keras_posenc.bench.commands import commands_of
 from keras_posenc.bench.models import build_model
 from keras_posenc.bench.passkey import bench_passkey
 from keras_posenc.bench.passkey_table import passkey_table
 from keras_posenc.bench.perplexity_table import perplexity_table
-from keras_posenc.bench.pictures import save_pictures
 from keras_posenc.bench.settings import Settings
+from keras_posenc.bench.shell_command import commands_of
 from keras_posenc.bench.table import (
     curves,
     curves_by_place,

@@ -12,8 +12,6 @@ import time
 import keras
 
 from keras_posenc import encodings as position_encodings
-from keras_posenc.bench.batches import TEST, TRIAL_TEST
-from keras_posenc.bench.commands import commands_of
 from keras_posenc.bench.models import check_room
 from keras_posenc.bench.perplexity_table import perplexity_table
 from keras_posenc.bench.run import Contender
@@ -28,7 +26,9 @@ from keras_posenc.bench.settings import (
     task_of,
     task_parts,
 )
+from keras_posenc.bench.shell_command import commands_of
 from keras_posenc.bench.table import to_table
+from keras_posenc.bench.task_batches import TEST, TRIAL_TEST
 from keras_posenc.checkpoints.folder import owned
 from keras_posenc.tasks import TASKS
 from keras_posenc.untrusted import read_json
@@ -41,7 +41,7 @@ FIRST_TRIAL = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class BenchmarkRun:
     """One run of a benchmark; its result depends on its fields and the settings alone."""
 
     task: str
@@ -68,7 +68,7 @@ def runs_of(tasks, models, encodings, positions, seeds):
         pairs = itertools.product(encodings, positions)
         for pair in [("none", "consecutive")] if model in RECURRENT else pairs:
             _check(task, *pair)
-            runs += [Run(task, model, *pair, seed) for seed in seeds]
+            runs += [BenchmarkRun(task, model, *pair, seed) for seed in seeds]
     return runs
 
 

@@ -7,15 +7,15 @@ import numpy as np
 
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.bench.batches import places_of, width
 from keras_posenc.bench.memory import MemoryStates, StackRNNCell, TapeRNNCell
 from keras_posenc.bench.settings import RECURRENT, encodings_of, lengths_of, positions_of
+from keras_posenc.bench.task_batches import places_of, width
 from keras_posenc.layers.block import Block, block_parts
-from keras_posenc.layers.embedding import TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
+from keras_posenc.layers.token_embedding import TokenEmbedding
 from keras_posenc.positions import RandomPositionIds
-from keras_posenc.positions.guard import check_length
 from keras_posenc.positions.learned import LearnedPositionEmbedding
+from keras_posenc.positions.position_range import check_length
 from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 
 CELL_SIZE = 8

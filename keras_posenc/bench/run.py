@@ -8,7 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_posenc import backend, tasks
-from keras_posenc.bench.batches import (
+from keras_posenc.bench.models import build_model
+from keras_posenc.bench.settings import lengths_of, splits_of, task_of
+from keras_posenc.bench.task_batches import (
     TEST,
     TRIAL_TEST,
     VALIDATION,
@@ -18,10 +20,8 @@ from keras_posenc.bench.batches import (
     train_batch,
     width,
 )
-from keras_posenc.bench.models import build_model
-from keras_posenc.bench.settings import lengths_of, splits_of, task_of
 from keras_posenc.training.schedules import cosine_warmup
-from keras_posenc.training.state import load_state, save_state
+from keras_posenc.training.training_state import load_state, save_state
 
 # Steps between two states on disk: what a kill can cost. Also those of one program, where the
 # backend takes several.

@@ -3,7 +3,7 @@
 import math
 import statistics
 
-from keras_posenc.bench.published import published
+from keras_posenc.bench.published_results import published
 from keras_posenc.bench.scores import compared, far_scores, scores, trained_scores, verdicts
 from keras_posenc.untrusted import read_json
 

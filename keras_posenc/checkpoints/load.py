@@ -6,10 +6,10 @@ import numpy as np
 
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.checkpoints.checkpoint import forget, private
-from keras_posenc.checkpoints.hints import hints
+from keras_posenc.checkpoints.mismatch_hints import hints
 from keras_posenc.checkpoints.names import OwnNames, flat_shape, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
-from keras_posenc.checkpoints.rows import Rows
+from keras_posenc.checkpoints.table_rows import Rows
 from keras_posenc.untrusted import quote, shorten
 
 READABLE = ("float16", "bfloat16", "float32", "float64")

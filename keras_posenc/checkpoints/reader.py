@@ -12,8 +12,8 @@ from keras_posenc.checkpoints.checkpoint import Checkpoint, mapped
 from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.shards import read_index
-from keras_posenc.checkpoints.tensorflow import read_tensorflow
-from keras_posenc.checkpoints.torch import read_torch
+from keras_posenc.checkpoints.tensorflow_file import read_tensorflow
+from keras_posenc.checkpoints.torch_file import read_torch
 from keras_posenc.untrusted import (
     check_file,
     check_inside,

@@ -13,7 +13,7 @@ from keras_posenc.cli.commands import (
     number_or_none,
     numbers,
 )
-from keras_posenc.cli.source import COMPUTED, REQUIRED, Keyword, constant, describe
+from keras_posenc.cli.signatures import COMPUTED, REQUIRED, Keyword, constant, describe
 from keras_posenc.untrusted import visible
 
 # How an entry of `Args:` starts with a type, and what argparse takes for it.

@@ -10,7 +10,7 @@ from keras_posenc import checks
 from keras_posenc.encodings.base import Execution
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.encodings.rotation import times_features
-from keras_posenc.positions.guard import check_span
+from keras_posenc.positions.position_range import check_span
 
 # Largest exponent of a factor. The product of two, times q.k, is still a float32: what no query
 # sees may be infinite, but infinity less infinity is not a number.

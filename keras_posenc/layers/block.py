@@ -4,7 +4,7 @@ import functools
 
 from keras_posenc import checks
 from keras_posenc.layers.dropout import Dropout
-from keras_posenc.layers.embedding import AddTo
+from keras_posenc.layers.token_embedding import AddTo
 
 NORM_PLACES = ("post", "pre", "both")
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc.maps.dropout import drop_weights
+from keras_posenc.maps.attention_dropout import drop_weights
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -3,7 +3,7 @@
 import keras
 
 from keras_posenc import checks
-from keras_posenc.sublayers import (
+from keras_posenc.nested_layers import (
     built,
     initializer_of_part,
     policy_of_part,

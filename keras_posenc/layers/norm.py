@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_posenc import checks
 from keras_posenc.hints import Activation, Initializer
-from keras_posenc.sublayers import built, policy_of_part, with_quantized_parts
+from keras_posenc.nested_layers import built, policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -8,7 +8,7 @@ from keras_posenc.checkpoints.quantized import KEYS as QUANTIZED
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
 from keras_posenc.layers.block import NORM_PLACES
 from keras_posenc.layers.norm import NORMS
-from keras_posenc.maps.dropout import ATTENTION_DROPOUT
+from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT
 from keras_posenc.models.config_names import check_names, check_specs
 from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.direction import (

@@ -12,7 +12,7 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.layers.embedding import REMEDY, check_ids
+from keras_posenc.layers.token_embedding import REMEDY, check_ids
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 
 

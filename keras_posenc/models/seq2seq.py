@@ -12,9 +12,9 @@ from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
-from keras_posenc.layers.embedding import TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import normalization
+from keras_posenc.layers.token_embedding import TokenEmbedding
 from keras_posenc.models.config import Config
 from keras_posenc.models.model import TransformerModel
 from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding

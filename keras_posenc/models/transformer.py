@@ -11,14 +11,14 @@ from keras_posenc.attention.shared_table import SharedTable
 from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
-from keras_posenc.layers.embedding import AddTo, BiasAdd, IdEmbedding, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import ConditionalLayerNormalization, normalization
+from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, TokenEmbedding
 from keras_posenc.models.heads import add_head
 from keras_posenc.models.model import TransformerModel
+from keras_posenc.nested_layers import Stored
 from keras_posenc.positions import PaddedPositionIds
 from keras_posenc.positions.stretched import STRETCHES, position_embedding
-from keras_posenc.sublayers import Stored
 
 ATTENTION = "MultiHeadSelfAttention"
 UNIT = "GatedAttentionUnit"

@@ -6,7 +6,7 @@ from keras import ops
 from keras_posenc import checks
 from keras_posenc.hints import Initializer
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
-from keras_posenc.positions.guard import check_length, check_positions
+from keras_posenc.positions.position_range import check_length, check_positions
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

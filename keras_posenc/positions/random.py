@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_posenc import checks
 from keras_posenc.positions.consecutive import consecutive
-from keras_posenc.positions.guard import check_length, check_positions
+from keras_posenc.positions.position_range import check_length, check_positions
 
 METHODS = ("sorted", "exponential", "beta", "pose", "offset")
 FLOAT_METHODS = ("exponential", "beta")

@@ -12,12 +12,12 @@ from keras_posenc.checkpoints.sentence_transformers import (
     read_pooling,
     read_prompts,
 )
-from keras_posenc.models.embedding import embedder, normalizes
+from keras_posenc.models.sentence_embedding import embedder, normalizes
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import read_encoder
-from keras_posenc.retrieval.shards import read_shard
+from keras_posenc.retrieval.process_shards import read_shard
 from keras_posenc.retrieval.sparse import SparseEmbedder
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import kind_of_all

@@ -14,7 +14,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     read_prompts,
 )
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.sparse import ACTIVATIONS, POOLINGS, sparse_embedder
+from keras_posenc.models.sparse_pooling import ACTIVATIONS, POOLINGS, sparse_embedder
 from keras_posenc.retrieval.opening import read_encoder
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.retrieval.saving import save_as_read

@@ -10,7 +10,7 @@
 
 import difflib
 
-from keras_posenc.tasks.base import TEST_LENGTHS, TRAIN_LENGTHS, Task
+from keras_posenc.tasks.content_tasks import FlipFlop, SelectiveCopy
 from keras_posenc.tasks.context_free import (
     ModularArithmeticBrackets,
     ReverseString,
@@ -26,12 +26,12 @@ from keras_posenc.tasks.context_sensitive import (
     MissingDuplicateString,
     OddsFirst,
 )
-from keras_posenc.tasks.contextual import FlipFlop, SelectiveCopy
 from keras_posenc.tasks.counting import Counting
 from keras_posenc.tasks.curricula import CURRICULA
 from keras_posenc.tasks.language import Corpus, LanguageModel, MaskedLanguageModel, far_tokens
 from keras_posenc.tasks.regular import CycleNavigation, EvenPairs, ModularArithmetic, ParityCheck
 from keras_posenc.tasks.scoring import accuracy, correct, mean_by_place, right_by_span
+from keras_posenc.tasks.synthetic_task import TEST_LENGTHS, TRAIN_LENGTHS, Task
 
 # name -> class, every task.
 TASKS = {

@@ -11,7 +11,7 @@ from keras_posenc.tasks.arithmetic import (
     draw_expressions,
     evaluate,
 )
-from keras_posenc.tasks.base import Task, all_scored
+from keras_posenc.tasks.synthetic_task import Task, all_scored
 
 
 class ContextFree(Task):

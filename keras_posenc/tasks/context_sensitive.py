@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from keras_posenc.tasks.base import Task, all_scored
 from keras_posenc.tasks.binary import draw_positive, to_bits, to_numbers
+from keras_posenc.tasks.synthetic_task import Task, all_scored
 
 
 class ContextSensitive(Task):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_posenc.tasks.contextual import NextToken
+from keras_posenc.tasks.content_tasks import NextToken
 
 PAD, START, SET, END, INCREMENT, PASS, PRINT, NUMBER = range(8)
 MOST = 10

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from keras_posenc.tasks.base import Task
+from keras_posenc.tasks.synthetic_task import Task
 from keras_posenc.untrusted import check_pointer
 
 WORD = re.compile(r"\w+|[^\w\s]|\n")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_posenc.tasks.arithmetic import MODULUS, PLUS, evaluate
-from keras_posenc.tasks.base import Task, all_scored
+from keras_posenc.tasks.synthetic_task import Task, all_scored
 
 
 class Regular(Task):

@@ -1,6 +1,5 @@
 """From text to inputs of `model.fit`: tokenizer, files, labels, batches of similar length."""
 
-from keras_posenc.text.batches import TextBatches
 from keras_posenc.text.documents import Row
 from keras_posenc.text.files import Texts, labels_of, read_texts
 from keras_posenc.text.labels import (
@@ -14,8 +13,9 @@ from keras_posenc.text.labels import (
     tag_names,
 )
 from keras_posenc.text.packing import pack_rows
-from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
+from keras_posenc.text.pretraining_batches import CausalBatches, MaskedLanguageModelBatches
 from keras_posenc.text.simplified import simplified_vocabulary
+from keras_posenc.text.text_batches import TextBatches
 from keras_posenc.text.tokenizer import Tokenizer
 
 __all__ = [

@@ -5,7 +5,7 @@ read or with the first text.
 """
 
 from keras_posenc.text.added import MOST_ADDED
-from keras_posenc.text.growth import MOST, growth, steps_of
+from keras_posenc.text.expansion_bounds import MOST, growth, steps_of
 from keras_posenc.untrusted import parse_json, quote
 
 MOST_LISTS = 2**22  # and objects; merges and pieces may be lists, of 100 bytes each in Python

@@ -1,10 +1,10 @@
 """Byte-level BPE from vocab.json and merges.txt, as GPT-2, RoBERTa and Qwen use it."""
 
 from keras_posenc.text.added import add_tokens, place
-from keras_posenc.text.around import NOTHING, ROBERTA, template
 from keras_posenc.text.importing import import_tokenizers, refusals
-from keras_posenc.text.settings import read_object
 from keras_posenc.text.tables import lines_of
+from keras_posenc.text.templates import NOTHING, ROBERTA, template
+from keras_posenc.text.tokenizer_settings import read_object
 from keras_posenc.untrusted import check_inside, quote, read_bytes
 
 ANGLES = {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>", "unk": "<unk>"}
@@ -29,7 +29,7 @@ def from_vocab_and_merges(file, settings):
 
     Args:
         file: `pathlib.Path` of vocab.json.
-        settings: `Settings` of its folder.
+        settings: `TokenizerSettings` of its folder.
 
     Returns:
         `(tokenizer, names)`: a `tokenizers.Tokenizer`, and a dict role -> token.

@@ -1,6 +1,5 @@
 """Reading of texts that belong together: pairs, triples, pairs with a score."""
 
-from keras_posenc.text.cells import numbers_in
 from keras_posenc.text.files import (
     LABEL_NAMES,
     READERS,
@@ -12,6 +11,7 @@ from keras_posenc.text.files import (
     usual,
     value_in,
 )
+from keras_posenc.text.label_columns import numbers_in
 from keras_posenc.untrusted import quote, shorten
 
 SCORE_NAMES = ("score", "similarity", "value", "rating", *LABEL_NAMES)

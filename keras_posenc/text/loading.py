@@ -5,12 +5,12 @@ import os
 import pathlib
 
 from keras_posenc.text.added import add_tokens, place
-from keras_posenc.text.around import BERT, ROBERTA, set_ends, template
 from keras_posenc.text.bounds import check_tokenizer
 from keras_posenc.text.byte_level import from_vocab_and_merges
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.pieces import from_sentence_piece
-from keras_posenc.text.settings import Settings
+from keras_posenc.text.templates import BERT, ROBERTA, set_ends, template
+from keras_posenc.text.tokenizer_settings import TokenizerSettings
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
 from keras_posenc.untrusted import check_inside, from_hub, read_bytes, shorten
 from keras_posenc.writing import write_text
@@ -47,7 +47,7 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
             raise ValueError("Tokenizer needs a path, or vocabulary=.")
         return _from_vocabulary(vocabulary, None, lowercase, strip_accents, {})
     file = find_tokenizer(path)
-    settings = Settings(file.parent)
+    settings = TokenizerSettings(file.parent)
     if file.suffix not in (".json", ".model"):
         new = {}
         if vocabulary is None:

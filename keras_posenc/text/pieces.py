@@ -3,7 +3,6 @@
 import dataclasses
 
 from keras_posenc.text.added import Added, add_tokens, place
-from keras_posenc.text.around import BERT, END, ROBERTA, ends, template
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.sentence_piece import (
     BYTE,
@@ -12,6 +11,7 @@ from keras_posenc.text.sentence_piece import (
     USER_DEFINED,
     read_sentence_piece,
 )
+from keras_posenc.text.templates import BERT, END, ROBERTA, ends, template
 from keras_posenc.untrusted import quote
 
 SPACE = "▁"
@@ -77,7 +77,7 @@ def from_sentence_piece(file, settings):
 
     Args:
         file: `pathlib.Path` of the model.
-        settings: `Settings` of its folder.
+        settings: `TokenizerSettings` of its folder.
 
     Returns:
         `(tokenizer, names)`: a `tokenizers.Tokenizer`, and a dict role -> token.

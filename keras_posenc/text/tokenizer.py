@@ -1,8 +1,8 @@
 """The tokenizer: bert4keras's `encode` on top of the `tokenizers` library."""
 
-from keras_posenc.text.arguments import refuse
+from keras_posenc.text.argument_aliases import refuse
 from keras_posenc.text.importing import refusals
-from keras_posenc.text.spans import characters_of, check_texts, in_chunks, without_spaces
+from keras_posenc.text.offsets import characters_of, check_texts, in_chunks, without_spaces
 from keras_posenc.text.tokens import Tokens
 from keras_posenc.text.truncation import tell_truncation, truncate
 

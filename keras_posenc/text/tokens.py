@@ -1,11 +1,11 @@
 """Tokens and their ids, both ways: what a tokenizer knows before it meets a text."""
 
-from keras_posenc.text.around import layout
-from keras_posenc.text.decoding import join_pieces, join_words
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.loading import find_tokenizer, load, save
-from keras_posenc.text.roles import find_roles, keep_apart
-from keras_posenc.text.settings import Settings
+from keras_posenc.text.special_tokens import find_roles, keep_apart
+from keras_posenc.text.templates import layout
+from keras_posenc.text.tokenizer_settings import TokenizerSettings
+from keras_posenc.text.wordpiece_spacing import join_pieces, join_words
 from keras_posenc.text.words import choose_words, words_first
 from keras_posenc.untrusted import quote
 
@@ -20,7 +20,7 @@ class Tokens:
         self._source = "vocabulary=" if path is None else find_tokenizer(path)
         self._splitter = self._rust.pre_tokenizer
         self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
-        settings = None if path is None else Settings(self._source.parent)
+        settings = None if path is None else TokenizerSettings(self._source.parent)
         self.pre_tokenize, self._entries = choose_words(
             pre_tokenize, settings, self.vocabulary, self._source
         )

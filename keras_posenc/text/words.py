@@ -83,7 +83,7 @@ def choose_words(given, settings, vocabulary, source):
 
     Args:
         given: `pre_tokenize` of the user, or None.
-        settings: `Settings` beside the file, or None.
+        settings: `TokenizerSettings` beside the file, or None.
         vocabulary: dict token -> id.
         source: path of the file, for errors.
 

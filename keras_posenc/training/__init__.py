@@ -11,14 +11,14 @@ from keras_posenc.training.chains import (
     MaximumEntropyMarkovLoss,
     ViterbiAccuracy,
 )
-from keras_posenc.training.curricula import CurriculumBatches
+from keras_posenc.training.curriculum_batches import CurriculumBatches
 from keras_posenc.training.entities import entities, entity_scores
 from keras_posenc.training.evaluate import evaluate, predict
 from keras_posenc.training.finetune import finetune
 from keras_posenc.training.gradients import gradient
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.metrics import pearson, spearman
-from keras_posenc.training.multilabel import (
+from keras_posenc.training.multilabel_losses import (
     MultilabelCategoricalCrossentropy,
     SpanF1,
     SparseMultilabelCategoricalCrossentropy,
@@ -28,12 +28,12 @@ from keras_posenc.training.pretrain import pretrain, pretrain_summary
 from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
 from keras_posenc.training.saved_models import load_finetuned, load_text_model
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
-from keras_posenc.training.similarity import (
+from keras_posenc.training.similarity_losses import (
     CosineRegression,
     InBatchAccuracy,
     MultipleNegativesRanking,
 )
-from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
+from keras_posenc.training.span_losses import SpanAccuracy, SpanCrossentropy
 from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
 from keras_posenc.training.tasks import Prediction

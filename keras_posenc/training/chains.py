@@ -11,7 +11,7 @@ from keras_posenc.layers.structured.chain import (
     in_chain,
     log_loss,
 )
-from keras_posenc.layers.structured.guard import mark_missing_labels
+from keras_posenc.layers.structured.label_range import mark_missing_labels
 from keras_posenc.training.losses import Counted
 
 

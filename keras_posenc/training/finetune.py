@@ -6,12 +6,12 @@ import pathlib
 
 from keras_posenc import checks
 from keras_posenc.text import Texts
-from keras_posenc.training.data import digest, split
+from keras_posenc.training.labelled_documents import digest, split
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe
 from keras_posenc.training.runs import run_once
 from keras_posenc.training.saved_models import FILES
-from keras_posenc.training.stretching.run import stretch as stretch_before
+from keras_posenc.training.stretching.self_distillation import stretch as stretch_before
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.trainer import Trainer
 from keras_posenc.writing import subfolder

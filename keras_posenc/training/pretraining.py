@@ -15,17 +15,17 @@ from keras_posenc.models.heads_in import heads_in
 from keras_posenc.models.model import TransformerModel
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.files import read_long_texts
-from keras_posenc.text.pretraining import CausalBatches, MaskedLanguageModelBatches
+from keras_posenc.text.pretraining_batches import CausalBatches, MaskedLanguageModelBatches
 from keras_posenc.training.recipe import RATES
 from keras_posenc.training.runs import printer, take_steps
-from keras_posenc.training.state import check_space
+from keras_posenc.training.training_state import check_space
 
 # What is learned -> who attends to whom.
 OBJECTIVES = {"mlm": "encoder", "causal": "lm", "unilm": "unilm"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Corpus:
+class PretrainingTexts:
     """Texts to learn from, and others to measure on; str, or pairs of str."""
 
     train: list
@@ -38,7 +38,7 @@ class Corpus:
 
 
 def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
-    """Reads the texts of `pretrain` as a `Corpus`.
+    """Reads the texts of `pretrain` as a `PretrainingTexts`.
 
     Args:
         corpus, validation, text, label, seed: as in `pretrain`.
@@ -54,8 +54,8 @@ def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
         order = np.random.default_rng((seed, 0)).permutation(len(train))
         held_out = max(1, int(validation * len(train)))
         parts = order[held_out:], order[:held_out]
-        return Corpus(*([train[i] for i in sorted(part)] for part in parts))
-    return Corpus(train, _read(validation, pairs, text, label))
+        return PretrainingTexts(*([train[i] for i in sorted(part)] for part in parts))
+    return PretrainingTexts(train, _read(validation, pairs, text, label))
 
 
 def _read(source, pairs, text, label):
@@ -85,7 +85,7 @@ class Pretraining:
         recipe: `PretrainRecipe`.
         sizes: `Config` of the checkpoint.
         tokenizer: `Tokenizer`.
-        corpus: `Corpus`.
+        corpus: `PretrainingTexts`.
     """
 
     def __init__(self, recipe, sizes, tokenizer, corpus):

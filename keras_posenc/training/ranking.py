@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import checks
-from keras_posenc.training.similarity import without_own
+from keras_posenc.training.similarity_losses import without_own
 
 
 def _scores(y_pred):

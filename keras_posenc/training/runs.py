@@ -11,7 +11,7 @@ import time
 
 from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.training.processes import by_first, is_first, together
-from keras_posenc.training.state import load_state, save_state
+from keras_posenc.training.training_state import load_state, save_state
 from keras_posenc.untrusted import check_inside, quote, read_json, shorten
 from keras_posenc.writing import write_text
 

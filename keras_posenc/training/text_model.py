@@ -15,7 +15,7 @@ from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.tasks import TASKS
-from keras_posenc.training.tasks.base import POOLS
+from keras_posenc.training.tasks.finetune_task import POOLS
 from keras_posenc.training.tasks.rows import Rows
 from keras_posenc.training.vocabulary_check import check_table
 from keras_posenc.writing import replacing, write_text
@@ -91,7 +91,7 @@ class TextModel:
 
     @property
     def kind(self):
-        """What the task does, a `keras_posenc.training.tasks.Task`."""
+        """What the task does, a `keras_posenc.training.tasks.FinetuneTask`."""
         return Rows() if self.task is None else TASKS[self.task]
 
     def batches(self, texts, labels=None, **options):

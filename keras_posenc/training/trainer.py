@@ -15,8 +15,8 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.processes import by_first, together
-from keras_posenc.training.state import check_space, load_state, save_state
 from keras_posenc.training.text_model import TextModel
+from keras_posenc.training.training_state import check_space, load_state, save_state
 from keras_posenc.training.vocabulary_check import padding_id
 from keras_posenc.writing import write_text
 
@@ -29,7 +29,7 @@ class Trainer:
     Args:
         recipe: `Recipe`.
         documents: dict of labelled `Texts` or None under "train", "validation" and "test".
-        task: the `Task` that the recipe names.
+        task: the `FinetuneTask` that the recipe names.
         names: what the outputs are, by the task.
         before: dict, metrics of what was done before.
 

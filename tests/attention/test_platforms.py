@@ -10,7 +10,7 @@ from cases import CASES
 from keras import ops
 
 from keras_posenc import PositionalAttention, backend
-from keras_posenc.positions.guard import check_positions
+from keras_posenc.positions.position_range import check_positions
 
 ON_JAX = pytest.mark.skipif(keras.backend.backend() != "jax", reason="TPUs are JAX's")
 SOME = [case for case in CASES if str(case) in ("rotary", "t5", "sandwich", "alibi")]

@@ -7,8 +7,8 @@ import pytest
 from forks import Fork
 
 from keras_posenc.bench import Settings, bench, read_results, to_table
-from keras_posenc.bench.batches import TRIAL_TEST
 from keras_posenc.bench.campaign import FIRST_TRIAL, _contender, _planned, runs_of
+from keras_posenc.bench.task_batches import TRIAL_TEST
 
 pytestmark = pytest.mark.once
 

@@ -10,7 +10,7 @@ from keras_posenc.bench import (
     save_pictures,
     to_table,
 )
-from keras_posenc.bench.published import published, source
+from keras_posenc.bench.published_results import published, source
 from keras_posenc.writing import write_text
 
 pytestmark = pytest.mark.once

@@ -77,7 +77,7 @@ def test_no_room_for_the_state(tmp_path, monkeypatch):
 
     import keras
 
-    from keras_posenc.training.state import check_space
+    from keras_posenc.training.training_state import check_space
 
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile("adam", "mse")

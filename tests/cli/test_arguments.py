@@ -9,12 +9,12 @@ import pytest
 
 from keras_posenc import analysis, bench, retrieval, training
 from keras_posenc.bench import reading
-from keras_posenc.cli import source
+from keras_posenc.cli import signatures
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.commands import COMMANDS, PLOTS
 from keras_posenc.models import head_layers
 from keras_posenc.training import pretraining, recipe
-from keras_posenc.training.stretching import recipe as stretch_recipe
+from keras_posenc.training.stretching import stretch_recipe
 from keras_posenc.training.tasks import TASKS
 
 pytestmark = pytest.mark.once
@@ -125,7 +125,7 @@ def test_a_keyword_is_named_as_its_option_and_a_path_as_its_place():
 def test_a_misspelt_keyword_of_the_table_is_found():
     """Whatever a command leaves out or says otherwise is a keyword, or a line in its program."""
     for command in (*COMMANDS, *PLOTS):
-        known = {name for each in command.functions for name in source.describe(each).keywords}
+        known = {name for each in command.functions for name in signatures.describe(each).keywords}
         assert set(command.without) <= known, command.name
         for name, options in command.more.items():
             assert name in known or "help" in options, (command.name, name)
@@ -133,20 +133,20 @@ def test_a_misspelt_keyword_of_the_table_is_found():
 
 def test_a_function_that_is_not_there():
     with pytest.raises(LookupError, match="keras_posenc.training has no fintune"):
-        source.describe("training.fintune")
+        signatures.describe("training.fintune")
 
 
 def test_the_source_of_a_function_says_what_python_says():
     for function in FUNCTIONS.values():
         room = function.__module__.split(".")[1]
-        keywords = source.describe(f"{room}.{function.__name__}").keywords
+        keywords = signatures.describe(f"{room}.{function.__name__}").keywords
         parameters = inspect.signature(function).parameters
         assert list(keywords) == list(parameters)
         for name, (default, text) in keywords.items():
             assert text, (function, name)
-            if default is source.REQUIRED:
+            if default is signatures.REQUIRED:
                 assert parameters[name].default is inspect.Parameter.empty
-            elif default is not source.COMPUTED:
+            elif default is not signatures.COMPUTED:
                 assert parameters[name].default == default
 
 

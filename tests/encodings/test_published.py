@@ -8,7 +8,11 @@ import pytest
 from keras import ops
 
 from keras_posenc import FIRE, KERPLE, Grid, PositionalAttention, RotaryBias
-from keras_posenc.encodings.published import fire_weights, kerple_weights, rotary_bias_weights
+from keras_posenc.encodings.published import (
+    fire_weights,
+    kerple_weights,
+    rotary_bias_weights,
+)
 
 pytestmark = pytest.mark.once
 

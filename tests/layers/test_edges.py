@@ -9,9 +9,9 @@ from keras_posenc import backend
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.attention.log_n import LogNAttention
-from keras_posenc.layers.embedding import TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.structured.pointer import GlobalPointer
+from keras_posenc.layers.token_embedding import TokenEmbedding
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.generation import Generator
 from keras_posenc.models.heads import MaskedPooling, classifier

@@ -5,9 +5,9 @@ import pytest
 from keras import ops
 
 from keras_posenc.layers import activations
-from keras_posenc.layers.embedding import AddTo, BiasAdd, TokenEmbedding
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import ConditionalLayerNormalization
+from keras_posenc.layers.token_embedding import AddTo, BiasAdd, TokenEmbedding
 
 X = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
 

@@ -17,7 +17,7 @@ from keras_posenc import (
     span_head,
     token_classifier,
 )
-from keras_posenc.layers.embedding import IdEmbedding, TokenEmbedding
+from keras_posenc.layers.token_embedding import IdEmbedding, TokenEmbedding
 from keras_posenc.models.similarity import similarity
 from keras_posenc.training.text_model import TextModel
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc.layers.embedding import TokenEmbedding
+from keras_posenc.layers.token_embedding import TokenEmbedding
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
 

@@ -15,7 +15,7 @@ import numpy as np
 from conftest import TINY_CONFIG, WORDS
 
 from keras_posenc import Tokenizer, build_transformer_model
-from keras_posenc.models.embedding import embedder
+from keras_posenc.models.sentence_embedding import embedder
 from keras_posenc.training import TextModel, finetune, load_finetuned, load_text_model
 
 SAVED = pathlib.Path(__file__).parent / "saved"

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from keras_posenc.text.cells import names_in, numbers_in
 from keras_posenc.text.files import read_table
 from keras_posenc.text.groups import read_groups
+from keras_posenc.text.label_columns import names_in, numbers_in
 from keras_posenc.text.questions import read_questions
 from keras_posenc.text.tagged import read_tagged
 

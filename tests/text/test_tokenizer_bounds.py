@@ -11,8 +11,8 @@ from crafted import T5, charsmap, piece, sentence_piece
 from crafted_tokenizers import CLS, DOUBLE, MODEL, TEMPLATE, TEXTS, UNIGRAM, crafted
 
 from keras_posenc import text
-from keras_posenc.text import Tokenizer, bounds, spans, vocabulary
-from keras_posenc.text.growth import charsmap_growth
+from keras_posenc.text import Tokenizer, bounds, offsets, vocabulary
+from keras_posenc.text.expansion_bounds import charsmap_growth
 
 pytestmark = pytest.mark.once
 
@@ -251,9 +251,9 @@ def test_a_vocabulary_of_too_many_lines(tmp_path):
 def test_a_text_of_too_many_characters(tmp_path, monkeypatch):
     tokenizer = Tokenizer(crafted(tmp_path, {}))
     expected = tokenizer.encode_batch(["a a", "a", "a a a"] * 3)
-    monkeypatch.setattr(spans, "MOST_CHARACTERS", 5)
+    monkeypatch.setattr(offsets, "MOST_CHARACTERS", 5)
     assert tokenizer.encode_batch(["a a", "a", "a a a"] * 3) == expected
-    assert list(spans.in_chunks(["ab", "abc", "a", "", "a"], 2)) == [
+    assert list(offsets.in_chunks(["ab", "abc", "a", "", "a"], 2)) == [
         ["ab", "abc"],
         ["a", ""],
         ["a"],

@@ -14,8 +14,8 @@ from keras_posenc.cli import main
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval import embed, open_embedder
 from keras_posenc.text import Texts
-from keras_posenc.text.cells import names_in, numbers_in
 from keras_posenc.text.files import read_long_texts, read_texts
+from keras_posenc.text.label_columns import names_in, numbers_in
 from keras_posenc.training import (
     evaluate,
     finetune,
@@ -23,10 +23,10 @@ from keras_posenc.training import (
     predict,
     stretch,
 )
-from keras_posenc.training.data import split
-from keras_posenc.training.state import load_state, save_state
+from keras_posenc.training.labelled_documents import split
 from keras_posenc.training.tasks.embedding import Embedding
 from keras_posenc.training.tasks.regression import Regression
+from keras_posenc.training.training_state import load_state, save_state
 
 PAIRS = [("w1 w2 w3", "w1 w2"), ("w4 w5 w6", "w4 w5"), ("w7 w8 w9", "w7 w8")] * 4
 QUICK = {"epochs": 1, "max_length": 12, "verbose": 0}

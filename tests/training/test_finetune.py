@@ -11,7 +11,7 @@ from forks import Fork
 
 from keras_posenc.text import read_texts
 from keras_posenc.training import evaluate, finetune, load_finetuned
-from keras_posenc.training.state import read_record
+from keras_posenc.training.training_state import read_record
 
 SETTINGS = {
     "validation": 0.25,

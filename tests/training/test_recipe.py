@@ -9,7 +9,7 @@ from keras_posenc.training import finetune, pretrain, stretch
 from keras_posenc.training.finetune import FinetuneRecipe, stages
 from keras_posenc.training.pretrain import PretrainRecipe
 from keras_posenc.training.runs import run_once
-from keras_posenc.training.stretching.recipe import StretchRecipe
+from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 pytestmark = pytest.mark.once
 

@@ -11,7 +11,7 @@ from keras import ops
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.training import runs, stretch, stretch_summary
-from keras_posenc.training.stretching import run
+from keras_posenc.training.stretching import self_distillation
 from keras_posenc.training.stretching.context import (
     HeldOutText,
     context_kept,
@@ -19,8 +19,8 @@ from keras_posenc.training.stretching.context import (
     draw_passages,
     skipped_positions,
 )
-from keras_posenc.training.stretching.corpus import Corpus
-from keras_posenc.training.stretching.losses import FeatureDistance, agreement
+from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
+from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.windows import (
     Reader,
     inputs_of,
@@ -102,12 +102,12 @@ def test_the_loss_is_the_cosine_and_the_scaled_error():
 @pytest.mark.once
 def test_steps_read_what_tests_do_not(small, texts):
     tokenizer = Tokenizer(small)
-    corpus = Corpus(texts, None, tokenizer, 24, seed=1)
+    corpus = CorpusPieces(texts, None, tokenizer, 24, seed=1)
     assert len(corpus.train) + len(corpus.held_out) == 4 * 151
     assert corpus.training(5).tolist() == corpus.training(5).tolist()
     assert corpus.training(5).tolist() != corpus.training(6).tolist()
     assert [len(piece) for piece in corpus.test(9)] == [22, 22]
-    other = Corpus(texts[:2], texts[2:], tokenizer, 24, seed=1)
+    other = CorpusPieces(texts[:2], texts[2:], tokenizer, 24, seed=1)
     assert len(other.train) == len(other.held_out) == 302
     assert other.digest() != corpus.digest()
     row = corpus.inputs(corpus.training(0))
@@ -155,7 +155,7 @@ def test_a_stretching_that_was_killed_goes_on_to_the_same_end(small, texts, tmp_
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run, "printer", lambda verbose: killed)
+        patch.setattr(self_distillation, "printer", lambda verbose: killed)
         stretch(small, texts, tmp_path / "cut", **settings)
     assert (tmp_path / "cut" / "state.zip").exists()
     cut, same = stretch(small, texts, tmp_path / "cut", **settings)

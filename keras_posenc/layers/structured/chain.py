@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc.backend.shared import CLOSED
-from keras_posenc.layers.structured.guard import check_labels
+from keras_posenc.layers.structured.label_range import check_labels
 
 
 def kept_tokens(inputs, mask):

@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_posenc.backend.shared import CLOSED
 from keras_posenc.hints import Initializer
-from keras_posenc.layers.structured.base import Chain
 from keras_posenc.layers.structured.chain import first_and_last, kept_tokens, outside
+from keras_posenc.layers.structured.chain_layer import Chain
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

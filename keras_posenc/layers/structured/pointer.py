@@ -7,7 +7,7 @@ from keras_posenc import checks
 from keras_posenc.backend.shared import CLOSED
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.hints import Initializer
-from keras_posenc.sublayers import built, policy_of_part, with_quantized_parts
+from keras_posenc.nested_layers import built, policy_of_part, with_quantized_parts
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -3,8 +3,8 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.table import ATTENTION, FEED_FORWARD, like_bert
 from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.weight_rows import ATTENTION, FEED_FORWARD, like_bert
 
 GOOGLE = "bert/encoder/transformer/group_{i}/inner_group_0"
 HUGGINGFACE = "albert.encoder.albert_layer_groups.{i}.albert_layers.0"

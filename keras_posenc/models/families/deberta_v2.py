@@ -3,7 +3,8 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.table import (
+from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.weight_rows import (
     TASK_ROWS,
     attention,
     bert_embeddings,
@@ -11,7 +12,6 @@ from keras_posenc.models.families.table import (
     mlm,
     table,
 )
-from keras_posenc.models.families.task_heads import heads
 
 BLOCK = "@encoder.layer.{i}"
 

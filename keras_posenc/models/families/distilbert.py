@@ -1,7 +1,8 @@
 """DistilBERT: BERT of half the layers, without segments and pooler."""
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.table import (
+from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.weight_rows import (
     TASK_ROWS,
     attention,
     bert_embeddings,
@@ -9,7 +10,6 @@ from keras_posenc.models.families.table import (
     mlm,
     table,
 )
-from keras_posenc.models.families.task_heads import heads
 
 EMBEDDINGS = bert_embeddings()
 del EMBEDDINGS["Embedding-Segment"]

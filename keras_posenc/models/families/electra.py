@@ -2,8 +2,8 @@
 
 from keras_posenc.checkpoints.names import TASK_LAYERS
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.table import like_bert
 from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.weight_rows import like_bert
 
 FAMILY = Family(
     name="electra",

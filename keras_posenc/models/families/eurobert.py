@@ -4,7 +4,7 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
-from keras_posenc.models.families.table import llama_block, table
+from keras_posenc.models.families.weight_rows import llama_block, table
 
 LLAMA_ALIASES = {
     "rms_norm_eps": "layer_norm_eps",

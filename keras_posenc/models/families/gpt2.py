@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.table import feed_forward, packed_attention, table
+from keras_posenc.models.families.weight_rows import feed_forward, packed_attention, table
 
 
 def configure(config):

@@ -4,14 +4,14 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
-from keras_posenc.models.families.table import (
+from keras_posenc.models.families.task_heads import TaskHead
+from keras_posenc.models.families.weight_rows import (
     TASK_ROWS,
     feed_forward,
     mlm,
     packed_attention,
     table,
 )
-from keras_posenc.models.families.task_heads import TaskHead
 from keras_posenc.untrusted import quote
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"

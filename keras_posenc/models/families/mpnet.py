@@ -4,7 +4,8 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.roberta import behind_padding
-from keras_posenc.models.families.table import (
+from keras_posenc.models.families.task_heads import heads
+from keras_posenc.models.families.weight_rows import (
     TASK_ROWS,
     attention,
     bert_embeddings,
@@ -12,7 +13,6 @@ from keras_posenc.models.families.table import (
     mlm,
     table,
 )
-from keras_posenc.models.families.task_heads import heads
 
 EMBEDDINGS = bert_embeddings()
 del EMBEDDINGS["Embedding-Segment"]

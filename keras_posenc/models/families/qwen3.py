@@ -5,8 +5,8 @@ import dataclasses
 from keras_posenc.models.families.eurobert import LLAMA_ALIASES, LLAMA_DEFAULTS
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
-from keras_posenc.models.families.table import ATTENTION, llama_block, table
 from keras_posenc.models.families.task_heads import last_token
+from keras_posenc.models.families.weight_rows import ATTENTION, llama_block, table
 
 
 def configure(config):

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
-from keras_posenc.models.families.table import like_bert
+from keras_posenc.models.families.weight_rows import like_bert
 
 
 def configure(config):

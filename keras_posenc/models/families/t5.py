@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from keras_posenc.models.families.family import Family
-from keras_posenc.models.families.table import attention, feed_forward, table
+from keras_posenc.models.families.weight_rows import attention, feed_forward, table
 
 
 def configure(config):

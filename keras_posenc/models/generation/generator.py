@@ -9,7 +9,7 @@ from keras_posenc.models.generation.decoding import decoding_of, repeated
 from keras_posenc.models.generation.prompts import prepare
 from keras_posenc.models.generation.sampling import seen_tokens
 from keras_posenc.models.generation.search import Beams, OneByOne
-from keras_posenc.models.generation.settings import Settings
+from keras_posenc.models.generation.search_settings import SearchSettings
 
 # The arguments of the search.
 OPTIONS = ("max_length", "beams", "alpha", "temperature", "top_k", "top_p", "repetition_penalty")
@@ -122,7 +122,7 @@ class Generator(backend.SafeTrainer, keras.Model):
         padding = self.decoding.pad_token_id if pad_id is None else pad_id
         for name, ids in (("end_id", ends), ("pad_id", () if pad_id is None else (pad_id,))):
             _check_ids(name, ids, self.decoding.vocab_size)
-        self.settings = Settings(
+        self.settings = SearchSettings(
             **{name: getattr(self, name) for name in OPTIONS},
             end_ids=tuple(ends),
             filler=padding if padding is not None else ends[0] if ends else 0,

@@ -13,7 +13,7 @@ class Search:
     the order of the rows), `goes_on`, and `result`, (B, n, M).
 
     Args:
-        settings: `Settings`.
+        settings: `SearchSettings`.
 
     Attributes:
         rows: int. Number of rows for each given text.

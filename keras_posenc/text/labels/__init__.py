@@ -1,8 +1,8 @@
 """What texts may be labelled with, a class for each kind: see `Labels`."""
 
-from keras_posenc.text.labels.base import Labels
+from keras_posenc.text.labels.answer_span import SpanLabels
+from keras_posenc.text.labels.protocol import Labels
 from keras_posenc.text.labels.sequences import NextTokenLabels
-from keras_posenc.text.labels.spans import SpanLabels
 from keras_posenc.text.labels.tags import TagLabels, tag_names
 from keras_posenc.text.labels.whole import ClassLabels, FloatLabels, MultiLabels
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_posenc.text.labels.base import Labels
+from keras_posenc.text.labels.protocol import Labels
 
 
 class NextTokenLabels(Labels):

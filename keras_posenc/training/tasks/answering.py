@@ -6,12 +6,12 @@ import numpy as np
 
 from keras_posenc.models.heads import span_head
 from keras_posenc.text import SpanLabels
-from keras_posenc.text.labels.spans import check_span, is_pair, passage_of
+from keras_posenc.text.labels.answer_span import check_span, is_pair, passage_of
 from keras_posenc.text.questions import read_questions
 from keras_posenc.training.answers import answer_f1, best_spans, exact_match
 from keras_posenc.training.metrics import by_lengths, softmax
-from keras_posenc.training.spans import SpanAccuracy, SpanCrossentropy
-from keras_posenc.training.tasks.base import Task, check_finite
+from keras_posenc.training.span_losses import SpanAccuracy, SpanCrossentropy
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite
 from keras_posenc.untrusted import quote
 
 
@@ -34,7 +34,7 @@ class Answer(typing.NamedTuple):
         return self.answer, f"{self.start}-{self.end}", f"{self.probability:.4f}"
 
 
-class Answering(Task):
+class Answering(FinetuneTask):
     """Pairs (question, passage) with the spans that answer, any of them; with none, unanswerable.
 
     The names are the possible results: an answer and, if a training question has none, that.

@@ -7,9 +7,9 @@ import numpy as np
 
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
-from keras_posenc.training.data import check_labels, read_labelled
+from keras_posenc.training.labelled_documents import check_labels, read_labelled
 from keras_posenc.training.metrics import classification, softmax
-from keras_posenc.training.tasks.base import Task, pooled
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 from keras_posenc.untrusted import quote
 
 
@@ -36,7 +36,7 @@ class Prediction(typing.NamedTuple):
         return self.label, f"{self.probability:.4f}"
 
 
-class Classification(Task):
+class Classification(FinetuneTask):
     """Texts, or pairs of texts, with one class each."""
 
     name = "classify"

@@ -4,17 +4,17 @@ import typing
 
 import numpy as np
 
-from keras_posenc.models.embedding import embedder
+from keras_posenc.models.sentence_embedding import embedder
 from keras_posenc.models.similarity import similarity
 from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
 from keras_posenc.text.groups import read_groups
 from keras_posenc.training.metrics import by_lengths, pearson, spearman, wilson
-from keras_posenc.training.similarity import (
+from keras_posenc.training.similarity_losses import (
     CosineRegression,
     InBatchAccuracy,
     MultipleNegativesRanking,
 )
-from keras_posenc.training.tasks.base import Task, check_finite, pooled
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, pooled
 from keras_posenc.untrusted import quote
 
 SCORED = ["score"]
@@ -36,7 +36,7 @@ class Vector(typing.NamedTuple):
         return [f"{value:.6g}" for value in self.embedding]
 
 
-class Embedding(Task):
+class Embedding(FinetuneTask):
     """Pairs that belong together, triples with a negative, or pairs with a score.
 
     The names are what the texts are: `anchor`, `positive`, `negative`; or `score`.

@@ -7,10 +7,10 @@ import numpy as np
 
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import MultiLabels
-from keras_posenc.text.cells import names_in
 from keras_posenc.text.files import read_table
+from keras_posenc.text.label_columns import names_in
 from keras_posenc.training.metrics import by_lengths, f1_of_counts
-from keras_posenc.training.tasks.base import Task, check_finite, pooled
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, pooled
 from keras_posenc.untrusted import quote
 
 
@@ -30,7 +30,7 @@ class MultiPrediction(typing.NamedTuple):
         return ("|".join(self.labels),)
 
 
-class MultiLabel(Task):
+class MultiLabel(FinetuneTask):
     """Texts, or pairs of texts, with any number of classes each."""
 
     name = "multilabel"

@@ -7,11 +7,11 @@ import numpy as np
 
 from keras_posenc.models.heads import regressor
 from keras_posenc.text import FloatLabels
-from keras_posenc.text.cells import numbers_in
 from keras_posenc.text.files import read_table
 from keras_posenc.text.groups import SCORE_NAMES
+from keras_posenc.text.label_columns import numbers_in
 from keras_posenc.training.metrics import by_lengths, pearson, spearman
-from keras_posenc.training.tasks.base import Task, check_finite, pooled
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, pooled
 from keras_posenc.untrusted import quote
 
 
@@ -29,7 +29,7 @@ class NumberPrediction(typing.NamedTuple):
         return [f"{value:.6g}" for value in self.values]
 
 
-class Regression(Task):
+class Regression(FinetuneTask):
     """Texts, or pairs of texts, with one number or several each."""
 
     name = "regress"

@@ -1,9 +1,9 @@
 """No task: a row of numbers for each text, whatever they mean."""
 
-from keras_posenc.training.tasks.base import Task, pooled
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 
 
-class Rows(Task):
+class Rows(FinetuneTask):
     """What a `TextModel` without a task does."""
 
     def labels(self, names, values=None):

@@ -11,7 +11,7 @@ from keras_posenc.text.labels.tags import check_spans, check_tags, word_places, 
 from keras_posenc.text.tagged import read_tagged
 from keras_posenc.training.entities import entities, entity_scores
 from keras_posenc.training.metrics import by_lengths, log_softmax
-from keras_posenc.training.tasks.base import Task, check_finite
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite
 from keras_posenc.untrusted import quote, shorten
 
 OUTSIDE = "O"
@@ -34,7 +34,7 @@ class TagPrediction(typing.NamedTuple):
         return [f"{e['kind']} {e['start']}-{e['end']} {e['text']}" for e in self.entities] or ["-"]
 
 
-class Words(typing.NamedTuple):
+class WordTags(typing.NamedTuple):
     """The words of a text, or the tokens of a str, and the logits (W, C) of each.
 
     What truncation cut off, and a word of no token, has NaN, and is tagged O.
@@ -51,7 +51,7 @@ class Words(typing.NamedTuple):
         return [names[n] for n in best]
 
 
-class Tagging(Task):
+class Tagging(FinetuneTask):
     """Words with a tag each, or texts with spans of characters."""
 
     name = "tag"
@@ -112,7 +112,7 @@ class Tagging(Task):
         return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
     def merged(self, texts, batches, outputs, names, pool):
-        """`Words` of each text."""
+        """`WordTags` of each text."""
         all_words, rows = [], iter(zip(batches.rows, outputs, strict=True))
         for text, count in zip(texts, np.bincount(batches.text_of), strict=True):
             windows = [next(rows) for _ in range(count)]
@@ -122,7 +122,7 @@ class Tagging(Task):
                 check_finite(logits)
                 words, is_first = words_of(row, starts, ends)
                 table[words[is_first]] = logits[is_first]
-            all_words.append(Words(starts, ends, table))
+            all_words.append(WordTags(starts, ends, table))
         return all_words
 
     def measure(self, finetuned, documents, verbose):

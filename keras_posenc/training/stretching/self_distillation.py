@@ -27,9 +27,9 @@ from keras_posenc.training.stretching.context import (
     draw_passages,
     skipped_positions,
 )
-from keras_posenc.training.stretching.corpus import Corpus
-from keras_posenc.training.stretching.losses import FeatureDistance, agreement
-from keras_posenc.training.stretching.recipe import StretchRecipe
+from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
+from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
+from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 from keras_posenc.training.stretching.windows import Reader, first_token, inputs_of
 
 KEYS = ("agreement", "within", "beyond")
@@ -169,7 +169,7 @@ def stretch(
         )
         recipe.options(old)  # refuses a length before the texts are read
         tokenizer = source.read_tokenizer(old)
-        corpus = Corpus(texts, test, tokenizer, recipe.train_length, seed, text)
+        corpus = CorpusPieces(texts, test, tokenizer, recipe.train_length, seed, text)
         around = _around(checkpoint, length, printer(verbose))
         output = pathlib.Path(scratch) / "stretched" if output is None else output
         prepare = functools.partial(Distillation, recipe, source, old, tokenizer, corpus, around)
@@ -186,7 +186,7 @@ class Distillation:
         source: `Source` of the teacher.
         old: `Config` of the teacher.
         tokenizer: `Tokenizer`.
-        corpus: `Corpus`.
+        corpus: `CorpusPieces`.
         around: dict path -> bytes, files to save with the checkpoint.
     """
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_posenc.tasks.base import Task
+from keras_posenc.tasks.synthetic_task import Task
 
 
 class NextToken(Task):

@@ -22,7 +22,7 @@ def open_documents(source, role, read_file, task):
         source: a path, a `Texts`, or a pair (texts, labels) of lists.
         role: what the documents are for, such as "train"; used in errors.
         read_file: a function from a path to `Texts`.
-        task: the `Task`.
+        task: the `FinetuneTask`.
 
     Returns:
         A `Texts`.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.text import Texts
-from keras_posenc.training.data import check_labels, digest, read_labelled, split
+from keras_posenc.training.labelled_documents import check_labels, digest, read_labelled, split
 from keras_posenc.training.tasks import TASKS
 
 pytestmark = pytest.mark.once

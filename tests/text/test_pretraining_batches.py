@@ -4,7 +4,7 @@ import pytest
 from keras_posenc import CausalBatches, MaskedLanguageModelBatches, TextBatches, Tokenizer
 from keras_posenc.text import pack_rows
 from keras_posenc.text.masking import begins_words, choose_words, hide
-from keras_posenc.text.pretraining import pieces
+from keras_posenc.text.pretraining_batches import pieces
 
 pytestmark = pytest.mark.once
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.positions import check_positions
-from keras_posenc.positions.guard import mark_missing
+from keras_posenc.positions.position_range import mark_missing
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_posenc import PositionalAttention
-from keras_posenc.maps.dropout import drop_weights
+from keras_posenc.maps.attention_dropout import drop_weights
 
 SHAPE = (2, 8, 300, 280)
 

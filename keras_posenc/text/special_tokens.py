@@ -3,7 +3,7 @@
 import re
 
 from keras_posenc.text.importing import import_tokenizers
-from keras_posenc.text.settings import ROLES
+from keras_posenc.text.tokenizer_settings import ROLES
 
 # Where no file names them.
 USUAL = {

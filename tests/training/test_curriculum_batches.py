@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_posenc import tasks
-from keras_posenc.training.curricula import CurriculumBatches
+from keras_posenc.training.curriculum_batches import CurriculumBatches
 
 
 def make_batch(length, seed):

@@ -11,7 +11,7 @@ from keras_posenc.text.files import read_long_texts
 TEST_SHARE = 0.1
 
 
-class Corpus:
+class CorpusPieces:
     """All texts of a corpus, concatenated in a random order, and pieces of them.
 
     Args:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_posenc.training.data import open_documents
+from keras_posenc.training.labelled_documents import open_documents
 
 # Of what a model says of the chunks of a text (chunks, ...) and their numbers of tokens. The last
 # chunk is short, and says as much less.
@@ -12,7 +12,7 @@ POOLS = {
 }
 
 
-class Task:
+class FinetuneTask:
     """What one kind of fine-tuning has of its own; stateless, so one object serves all runs.
 
     `names` is what the outputs of a model are: its classes, tags or numbers. It is made from the

@@ -6,8 +6,8 @@ import numpy as np
 from keras_posenc import backend
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
 from keras_posenc.text.documents import encode_apart, encode_rows
+from keras_posenc.text.epoch_progress import Reading
 from keras_posenc.text.labels import ClassLabels, Labels
-from keras_posenc.text.reading import Reading
 from keras_posenc.text.replicas import fill_batch, filled_size, share_of
 from keras_posenc.text.truncation import tell_truncation
 

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from keras_posenc import tasks
-from keras_posenc.bench.batches import TRIAL_TEST, evaluation_batches, padded, train_batch, width
+from keras_posenc.bench.task_batches import (
+    TRIAL_TEST,
+    evaluation_batches,
+    padded,
+    train_batch,
+    width,
+)
 
 pytestmark = pytest.mark.once
 

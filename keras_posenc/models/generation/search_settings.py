@@ -6,7 +6,7 @@ from keras_posenc import checks
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """The search of a `Generator`, whose arguments these are.
 
     Attributes:

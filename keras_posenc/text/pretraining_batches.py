@@ -5,11 +5,11 @@ import zlib
 
 import numpy as np
 
-from keras_posenc.text.batches import TextBatches
 from keras_posenc.text.documents import encode_rows
 from keras_posenc.text.labels import NextTokenLabels
 from keras_posenc.text.masking import begins_words, choose_words, hide
 from keras_posenc.text.packing import pack_rows
+from keras_posenc.text.text_batches import TextBatches
 from keras_posenc.text.truncation import tell_truncation
 
 

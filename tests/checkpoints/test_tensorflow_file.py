@@ -9,7 +9,7 @@ import pytest
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.checkpoint import numpy_dtype
-from keras_posenc.checkpoints.tensorflow import DTYPES
+from keras_posenc.checkpoints.tensorflow_file import DTYPES
 
 pytestmark = pytest.mark.once
 

@@ -17,7 +17,7 @@ NAMELESS = ("", "pretrained", "tokenizersbackend", "auto")
 
 
 @dataclasses.dataclass
-class Settings:
+class TokenizerSettings:
     """tokenizer_config.json, special_tokens_map.json and config.json of a folder, read when asked.
 
     Args:

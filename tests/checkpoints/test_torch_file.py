@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.checkpoints import open_checkpoint
-from keras_posenc.checkpoints.torch import STORAGES
+from keras_posenc.checkpoints.torch_file import STORAGES
 
 pytestmark = pytest.mark.once
 

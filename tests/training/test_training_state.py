@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from file_processes import start_process
 
-from keras_posenc.training import state
+from keras_posenc.training import training_state
 from keras_posenc.writing import replacing
 
 
@@ -36,29 +36,29 @@ def values(model):
 
 def test_a_state_continues_as_if_never_stopped(tmp_path):
     straight = train(compiled(), 1)
-    state.save_state(tmp_path / "state.zip", straight, {"epoch": 1})
+    training_state.save_state(tmp_path / "state.zip", straight, {"epoch": 1})
     resumed = train(compiled(), 0)
-    assert state.load_state(tmp_path / "state.zip", resumed) == {"epoch": 1}
+    assert training_state.load_state(tmp_path / "state.zip", resumed) == {"epoch": 1}
     for one, other in zip(values(train(straight, 2)), values(train(resumed, 2)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_the_seed_counters_and_the_optimizer_are_in_the_state(tmp_path):
     model = train(compiled(), 1)
-    state.save_state(tmp_path / "state.zip", model, {})
+    training_state.save_state(tmp_path / "state.zip", model, {})
     other = compiled()
     assert any((a != b).any() for a, b in zip(values(model), values(other), strict=True))
-    state.load_state(tmp_path / "state.zip", other)
+    training_state.load_state(tmp_path / "state.zip", other)
     assert int(other.optimizer.iterations) == 1
     assert all((a == b).all() for a, b in zip(values(model), values(other), strict=True))
 
 
 def test_a_state_of_another_model_assigns_nothing(tmp_path):
-    state.save_state(tmp_path / "state.zip", compiled(units=2), {})
+    training_state.save_state(tmp_path / "state.zip", compiled(units=2), {})
     model = compiled()
     before = values(model)
     with pytest.raises(ValueError, match="of another model or optimizer: this one has"):
-        state.load_state(tmp_path / "state.zip", model)
+        training_state.load_state(tmp_path / "state.zip", model)
     assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
 
 
@@ -78,7 +78,7 @@ OTHERS = {
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_state_of_other_types_or_shapes_assigns_nothing(tmp_path, other):
     """Each variable in turn is another; those before it are not assigned either."""
-    state.save_state(tmp_path / "state.zip", train(compiled(), 1), {})
+    training_state.save_state(tmp_path / "state.zip", train(compiled(), 1), {})
     with zipfile.ZipFile(tmp_path / "state.zip") as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     model = compiled()
@@ -91,18 +91,18 @@ def test_a_state_of_other_types_or_shapes_assigns_nothing(tmp_path, other):
             for name, data in (entries | {f"{index}.npy": content.getvalue()}).items():
                 archive.writestr(name, data)
         with pytest.raises(ValueError, match=rf"{index}\.zip (holds|is not a state)"):
-            state.load_state(path, model)
+            training_state.load_state(path, model)
         assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("record", [{}, {"step": "1"}, {"step": None}, {"step": [1]}])
 def test_a_record_without_what_a_run_needs(tmp_path, record):
-    state.save_state(tmp_path / "state.zip", train(compiled(), 1), record)
+    training_state.save_state(tmp_path / "state.zip", train(compiled(), 1), record)
     model = compiled()
     before = values(model)
     with pytest.raises(ValueError, match=r"state\.zip is .* damaged .its record has no step, or"):
-        state.load_state(tmp_path / "state.zip", model, {"step": int})
+        training_state.load_state(tmp_path / "state.zip", model, {"step": int})
     assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
 
 
@@ -110,23 +110,23 @@ def test_a_record_without_what_a_run_needs(tmp_path, record):
 @pytest.mark.parametrize("keep", [0, 1, 100, -1])
 def test_a_truncated_state_is_named(tmp_path, keep):
     path = tmp_path / "state.zip"
-    state.save_state(path, compiled(), {})
+    training_state.save_state(path, compiled(), {})
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match="state.zip is not a state file .* or is damaged"):
-        state.read_record(path)
+        training_state.read_record(path)
 
 
 @pytest.mark.once
 def test_a_damaged_variable_is_named(tmp_path):
     path = tmp_path / "state.zip"
-    state.save_state(path, compiled(), {})
+    training_state.save_state(path, compiled(), {})
     with zipfile.ZipFile(path) as archive:
         value = archive.read("1.npy")[-20:]  # the end of the kernel
     content = path.read_bytes()
     assert content.count(value) == 1
     path.write_bytes(content.replace(value, bytes(20)))
     with pytest.raises(ValueError, match="or is damaged .the checksum of its entry 1.npy is wrong"):
-        state.load_state(path, compiled())
+        training_state.load_state(path, compiled())
 
 
 @pytest.mark.once
