@@ -16,8 +16,9 @@ from keras_posenc.models.model import TransformerModel
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.text.pretraining_batches import CausalBatches, MaskedLanguageModelBatches
+from keras_posenc.training.progress import printer
 from keras_posenc.training.recipe import RATES
-from keras_posenc.training.runs import printer, take_steps
+from keras_posenc.training.runs import take_steps
 from keras_posenc.training.training_state import check_space
 
 # What is learned -> who attends to whom.

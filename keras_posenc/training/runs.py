@@ -11,6 +11,7 @@ import time
 
 from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.training.processes import by_first, is_first, together
+from keras_posenc.training.progress import Progress
 from keras_posenc.training.training_state import load_state, save_state
 from keras_posenc.untrusted import check_inside, quote, read_json, shorten
 from keras_posenc.writing import write_text
@@ -130,35 +131,18 @@ def take_steps(model, steps, state, step, start, tell):
     """
     if state.exists():
         record = load_state(state, model, RECORD)
+        tell(f"resuming after step {record['step']:,} of {steps:,}")
     else:
         record = {"step": 0, "losses": [], "seconds": 0.0, **start()}
-    saved = time.perf_counter()
+    saved, progress = time.perf_counter(), Progress(steps, record["step"], tell)
     while record["step"] < steps:
         began = time.perf_counter()
         record["losses"].append(round(step(record["step"]), 6))
         record["step"] += 1
         record["seconds"] += time.perf_counter() - began
-        tell(_progress(record, steps))
+        progress.step(record["losses"][-1])
         if time.perf_counter() - saved >= SAVE_EVERY:
             save_state(state, model, record)
             saved = time.perf_counter()
     save_state(state, model, record)
     return record
-
-
-def printer(verbose):
-    """Returns the function that reports progress: `print`, without a delay, or nothing."""
-    return (lambda words: print(words, flush=True)) if verbose else lambda words: None
-
-
-def _progress(record, steps):
-    step, seconds = record["step"], record["seconds"]
-    left = (steps - step) * seconds / step
-    return (
-        f"step {step:,} of {steps:,}, loss {record['losses'][-1]:.4f}, "
-        f"{_minutes(seconds)} so far, about {_minutes(left)} left"
-    )
-
-
-def _minutes(seconds):
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"

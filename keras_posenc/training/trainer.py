@@ -15,6 +15,7 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.processes import by_first, together
+from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.training.training_state import check_space, load_state, save_state
 from keras_posenc.training.vocabulary_check import padding_id
@@ -120,16 +121,23 @@ class Trainer:
             kinds = {"history": list, "steps": list}
             record = together(lambda: load_state(state, model, kinds))
             self.history, self.steps = record["history"], record["steps"]
-        for epoch in range(len(self.history), len(self.recipe.epoch_lengths)):
-            self._train_epoch(epoch, verbose)
+        counts = [len(self.batches[length]) for length in self.recipe.epoch_lengths]
+        tell, done = printer(verbose), len(self.history)
+        if done:
+            tell(f"resuming after epoch {done} of {len(counts)}")
+        # "auto" and 1 draw a bar per epoch.
+        progress = Progress(sum(counts), sum(counts[:done]), tell, reports_steps=verbose == 2)
+        for epoch in range(done, len(counts)):
+            self._train_epoch(epoch, verbose, progress)
             record = {"history": self.history, "steps": self.steps}
             by_first(functools.partial(save_state, state, model, record))
+            progress.epoch(epoch + 1, len(counts), self._validation())
         return self.metrics(verbose)
 
-    def _train_epoch(self, epoch, verbose):
+    def _train_epoch(self, epoch, verbose, progress):
         lengths = self.recipe.epoch_lengths
         batches = self.batches[lengths[epoch]]
-        started, one_epoch = time.perf_counter(), OneEpoch(batches, self.recipe.seed)
+        started, one_epoch = time.perf_counter(), OneEpoch(batches, self.recipe.seed, progress)
         # One call per epoch, so that each starts the same way in a resumed run.
         logs = self.model.fit(
             batches,
@@ -155,7 +163,15 @@ class Trainer:
         self.steps += one_epoch.steps
 
     def _measure(self, role, verbose):
+        # Where lines are printed, one per evaluation has nothing that the others do not say.
+        verbose = 0 if verbose == 2 else verbose
         return self.task.measure(self.finetuned, self.documents[role], verbose)
+
+    def _validation(self):
+        """The score that matters most on the validation documents, as words."""
+        scores = (f"val_{name}" for name in self.task.scores)
+        name = next((name for name in scores if name in self.history[-1]), None)
+        return f"{name} {self.history[-1][name]:.4f}, " if name else ""
 
     def save(self, folder):
         """Writes the model and the history."""
@@ -223,14 +239,15 @@ class OneEpoch(keras.callbacks.Callback):
     Args:
         batches: `TextBatches`.
         seed: int.
+        progress: `Progress`, which counts the steps.
 
     Attributes:
         steps: list of dict, the running loss at each step.
     """
 
-    def __init__(self, batches, seed):
+    def __init__(self, batches, seed, progress):
         super().__init__()
-        self.batches, self.seed, self.steps = batches, seed, []
+        self.batches, self.seed, self.progress, self.steps = batches, seed, progress, []
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
@@ -242,6 +259,7 @@ class OneEpoch(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         place = self.epoch + (batch + 1) / len(self.batches)
         self.steps.append({"epoch": place, "loss": float(logs["loss"])})
+        self.progress.step(float(logs["loss"]))
 
     def on_epoch_end(self, epoch, logs=None):
         self.model.stop_training = True

@@ -15,7 +15,7 @@ from keras_posenc import (
 )
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import read_texts
-from keras_posenc.training import pretrain_summary, pretraining, runs
+from keras_posenc.training import pretrain_summary, pretraining, progress, runs
 
 SETTINGS = dict(length=16, steps=6, learning_rate=1e-2, token_budget=256)
 
@@ -53,11 +53,14 @@ def test_a_killed_run_goes_on_to_the_same_end(with_head, texts, tmp_path, monkey
         if words.startswith("step 4"):
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(progress, "TO_A_FILE", 0)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(pretraining, "printer", lambda verbose: killed)
         pretrain(with_head, texts, tmp_path / "cut", **SETTINGS)
     assert (tmp_path / "cut" / "state.zip").exists()
-    cut = pretrain(with_head, texts, tmp_path / "cut", verbose=False, **SETTINGS)
+    capsys.readouterr()
+    cut = pretrain(with_head, texts, tmp_path / "cut", **SETTINGS)
+    assert capsys.readouterr().out.startswith("resuming after step 3 of 6\nstep 4 of 6, loss ")
     assert cut["losses"] == pytest.approx(whole["losses"], rel=1e-4)
     assert cut["before"] == whole["before"]
     one, other = weights(tmp_path / "cut"), weights(tmp_path / "whole")
@@ -124,12 +127,16 @@ def test_short_texts_share_rows(with_head, texts, tmp_path, objective, monkeypat
     whole = pretrain(with_head, corpus, tmp_path / "whole", pack=True, **settings)
     assert whole["losses"][2] < whole["losses"][0]
 
-    def stop(*_):
-        raise KeyboardInterrupt
+    taken = []
+
+    def stop(progress, loss):
+        taken.append(loss)
+        if len(taken) == 2:
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(runs, "SAVE_EVERY", 0)
-        patch.setattr(runs, "_progress", lambda record, _: record["step"] == 2 and stop())
+        patch.setattr(progress.Progress, "step", stop)
         pretrain(with_head, corpus, tmp_path / "cut", pack=True, **settings)
     cut = pretrain(with_head, corpus, tmp_path / "cut", pack=True, **settings)
     assert cut["losses"] == pytest.approx(whole["losses"], rel=1e-4)

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
-from keras_posenc.training import runs, stretch, stretch_summary
+from keras_posenc.training import progress, runs, stretch, stretch_summary
 from keras_posenc.training.stretching import self_distillation
 from keras_posenc.training.stretching.context import (
     HeldOutText,
@@ -124,7 +124,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
     assert report["beyond"]["after"] > report["beyond"]["before"]
     assert [row["from"] for row in report["agreement"]] == list(range(0, 40, 3))
     said = capsys.readouterr().out
-    assert "24 steps of 40 tokens" in said and "step 6 of 24, loss " in said and " left" in said
+    assert "24 steps of 40 tokens" in said and "step 24 of 24, loss " in said and " left" in said
     assert "24 steps in" in stretch_summary(report)
     assert stretch_summary(report).count("\n") == 4 and "distant context" in stretch_summary(report)
     tokens = np.array([Tokenizer(tmp_path / "out").encode(texts[0], max_length=40)[0]], "int32")
@@ -147,6 +147,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
 @pytest.mark.once
 def test_a_stretching_that_was_killed_goes_on_to_the_same_end(small, texts, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "SAVE_EVERY", 0)
+    monkeypatch.setattr(progress, "TO_A_FILE", 0)
     settings = dict(length=30, steps=6, learning_rate=3e-3)
     whole, report = stretch(small, texts, tmp_path / "whole", **settings)
 

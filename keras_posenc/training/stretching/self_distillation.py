@@ -17,8 +17,9 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text.replicas import fill
 from keras_posenc.training.processes import check_processes
+from keras_posenc.training.progress import printer
 from keras_posenc.training.recipe import RATES
-from keras_posenc.training.runs import printer, run_once, take_steps
+from keras_posenc.training.runs import run_once, take_steps
 from keras_posenc.training.source import Source
 from keras_posenc.training.stretching.context import (
     HeldOutText,
