@@ -61,7 +61,8 @@ def test_tensors(tmp_path, capsys, name, tiny_config):
     opened = open_checkpoint(tmp_path)
     refused(opened.shape, name + "x")
     refused(build_transformer_model, tmp_path)
-    check(str(inspect_checkpoint(tmp_path)), 2 * MOST)
+    for full in (False, True):
+        check(str(inspect_checkpoint(tmp_path, full=full)), 2 * MOST)
     assert main(["inspect", str(tmp_path)]) == 2
     printed = capsys.readouterr()
     check(printed.out, 2 * MOST)

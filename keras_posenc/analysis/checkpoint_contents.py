@@ -1,6 +1,7 @@
 """What a checkpoint contains, what of it would load, and a model with all of it."""
 
 import dataclasses
+import json
 import math
 
 from keras_posenc.checkpoints import open_checkpoint
@@ -82,19 +83,19 @@ class Inspection(str):
             raise ValueError(self.problem)
 
 
-def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None):
-    """Describes what a checkpoint contains and what of it would load, without loading it.
+def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None, full=False):
+    """Describes what a checkpoint contains and whether it can be loaded, without loading it.
 
     Args:
         checkpoint: path of the weights, or of a directory with weights and config.
         config: path of the config; by default in the directory of `checkpoint`.
         model: family of the checkpoint; by default the one its config names.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
+        full: bool. List every tensor, every field of the config, and what becomes of each tensor.
 
     Returns:
-        str of several lines: every tensor with its dtype and shape, the config, and the account
-            that loading would give. Its `check()` raises ValueError if the checkpoint cannot be
-            loaded.
+        str of several lines, the last of which is the verdict. Its `check()` raises ValueError if
+            the checkpoint cannot be loaded.
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
@@ -103,13 +104,17 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None):
 
     Example:
 
-    >>> print(inspect_checkpoint("all-MiniLM-L6-v2").splitlines()[0])
+    >>> found = inspect_checkpoint("all-MiniLM-L6-v2").splitlines()
+    >>> print(found[0])
     all-MiniLM-L6-v2/model.safetensors: safetensors, 104 tensors, 22,713,728 numbers
+    >>> print(found[-1])
+    It can be loaded as bert: build_transformer_model("all-MiniLM-L6-v2", with_pool=True)
     """
     opened = open_checkpoint(checkpoint)
-    parts, problem = [_content(opened)], None
+    parts, problem = [_content(opened) if full else _head(opened)], None
     try:
         config = read_config(config or _config_folder(checkpoint), model)
+        parts.append(f"Config\n\n{_fields(config)}" if full else _sizes(config))
         loader = Loader(
             opened,
             FAMILIES[config.family].table(config),
@@ -125,14 +130,20 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None):
             **heads,
         )
         account, _ = loader.match(transformer.layers)
-        parts += ["Config", _fields(config), f"Loading, with {_words(heads)}", str(account)]
+        parts.append(str(account) if full else account.summary())
         problem = account.problem()
+        call = "".join(f", {name}={json.dumps(value)}" for name, value in heads.items())
+        call = call.replace("=true", "=True")
+        verdict = (
+            f"It can be loaded as {config.family}: build_transformer_model("
+            f'"{shorten(checkpoint)}"{call})'
+        )
     except FileNotFoundError as error:
-        parts += ["Loading", f"What would load is not known: {error}"]
+        verdict = f"Whether it can be loaded is not known: {error}"
     except ValueError as error:
         problem = str(error)
-        parts += ["Loading", f"Nothing would load: {error}"]
-    inspection = Inspection("\n\n".join(parts))
+    parts.append(f"It cannot be loaded: {problem}" if problem else verdict)
+    inspection = Inspection(("\n\n" if full else "\n").join(parts))
     inspection.problem = problem
     return inspection
 
@@ -156,18 +167,31 @@ def _content(checkpoint):
         f"  {name:{width}}  {str(checkpoint.dtype(given)):9}  {shorten(shape)}"
         for name, (given, shape) in zip(names, shapes.items(), strict=True)
     ]
-    count = sum(math.prod(shape) for shape in shapes.values())
-    head = (
-        f"{shorten(checkpoint.path)}: {checkpoint.format}, {len(shapes)} tensors, {count:,} numbers"
+    return "\n".join([_head(checkpoint), *lines])
+
+
+def _head(checkpoint):
+    count = sum(math.prod(checkpoint.shape(name)) for name in checkpoint)
+    return (
+        f"{shorten(checkpoint.path)}: {checkpoint.format}, {len(checkpoint)} tensors, "
+        f"{count:,} numbers"
     )
-    return "\n".join([head, *lines])
+
+
+def _sizes(config):
+    """What a reader wants to know first."""
+    sizes = {
+        "family": config.family,
+        "layers": config.num_hidden_layers,
+        "features per token": config.hidden_size,
+        "heads": config.num_attention_heads,
+        "vocabulary": f"{config.vocab_size:,}",
+        "positions": f"{config.max_position:,}" if config.position_table else "no table",
+    }
+    return "\n".join(f"{name}: {value}" for name, value in sizes.items())
 
 
 def _fields(config):
     fields = [field.name for field in dataclasses.fields(config) if field.repr]
     values = {name: shorten(repr(getattr(config, name)), MOST_VALUE) for name in fields}
     return "\n".join(f"  {name} = {value}" for name, value in values.items())
-
-
-def _words(heads):
-    return ", ".join(heads) or "no head"

@@ -20,7 +20,9 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff;
 h1 { font-size: 1.6rem; margin: 0 0 1rem; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid #ddd; }
 section { overflow-x: auto; }
-img { max-width: 100%; height: auto; display: block; }
+img { width: 100%; height: auto; display: block; }
+pre { background: #f5f5f5; padding: .6rem .8rem; overflow-x: auto; font-size: .88rem; }
+.verdict { font-size: 1.05rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem .25rem 0; text-align: left; border-bottom: 1px solid #eee;
          vertical-align: top; }
@@ -49,9 +51,16 @@ def section(heading, body):
     return f"<section><h2>{escaped(heading)}</h2>\n{body}\n</section>" if body else ""
 
 
-def picture(figure, description):
-    """The figure as an image inside the page: an image's letters and ids meet no other image's."""
-    data = base64.b64encode(plot.to_svg(figure).encode()).decode()
+def picture(draw, description):
+    """A figure as an image inside the page: an image's letters and ids meet no other image's.
+
+    Args:
+        draw: function without arguments that returns the figure; not called without Matplotlib.
+        description: str, the text of the image, or in place of it.
+    """
+    if not plot.has_matplotlib():
+        return f"<p class=note>{escaped(description)} Not drawn: Matplotlib is not installed.</p>"
+    data = base64.b64encode(plot.to_svg(draw()).encode()).decode()
     return f'<img alt="{escaped(description)}" src="data:image/svg+xml;base64,{data}">'
 
 
@@ -65,6 +74,19 @@ def table(names, rows):
         for first, *rest in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def pairs(rows):
+    """A table of names and what they stand for."""
+    body = "\n".join(
+        f"<tr><th>{escaped(name)}</th><td>{escaped(value)}</td></tr>" for name, value in rows
+    )
+    return f"<table><tbody>{body}</tbody></table>"
+
+
+def code(text):
+    """Lines of a program."""
+    return "<pre>" + "\n".join(map(escaped, text.split("\n"))) + "</pre>"
 
 
 def details(heading, body):

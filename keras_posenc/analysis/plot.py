@@ -6,6 +6,7 @@ readers can distinguish; every series also has its own marker or hatch.
 
 import functools
 
+from keras_posenc.text.truncation import LOGGER
 from keras_posenc.untrusted import shorten
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -48,10 +49,27 @@ def require_matplotlib():
         import matplotlib
     except ImportError as error:
         raise ImportError(
-            "Pictures need Matplotlib: pip install matplotlib, or do without them "
-            "(on the command line: --no-report)."
+            "Figures need Matplotlib: pip install matplotlib, or do without them."
         ) from error
     return matplotlib
+
+
+def has_matplotlib():
+    """Whether figures can be drawn."""
+    try:
+        require_matplotlib()
+    except ImportError:
+        return False
+    return True
+
+
+def warn_without_matplotlib(path, again):
+    """Logs, where Matplotlib is missing, that a page has no figures, and what adds them."""
+    if not has_matplotlib():
+        LOGGER.warning(
+            f"{path} has no figures, because Matplotlib is not installed: pip install matplotlib, "
+            f"then {again} adds them."
+        )
 
 
 def printable(names):

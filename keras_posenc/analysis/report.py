@@ -5,6 +5,7 @@ import json
 import pathlib
 
 from keras_posenc.analysis import plot
+from keras_posenc.analysis.about import about
 from keras_posenc.analysis.page import PAGE, details, escaped, picture, section, table
 from keras_posenc.analysis.run_files import (
     SCORES,
@@ -13,6 +14,7 @@ from keras_posenc.analysis.run_files import (
     read_metrics,
     read_recipe,
 )
+from keras_posenc.analysis.verdict import verdict
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.writing import write_text
 
@@ -22,6 +24,7 @@ class FinetuneRun:
     """The files of one output directory of `finetune` that a report reads."""
 
     name: str
+    directory: str
     metrics: dict
     recipe: dict
     history: list
@@ -60,6 +63,7 @@ def read_run(directory, name=None):
         )
     return FinetuneRun(
         name or directory.resolve().name,
+        str(directory),
         read_metrics(directory),
         read_recipe(directory),
         read_curve(directory, "history.csv"),
@@ -68,9 +72,10 @@ def read_run(directory, name=None):
 
 
 def write_report(directories, path=None, title="Fine-tuning report"):
-    """Writes a page: results, learning curves, each class, scores by document length.
+    """Writes a page: a verdict, what was run, results, learning curves, each class, lengths.
 
-    The page needs no other file and no network.
+    The page needs no other file and no network. Without Matplotlib it has no figures, which is
+    logged.
 
     Args:
         directories: an output directory of `finetune`, or a dict, name -> directory, to compare
@@ -83,7 +88,6 @@ def write_report(directories, path=None, title="Fine-tuning report"):
 
     Raises:
         FileNotFoundError: if a directory holds no finished fine-tuning.
-        ImportError: if Matplotlib is not installed.
         ValueError: if there are several directories and no `path`, or a file is damaged.
 
     Example:
@@ -91,7 +95,6 @@ def write_report(directories, path=None, title="Fine-tuning report"):
     >>> write_report({"short, then long": "out"}, "report.html").name
     'report.html'
     """
-    plot.require_matplotlib()
     if not isinstance(directories, dict):
         path = pathlib.Path(directories) / "report.html" if path is None else path
         directories = {None: directories}
@@ -99,18 +102,29 @@ def write_report(directories, path=None, title="Fine-tuning report"):
         raise ValueError("A report on several directories needs a `path` to be written to.")
     runs = [read_run(directory, name) for name, directory in directories.items()]
     sections = [
+        *(f"<p class=verdict>{escaped(_named(verdict(run), run, runs))}</p>" for run in runs),
+        *(section(_of("About this run", run, runs), _about(run)) for run in runs),
         section("Results", _results(runs)),
         *(section(_of("Learning curves", run, runs), _learning(run)) for run in runs),
         _by_length(runs),
         *(section(_of("Confusion matrix", run, runs), _confusion(run)) for run in runs),
         *(section(_of("Each class", run, runs), _classes(run)) for run in runs),
         section("Document lengths", _lengths(runs)),
-        section("Recipe", _recipes(runs)),
+        section("Settings", _recipes(runs)),
     ]
     path = pathlib.Path(path)
     page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, sections)))
     write_text(path, page)
+    plot.warn_without_matplotlib(path, "keras_posenc.analysis.write_report(...)")
     return path
+
+
+def _about(run):
+    return about("finetune", run.directory, run.recipe, run.metrics)
+
+
+def _named(words, run, runs):
+    return words if len(runs) == 1 else f"{run.name}: {words}"
 
 
 def _of(heading, run, runs):
@@ -130,7 +144,7 @@ def _share(group, key):
 def _results(runs):
     sets = [(run, name) for run in runs for name in SETS if run.metrics[name]]
     if not sets:
-        return "<p>No validation and no test documents were given, so there is no score.</p>"
+        return ""  # which the verdict says
     scores = {key: title for run in runs for key, title in run.scores.items()}
     first, *others = scores
     with_interval = any("interval" in run.metrics[name] for run, name in sets)
@@ -152,8 +166,11 @@ def _results(runs):
 
 def _learning(run):
     key, title = run.headline
-    figure = plot.learning_curves(run.history, run.steps, key, title, size=(8.6, 3.6))
-    return picture(figure, f"Loss and {title} over the epochs.")
+
+    def draw():
+        return plot.learning_curves(run.history, run.steps, key, title, size=(8.6, 3.6))
+
+    return picture(draw, f"Loss and {title} over the epochs.")
 
 
 def _by_length(runs):
@@ -165,11 +182,14 @@ def _by_length(runs):
         return ""
     title = titles[key]
     series = {name: groups for name, groups in judged.items() if key in groups[0]}
-    figure = plot.score_by_length(series, key, title, size=(8.6, 3.8))
+
+    def draw():
+        return plot.score_by_length(series, key, title, size=(8.6, 3.8))
+
     names = " and ".join(sorted({run.judged[0] for run in runs if run.judged}))
     has_interval = any("interval" in group for groups in series.values() for group in groups)
     body = (
-        picture(figure, f"The {title} of the documents of each group of lengths.")
+        picture(draw, f"The {title} of the documents of each group of lengths.")
         + f"<p class=note>{names.capitalize()} documents. "
         + "Lines: 95% intervals (Wilson). " * has_interval
         + "Numbers at the foot: documents in the group.</p>"
@@ -193,8 +213,10 @@ def _confusion(run):
         return ""
     name, metrics = run.judged
     labels, matrix = run.metrics["labels"], metrics["confusion"]
-    side = min(4 + 0.24 * len(labels), 10)
-    figure = plot.confusion_matrix(matrix, labels, size=(side * 1.25, side))
+
+    def draw():
+        return plot.confusion_matrix(matrix, labels, size=(8.6, min(3 + 0.24 * len(labels), 8)))
+
     classes = [
         (label, sum(row), f"{precision:.3f}", f"{recall:.3f}", f"{f1:.3f}")
         for label, row, precision, recall, f1 in zip(
@@ -202,7 +224,7 @@ def _confusion(run):
         )
     ]
     return (
-        picture(figure, "Confusion matrix: documents by true and predicted class.")
+        picture(draw, "Confusion matrix: documents by true and predicted class.")
         + f"<p class=note>{metrics['documents']:,} {name} documents.</p>"
         + details("Most frequent confusions", _confusions(labels, matrix))
         + details("Each class", table(["class", "documents", "precision", "recall", "F1"], classes))
@@ -230,8 +252,11 @@ def _lengths(runs):
         name, metrics = runs[0].judged
         series[name] = metrics["lengths"]
     marks = sorted({run.metrics["train"]["max_length"] for run in runs})
-    figure = plot.length_histogram(series, marks, size=(8.6, 3.6))
-    return picture(figure, "Documents by their length in tokens.")
+
+    def draw():
+        return plot.length_histogram(series, marks, size=(8.6, 3.6))
+
+    return picture(draw, "Documents by their length in tokens.")
 
 
 def _recipes(runs):

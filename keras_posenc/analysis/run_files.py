@@ -11,6 +11,8 @@ SETS = ("test", "validation")
 # Keys of the metrics and their titles; of files from before there were tasks.
 SCORES = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
 
+# Of any run: where its texts are from, and when it ended.
+ORIGIN = {"data": e.by_name(e.anything), "finished": e.text}
 INTERVAL = {"interval": e.every(e.score, 2)}
 GROUP = {"more_than": e.count, "up_to": e.maybe(e.count), "documents": e.count}
 CLASS = {"support": e.count, "precision": e.score, "recall": e.score, "f1": e.score}
@@ -65,7 +67,8 @@ def _judged(scores, classes):
 def _metrics(value, where):
     train = {"max_length": e.count, "seconds": e.number, "lengths": _histogram}
     needed = {"labels": e.every(e.text), "train": e.keys(train), "versions": e.by_name(e.text)}
-    e.keys(needed, {"scores": e.by_name(e.text)})(value, where)
+    optional = {"scores": e.by_name(e.text), **ORIGIN}
+    e.keys(needed, optional)(value, where)
     names = value.get("scores", SCORES)
     if not names or not all(names.values()):
         raise ValueError("scores should name a score, each by a title")

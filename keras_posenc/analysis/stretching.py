@@ -5,8 +5,9 @@ import pathlib
 
 from keras_posenc.analysis import expected as e
 from keras_posenc.analysis import plot
+from keras_posenc.analysis.about import about
 from keras_posenc.analysis.page import PAGE, details, escaped, picture, section, table
-from keras_posenc.analysis.run_files import read_recipe
+from keras_posenc.analysis.run_files import ORIGIN, read_recipe
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.untrusted import read_json
 from keras_posenc.writing import write_text
@@ -20,14 +21,15 @@ METRICS = e.keys(
         "seconds": e.number,
         "versions": e.by_name(e.text),
     },
-    {"context": e.keys({"before": e.score, "after": e.score})},
+    {"context": e.keys({"before": e.score, "after": e.score}), **ORIGIN},
 )
 
 
 def write_stretch_report(directory, path=None, title="Stretching report"):
     """Writes a page: agreement with the unstretched encoder by position, losses, settings.
 
-    The page needs no other file and no network.
+    The page needs no other file and no network. Without Matplotlib it has no figures, which is
+    logged.
 
     Args:
         directory: the output directory of `training.stretch`.
@@ -39,7 +41,6 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
 
     Raises:
         FileNotFoundError: if `directory` holds no finished stretching.
-        ImportError: if Matplotlib is not installed.
         ValueError: if a file is damaged.
 
     Example:
@@ -48,7 +49,6 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     >>> write_stretch_report("stretched", "report.html").name
     'report.html'
     """
-    plot.require_matplotlib()
     directory = pathlib.Path(directory)
     if not newest(directory, "metrics.json").is_file():
         raise FileNotFoundError(
@@ -57,11 +57,16 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
         )
     report, recipe = read_metrics(directory), read_recipe(directory)
     rows, old = report["agreement"], report["old_length"]
-    figure = plot.agreement_by_position(rows, old, size=(8.6, 3.8))
+
+    def draw():
+        return plot.agreement_by_position(rows, old, size=(8.6, 3.8))
+
     body = [
+        f"<p class=verdict>{escaped(_verdict(report))}</p>",
+        section("About this run", about("stretch", str(directory), recipe, report)),
         section(
             "Agreement by position",
-            picture(figure, "Cosine of the features with the unstretched encoder's, by position.")
+            picture(draw, "Cosine of the features with the unstretched encoder's, by position.")
             + "<p class=note>The unstretched encoder reads windows of its own length; a token's "
             "features are those of the window in which it stands most centrally. It reads twice, "
             "its windows shifted by a quarter; the dashed line is how far the two agree.</p>"
@@ -69,12 +74,29 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
         ),
         section("Distant context", _context(report)),
         section("Training", _training(report)),
-        section("Recipe", _recipe(recipe, report)),
+        section("Settings", _recipe(recipe, report)),
     ]
     path = directory / "report.html" if path is None else pathlib.Path(path)
     page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, body)))
     write_text(path, page)
+    plot.warn_without_matplotlib(path, "keras_posenc.analysis.write_stretch_report(...)")
     return path
+
+
+def _verdict(report):
+    """Good where training has moved the features towards the teacher's, and distant context too."""
+    old = report["old_length"]
+    rows = [row for row in report["agreement"] if row["to"] > old] or report["agreement"]
+    before, after = (sum(row[name] for row in rows) / len(rows) for name in ("before", "after"))
+    words = (
+        f"the features beyond token {old:,} agree with the unstretched encoder's by a cosine of "
+        f"{after:.3f}; before training it was {before:.3f}"
+    )
+    if not report["losses"]:
+        return f"Not trained: {words}."
+    if after <= before:
+        return f"Bad: {words}. Train on more text or with a smaller learning rate."
+    return f"Good: {words}."
 
 
 def read_metrics(directory):
@@ -111,9 +133,12 @@ def _context(report):
 def _training(report):
     if not report["losses"]:
         return ""
-    figure = plot.losses(report["losses"], size=(8.6, 2.8))
+
+    def draw():
+        return plot.losses(report["losses"], size=(8.6, 2.8))
+
     return (
-        picture(figure, "Loss of every step.")
+        picture(draw, "Loss of every step.")
         + f"<p class=note>{len(report['losses']):,} steps in {report['seconds']:,.0f} s.</p>"
     )
 

@@ -3,9 +3,10 @@
 import pathlib
 
 from keras_posenc.analysis import pictures
-from keras_posenc.analysis.plot import to_svg
+from keras_posenc.analysis.plot import has_matplotlib, to_svg
 from keras_posenc.bench.settings import file_name
 from keras_posenc.bench.table import curves, curves_by_place
+from keras_posenc.text.truncation import LOGGER
 from keras_posenc.writing import write_text
 
 
@@ -13,7 +14,7 @@ def save_pictures(results, output):
     """Writes a picture of each task, accuracy against length, to `output`/TASK.svg.
 
     Language tasks get one more, `output`/TASK-by-place.svg: accuracy against the position in the
-    longest test texts.
+    longest test texts. Without Matplotlib nothing is drawn, which is logged.
 
     Args:
         results: list of dict, as `bench` or `bench_passkey` returns.
@@ -23,7 +24,6 @@ def save_pictures(results, output):
         list of the paths written.
 
     Raises:
-        ImportError: if Matplotlib is not installed.
         ValueError: if a folder has the name of a picture.
 
     Example:
@@ -34,6 +34,12 @@ def save_pictures(results, output):
     >>> [path.name for path in save_pictures([run], ".")]
     ['parity_check.svg']
     """
+    if not has_matplotlib():
+        LOGGER.warning(
+            "No figures are drawn, because Matplotlib is not installed: pip install matplotlib, "
+            "then the same command draws them from its results."
+        )
+        return []
     paths = []
     for task in dict.fromkeys(result["task"] for result in results):
         own = [result for result in results if result["task"] == task]

@@ -226,7 +226,7 @@ def read_patterns(ignore, names):
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
             raise ValueError(
                 f"`ignore` has {quote(pattern)}, which matches none of the {len(names)} tensors of "
-                f"{shorten(names)}; print(inspect_checkpoint(path)) lists them."
+                f"{shorten(names)}; print(inspect_checkpoint(path, full=True)) lists them."
             )
     return list(patterns)
 

@@ -97,8 +97,8 @@ SPECIAL = {
 }
 TEXTS = "Texts: .txt (one per line), .tsv, .csv, .jsonl or .tab"
 CHECKPOINT = "Weights, or a directory with weights, config and tokenizer"
-REPORT = {"action": "store_true", "help": "Write no report.html, which needs Matplotlib"}
-NO_PICTURES = {"action": "store_true", "help": "Draw no figures, which need Matplotlib"}
+REPORT = {"action": "store_true", "help": "Write no report.html"}
+NO_PICTURES = {"action": "store_true", "help": "Draw no figures"}
 BIDIRECTIONAL = {"action": "store_true", "help": "Attention to both sides (default: causal)"}
 OUTPUT = {"metavar": "FILE", "help": "File of the figure, .svg, .png or .pdf (default: WHAT.svg)"}
 ENCODINGS = {
@@ -154,8 +154,14 @@ COMMANDS = (
         more={
             "format": {
                 "choices": ("tsv", "jsonl"),
-                "help": "tsv: the prediction and its probability; jsonl: all (default: tsv)",
-            }
+                "help": "What to print: tsv, a row per text with the prediction and its "
+                "probability; jsonl, an object per text with all probabilities (default: tsv)",
+            },
+            "output": {
+                "metavar": "FILE",
+                "help": "Write a .csv, .tsv or .jsonl file instead of printing: the columns of "
+                "--file and, beside them, the predictions",
+            },
         },
     ),
     Command(
@@ -176,7 +182,12 @@ COMMANDS = (
             "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},
         },
     ),
-    Command("inspect", "checkpoint", ("analysis.inspect_checkpoint",)),
+    Command(
+        "inspect",
+        "checkpoint",
+        ("analysis.inspect_checkpoint",),
+        more={"full": {"flag": "--all"}},
+    ),
     Command(
         "convert",
         "checkpoint output",

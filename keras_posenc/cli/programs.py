@@ -1,9 +1,11 @@
 """From a command's arguments to the Python program that does it."""
 
 import math
+import pathlib
 import sys
 import textwrap
 
+PREDICTIONS = (".csv", ".tsv", ".jsonl")
 REPLACING = "from keras_posenc.writing import replacing"
 
 
@@ -13,10 +15,9 @@ def _finetune(arguments):
     if not sys.stdout.isatty():
         arguments["verbose"] = 2  # one line an epoch, and no bar
     return _program(
-        report and "from keras_posenc.analysis import require_matplotlib, write_report",
+        report and "from keras_posenc.analysis import write_report",
         "from keras_posenc.training import finetune, summary",
         "",
-        report and "require_matplotlib()",
         f"metrics = {_call('finetune', *positional, **arguments)}",
         "print(summary(metrics))",
         report and f"print({_call('write_report', positional[2])})",
@@ -27,10 +28,9 @@ def _stretch(arguments):
     positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
     report = not arguments.pop("no_report", False)
     return _program(
-        report and "from keras_posenc.analysis import require_matplotlib, write_stretch_report",
+        report and "from keras_posenc.analysis import write_stretch_report",
         "from keras_posenc.training import stretch, stretch_summary",
         "",
-        report and "require_matplotlib()",
         f"model, report = {_call('stretch', *positional, **arguments)}",
         "print(stretch_summary(report))",
         report and f"print({_call('write_stretch_report', positional[2])})",
@@ -74,12 +74,28 @@ def _predict(arguments):
                 "--question belongs to --text, the passage; a --file has its questions."
             )
         texts = [(question, text) for text in texts]
-    show = {"tsv": "to_tsv", "jsonl": "to_jsonl"}[arguments.pop("format", "tsv")]
+    form, output = arguments.pop("format", None), arguments.pop("output", None)
+    if output is None:
+        shown = {} if form is None else {"form": form}
+        name, show = (
+            "predictions_table",
+            _call("predictions_table", _Name("predictions"), _Name("texts"), **shown),
+        )
+    else:
+        if form is not None:
+            raise ValueError("--format is of what is printed; --output is written by its suffix.")
+        if pathlib.PurePath(output).suffix not in PREDICTIONS:
+            raise ValueError(f"--output: give a {', '.join(PREDICTIONS)} file, not {output!r}.")
+        name, show = (
+            "write_predictions",
+            _call("write_predictions", output, _Name("predictions"), _Name("texts")),
+        )
     return _program(
-        f"from keras_posenc.training import predict, {show}",
+        f"from keras_posenc.training import predict, {name}",
         "",
-        f"predictions = {_call('predict', directory, texts, **arguments, verbose=0)}",
-        f"print({show}(predictions))",
+        f"texts = {_literal(texts)}",
+        f"predictions = {_call('predict', directory, _Name('texts'), **arguments, verbose=0)}",
+        f"print({show})",
     )
 
 
@@ -150,10 +166,8 @@ def _bench(arguments):
     arguments.setdefault("output", "bench")
     output, pictures = arguments["output"], not arguments.pop("no_pictures", False)
     return _program(
-        pictures and "from keras_posenc.analysis import require_matplotlib",
         f"from keras_posenc.bench import bench, {'save_pictures, ' * pictures}to_table",
         "",
-        pictures and "require_matplotlib()",
         f"results = {_call('bench', tasks, **arguments)}",
         "print(to_table(results))",
         pictures and f"print(*save_pictures(results, {_literal(output)}))",
@@ -165,11 +179,9 @@ def _bench_passkey(arguments):
     arguments.setdefault("output", "bench-passkey")
     output, pictures = arguments["output"], not arguments.pop("no_pictures", False)
     return _program(
-        pictures and "from keras_posenc.analysis import require_matplotlib",
         "from keras_posenc.bench import bench_passkey, passkey_table",
         pictures and "from keras_posenc.bench import save_pictures",
         "",
-        pictures and "require_matplotlib()",
         f"results = {_call('bench_passkey', checkpoint, **arguments)}",
         "print(passkey_table(results))",
         pictures and f"print(*save_pictures(results, {_literal(output)}))",

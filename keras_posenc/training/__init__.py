@@ -24,6 +24,7 @@ from keras_posenc.training.multilabel_losses import (
     SparseMultilabelCategoricalCrossentropy,
 )
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
+from keras_posenc.training.prediction_table import predictions_table, write_predictions
 from keras_posenc.training.pretrain import pretrain, pretrain_summary
 from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
 from keras_posenc.training.saved_models import load_finetuned, load_text_model
@@ -77,6 +78,7 @@ __all__ = [
     "load_text_model",
     "pearson",
     "predict",
+    "predictions_table",
     "pretrain",
     "pretrain_summary",
     "rates_by_depth",
@@ -86,6 +88,7 @@ __all__ = [
     "summary",
     "to_jsonl",
     "to_tsv",
+    "write_predictions",
 ]
 
 _MOVED = ("embed", "open_embedder")

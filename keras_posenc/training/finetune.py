@@ -9,7 +9,7 @@ from keras_posenc.text import Texts
 from keras_posenc.training.labelled_documents import digest, split
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe
-from keras_posenc.training.runs import run_once
+from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.saved_models import FILES
 from keras_posenc.training.stretching.self_distillation import stretch as stretch_before
 from keras_posenc.training.tasks import TASKS
@@ -253,7 +253,8 @@ def finetune(
 
     digests = {role: part and digest(part) for role, part in documents.items()}
     record = recipe.record(**digests)
-    return run_once(output, record, overwrite, verbose, prepare, METRICS, FILES)
+    data = whence(train=train, validation=validation, test=test, text=text, label=label)
+    return run_once(output, record, overwrite, verbose, prepare, METRICS, FILES, data)
 
 
 def _column_of(text, path):

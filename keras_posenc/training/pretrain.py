@@ -6,7 +6,7 @@ from keras_posenc import checks
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import STRETCHES, Recipe
-from keras_posenc.training.runs import run_once
+from keras_posenc.training.runs import run_once, whence
 
 KEYS = ("before", "after", "losses")
 
@@ -142,7 +142,8 @@ def pretrain(
     texts = read_corpus(corpus, validation, objective == "unilm", text, label, seed)
     prepare = functools.partial(Pretraining, recipe, sizes, words, texts)
     record = recipe.record(texts=texts.digest())
-    return run_once(output, record, overwrite, verbose, prepare, KEYS)
+    data = whence(corpus=corpus, validation=validation, text=text, label=label)
+    return run_once(output, record, overwrite, verbose, prepare, KEYS, data=data)
 
 
 def pretrain_summary(metrics):

@@ -5,7 +5,9 @@ state.zip is how far it has come, and the results replace those of an earlier ru
 """
 
 import contextlib
+import datetime
 import json
+import os
 import pathlib
 import time
 
@@ -21,7 +23,7 @@ SAVE_EVERY = 30
 RECORD = {"step": int, "losses": list, "seconds": (int, float)}
 
 
-def run_once(output, record, overwrite, verbose, prepare, keys, results=()):
+def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data=None):
     """Runs in a directory once: a call after its end reads the metrics that it left.
 
     Args:
@@ -35,6 +37,8 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=()):
             returns the metrics, which JSON can hold; `save(folder)` writes the other results.
         keys: tuple of str, what the metrics have at least.
         results: names of files that a finished run has beside metrics.json.
+        data: dict, what a report says of where the texts are from; no part of the record, since the
+            same texts may be moved.
 
     Returns:
         dict, the content of metrics.json.
@@ -62,7 +66,9 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=()):
         def write():
             with replacing_together(output) as folder:
                 run.save(folder)
-                text = json.dumps(metrics, indent=1, ensure_ascii=False)
+                now = datetime.datetime.now().astimezone().isoformat(" ", "seconds")
+                more = {"data": data or {}, "finished": now}
+                text = json.dumps(metrics | more, indent=1, ensure_ascii=False)
                 write_text(folder / "metrics.json", text)
 
         def end():
@@ -76,6 +82,17 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=()):
             metrics = run.run(files["state.zip"], verbose if is_first() else 0)
             by_first(write)
         return by_first(end)
+
+
+def whence(**sources):
+    """Where the texts of a run are from: paths, shares and names of columns as they are."""
+    named = {
+        name: str(source) if isinstance(source, os.PathLike) else source
+        for name, source in sources.items()
+        if source is not None
+    }
+    plain = (str, int, float)
+    return {n: source if isinstance(source, plain) else "in memory" for n, source in named.items()}
 
 
 def check_same_run(output, record):

@@ -1,4 +1,5 @@
 import base64
+import html
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -6,7 +7,10 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from keras_posenc.analysis import plot, write_report, write_stretch_report
-from keras_posenc.training import metrics
+from keras_posenc.analysis import verdict as analysis_verdict
+from keras_posenc.analysis.report import Run, read_run
+from keras_posenc.bench import save_pictures
+from keras_posenc.training import finetune, metrics
 
 pytestmark = pytest.mark.once
 
@@ -54,18 +58,19 @@ def test_a_page_holds_its_pictures_and_needs_nothing_else(tmp_path):
     path = write_report(write_run(tmp_path / "run"))
     page = path.read_text("utf-8")
     assert path == tmp_path / "run" / "report.html"
-    assert len(pictures(page)) == 4
+    assert len(pictures(page)) == 4 and "img { width: 100%;" in page
     for picture in pictures(page):
         assert ElementTree.fromstring(picture).tag.endswith("svg")
     assert not re.findall(r'(?:src|href)="(?!data:)', page) and "<script" not in page
     headings = re.findall("<h2>(.*?)</h2>", page)
     assert headings == [
+        "About this run",
         "Results",
         "Learning curves",
         "Accuracy by document length",
         "Confusion matrix",
         "Document lengths",
-        "Recipe",
+        "Settings",
     ]
 
 
@@ -90,7 +95,7 @@ def test_runs_side_by_side(tmp_path):
 
 def test_a_run_that_nothing_judged(tmp_path):
     page = write_report(write_run(tmp_path / "run", validation=None)).read_text("utf-8")
-    assert "No validation and no test documents were given, so there is no score" in page
+    assert "Not evaluated: no validation and no test documents were given" in page
     assert len(pictures(page)) == 2
 
 
@@ -111,10 +116,72 @@ def test_several_runs_need_a_path(tmp_path):
         write_report({"one": run})
 
 
-def test_without_matplotlib_the_error_says_what_to_install(monkeypatch, tmp_path):
+def test_without_matplotlib_a_page_has_no_figures(monkeypatch, tmp_path, caplog):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(ImportError, match="pip install matplotlib.*--no-report"):
-        write_report(tmp_path)
+    page = write_report(write_run(tmp_path / "run")).read_text("utf-8")
+    assert pictures(page) == [] and page.count("Not drawn: Matplotlib is not installed.") == 4
+    assert "75.0% (" in page and "<p class=verdict>Not shown to be good: accuracy is 75.0%" in page
+    (line,) = caplog.messages
+    assert re.search(
+        r"report\.html has no figures.*pip install matplotlib, then .*write_report", line
+    )
+    assert save_pictures([], tmp_path) == []
+    assert "pip install matplotlib, then the same command draws them" in caplog.messages[-1]
+    with pytest.raises(ImportError, match="Figures need Matplotlib: pip install matplotlib"):
+        plot.learning_curves([])
+
+
+def judged(right, wrong):
+    """Metrics on documents of two classes, as many of either."""
+    logits = [[2.0, 0.0], [0.0, 2.0]] * right + [[0.0, 2.0], [2.0, 0.0]] * wrong
+    count = right + wrong
+    return metrics.classification(logits, [0, 1] * count, [9] * 2 * count, 2)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "verdict"),
+    [
+        (
+            18,
+            2,
+            "Good: accuracy is 90.0% on 40 test documents (95% interval 76.9–96.0), and always",
+        ),
+        (11, 9, "Not shown to be good: accuracy is 55.0% on 40 test documents"),
+        (2, 18, "Bad: accuracy is 10.0% on 40 test documents"),
+    ],
+)
+def test_the_verdict_compares_with_the_most_frequent_class(tmp_path, right, wrong, verdict):
+    run = write_run(tmp_path / "run", test=judged(right, wrong), labels=("a", "b"), validation=None)
+    words = analysis_verdict.verdict(read_run(run))
+    assert words.startswith(verdict)
+    assert "always predicting the most frequent class gives 50.0%" in words
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(0.9, "Good: Spearman is 0.900 on 12 test"), (0.3, "Bad: Spearman is 0.300 on 12 test")],
+)
+def test_the_verdict_on_numbers(value, verdict):
+    run = Run("a", "a", {"test": {"documents": 12, "spearman": value}, "validation": None,
+                         "scores": {"spearman": "Spearman"}}, {}, [], [])  # fmt: skip
+    assert analysis_verdict.verdict(run).startswith(verdict)
+    run.metrics["test"], run.metrics["scores"] = {"documents": 12, "f1": value}, {"f1": "F1"}
+    assert analysis_verdict.verdict(run).startswith(f"F1 is {value:.3f} on 12 test documents. Comp")
+
+
+def test_a_page_says_what_was_run(tmp_path, pretrained, corpus):
+    """Model, data, date and the call, which runs as it stands and finds the run finished."""
+    train = corpus / "train.tsv"
+    settings = dict(validation=0.25, max_length=16, epochs=1, learning_rate=2e-3, verbose=0)
+    metrics = finetune(pretrained, train, tmp_path / "out", **settings)
+    page = write_report(tmp_path / "out").read_text("utf-8")
+    assert f"<th>model</th><td>{pretrained}</td>" in page
+    assert f"<th>training data</th><td>{train}</td>" in page
+    assert "<th>validation</th><td>25% of the training data</td>" in page
+    assert f"<th>date</th><td>{metrics['finished']}</td>" in page
+    call = html.unescape(re.search("<pre>(.*?)</pre>", page, re.DOTALL)[1])
+    assert "learning_rate=0.002" in call and "schedule" not in call
+    assert eval(call, {"finetune": finetune}) == metrics
 
 
 def test_no_picture_leaves_a_window_or_a_changed_style():
@@ -179,6 +246,7 @@ def test_a_page_about_a_stretching(tmp_path):
     path = write_stretch_report(tmp_path)
     page = path.read_text("utf-8")
     assert path == tmp_path / "report.html" and len(pictures(page)) == 2
+    assert "Good: the features beyond token 512 agree" in page and "cosine of 0.900" in page
     assert "641–768" in page and "2 steps in 9 s" in page and "&lt;a&gt;" in page
     assert "Distant context" not in page  # of an earlier version, which did not measure it
     report["context"] = {"before": 0.125, "after": 0.75}

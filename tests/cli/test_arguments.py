@@ -56,7 +56,7 @@ def test_every_keyword_of_the_function_is_an_option(name):
     keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - {"verbose", "spans"}
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
     only_here |= {"evaluate": {"output"}, "bench passkey": {"no_pictures"}}
-    only_here["predict"] = {"format", "file", "question"}
+    only_here["predict"] = {"format", "file", "question", "output"}
     assert set(actions(name)) == keywords | only_here.get(name, set())
 
 

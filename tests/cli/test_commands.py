@@ -89,7 +89,7 @@ def test_stretch(capsys, tmp_path, pretrained):
         np.testing.assert_array_equal(one[name], other[name])
     assert "<h2>Agreement by position</h2>" in (tmp_path / "two" / "report.html").read_text("utf-8")
     _, output = run(capsys, "inspect", tmp_path / "one")
-    assert "max_position = 40" in output
+    assert "positions: 40" in output
 
 
 IGNORED = ("cls.graft.*", "cls.chain.*")
@@ -160,10 +160,13 @@ def test_predict(capsys, finetuned, form):
     assert execute(program) == output
     lines = output.splitlines()
     if form == "tsv":
-        labels = [line.split("\t")[0] for line in lines]
-        assert all(1 / 3 < float(line.split("\t")[1]) <= 1 for line in lines)
+        head, *cells = [line.split("\t") for line in lines]
+        assert head == ["row", "label", "probability"] and [row for row, *_ in cells] == ["1", "2"]
+        labels = [label for _, label, _ in cells]
+        assert all(1 / 3 < float(probability) <= 1 for *_, probability in cells)
     else:
         rows = [json.loads(line) for line in lines]
+        assert [row["row"] for row in rows] == [1, 2]
         labels = [row["label"] for row in rows]
         assert all(sum(row["probabilities"].values()) == pytest.approx(1) for row in rows)
         assert all(row["probability"] == row["probabilities"][row["label"]] for row in rows)
@@ -177,7 +180,7 @@ def test_predict_says_on_stderr_what_it_cuts_off(finetuned, tmp_path):
     done = run_fork(
         "module", "keras_posenc", ["predict", finetuned, "--file", texts, "--max-length", 6]
     )
-    assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done.stderr
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 3, done.stderr
     told = [line for line in done.stderr.splitlines() if "longer than" in line]
     assert told == [
         "1 of 2 texts are longer than max_length=6: 23.1% of all tokens are cut off. The longest "
@@ -189,7 +192,27 @@ def test_predict_leaves_its_output_to_the_results(capsys, finetuned, tmp_path):
     (tmp_path / "texts.txt").write_text("w1 w4 w7\nw2 w5\nw0\n")
     assert main(["predict", str(finetuned), "--file", str(tmp_path / "texts.txt")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [len(line.split("\t")) for line in lines] == [2, 2, 2]
+    assert [len(line.split("\t")) for line in lines] == [3, 3, 3, 3]
+
+
+def test_predict_writes_beside_the_columns_of_the_file(capsys, finetuned, tmp_path):
+    (tmp_path / "texts.tsv").write_text("id\ttext\nx7\tw1 w4 w7\nx8\tw2 w5\n")
+    given = ("predict", finetuned, "--file", tmp_path / "texts.tsv")
+    _, output = run(capsys, *given)
+    assert [line.split("\t")[0] for line in output.splitlines()] == ["id", "x7", "x8"]
+    target = tmp_path / "new" / "found.csv"
+    program, output = run(capsys, *given, "--output", target)
+    assert output == f"{target}\n"
+    written = target.read_text("utf-8")
+    target.unlink()
+    assert execute(program) == output and target.read_text("utf-8") == written
+    head, *rows = written.splitlines()
+    assert head == "id,text,predicted_label,predicted_probability"
+    assert [row.split(",")[:2] for row in rows] == [["x7", "w1 w4 w7"], ["x8", "w2 w5"]]
+    assert main([*map(str, given), "--output", "found.txt"]) == 2
+    assert "--output: give a .csv, .tsv, .jsonl file, not 'found.txt'" in capsys.readouterr().err
+    assert main([*map(str, given), "--output", "found.csv", "--format", "tsv"]) == 2
+    assert "--format is of what is printed" in capsys.readouterr().err
 
 
 def test_embed(capsys, caplog, pretrained, tmp_path):
@@ -222,11 +245,17 @@ def test_embed_late(capsys, pretrained, tmp_path):
 
 
 def test_inspect(capsys, pretrained):
+    """A summary that ends with the verdict; every tensor, and the config, with --all."""
     program, output = run(capsys, "inspect", pretrained)
     assert execute(program) == output
-    assert "keras, 21 tensors" in output
-    assert "21 loaded" in output
-    assert "max_position = 16" in output
+    first, *_, last = output.splitlines()
+    assert "keras, 21 tensors" in first
+    assert "21 loaded" in output and "positions: 16" in output
+    assert last.startswith("It can be loaded as bert") and len(output.splitlines()) < 20
+    assert "Embedding-Token" not in output and "max_position = 16" not in output
+    program, output = run(capsys, "inspect", pretrained, "--all")
+    assert execute(program) == output and output.splitlines()[-1] == last
+    assert "Embedding-Token/embeddings" in output and "max_position = 16" in output
 
 
 @pytest.mark.parametrize("form", ["huggingface", "google", "keras"])

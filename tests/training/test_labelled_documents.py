@@ -135,3 +135,17 @@ def test_the_labels_of_other_tasks_that_would_be_two_by_mistake(task, text, labe
 
 def test_labels_lose_the_spaces_at_their_ends_in_lists_as_in_files():
     assert read_labelled((["a", "b"], ["yes", " yes\u00a0"]), "train").labels == ["yes", "yes"]
+
+
+def test_a_column_with_a_class_per_row_is_questioned(caplog):
+    """It may be one of ids; it may also be one example per class, so it is no error."""
+    texts = [f"w{number}" for number in range(12)]
+    TASKS["classify"].read((texts, [f"id{number}" for number in range(12)]), "train")
+    (line,) = caplog.messages
+    assert line.startswith("The 12 documents to train on have 12 different labels, such as 'id0'")
+    assert "label (--label-column)" in line and "--task regress" in line
+    caplog.clear()
+    TASKS["classify"].read((texts[:4], list("abcd")), "train")
+    TASKS["classify"].read((texts, list("ab" * 6)), "train")
+    TASKS["classify"].read((texts, [f"id{number}" for number in range(12)]), "test")
+    assert not caplog.messages

@@ -19,7 +19,7 @@ from keras_posenc.text.replicas import fill
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.progress import printer
 from keras_posenc.training.recipe import RATES
-from keras_posenc.training.runs import run_once, take_steps
+from keras_posenc.training.runs import run_once, take_steps, whence
 from keras_posenc.training.source import Source
 from keras_posenc.training.stretching.context import (
     HeldOutText,
@@ -175,7 +175,8 @@ def stretch(
         output = pathlib.Path(scratch) / "stretched" if output is None else output
         prepare = functools.partial(Distillation, recipe, source, old, tokenizer, corpus, around)
         record = recipe.record(texts=corpus.digest())
-        report = run_once(output, record, overwrite, verbose, prepare, KEYS)
+        data = whence(texts=texts, test=test, text=text)
+        report = run_once(output, record, overwrite, verbose, prepare, KEYS, data=data)
         return Stretched(build_transformer_model(output, model=source.model), report)
 
 

@@ -29,6 +29,10 @@ class Answer(typing.NamedTuple):
     end: int
     probability: float
 
+    def columns(self):
+        """The names of the cells."""
+        return ["answer", "characters", "probability"]
+
     def cells(self):
         """The answer, its characters and its probability."""
         return self.answer, f"{self.start}-{self.end}", f"{self.probability:.4f}"

@@ -7,10 +7,13 @@ import numpy as np
 
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
+from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.labelled_documents import check_labels, read_labelled
 from keras_posenc.training.metrics import classification, softmax
 from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 from keras_posenc.untrusted import quote
+
+FEW = 10  # documents, whose classes may well have one example each
 
 
 class Prediction(typing.NamedTuple):
@@ -31,9 +34,28 @@ class Prediction(typing.NamedTuple):
     probability: float
     probabilities: dict
 
+    def columns(self):
+        """The names of the cells."""
+        return ["label", "probability"]
+
     def cells(self):
         """The label and its probability, as text."""
         return self.label, f"{self.probability:.4f}"
+
+
+def _question(labels):
+    """Logs that there are nearly as many classes as documents: the column may be another one.
+
+    No error, because there may be one example per class.
+    """
+    classes = len(set(labels))
+    if len(labels) >= FEW and 2 * classes > len(labels):
+        LOGGER.warning(
+            f"The {len(labels):,} documents to train on have {classes:,} different labels, such as "
+            f"{quote(labels[0])} and {quote(labels[1])}. Is this a column of ids, or of numbers? "
+            "Name the column of the classes with label (--label-column), or predict numbers with "
+            'task="regress" (--task regress).'
+        )
 
 
 class Classification(FinetuneTask):
@@ -45,7 +67,10 @@ class Classification(FinetuneTask):
     problem_type = "single_label_classification"
 
     def read(self, source, role, text=None, label=None):
-        return read_labelled(source, role, text, label)
+        documents = read_labelled(source, role, text, label)
+        if role == "train":
+            _question(documents.labels)
+        return documents
 
     def read_file(self, path, text, label):
         return read_texts(path, text=text, label=label)

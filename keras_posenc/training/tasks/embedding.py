@@ -14,7 +14,7 @@ from keras_posenc.training.similarity_losses import (
     InBatchAccuracy,
     MultipleNegativesRanking,
 )
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, pooled
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, numbered, pooled
 from keras_posenc.untrusted import quote
 
 SCORED = ["score"]
@@ -30,6 +30,10 @@ class Vector(typing.NamedTuple):
     """
 
     embedding: list
+
+    def columns(self):
+        """The names of the cells."""
+        return numbered("value", len(self.embedding))
 
     def cells(self):
         """The numbers, as text."""

@@ -105,6 +105,11 @@ class FinetuneTask:
         raise NotImplementedError
 
 
+def numbered(name, count):
+    """Names of the cells of numbers: of several, with their place."""
+    return [name] if count == 1 else [f"{name}_{number}" for number in range(1, count + 1)]
+
+
 def by_text(batches, rows):
     """A list of arrays: the rows of each text, in the order of its windows."""
     counts = np.bincount(batches.text_of, minlength=len(batches.lengths))

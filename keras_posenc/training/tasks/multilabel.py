@@ -25,6 +25,10 @@ class MultiPrediction(typing.NamedTuple):
     labels: list
     probabilities: dict
 
+    def columns(self):
+        """The names of the cells."""
+        return ["labels"]
+
     def cells(self):
         """The labels, with | between, as the input has them."""
         return ("|".join(self.labels),)

@@ -11,7 +11,7 @@ from keras_posenc.text.files import read_table
 from keras_posenc.text.groups import SCORE_NAMES
 from keras_posenc.text.label_columns import numbers_in
 from keras_posenc.training.metrics import by_lengths, pearson, spearman
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, pooled
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, numbered, pooled
 from keras_posenc.untrusted import quote
 
 
@@ -23,6 +23,10 @@ class NumberPrediction(typing.NamedTuple):
     """
 
     values: list
+
+    def columns(self):
+        """The names of the cells."""
+        return numbered("value", len(self.values))
 
     def cells(self):
         """The numbers, as text."""

@@ -29,9 +29,14 @@ class TagPrediction(typing.NamedTuple):
     entities: list
     tags: list | None
 
+    def columns(self):
+        """The names of the cells."""
+        return ["entities"]
+
     def cells(self):
-        """The entities, as `kind start-end text`."""
-        return [f"{e['kind']} {e['start']}-{e['end']} {e['text']}" for e in self.entities] or ["-"]
+        """The entities in one cell, as `kind start-end text`, with | between."""
+        found = [f"{e['kind']} {e['start']}-{e['end']} {e['text']}" for e in self.entities]
+        return (" | ".join(found) or "-",)
 
 
 class WordTags(typing.NamedTuple):

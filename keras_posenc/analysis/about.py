@@ -1,0 +1,57 @@
+"""What a report says about a run itself: its model, its data, its command and its date."""
+
+import inspect
+import json
+
+from keras_posenc.analysis.page import code, pairs
+from keras_posenc.training import finetune, stretch
+
+ROLES = {"train": "training data", "texts": "texts", "validation": "validation", "test": "test"}
+
+
+def about(name, directory, recipe, metrics):
+    """A table about a run.
+
+    Args:
+        name: "finetune" or "stretch", the function that made it.
+        directory: str, its output.
+        recipe: dict, its settings.
+        metrics: dict, its metrics.
+
+    Returns:
+        str, HTML.
+    """
+    data = metrics.get("data", {})
+    rows = [("model", recipe.get("checkpoint"))]
+    rows += [(title, _described(data[role])) for role, title in ROLES.items() if role in data]
+    rows.append(("date", metrics.get("finished")))
+    rows.append(("versions", ", ".join(f"{k} {v}" for k, v in metrics["versions"].items())))
+    table = pairs([(title, value) for title, value in rows if value is not None])
+    if not {"train", "texts"} & data.keys():  # of an earlier version
+        return table
+    return table + code(_call(name, directory, recipe, data))
+
+
+def _described(source):
+    return f"{source:.0%} of the training data" if isinstance(source, float) else source
+
+
+def _call(name, directory, recipe, data):
+    """The call of Python, with what differs from the defaults."""
+    function = {"finetune": finetune, "stretch": stretch}[name]
+    given = {**recipe, **data, "output": directory}  # a recipe has digests in place of data
+    if len(stages := given.get("lengths") or []) == 1:
+        (given["max_length"], given["epochs"]), given["lengths"] = *stages, None
+    parts = []
+    for key, parameter in inspect.signature(function).parameters.items():
+        value = given.get(key)
+        if parameter.default is parameter.empty:
+            parts.append(_literal(value))
+        elif key in given and value != parameter.default:
+            parts.append(f"{key}={_literal(value)}")
+    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + ")"
+
+
+def _literal(value):
+    """Strings in double quotes, and lists of pairs as JSON kept them."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (str, list)) else repr(value)

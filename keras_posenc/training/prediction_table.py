@@ -1,0 +1,160 @@
+"""Predictions as a table: with a header and the rows' ids, or beside the columns of a file."""
+
+import csv
+import io
+import json
+import os
+import pathlib
+
+from keras_posenc import checks
+from keras_posenc.text.files import READERS, read_rows, usual
+from keras_posenc.untrusted import cell, quote, visible_json
+from keras_posenc.writing import write_text
+
+ID_NAMES = ("id", "_id", "ids", "uid", "guid", "doc_id", "document_id", "text_id")
+FORMATS = ("tsv", "jsonl")
+SUFFIXES = (".csv", ".tsv", ".jsonl")
+PREFIX = "predicted_"
+
+
+def predictions_table(predictions, source=None, form="tsv"):
+    """Formats predictions with a header and the id of each row, to be read or piped on.
+
+    Args:
+        predictions: what `predict` returns.
+        source: what was predicted, a path or a list. The ids are those of a column of the file that
+            has a usual name, such as id; otherwise the numbers of the rows, from 1.
+        form: "tsv", where a cell that a spreadsheet would run as a formula gets an apostrophe in
+            front; or "jsonl", an object per row with all that is predicted.
+
+    Returns:
+        str.
+
+    Raises:
+        ValueError: on another `form`, or if the file has another number of rows.
+
+    Example:
+
+    >>> found = [Prediction("b", 0.75, {"a": 0.25, "b": 0.75})]
+    >>> predictions_table(found)
+    'row\\tlabel\\tprobability\\n1\\tb\\t0.7500'
+    """
+    checks.choice("form", form, FORMATS)
+    name, ids = _ids(*_table(source, len(predictions)))
+    if form == "jsonl":
+        pairs = zip(ids, predictions, strict=True)
+        return "\n".join(_object({name: number}, each._asdict()) for number, each in pairs)
+    return _delimited([name], [[number] for number in ids], predictions, "\t").rstrip("\n")
+
+
+def write_predictions(path, predictions, source=None):
+    """Writes predictions to a file, beside the columns of what was predicted.
+
+    A .csv or .tsv file has the columns of `source` as they are, then those of the predictions, such
+    as predicted_label and predicted_probability. A .jsonl file has the objects of `source` with
+    `prediction`, which has all that is predicted.
+
+    Args:
+        path: the file to write, .csv, .tsv or .jsonl; its folder is created.
+        predictions: what `predict` returns.
+        source: what was predicted, a path or a list.
+
+    Returns:
+        The path written, as a `pathlib.Path`.
+
+    Raises:
+        ValueError: if `path` has another suffix, `source` has a column of one of these names, or
+            another number of rows.
+
+    Example:
+
+    >>> path = write_predictions("found.csv", predict("out", "test.tsv", verbose=0), "test.tsv")
+    >>> path.read_text().splitlines()[0]
+    'text,label,predicted_label,predicted_probability'
+    """
+    path = pathlib.Path(path)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(
+            f"path={quote(str(path))}: predictions are written to a file that ends in "
+            f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
+        )
+    columns, rows = _table(source, len(predictions))
+    if path.suffix == ".jsonl":
+        _check_free(source, columns, ["prediction"])
+        pairs = zip(rows, predictions, strict=True)
+        lines = (_object(row, {"prediction": each._asdict()}) for row, each in pairs)
+        text = "".join(f"{line}\n" for line in lines)
+    else:
+        cells = [[row.get(name, "") for name in columns] for row in rows]
+        delimiter = "," if path.suffix == ".csv" else "\t"
+        text = _delimited(columns, cells, predictions, delimiter, PREFIX, source)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)
+    return path
+
+
+def _table(source, count):
+    """(columns, rows as dicts) of what was predicted; the numbers of its rows if it is no table."""
+    if isinstance(source, (str, os.PathLike)):
+        if pathlib.Path(source).suffix.lower() not in READERS:
+            source = None
+        else:
+            columns, numbered, _ = read_rows(source, READERS)
+            columns, rows = list(columns), [row for _, row in numbered]
+    elif source is not None:
+        is_pair = all(isinstance(each, tuple) and len(each) == 2 for each in source)
+        columns = ["question", "text"] if is_pair else ["text"]
+        cells = source if is_pair else [(_words(each),) for each in source]
+        rows = [dict(zip(columns, each, strict=True)) for each in cells]
+    if source is None:
+        columns, rows = ["row"], [{"row": number} for number in range(1, count + 1)]
+    if len(rows) != count:
+        raise ValueError(
+            f"{quote(str(source))} has {len(rows):,} rows, and there are {count:,} predictions: "
+            "give what they were predicted for."
+        )
+    return columns, rows
+
+
+def _words(text):
+    return text if isinstance(text, str) else " ".join(text)
+
+
+def _ids(columns, rows):
+    """The name of the column of ids, and the ids; of the numbers if there is none."""
+    name = usual(columns, ID_NAMES)
+    if name is None:
+        return "row", range(1, len(rows) + 1)
+    return name, [row.get(name, "") for row in rows]
+
+
+def _delimited(columns, cells, predictions, delimiter, prefix="", source=None):
+    """The text of a table. Only what a model or its labels say is guarded against formulas: the
+    rest is as the user has it."""
+    names = [f"{prefix}{name}" for name in (predictions[0].columns() if predictions else ())]
+    _check_free(source, columns, names)
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow([*map(_one_line, columns), *names])
+    for row, prediction in zip(cells, predictions, strict=True):
+        given = map(_one_line, row) if delimiter == "\t" else row
+        writer.writerow([*given, *map(cell, prediction.cells())])
+    return text.getvalue()
+
+
+def _one_line(value):
+    """A cell without what ends it, or a line, in a file with tabs."""
+    value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(value.split()) if set(value) & set("\t\r\n") else value
+
+
+def _object(row, more):
+    return visible_json(json.dumps({**row, **more}, ensure_ascii=False))
+
+
+def _check_free(source, columns, names):
+    if taken := [name for name in names if name in columns]:
+        raise ValueError(
+            f"{quote(str(source))} has a column {quote(taken[0])} already: rename it, or write the "
+            "predictions beside another file."
+        )

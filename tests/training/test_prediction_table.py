@@ -1,0 +1,110 @@
+"""Predictions with a header and ids, and beside the columns of a file of each kind."""
+
+import csv
+import json
+
+import pytest
+
+from keras_posenc.cli import programs
+from keras_posenc.text import read_texts
+from keras_posenc.training import Prediction, prediction_table, predictions_table, write_predictions
+from keras_posenc.training.tasks import answering, embedding, multilabel, regression, tagging
+
+ENTITY = {"kind": "P", "start": 0, "end": 2, "text": "Jo"}
+pytestmark = pytest.mark.once
+
+FOUND = [
+    Prediction("a", 0.75, {"a": 0.75, "=b": 0.25}),
+    Prediction("=b", 0.5, {"a": 0.5, "=b": 0.5}),
+]
+
+
+def test_rows_have_numbers_or_ids(tmp_path):
+    assert predictions_table(FOUND).splitlines() == [
+        "row\tlabel\tprobability",
+        "1\ta\t0.7500",
+        "2\t'=b\t0.5000",
+    ]
+    path = tmp_path / "texts.csv"
+    path.write_text('text,ID\n"one,\ntwo",x7\nthree,x8\n')
+    assert [line.split("\t")[0] for line in predictions_table(FOUND, path).splitlines()] == [
+        "ID",
+        "x7",
+        "x8",
+    ]
+    rows = [json.loads(line) for line in predictions_table(FOUND, path, "jsonl").splitlines()]
+    assert rows[1] == {"ID": "x8", **FOUND[1]._asdict()}
+    assert predictions_table([], []) == "row"
+
+
+@pytest.mark.parametrize(
+    ("prediction", "names"),
+    [
+        (answering.Answer("x", 1, 2, 0.5), ["answer", "characters", "probability"]),
+        (embedding.Vector([0.5, 1.0]), ["value_1", "value_2"]),
+        (multilabel.MultiPrediction(["a", "b"], {}), ["labels"]),
+        (regression.NumberPrediction([0.5]), ["value"]),
+        (tagging.TagPrediction([], None), ["entities"]),
+        (
+            tagging.TagPrediction([ENTITY] * 2, None),
+            ["entities"],
+        ),
+    ],
+)
+def test_every_cell_has_a_name(prediction, names):
+    assert prediction.columns() == names and len(prediction.cells()) == len(names)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_columns_come_first_and_are_unchanged(tmp_path, suffix):
+    source = tmp_path / "texts.csv"
+    source.write_text('id,text,label\n7,"=one, ""two""",a\n8,three,b\n')
+    path = write_predictions(tmp_path / "new" / f"found{suffix}", FOUND, source)
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter="," if suffix == ".csv" else "\t"))
+    assert [row["text"] for row in rows] == ['=one, "two"', "three"]
+    assert [row["id"] for row in rows] == ["7", "8"] and [row["label"] for row in rows] == [
+        "a",
+        "b",
+    ]
+    assert [row["predicted_label"] for row in rows] == ["a", "'=b"]
+    assert read_texts(path).texts == read_texts(source).texts
+
+
+def test_objects_keep_what_they_have(tmp_path):
+    source = tmp_path / "texts.jsonl"
+    source.write_text('{"text": "one", "n": 1.5}\n{"text": "two", "tags": ["x"]}\n')
+    path = write_predictions(tmp_path / "found.jsonl", FOUND, source)
+    one, two = map(json.loads, path.read_text().splitlines())
+    assert one == {"text": "one", "n": 1.5, "prediction": FOUND[0]._asdict()}
+    assert two["tags"] == ["x"]
+    path = write_predictions(tmp_path / "found.tsv", FOUND, source)
+    assert path.read_text().splitlines()[1] == "one\t1.5\ta\t0.7500"
+
+
+def test_texts_of_python_and_files_that_are_no_tables(tmp_path):
+    found = [answering.Answer("x", 1, 2, 0.5)]
+    path = write_predictions(tmp_path / "found.csv", found, [("Which?", "This\none.")])
+    with open(path, newline="") as file:
+        assert list(csv.reader(file))[1] == ["Which?", "This\none.", "x", "1-2", "0.5000"]
+    tags = [tagging.TagPrediction([], None)]
+    assert predictions_table(tags, [["Jo", "left"]]) == "row\tentities\n1\t-"
+    path = write_predictions(tmp_path / "found.csv", tags, "words.conll")
+    assert path.read_text() == "row,predicted_entities\n1,-\n"
+
+
+def test_errors(tmp_path):
+    source = tmp_path / "texts.csv"
+    source.write_text("text,predicted_label,prediction\none,a,b\ntwo,b,c\n")
+    with pytest.raises(ValueError, match="has a column 'predicted_label' already: rename it"):
+        write_predictions(tmp_path / "found.csv", FOUND, source)
+    with pytest.raises(ValueError, match="has a column 'prediction' already"):
+        write_predictions(tmp_path / "found.jsonl", FOUND, source)
+    with pytest.raises(ValueError, match="has 2 rows, and there are 1 predictions"):
+        predictions_table(FOUND[:1], source)
+    with pytest.raises(ValueError, match=r"found.txt'.*ends in .csv, .tsv or .jsonl"):
+        write_predictions(tmp_path / "found.txt", FOUND)
+    with pytest.raises(ValueError, match="`form` must be one of"):
+        predictions_table(FOUND, form="csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.csv"]
+    assert programs.PREDICTIONS == prediction_table.SUFFIXES
