@@ -1,6 +1,5 @@
 """Vectors of texts of any length, or of their chunks, by a directory of sentence-transformers."""
 
-import dataclasses
 import os
 import pathlib
 
@@ -19,13 +18,13 @@ from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import read_encoder
 from keras_posenc.retrieval.process_shards import read_shard
 from keras_posenc.retrieval.sparse import SparseEmbedder
+from keras_posenc.retrieval.vector_files import check_output, ids_of, write_vectors
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.processes import is_first
 from keras_posenc.training.saved_models import load_finetuned
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.untrusted import quote, read_json
-from keras_posenc.writing import replacing
 
 
 def open_embedder(
@@ -131,7 +130,9 @@ def embed(
         directory: directory of sentence-transformers, or of an encoder.
         texts: list of str, or a path for `read_texts`.
         output: path of the .npy file for the vectors, or of the .npz file for those of chunks, with
-            their texts, starts and ends; its folder is created. By default nothing is written.
+            their texts, starts and ends; or of a .jsonl or .parquet file (the latter needs
+            pyarrow), with a row per vector and its id: that of the column id of `texts`, otherwise
+            the number of the row. Its folder is created. By default nothing is written.
         text: name of the column of texts; by default one with a usual name, see `read_texts`.
         max_length: int. Tokens after which texts are truncated, which is logged; by default the
             length that `directory` names. More than the model has positions extends its table.
@@ -160,6 +161,7 @@ def embed(
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
+        ImportError: if `output` is a .parquet file and pyarrow is not installed.
         TypeError: if a text is no str, or `ignore` no list.
         ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
 
@@ -179,8 +181,10 @@ def embed(
     _check_kind(multi, sparse, queries, chunks is not None or by_chunk, prompt, ignore)
     part = read_shard(shard)
     if output is not None:
-        _check_output(output, ".npz" if by_chunk or multi or sparse else ".npy")
+        check_output(output, ".npz" if by_chunk or multi or sparse else ".npy")
         pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
+    ids = ids_of(texts, output)
+    ids = ids and (ids[0], part(ids[1]))
     if multi or sparse:
         model = (LateInteraction if multi else SparseEmbedder)(
             directory,
@@ -191,7 +195,7 @@ def embed(
             token_budget=token_budget,
         )
         encode = model.encode_queries if queries else model.encode_documents
-        return _written(encode(part(_read(texts, text)), verbose), output)
+        return _written(encode(part(_read(texts, text)), verbose), output, ids)
     model = open_embedder(
         directory,
         max_length=max_length if by_chunk or chunks is None else chunks,
@@ -215,7 +219,7 @@ def embed(
         vectors = model.predict(texts, verbose)
     else:
         vectors = _by_chunks(model, texts, verbose)
-    return _written(vectors, output)
+    return _written(vectors, output, ids)
 
 
 def _read(texts, column):
@@ -224,14 +228,10 @@ def _read(texts, column):
     return texts
 
 
-def _written(vectors, output):
+def _written(vectors, output, ids):
     """The vectors, which are also written if there is an output."""
     if output is not None and is_first():
-        with replacing(output) as partial:
-            if dataclasses.is_dataclass(vectors):
-                np.savez(partial, **dataclasses.asdict(vectors))
-            else:
-                np.save(partial, vectors)
+        write_vectors(output, vectors, ids)
     return vectors
 
 
@@ -276,11 +276,6 @@ def _check_chunking(chunks, late, overlap, spans, max_length):
             "chunks reads all of a text and max_length cuts it off: give one of them. "
             f"Received: chunks={chunks!r}, max_length={max_length!r}"
         )
-
-
-def _check_output(output, suffix):
-    if pathlib.Path(output).suffix != suffix:
-        raise ValueError(f"output is a {suffix} file, which NumPy reads. Received: {output!r}")
 
 
 def _by_chunks(model, texts, verbose):

@@ -10,6 +10,7 @@ from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
 from keras_posenc.untrusted import check_name, check_pointer, parse_json, quote, shorten
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
+ID_NAMES = ("id", "_id", "ids", "uid", "guid", "doc_id", "document_id", "text_id")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
 
 
@@ -139,6 +140,28 @@ def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
         parse(Place(path, n, label), value_in(path, n, row, label)) for n, row in rows
     ]
     return Texts(texts, labels, [n for n, _ in rows])
+
+
+def read_ids(path):
+    """The ids of the rows of a file.
+
+    Args:
+        path: a file that `read_texts` reads.
+
+    Returns:
+        (name, ids): of the column with a usual name, such as id; ("row", numbers from 1) if there
+            is none.
+    """
+    columns, rows, _ = read_rows(path, READERS)
+    return ids_in(columns, [row for _, row in rows])
+
+
+def ids_in(columns, rows):
+    """As `read_ids`, of columns and rows that are read already."""
+    name = usual(columns, ID_NAMES)
+    if name is None:
+        return "row", range(1, len(rows) + 1)
+    return name, [row.get(name, "") for row in rows]
 
 
 def read_rows(path, readers):

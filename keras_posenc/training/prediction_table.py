@@ -7,11 +7,10 @@ import os
 import pathlib
 
 from keras_posenc import checks
-from keras_posenc.text.files import READERS, read_rows, usual
+from keras_posenc.text.files import READERS, ids_in, read_rows
 from keras_posenc.untrusted import cell, quote, visible_json
 from keras_posenc.writing import write_text
 
-ID_NAMES = ("id", "_id", "ids", "uid", "guid", "doc_id", "document_id", "text_id")
 FORMATS = ("tsv", "jsonl")
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 PREFIX = "predicted_"
@@ -40,7 +39,7 @@ def predictions_table(predictions, source=None, form="tsv"):
     'row\\tlabel\\tprobability\\n1\\tb\\t0.7500'
     """
     checks.choice("form", form, FORMATS)
-    name, ids = _ids(*_table(source, len(predictions)))
+    name, ids = ids_in(*_table(source, len(predictions)))
     if form == "jsonl":
         pairs = zip(ids, predictions, strict=True)
         return "\n".join(_object({name: number}, each._asdict()) for number, each in pairs)
@@ -118,14 +117,6 @@ def _table(source, count):
 
 def _words(text):
     return text if isinstance(text, str) else " ".join(text)
-
-
-def _ids(columns, rows):
-    """The name of the column of ids, and the ids; of the numbers if there is none."""
-    name = usual(columns, ID_NAMES)
-    if name is None:
-        return "row", range(1, len(rows) + 1)
-    return name, [row.get(name, "") for row in rows]
 
 
 def _delimited(columns, cells, predictions, delimiter, prefix="", source=None):

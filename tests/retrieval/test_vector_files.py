@@ -1,0 +1,76 @@
+"""Vectors as rows with ids, from a file, a list or a part of either."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from keras_posenc.retrieval import embed
+from keras_posenc.retrieval.late_chunking import ChunkVectors
+from keras_posenc.retrieval.multi_vectors import MultiVectors
+from keras_posenc.retrieval.sparse import SparseVectors
+from keras_posenc.retrieval.vector_files import check_output, ids_of, write_vectors
+
+pytestmark = pytest.mark.once
+
+TEXTS = ["w1 w2. w3 w4.", "w5", "w6 w7"]
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_rows_have_the_ids_of_a_file(pretrained, tmp_path):
+    source = tmp_path / "texts.tsv"
+    source.write_text("text\tid\n" + "".join(f"{t}\tx{n}\n" for n, t in enumerate(TEXTS)))
+    found = embed(pretrained, source, tmp_path / "found.jsonl", verbose=0)
+    rows = rows_of(tmp_path / "found.jsonl")
+    assert [row["id"] for row in rows] == ["x0", "x1", "x2"]
+    np.testing.assert_array_equal(np.array([row["vector"] for row in rows], "float32"), found)
+    late = dict(chunks=4, late=True, shard="2/2", verbose=0)
+    found = embed(pretrained, source, tmp_path / "found.jsonl", **late)
+    rows = rows_of(tmp_path / "found.jsonl")
+    assert [row["id"] for row in rows] == [["x1", "x2"][text] for text in found.texts]
+    assert [(row["start"], row["end"]) for row in rows] == list(
+        zip(found.starts.tolist(), found.ends.tolist(), strict=True)
+    )
+    embed(pretrained, TEXTS, tmp_path / "found.jsonl", shard="2/2", verbose=0)
+    assert [row["row"] for row in rows_of(tmp_path / "found.jsonl")] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("found", "second"),
+    [
+        (MultiVectors(np.eye(3), np.array([0, 1, 3])), {"vectors": np.eye(3)[1:].tolist()}),
+        (
+            SparseVectors.of(np.array([[0, 2.0, 0], [1, 0, 3]])),
+            {"indices": [0, 2], "values": [1.0, 3.0]},
+        ),
+        (
+            ChunkVectors(np.eye(2), np.array([1, 1]), np.array([0, 4]), np.array([3, 9])),
+            {"start": 4, "end": 9, "vector": [0.0, 1.0]},
+        ),
+    ],
+    ids=["multi", "sparse", "chunks"],
+)
+def test_rows_of_every_kind_of_vector(tmp_path, found, second):
+    write_vectors(tmp_path / "found.jsonl", found, ("id", ["a", "b"]))
+    assert rows_of(tmp_path / "found.jsonl")[1] == {"id": "b", **second}
+
+
+def test_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "found.parquet"
+    vectors = np.array([[0.25, 1.0], [2.0, 3.0]], "float32")
+    write_vectors(path, vectors, ids_of(["a", "b"], path))
+    assert parquet.read_table(path).to_pydict() == {"row": [1, 2], "vector": vectors.tolist()}
+
+
+def test_formats_that_cannot_be_written(monkeypatch):
+    with pytest.raises(ValueError, match=r"output is a .npy file.*or a .jsonl or .parquet file"):
+        check_output("found.txt", ".npy")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name != "pyarrow" and find(name))
+    with pytest.raises(ImportError, match="pip install pyarrow, or give a .jsonl"):
+        embed("none", ["a"], "found.parquet")
