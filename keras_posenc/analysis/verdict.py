@@ -10,7 +10,7 @@ def verdict(run):
     """Judges a run by the score that matters most on the documents that it was not trained on.
 
     Args:
-        run: `Run`.
+        run: `FinetuneRun`.
 
     Returns:
         str.

@@ -8,7 +8,7 @@ import pytest
 
 from keras_posenc.analysis import plot, write_report, write_stretch_report
 from keras_posenc.analysis import verdict as analysis_verdict
-from keras_posenc.analysis.report import Run, read_run
+from keras_posenc.analysis.report import FinetuneRun, read_run
 from keras_posenc.bench import save_pictures
 from keras_posenc.training import finetune, metrics
 
@@ -162,7 +162,7 @@ def test_the_verdict_compares_with_the_most_frequent_class(tmp_path, right, wron
     [(0.9, "Good: Spearman is 0.900 on 12 test"), (0.3, "Bad: Spearman is 0.300 on 12 test")],
 )
 def test_the_verdict_on_numbers(value, verdict):
-    run = Run("a", "a", {"test": {"documents": 12, "spearman": value}, "validation": None,
+    run = FinetuneRun("a", "a", {"test": {"documents": 12, "spearman": value}, "validation": None,
                          "scores": {"spearman": "Spearman"}}, {}, [], [])  # fmt: skip
     assert analysis_verdict.verdict(run).startswith(verdict)
     run.metrics["test"], run.metrics["scores"] = {"documents": 12, "f1": value}, {"f1": "F1"}

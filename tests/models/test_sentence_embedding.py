@@ -377,7 +377,10 @@ def test_arguments_that_are_refused(pretrained, gemma_like, tmp_path):
         embedder(encoder, stretch="tile")
     with pytest.raises(ValueError, match=r"needs the features \(B, T, D\) of an encoder without"):
         embedder(pretrained, with_pool=True, ignore_invalid_weights=True)
-    with pytest.raises(ValueError, match="output is a .npy file, which NumPy reads, or a .jsonl or .parquet file with"):
+    with pytest.raises(
+        ValueError,
+        match="output is a .npy file, which NumPy reads, or a .jsonl or .parquet file with",
+    ):
         embed(pretrained, ["w1"], "x")
     with pytest.raises(ValueError, match="chunks reads all of a text and max_length cuts it off"):
         embed(pretrained, ["w1"], chunks=8, max_length=9)
