@@ -56,6 +56,29 @@ def replacing(path):
         os.replace(partial, path)
 
 
+def make_folder(folder):
+    """Creates a folder, and those that it lies in.
+
+    Args:
+        folder: str or path; it may be there already.
+
+    Returns:
+        `pathlib.Path`.
+
+    Raises:
+        NotADirectoryError: if it, or one that it lies in, is a file.
+    """
+    folder = pathlib.Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(
+            f"{folder} cannot be created: it, or a folder that it lies in, is a file. Give another "
+            "path."
+        ) from None
+    return folder
+
+
 def write_text(path, text):
     """Writes `text` to `path` in UTF-8, atomically."""
     with replacing(path) as partial:

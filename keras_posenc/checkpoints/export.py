@@ -15,7 +15,7 @@ from keras_posenc.checkpoints.lora import merged_arrays
 from keras_posenc.checkpoints.names import OTHER_OUTPUT, flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.encodings import spec_of
-from keras_posenc.writing import alone, temporary_folder
+from keras_posenc.writing import alone, make_folder, temporary_folder
 
 POSITIONS = "Embedding-Position/embeddings"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -281,7 +281,7 @@ def _replace_files(directory, write):
     directory = pathlib.Path(directory)
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{directory} is a file: give a directory to write into.")
-    directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory)
     with temporary_folder(directory) as folder:
         write(folder)
         # The index of a TensorFlow checkpoint and the config come last: they say what is valid.

@@ -12,6 +12,7 @@ from keras_posenc.writing import (
     check_folder,
     clear_partials,
     is_folder,
+    make_folder,
     open_own,
     remove,
     temporary_folder,
@@ -42,7 +43,7 @@ def owned(folder):
     check_name(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"output={os.fspath(folder)!r} is a file; give a directory.")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with open_own(folder / LOCK) as file:
         if not _lock(file):
             file.seek(0)
@@ -101,7 +102,7 @@ def replacing_together(folder):
     Yields:
         `pathlib.Path` of an empty directory.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     clear_partials(folder)
     with temporary_folder(folder) as place:
         partial = place / "results"

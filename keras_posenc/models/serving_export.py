@@ -4,7 +4,7 @@ import os
 import pathlib
 
 from keras_posenc import backend
-from keras_posenc.writing import alone, temporary_folder
+from keras_posenc.writing import alone, make_folder, temporary_folder
 
 FORMATS = {".onnx": "onnx", ".tflite": "litert"}
 
@@ -45,7 +45,7 @@ def export_model(model, path):
         raise ValueError(
             "A .tflite file of any length is written on TensorFlow: set KERAS_BACKEND=tensorflow."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with temporary_folder(path.parent) as folder:
         # More than 2 GB of weights go into a second file, which the first one names.
         try:

@@ -9,22 +9,22 @@ from keras_posenc.checkpoints.folder import newest
 from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
     read_pooling,
-    read_prompts,
 )
 from keras_posenc.models.sentence_embedding import embedder, normalizes
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
-from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.retrieval.opening import choose_prompt, read_encoder
 from keras_posenc.retrieval.process_shards import read_shard
 from keras_posenc.retrieval.sparse import SparseEmbedder
 from keras_posenc.retrieval.vector_files import check_output, ids_of, write_vectors
 from keras_posenc.text import TextBatches, read_texts
-from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.training.processes import is_first
 from keras_posenc.training.saved_models import load_finetuned
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.untrusted import quote, read_json
+from keras_posenc.writing import make_folder
 
 
 def open_embedder(
@@ -182,7 +182,7 @@ def embed(
     part = read_shard(shard)
     if output is not None:
         check_output(output, ".npz" if by_chunk or multi or sparse else ".npy")
-        pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(pathlib.Path(output).parent)
     ids = ids_of(texts, output)
     ids = ids and (ids[0], part(ids[1]))
     if multi or sparse:
@@ -207,8 +207,10 @@ def embed(
         token_budget=token_budget,
     )
     texts = _read(texts, text)
-    if spans is not None and len(spans) == len(texts):  # other spans are refused below
-        spans = part(spans)
+    if spans is not None:
+        check_list(spans, "spans")
+        if len(spans) == len(texts):  # other numbers are refused below
+            spans = part(spans)
     texts = part(texts)
     if by_chunk:
         if spans is None:
@@ -311,8 +313,7 @@ def _is_finetuned(directory):
 
 
 def _prompt(directory, prompt, pooling):
-    prompts, default = read_prompts(directory)
-    chosen = prompts.get(default, "") if prompt is None else prompts.get(prompt, prompt)
+    chosen = choose_prompt(directory, prompt)
     if chosen and not read_pooling(pooling)[1]:
         raise ValueError(
             f"{directory} leaves its prompt out of the pooling, which is not supported: give "

@@ -9,6 +9,7 @@ import numpy as np
 from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.model import model_on
 from keras_posenc.retrieval.prediction import predicted
+from keras_posenc.text.documents import check_list
 from keras_posenc.training.stretching.windows import most_central, window_starts
 from keras_posenc.untrusted import quote
 
@@ -193,8 +194,8 @@ def _features(model, encoder, windows, verbose):
 
 
 def _check(texts, spans):
-    if isinstance(texts, str):
-        raise TypeError(f"`texts` must be a list of str. Received a str: {quote(texts)}")
+    check_list(texts)
+    check_list(spans, "spans")
     if len(texts) != len(spans):
         raise ValueError(
             "`spans` must have one list per text. "
@@ -203,12 +204,17 @@ def _check(texts, spans):
     for number, (text, of_text) in enumerate(zip(texts, spans, strict=True)):
         if not isinstance(text, str):
             raise TypeError(f"Text {number} must be a str. Received: {type(text).__name__}")
+        check_list(of_text, f"spans[{number}]")
         for span in of_text:
-            start, end = span
-            if not 0 <= start < end <= len(text):
+            whole = isinstance(span, (list, tuple, np.ndarray)) and len(span) == 2
+            whole = whole and all(
+                isinstance(place, (int, np.integer)) and not isinstance(place, bool)
+                for place in span
+            )
+            if not whole or not 0 <= span[0] < span[1] <= len(text):
                 raise ValueError(
-                    f"A span of text {number} must lie in its {len(text)} characters and not be "
-                    f"empty. Received: {tuple(span)}"
+                    f"A span of text {number} must be (start, end), lie in its {len(text)} "
+                    f"characters and not be empty. Received: {quote(span)}"
                 )
     if not any(map(len, spans)):
         raise ValueError("`spans` must have at least one span. Received none.")

@@ -1,10 +1,11 @@
 """What opens an encoder's directory for texts of a given length: its tokenizer and arguments."""
 
 from keras_posenc import checks
-from keras_posenc.checkpoints.sentence_transformers import read_longest
+from keras_posenc.checkpoints.sentence_transformers import read_longest, read_prompts
 from keras_posenc.models.config import read_config
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.vocabulary_check import check_table, padding_id
+from keras_posenc.untrusted import quote
 
 
 def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=False):
@@ -44,10 +45,32 @@ def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=
         "rope_scaling": _scaling(rope_scaling),
         "pad_token_id": tokenizer.pad_id,
     }
-    if stretch in ("interpolate", "fresh"):
+    if stretch is not None:
         arguments["max_position"] = max_length
     arguments = {name: value for name, value in arguments.items() if value is not None}
     return tokenizer, max_length, arguments
+
+
+def choose_prompt(directory, prompt):
+    """What precedes every text.
+
+    Args:
+        directory: str or path.
+        prompt: str or None. The name of one of the directory's prompts, or a text; None for the one
+            that the directory puts before all texts.
+
+    Returns:
+        str.
+
+    Raises:
+        TypeError: if `prompt` is no str.
+    """
+    prompts, default = read_prompts(directory)
+    if prompt is None:
+        return prompts.get(default, "")
+    if not isinstance(prompt, str):
+        raise TypeError(f"`prompt` must be a str. Received: {quote(prompt)}")
+    return prompts.get(prompt, prompt)
 
 
 def _tokenizer(transformer):

@@ -14,7 +14,7 @@ def read_shard(shard):
         raise ValueError(f'`shard` must be "i/n", such as "1/4". Received: {shard!r}')
     number, count = map(int, numbers)
     if not 1 <= number <= count:
-        raise ValueError(f"`shard` must be from 1/{count} to {count}/{count}. Received: {shard!r}")
+        raise ValueError(f'`shard` must be "i/n" with i from 1 to n. Received: {shard!r}')
 
     def part(items):
         found = items[(number - 1) * len(items) // count : number * len(items) // count]

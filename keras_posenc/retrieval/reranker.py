@@ -15,17 +15,16 @@ from keras_posenc.checkpoints.sentence_transformers import (
     is_embedder,
     read_model_config,
     read_modules,
-    read_prompts,
 )
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.retrieval.opening import choose_prompt, read_encoder
 from keras_posenc.retrieval.prediction import ranked
 from keras_posenc.retrieval.saving import save_as_read
 from keras_posenc.text import TextBatches, read_texts
-from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.untrusted import quote
-from keras_posenc.writing import write_text
+from keras_posenc.writing import make_folder, write_text
 
 
 class Reranker:
@@ -110,8 +109,7 @@ class Reranker:
         model = build_transformer_model(
             transformer.folder, head="sequence_classification", labels=labels, **arguments
         )
-        prompts, default = read_prompts(directory)
-        self.prompt = prompts.get(default, "") if prompt is None else prompts.get(prompt, prompt)
+        self.prompt = choose_prompt(directory, prompt)
         self.activation = _activation(transformer, model)
         self.chunks, self.overlap = chunks, overlap
         self.model, self.tokenizer = model, tokenizer
@@ -136,6 +134,7 @@ class Reranker:
         >>> Reranker("bert", labels=["score"]).predict([("w1", "w2 w3")], verbose=0).shape
         (1,)
         """
+        check_list(pairs, "pairs")
         pairs = [tuple(pair) if isinstance(pair, list) else pair for pair in pairs]
         if kind_of_all(pairs) != "pair of str":
             raise TypeError(
@@ -192,8 +191,7 @@ class Reranker:
                 f"rank needs a head with one output, and this one has {outputs}: use predict, "
                 "which gives all of them."
             )
-        if isinstance(documents, str):
-            raise TypeError(f"`documents` must be a list of str. Received: {quote(documents)}")
+        check_list(documents, "documents")
         scores = self.predict([(query, document) for document in documents], verbose)
         return ranked(scores, top_k)
 
@@ -294,7 +292,7 @@ def rerank(
     found = reranker.rank(query, documents, top_k, verbose)
     found = [{**each, "text": documents[each["corpus_id"]]} for each in found]
     if output is not None:
-        pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(pathlib.Path(output).parent)
         lines = (json.dumps(each, ensure_ascii=False) + "\n" for each in found)
         write_text(pathlib.Path(output), "".join(lines))
     return found

@@ -188,10 +188,15 @@ def _encode_ids(texts, tokenizer, max_length, stride, offsets):
     return rows, np.array([len(ids) for ids, *_ in map(parts_of, texts)])
 
 
+def check_list(texts, name="texts"):
+    """Refuses what is no list, such as one str, None or a generator."""
+    if isinstance(texts, str) or not hasattr(texts, "__len__"):
+        raise TypeError(f"`{name}` must be a list. Received: {quote(texts)}")
+
+
 def kind_of_all(texts):
     """What texts are, "str" or another kind, or an error if one is empty or of another kind."""
-    if isinstance(texts, str):
-        raise TypeError("Expected a list of texts, not one str.")
+    check_list(texts)
     if len(texts) == 0:
         raise ValueError("No texts to batch: the list is empty.")
     kinds = {_kind(number, text) for number, text in enumerate(texts)}

@@ -13,7 +13,7 @@ from keras_posenc.text.templates import BERT, ROBERTA, set_ends, template
 from keras_posenc.text.tokenizer_settings import TokenizerSettings
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
 from keras_posenc.untrusted import check_inside, from_hub, read_bytes, shorten
-from keras_posenc.writing import write_text
+from keras_posenc.writing import make_folder, write_text
 
 MOST_BYTES = 2**26  # of a tokenizer.json; those of 256,000 tokens have half of it
 
@@ -191,8 +191,7 @@ def save(tokenizer, vocabulary, names, directory, entries):
         directory: where to write; created if missing.
         entries: dict of further entries of tokenizer_config.json.
     """
-    directory = pathlib.Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    directory = make_folder(directory)
     write_text(directory / "tokenizer.json", tokenizer.to_str(pretty=True))
     config = {"tokenizer_class": "PreTrainedTokenizerFast"}
     normalizer = tokenizer.normalizer

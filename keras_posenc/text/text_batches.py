@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_posenc import backend
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
-from keras_posenc.text.documents import encode_apart, encode_rows
+from keras_posenc.text.documents import check_list, encode_apart, encode_rows
 from keras_posenc.text.epoch_progress import Reading
 from keras_posenc.text.labels import ClassLabels, Labels
 from keras_posenc.text.replicas import fill_batch, filled_size, share_of
@@ -116,6 +116,7 @@ class TextBatches(keras.utils.PyDataset):
             labels = ClassLabels(labels, classes)
         elif classes is not None:
             raise ValueError("classes= belongs to a list of labels; give it to the labels instead.")
+        check_list(texts)
         labels.check_count(len(texts))
         self.classes, self.pad_id = labels.classes, 0 if tokenizer is None else tokenizer.pad_id
         if apart and labels.of_tokens:

@@ -91,8 +91,6 @@ def _load(directory, name, max_length, token_budget, chunks, pool):
     settings = _read_settings(newest(directory, name), directory / name)
     pad_id = settings.pop("pad_id")
     model = load_keras(newest(directory, "model.keras"))
-    length = max_length if chunks is None else chunks
-    _check_positions(model, "max_length" if chunks is None else "chunks", length)
     file = newest(directory, "tokenizer.json")
     tokenizer = Tokenizer(file if file.is_file() else directory)
     tokenizer.pad_id = tokenizer.pad_id if pad_id is None else pad_id
@@ -102,7 +100,10 @@ def _load(directory, name, max_length, token_budget, chunks, pool):
             settings["stride"] = min(settings["stride"], max_length // 4)
     if token_budget is not None:
         settings["token_budget"] = token_budget
-    return TextModel(model, tokenizer, **settings, chunks=chunks, pool=pool)
+    try:
+        return TextModel(model, tokenizer, **settings, chunks=chunks, pool=pool)
+    except ValueError as error:
+        raise ValueError(f"{directory}: {error}") from None
 
 
 def _read_settings(path, shown):
@@ -133,15 +134,3 @@ def _read_settings(path, shown):
 
 def _is_positive(value):
     return type(value) is int and value > 0
-
-
-def _check_positions(model, name, length):
-    """Refuses a length that is given where the model has no position, before a text is read."""
-    transformer = getattr(model, "transformer", None)
-    layer = transformer and transformer.layers.get("Embedding-Position")
-    bound = getattr(layer, "bound", getattr(layer, "input_dim", None))
-    if bound is not None and isinstance(length, int) and length > bound:
-        raise ValueError(
-            f"{name}={length}: the model has {bound} positions. Give at most so many: chunks= "
-            "reads texts of any length, and a training with a longer stage makes more positions."
-        )

@@ -17,11 +17,13 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.finetune_task import POOLS
 from keras_posenc.training.tasks.rows import Rows
-from keras_posenc.training.vocabulary_check import check_table
+from keras_posenc.training.vocabulary_check import check_positions, check_table
+from keras_posenc.untrusted import quote
 from keras_posenc.writing import replacing, write_text
 
 # Where a directory has the settings: of a model for a task, and of any other.
 LABELS, SETTINGS = "labels.json", "text_model.json"
+INPUTS = ("token_ids", "segment_ids")
 FIELDS = ("max_length", "token_budget", "labels", "prompt")
 
 
@@ -48,8 +50,10 @@ class TextModel:
 
     Raises:
         ValueError: if a model without a task does not give a row for each text, the tokenizer has
-            more tokens than the model's table has rows, on a bad `chunks` or `pool`, or a task that
-            reads no chunks.
+            more tokens than the model's table has rows, the model has no positions for a length or
+            other outputs than `labels`, on a bad `chunks`, `pool` or `task`, or a task that reads
+            no chunks.
+        TypeError: if `prompt` is no str.
 
     Example:
 
@@ -74,13 +78,25 @@ class TextModel:
 
     def __post_init__(self):
         checks.choice("pool", self.pool, tuple(POOLS))
+        checks.choice("task", self.task, (None, *TASKS))
+        if not isinstance(self.prompt, str):
+            raise TypeError(f"`prompt` must be a str. Received: {quote(self.prompt)}")
         shape = self.model.output_shape
         if self.task is None and (isinstance(shape, list) or len(shape) != 2):
             raise ValueError(
                 "A TextModel gives one row (B, D) for each text: give an embedder or a "
                 f"classifier. The model's outputs are {shape}."
             )
+        names = [x.name for x in self.model.inputs]
+        if not set(names) <= set(INPUTS):
+            raise ValueError(
+                f"A TextModel gives its model {' and '.join(INPUTS)}: the model must have no other "
+                f"inputs. Received: inputs {quote(names)}"
+            )
         check_table(self.tokenizer, self.model)
+        self.kind.check_outputs(self.model, self.labels)
+        check_positions(self.model, "max_length", self.max_length)
+        check_positions(self.model, "chunks", self.chunks)
         if self.chunks is not None:
             checks.whole("chunks", self.chunks, least=self.tokenizer.special_tokens() + 1)
             if not self.kind.reads_chunks:

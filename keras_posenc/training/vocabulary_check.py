@@ -1,4 +1,4 @@
-"""Whether a tokenizer and a model belong together: rows of the token table, and the padding id."""
+"""Whether a tokenizer, a length and a model belong together: rows of tables, and the padding id."""
 
 from keras_posenc.models.inputs import id_inputs
 
@@ -22,6 +22,28 @@ def check_table(tokenizer, table):
             f"The tokenizer has {most} tokens, and the model's table {table} rows: the ids from "
             f"{table} on have none. Give the tokenizer of this model; if tokens were added to it, "
             "resize the table by as many rows (`resize_token_embeddings` in transformers)."
+        )
+
+
+def check_positions(model, name, length):
+    """Refuses a length for which a model has no positions, before a text is read.
+
+    Args:
+        model: `keras.Model`.
+        name: str, of the argument.
+        length: int or None.
+
+    Raises:
+        ValueError: if the model's table has fewer positions.
+    """
+    transformer = getattr(model, "transformer", None)
+    layer = transformer and transformer.layers.get("Embedding-Position")
+    bound = getattr(layer, "bound", getattr(layer, "input_dim", None))
+    if bound is not None and isinstance(length, int) and length > bound:
+        raise ValueError(
+            f"{name}={length}: the model has {bound} positions. Give at most so many: chunks= "
+            "reads texts of any length, and `stretch` or a training with a longer stage makes more "
+            "positions."
         )
 
 

@@ -6,6 +6,7 @@ import pytest
 from file_processes import start_process
 
 from keras_posenc.checkpoints import folder
+from keras_posenc.writing import make_folder
 
 pytestmark = pytest.mark.once
 
@@ -46,6 +47,17 @@ def test_a_file_as_a_folder(tmp_path):
     (tmp_path / "x").write_text("")
     with pytest.raises(NotADirectoryError, match="is a file; give a directory"):
         with folder.owned(tmp_path / "x"):
+            pass
+
+
+def test_a_folder_in_a_file(tmp_path):
+    (tmp_path / "x").write_text("")
+    for path in ("x", "x/y", "x/y/z"):
+        with pytest.raises(NotADirectoryError, match=f"{path} cannot be created: it, or a folder"):
+            make_folder(tmp_path / path)
+    assert make_folder(tmp_path / "y" / "z") == make_folder(str(tmp_path / "y" / "z"))
+    with pytest.raises(NotADirectoryError, match="run cannot be created"):
+        with folder.owned(tmp_path / "x" / "run"):
             pass
 
 

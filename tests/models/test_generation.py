@@ -374,6 +374,8 @@ def test_a_program_serves_all_lengths_of_a_bucket():
         ("`pad_id` must be a token of the vocabulary, 0 to 12. Received: -1", {"pad_id": -1}),
         ("`start_id` starts the target of an encoder-decoder.*start_id=1", {"start_id": 1}),
         ("`callback` is for beams=1. Received: beams=2", {"callback": print, "beams": 2}),
+        ("`seed` must be an integer from 0 to 2147483647. Received: -1", {"seed": -1}),
+        ("`seed` must be an integer from 0 to 2147483647. Received: 'a'", {"seed": "a"}),
     ],
 )
 def test_arguments_that_are_refused(message, arguments):
@@ -452,7 +454,9 @@ def test_models_that_cannot_generate():
     spread = RandomPositionIds("sorted", 40, inference="spread")
     refused("needs inference='consecutive'. Received: inference='spread'",
             language_model(position_ids=spread, encodings=["rotary"]))  # fmt: skip
-    refused("An encoder-decoder needs `start_id`.*Received: None", build())
+    for wrong in (None, True, -1, 13, 1.0):
+        match = f"An encoder-decoder needs `start_id`.*Received: {wrong}"
+        refused(match, build(), start_id=wrong)
     tokens = keras.Input((None,), dtype="int32", name="token_ids")
     x = keras.layers.Embedding(13, 8)(tokens)
     causal = {"use_causal_mask": True}

@@ -177,6 +177,36 @@ def test_a_tokenizer_beyond_the_table_is_refused():
         TextModel(model, fits)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"task": "dance"}, "`task` must be one of .*Received: 'dance'"),
+        ({"max_length": 17}, "max_length=17: the model has 16 positions"),
+        ({"chunks": 17}, "chunks=17: the model has 16 positions"),
+        ({"prompt": 3}, "`prompt` must be a str. Received: 3"),
+        ({"prompt": None}, "`prompt` must be a str. Received: None"),
+        *(
+            ({"task": "classify", "labels": labels}, "`labels` must list 2 names, each once")
+            for labels in (None, "ab", ["a"], ["a", "b", "c"], ["a", "a"], [1, 2])
+        ),
+    ],
+)
+def test_what_does_not_fit_a_model_is_refused_before_a_text_is_read(model, arguments, message):
+    tokenizer = Tokenizer(vocabulary={word: n for n, word in enumerate(WORDS[:30])})
+    with pytest.raises((ValueError, TypeError), match=message):
+        TextModel(model, tokenizer, **arguments)
+
+
+@pytest.mark.once
+def test_a_model_with_other_inputs_is_no_text_model():
+    tokenizer = Tokenizer(vocabulary={word: n for n, word in enumerate(WORDS[:30])})
+    ids = keras.Input((None,), dtype="int32", name="words")
+    outputs = keras.layers.GlobalAveragePooling1D()(TokenEmbedding(30, 4)(ids))
+    with pytest.raises(ValueError, match=r"no other inputs. Received: inputs \['words'\]"):
+        TextModel(keras.Model(ids, outputs), tokenizer)
+
+
 # --- Padding that no model masks ---
 
 

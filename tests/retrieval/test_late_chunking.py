@@ -111,7 +111,13 @@ def test_a_stretched_model_sees_what_windows_do_not(minilm):
 @pytest.mark.parametrize(
     "texts, spans, error, message",
     [
-        ("a text", [[(0, 1)]], TypeError, "`texts` must be a list of str. Received a str"),
+        ("a text", [[(0, 1)]], TypeError, "`texts` must be a list. Received: 'a text'"),
+        (["ab"], 3, TypeError, "`spans` must be a list. Received: 3"),
+        (["ab"], [None], TypeError, r"`spans\[0\]` must be a list. Received: None"),
+        (["ab"], [[(0.5, 1)]], ValueError, r"must be \(start, end\), lie .*Received: \(0.5, 1\)"),
+        (["ab"], [[(True, 2)]], ValueError, r"must be \(start, end\), lie .*Received: \(True, 2\)"),
+        (["ab"], [[("a", 1)]], ValueError, r"must be \(start, end\), lie .*Received: \('a', 1\)"),
+        (["ab"], [[None]], ValueError, r"must be \(start, end\), lie .*Received: None"),
         (["a"], [], ValueError, "one list per text. Received 0 lists for 1 texts"),
         ([3], [[(0, 1)]], TypeError, "Text 0 must be a str. Received: int"),
         (["ab"], [[(0, 3)]], ValueError, r"lie in its 2 characters.*Received: \(0, 3\)"),

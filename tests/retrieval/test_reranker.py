@@ -165,8 +165,16 @@ def test_refused_texts(plain):
         reranker.rank("who lives where one two", ["three"])
     with pytest.raises(TypeError, match="`pairs` must be a list of .query, document. pairs of str"):
         reranker.predict(["one text"])
-    with pytest.raises(TypeError, match="`documents` must be a list of str. Received: 'three'"):
+    with pytest.raises(TypeError, match="`documents` must be a list. Received: 'three'"):
         reranker.rank("one", "three")
+    with pytest.raises(TypeError, match="`documents` must be a list. Received: None"):
+        reranker.rank("one", None)
+    with pytest.raises(TypeError, match="`pairs` must be a list. Received: None"):
+        reranker.predict(None)
+    with pytest.raises(TypeError, match="`prompt` must be a str. Received: 3"):
+        Reranker(plain, prompt=3)
+    with pytest.raises(ValueError, match="max_position=1000000 is out of reach: stretch='hier"):
+        Reranker(plain, max_length=1_000_000)
     with pytest.raises(ValueError, match="`top_k` must be a positive integer. Received: 0"):
         reranker.rank("one", ["three"], top_k=0)
     with pytest.raises(ValueError, match="Text 0 is empty"):

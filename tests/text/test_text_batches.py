@@ -208,8 +208,9 @@ def test_wrong_arguments(tokenizer):
     texts = ["one", "two", "three"]
     with pytest.raises(ValueError, match="No texts to batch"):
         TextBatches([], [], tokenizer)
-    with pytest.raises(TypeError, match="Expected a list of texts, not one str"):
-        TextBatches("one", tokenizer=tokenizer)
+    for none in ("one", None, 3, (text for text in texts)):
+        with pytest.raises(TypeError, match="`texts` must be a list. Received: "):
+            TextBatches(none, tokenizer=tokenizer)
     with pytest.raises(ValueError, match="Text 1 is empty; leave it out"):
         TextBatches(["one", " \n"], tokenizer=tokenizer)
     with pytest.raises(ValueError, match="Text 0 is empty"):

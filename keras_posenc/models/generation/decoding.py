@@ -129,7 +129,8 @@ class FromSource:
         self.table = self.parts.layers["Embedding-Token"]
         self.vocab_size = self.table.input_dim
         self.pad_token_id = self.table.pad_token_id
-        if not isinstance(start_id, int) or not 0 <= start_id < self.vocab_size:
+        whole = isinstance(start_id, int) and not isinstance(start_id, bool)
+        if not whole or not 0 <= start_id < self.vocab_size:
             raise ValueError(
                 "An encoder-decoder needs `start_id`, the token that targets start with, from 0 to "
                 f"{self.vocab_size - 1}. Received: {start_id!r}"

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
 from keras_posenc.models.generation.decoding import decoding_of, repeated
 from keras_posenc.models.generation.prompts import prepare
 from keras_posenc.models.generation.sampling import seen_tokens
@@ -14,6 +14,7 @@ from keras_posenc.models.generation.search_settings import SearchSettings
 # The arguments of the search.
 OPTIONS = ("max_length", "beams", "alpha", "temperature", "top_k", "top_p", "repetition_penalty")
 OPTIONS = (*OPTIONS, "n")
+MOST_SEED = 2**31 - 1  # a backend keeps it in 32 bits
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -139,6 +140,8 @@ class Generator(backend.SafeTrainer, keras.Model):
         self.callback = callback
         if callback is not None and not backend.TRAITS.calls_back_compiled:
             self.jit_compile = False
+        if seed is not None:
+            checks.whole("seed", seed, least=0, most=MOST_SEED)
         self.seed_generator = keras.random.SeedGenerator(seed) if self.settings.samples else None
         self.built = True
 

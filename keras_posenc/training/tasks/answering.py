@@ -45,6 +45,7 @@ class Answering(FinetuneTask):
     """
 
     name = "qa"
+    output_per_name = False
     scores = {"f1": "F1", "exact_match": "exact match"}
     watched = ("accuracy",)
     per_token = True

@@ -47,6 +47,7 @@ class Embedding(FinetuneTask):
     """
 
     name = "embed"
+    output_per_name = False
     scores = {
         "accuracy": "accuracy",
         "mean_reciprocal_rank": "mean rec. rank",

@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_posenc.training.labelled_documents import open_documents
+from keras_posenc.untrusted import quote
 
 # Of what a model says of the chunks of a text (chunks, ...) and their numbers of tokens. The last
 # chunk is short, and says as much less.
@@ -25,6 +26,7 @@ class FinetuneTask:
     needs_labels = True
     per_token = False  # whether outputs are (T, ...) a row
     has_windows = False  # whether long texts are always read whole, in windows with a stride
+    output_per_name = True  # whether the model has one output for each of the names
     reads_chunks = True  # whether `chunks=` makes sense
     # What transformers calls it, where a model is a classifier's: features, pooled, and numbers of
     # a text.
@@ -91,6 +93,17 @@ class FinetuneTask:
     def metrics(self, names):
         """Keras' metrics in training, whose names are in `watched`."""
         return []
+
+    def check_outputs(self, model, names):
+        """Refuses a model that has another number of outputs than names."""
+        sound = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+        sound = sound and len(set(names)) == len(names)
+        if not sound or self.output_per_name and len(names) != model.output_shape[-1]:
+            wanted = f"{model.output_shape[-1]} names" if self.output_per_name else "names"
+            raise ValueError(
+                f"`labels` must list {wanted}, each once, of what the model predicts. Received: "
+                f"{quote(names)}"
+            )
 
     # Results. `merged` gives one result a text, of the outputs of its windows.
     def merged(self, texts, batches, outputs, names, pool):
