@@ -17,6 +17,7 @@ except ImportError:  # on Windows, where folders cannot be locked
     fcntl = None
 
 PARTIAL = ".partial-"
+_LOCKS = {}  # numbers of open files that are locked, and what closes each
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -96,7 +97,7 @@ def temporary_folder(parent):
         `pathlib.Path`. `clear_partials` leaves it alone until this process ends.
     """
     with contextlib.ExitStack() as locks:
-        folder = None
+        folder, process = None, os.getpid()
         # `clear_partials` of another process may remove a folder before it is locked.
         while folder is None or not folder.exists():
             folder = pathlib.Path(tempfile.mkdtemp(prefix=PARTIAL, dir=parent))
@@ -105,7 +106,8 @@ def temporary_folder(parent):
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if os.getpid() == process:  # a fork that ends here leaves it to the process that writes
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def clear_partials(folder):
@@ -134,14 +136,40 @@ def _locked(folder, wait=True):
         yield
         return
     number = os.open(folder, os.O_RDONLY)
-    try:
+    with released(number, lambda: os.close(number)):
         _flock(number, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        try:
-            yield
-        finally:
-            _flock(number, fcntl.LOCK_UN)  # also for a fork, which has a copy of the number
+        yield
+
+
+@contextlib.contextmanager
+def released(number, close):
+    """Releases the lock of an open file at the end, and closes it, also in forks of this process.
+
+    A fork has a copy of the open file, which would keep the lock: it closes its copy when it
+    begins. It may begin after the end here, so the lock is released, not left to the closing.
+
+    Args:
+        number: int, of the open file.
+        close: function without arguments that closes it.
+    """
+    _LOCKS[number] = close
+    try:
+        yield
     finally:
-        os.close(number)
+        if _LOCKS.pop(number, None) is not None:  # else this is a fork, which has closed it
+            if fcntl is not None:
+                _flock(number, fcntl.LOCK_UN)
+            close()
+
+
+def _forget():
+    for close in list(_LOCKS.values()):
+        close()
+    _LOCKS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _flock(number, operation):

@@ -254,6 +254,30 @@ def test_the_end_of_a_fork_does_not_free_the_lock(output):
                 pass
 
 
+def test_the_copy_of_a_fork_that_has_not_begun_does_not_keep_the_lock(output):
+    with folder.owned(output):
+        copies = [os.dup(number) for number in writing._LOCKS]
+    with folder.owned(output):
+        pass
+    assert copies
+    for number in copies:
+        os.close(number)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_that_ends_leaves_a_temporary_folder_and_its_lock(output):
+    writer = temporary_folder(output)
+    path = writer.__enter__()
+    if (child := os.fork()) == 0:
+        writer.__exit__(None, None, None)
+        os._exit(0)
+    os.waitpid(child, 0)
+    clear_partials(output)
+    assert path.is_dir()
+    writer.__exit__(None, None, None)
+    assert not list(output.iterdir())
+
+
 @pytest.mark.once
 def test_a_folder_that_is_cleared_before_its_lock_is_made_again(tmp_path, monkeypatch):
     make = tempfile.mkdtemp

@@ -4,7 +4,6 @@ import contextlib
 import os
 import pathlib
 import socket
-import weakref
 
 from keras_posenc.untrusted import check_inside, check_name, shorten
 from keras_posenc.writing import (
@@ -14,6 +13,7 @@ from keras_posenc.writing import (
     is_folder,
     make_folder,
     open_own,
+    released,
     remove,
     temporary_folder,
 )
@@ -21,8 +21,6 @@ from keras_posenc.writing import (
 LOCK = ".lock"
 RESULTS = ".results"  # complete, and newer than what lies beside it
 FAR = 2**30  # on Windows a lock keeps others from reading the bytes it is on
-
-_LOCKS = weakref.WeakSet()  # open files
 
 
 @contextlib.contextmanager
@@ -52,24 +50,14 @@ def owned(folder):
                 f"{folder} is in use by another run, process {holder}: wait for its end, stop it, "
                 "or give another output."
             )
-        _LOCKS.add(file)
-        file.truncate(0)
-        file.seek(0)
-        file.write(f"{os.getpid()} on {socket.gethostname()}".encode())
-        clear_partials(folder)
-        with alone(folder):
-            _settle(folder)
-        yield
-
-
-def _forget():
-    """In a fork: closes the files, whose locks belong to the process that it was forked from."""
-    for file in list(_LOCKS):
-        file.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+        with released(file.fileno(), file.close):
+            file.truncate(0)
+            file.seek(0)
+            file.write(f"{os.getpid()} on {socket.gethostname()}".encode())
+            clear_partials(folder)
+            with alone(folder):
+                _settle(folder)
+            yield
 
 
 def _lock(file):
