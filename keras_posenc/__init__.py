@@ -39,6 +39,7 @@ from keras_posenc.encodings.scale import Temperature as Temperature
 from keras_posenc.encodings.separable import ALiBi as ALiBi
 from keras_posenc.encodings.separable import RotaryBias as RotaryBias
 from keras_posenc.encodings.separable import Sandwich as Sandwich
+from keras_posenc.encodings.sinks import SinkLogits as SinkLogits
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative as TransformerXLRelative
 from keras_posenc.encodings.xpos import XPos as XPos
 from keras_posenc.layers.norm import ConditionalLayerNormalization as ConditionalLayerNormalization

@@ -320,6 +320,12 @@ def squared_relu(given):
     return given.mixed(oracles_contextual.squared_relu(given.products, given.cells))
 
 
+def sink_logits(given):
+    sinks = np.broadcast_to(given.weights["logits"][:, None, None], (*given.cells.shape[:3], 1))
+    logits = np.where(given.cells, given.products, -1e30)
+    return given.mixed(oracles.softmax(np.concatenate([logits, sinks], -1))[..., :-1])
+
+
 def stick_breaking(given):
     return given.mixed(oracles_contextual.broken_stick(given.products, given.cells))
 
@@ -347,6 +353,7 @@ ORACLES = {
     "sandwich": sandwich,
     "selective": selective,
     "shaw": shaw,
+    "sink_logits": sink_logits,
     "squared_relu": squared_relu,
     "ssmax": ssmax,
     "stick_breaking": stick_breaking,

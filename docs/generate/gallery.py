@@ -126,6 +126,13 @@ PAGES = {
         "When a few near distances matter, each with its own vector; all distances beyond k "
         "share one.",
     ),
+    "sink_logits": Page(
+        "Sink logits",
+        "Each head has a learned logit of a key that is no token, so it can attend to nothing.",
+        r"A_{hij} = \frac{e^{\ell_{hij}}}{e^{s_h} + \sum_t e^{\ell_{hit}}}",
+        "To load or build gpt-oss and its like, and with a `window`, which closes the first "
+        "tokens that would otherwise take the attention that is left. Combine it with an encoding.",
+    ),
     "squared_relu": Page(
         "Squared ReLU attention",
         "The square of the positive logits, divided by the number of keys, replaces the softmax.",

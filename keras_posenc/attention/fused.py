@@ -11,8 +11,10 @@ from keras_posenc.attention.matrix import (
     by_head,
     columns_second,
     decayed,
+    with_columns,
     zero_if_blind,
 )
+from keras_posenc.maps.columns import slice_axis
 
 
 def heads_of_map(q, by_cell, biased):
@@ -39,10 +41,16 @@ def attend_fused(q, k, v, grid, rules):
     v = ops.cast(v, q.dtype)
     terms = bias_terms(grid, rules)
     causal = not terms and grid.is_causal()
-    mask = opened = None if causal else grid.mask()
+    mask = unmasked = None if causal else grid.mask()
     bias = None
     if terms:
         bias = sum((ops.cast(term, "float32") for term in terms[1:]), ops.cast(terms[0], "float32"))
+    num_rows, sinks = ops.shape(q)[1], rules.hooks.sink
+    if sinks:
+        num_columns = ops.shape(k)[1]
+        q, k, v = _with_sinks(q, k, v, rules, causal)
+        bias = None if bias is None else with_columns(bias, num_columns, rules)
+        mask = None if mask is None else with_columns(mask, num_columns, rules, True)
     # torch takes a bias or a mask, not both, and wants the bias in the dtype of the heads. For a
     # mask in float16 Keras adds -45,850, which is more than some logits are.
     half = keras.backend.standardize_dtype(q.dtype) == "float16"
@@ -61,8 +69,29 @@ def attend_fused(q, k, v, grid, rules):
         is_causal=causal,
         flash_attention=rules.flash,
     )
+    if sinks and causal:
+        output = slice_axis(output, 1, len(sinks), num_rows)
     output = ops.cast(output[..., :size], dtype)
-    return by_head(zero_if_blind(by_head(output), grid, opened))
+    return by_head(zero_if_blind(by_head(output), grid, unmasked))
+
+
+def _with_sinks(q, k, v, rules, causal):
+    """q, k and v (B, T, H, D) with a key for each `sink` before the others.
+
+    The logit of a sink is a feature of its own, which no other key has. In a causal order there are
+    as many queries more, so that the kernel's order stays right.
+    """
+    for encoding in rules.hooks.sink:
+        logit = ops.cast(encoding.sink(), "float32")[:, None] / rules.scale
+        key = ops.pad(ops.zeros_like(k[:, :1]), _AFTER_LAST, constant_values=1)
+        q = ops.concatenate([q, ops.cast(logit, q.dtype) + ops.zeros_like(q[..., :1])], axis=-1)
+        k = ops.concatenate([key, ops.pad(k, _AFTER_LAST)], axis=1)
+        v = ops.pad(v, _BEFORE_FIRST)
+        q = ops.pad(q, _BEFORE_FIRST) if causal else q
+    return q, k, v
+
+
+_AFTER_LAST, _BEFORE_FIRST = [(0, 0)] * 3 + [(0, 1)], [(0, 0), (1, 0), (0, 0), (0, 0)]
 
 
 def _closed(bias, mask, half):

@@ -5,6 +5,7 @@ from keras import ops
 from keras_posenc import backend
 from keras_posenc.backend.shared import close, softmax
 from keras_posenc.encodings.rotation import times_features
+from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.diagonals import map_of_table
 
 
@@ -54,9 +55,12 @@ def matrix_of(q, k, v, grid, rules, carry):
     """
     logits, carry = logits_of(q, k, grid, rules, carry)
     mask = grid.mask()
-    closed = logits if mask is None else close(logits, mask)
+    num_sinks, num_columns = len(rules.hooks.sink), ops.shape(k)[-1]
+    of_all, opened = with_sinks(logits, mask, num_columns, rules)
+    closed = of_all if mask is None else close(of_all, opened)
     normalizers = rules.hooks.normalize
     weights = normalizers[0].normalize(closed, grid) if normalizers else softmax(closed)
+    weights = slice_axis(weights, -1, num_sinks, num_columns) if num_sinks else weights
     used = weights
     if rules.dropout:
         used = backend.keep_by_hash(weights / (1 - rules.dropout), rules.dropout, rules.hashes)
@@ -78,8 +82,32 @@ def weigh_cells(q, k, v, grid, rules, carry, output=None):
     v = v * ops.cast(1 / (1 - rules.dropout), v.dtype) if rules.dropout else v
     keep = rules.hooks.read_logits
     mask, dropout, hashes = grid.mask(), rules.dropout, rules.hashes
-    output = backend.weigh_values(logits, mask, v, dropout, hashes, output, keep)
+    num_columns, opened = ops.shape(k)[-1], mask
+    if rules.hooks.sink:
+        logits, opened = with_sinks(logits, mask, num_columns, rules)
+        v = with_columns(v, num_columns, rules)
+        if dropout:
+            hashes = hashes[0], with_columns(hashes[1], num_columns, rules)
+    output = backend.weigh_values(logits, opened, v, dropout, hashes, output, keep)
     return zero_if_blind(output, grid, mask), carry
+
+
+def with_sinks(logits, mask, num_columns, rules):
+    """Logits and mask, or None, with a column for each `sink` before the others."""
+    sinks = [encoding.sink() for encoding in rules.hooks.sink]
+    if not sinks:
+        return logits, mask
+    of_sinks = ops.stack([ops.cast(sink, "float32") for sink in sinks], axis=-1)[:, None]
+    of_sinks = ops.broadcast_to(of_sinks, (*ops.shape(logits)[:-1], len(sinks)))
+    logits = ops.concatenate([of_sinks, logits], axis=-1)
+    return logits, None if mask is None else with_columns(mask, num_columns, rules, True)
+
+
+def with_columns(x, num_columns, rules, value=0):
+    """x (..., Tk or 1) with a column of this value for each `sink` before the others."""
+    x = ops.broadcast_to(x, (*ops.shape(x)[:-1], num_columns))
+    more = ops.full((*ops.shape(x)[:-1], len(rules.hooks.sink)), value, dtype=x.dtype)
+    return ops.concatenate([more, x], axis=-1)
 
 
 def zero_if_blind(x, grid, mask):

@@ -18,8 +18,8 @@ class Hooks:
 
     Attributes:
         encodings: tuple, all of them.
-        restrict, features, heads, decay, bias, score, scan, normalize, value: tuples, those that
-            override this hook, in their order.
+        restrict, features, heads, decay, bias, score, scan, sink, normalize, value: tuples, those
+            that override this hook, in their order.
         read_logits: bool. Some read the logits themselves.
         read_weights: bool. Some make the attention weights, or read them.
         read_map: bool. Some need the map, which a fused kernel does not materialise.
@@ -63,6 +63,12 @@ class Hooks:
         if len(self.normalize) > 1:
             names = ", ".join(type(e).__name__ for e in self.normalize)
             raise ValueError(f"Only one encoding can turn logits into weights. Received: {names}")
+        if self.normalize and self.sink:
+            added, replaced = (type(e).__name__ for e in (self.sink[0], self.normalize[0]))
+            raise ValueError(
+                f"{added} adds a key to the softmax, which {replaced} replaces: take one of them "
+                "out of `encodings`. Received: both"
+            )
         for i, encoding in enumerate(self.encodings):
             before = [type(e).__name__ for e in self.encodings[:i] if e in self.decay]
             if encoding.adds_to_heads and before:

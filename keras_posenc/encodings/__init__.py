@@ -17,6 +17,7 @@ from keras_posenc.encodings.rerope import ReRoPE
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
 from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich
+from keras_posenc.encodings.sinks import SinkLogits
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
 from keras_posenc.encodings.xpos import XPos
 from keras_posenc.untrusted import quote
@@ -37,6 +38,7 @@ ENCODINGS = {
     "sandwich": Sandwich,
     "selective": SelectiveAttention,
     "shaw": ShawRelative,
+    "sink_logits": SinkLogits,
     "squared_relu": SquaredReLU,
     "ssmax": ScalableSoftmax,
     "stick_breaking": StickBreaking,

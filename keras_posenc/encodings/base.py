@@ -12,7 +12,18 @@ from keras_posenc.hints import Tensor
 from keras_posenc.maps.grid import Grid
 
 # The methods of an encoding that attention calls.
-HOOKS = ("restrict", "features", "heads", "decay", "bias", "score", "scan", "normalize", "value")
+HOOKS = (
+    "restrict",
+    "features",
+    "heads",
+    "decay",
+    "bias",
+    "score",
+    "scan",
+    "sink",
+    "normalize",
+    "value",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +62,7 @@ class Encoding(keras.layers.Layer):
         logits = q.k / sqrt(D) + sum of bias(q)  T5, KERPLE, FIRE
         logits = score(logits, q)                in list order; CoPE, which needs the logits
         logits, carry = scan(logits, carry)      in list order; a sum over earlier rows
+        logits = [sink(), logits]                a key of value zero, in the softmax alone
         weights = normalize(logits)              at most one encoding replaces the softmax
         output = weights.v + sum of value(weights)
 
@@ -267,6 +279,14 @@ class Encoding(keras.layers.Layer):
 
         Returns:
             The logits (B, H, Tq, Tk), and the carry of the rows after these.
+        """
+        raise NotImplementedError
+
+    def sink(self) -> Tensor:
+        """Computes the logit of one more key, which every query sees, and whose value is zero.
+
+        Returns:
+            (H,) float32.
         """
         raise NotImplementedError
 

@@ -64,6 +64,8 @@ CASES = [
     case("selective", decodes=False, apart=False),
     case("shaw"),
     case(spec("shaw", max_distance=2, values=False)),
+    case("sink_logits"),
+    case(spec("sink_logits", initializer="ones")),
     case("squared_relu"),
     case("ssmax"),
     case(spec("ssmax", train_length=4, use_bias=True)),
@@ -92,5 +94,7 @@ PAIRS = [
     case(spec("window", window=4), spec("alibi", direction="symmetric"), "nezha"),
     case("transformer_xl", "rotary", "stick_breaking"),
     case("squared_relu", "shaw", "t5"),
+    case("alibi", spec("window", window=4), "sink_logits", "log_n"),
+    case(spec("t5", num_buckets=4), "cope", "sink_logits", "sink_logits", "shaw"),
     case("sandwich", "rotary_bias", spec("rotary", use_bias=True)),
 ]

@@ -1,0 +1,57 @@
+"""Keys without a token: a place for the attention that no token needs."""
+
+import keras
+
+from keras_posenc.encodings.base import Encoding
+from keras_posenc.hints import Initializer
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class SinkLogits(Encoding):
+    """A learned logit per head joins the denominator of the softmax.
+
+        A_ij = exp(l_ij) / (exp(s_h) + sum_t exp(l_it))
+
+    It is one more key, which every query sees, with the logit s_h and a value of zero. The weights
+    (B, H, Tq, Tk) of a query then sum to less than 1, so a head can attend to nothing, and the
+    first tokens of a text need not serve as sinks. Other encodings do not act on s_h. It runs on
+    fused kernels.
+
+    Args:
+        initializer: initializer of s, (H,). At zeros this starts as the softmax that has 1 added to
+            its denominator; gpt-oss draws s from a normal distribution.
+
+    Example:
+
+    >>> layer = PositionalAttention(2, 16, encodings=["rotary", "sink_logits"])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 32)
+
+    Reference: [gpt-oss-120b & gpt-oss-20b Model Card](https://arxiv.org/abs/2508.10925), section
+    2.3. `Window(sinks=...)` keeps the first tokens visible instead.
+    """
+
+    paper = "https://arxiv.org/abs/2508.10925"
+
+    def __init__(self, initializer: Initializer = "zeros", **kwargs):
+        super().__init__(**kwargs)
+        self.initializer = keras.initializers.get(initializer)
+
+    def build(self, heads_shape):
+        super().build(heads_shape)
+        # autocast=False: a mixed policy would round the logits.
+        self.logits = self.add_weight(
+            name="logits",
+            shape=(self.num_heads,),
+            initializer=self.initializer.clone(),
+            autocast=False,
+        )
+
+    def sink(self):
+        """s, (H,)."""
+        return self.logits
+
+    def get_config(self):
+        initializer = keras.initializers.serialize(self.initializer)
+        return {**super().get_config(), "initializer": initializer}
