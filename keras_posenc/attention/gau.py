@@ -39,9 +39,9 @@ class GatedAttentionUnit(PositionalAttention):
         normalization: "softmax", "softmax_plus" (logits times ln max(n, 16) / ln 512, n the number
             of visible keys) or "squared_relu" (max(logit, 0)^2 / n).
         encodings: list of names, dicts or `Encoding` instances.
-        **kwargs: `dropout`, `use_bias`, `output_shape`, `flash_attention`, initializers,
-            regularizers, constraints and `seed` of `PositionalAttention`. `use_bias=False` removes
-            the offsets, too.
+        **kwargs: `dropout`, `use_bias`, `output_shape`, `flash_attention`, `sliding_window`,
+            initializers, regularizers, constraints and `seed` of `PositionalAttention`.
+            `use_bias=False` removes the offsets, too.
 
     Call arguments:
         inputs: (B, T, E).
@@ -84,6 +84,11 @@ class GatedAttentionUnit(PositionalAttention):
                 raise ValueError(
                     f"A gated unit has one head: leave `{name}` out. Received: {kwargs[name]!r}"
                 )
+        if kwargs.pop("use_gate", False):
+            raise ValueError(
+                "A gated unit has a gate, u, in the place of that of attention: leave `use_gate` "
+                "out. Received: True"
+            )
         encodings = [*listed(encodings), *NORMALIZATIONS[normalization]]
         super().__init__(1, key_size, value_dim=units, encodings=encodings, **kwargs)
         self.units = units
@@ -167,7 +172,14 @@ class GatedAttentionUnit(PositionalAttention):
 
     def get_config(self):
         config = super().get_config()
-        for name in ("num_heads", "key_dim", "value_dim", "num_key_value_heads", "head_norm"):
+        for name in (
+            "num_heads",
+            "key_dim",
+            "value_dim",
+            "num_key_value_heads",
+            "head_norm",
+            "use_gate",
+        ):
             del config[name]
         added = len(NORMALIZATIONS[self.normalization])
         return {

@@ -28,10 +28,10 @@ class PositionalAttention(keras.layers.Layer):
     """`keras.layers.MultiHeadAttention` with a list of position encodings.
 
     Project, let the encodings act, attend, merge. Without encodings it computes what Keras' layer
-    computes, holds the same weights in the same order, and can take its place (except for its gate,
-    sliding window and activity regularizer). Padded keys, by the Keras masks of `key` and `value`,
-    are never attended to; padded queries are not treated specially. A query that sees no key at all
-    gets weights and heads of zero, so its output is the bias of the last projection.
+    computes, holds the same weights in the same order, and can take its place (except for its
+    activity regularizer). Padded keys, by the Keras masks of `key` and `value`, are never attended
+    to; padded queries are not treated specially. A query that sees no key at all gets weights and
+    heads of zero, so its output is the bias of the last projection.
 
     Args:
         num_heads: int. Heads H.
@@ -54,6 +54,11 @@ class PositionalAttention(keras.layers.Layer):
         kernel_regularizer, bias_regularizer: regularizers of the four projections.
         kernel_constraint, bias_constraint: constraints of the four projections.
         seed: int or None. Seed of the dropout.
+        use_gate: bool. Multiply the attended values by sigmoid(W_g x), with x the query, before the
+            last projection.
+        sliding_window: int or None. A query attends only to keys whose position is less than this
+            far from its position, on either side, at the cost of that window; other encodings
+            still act. It is short for `Window` in `encodings`.
 
     Call arguments:
         query: (B, Tq, E).
@@ -115,6 +120,8 @@ class PositionalAttention(keras.layers.Layer):
         seed: int | None = None,
         num_key_value_heads: int | None = None,
         head_norm: keras.layers.Layer | None = None,
+        use_gate: bool = False,
+        sliding_window: int | None = None,
         **kwargs,
     ):
         # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
@@ -136,6 +143,9 @@ class PositionalAttention(keras.layers.Layer):
                 f"Positions are counted along one axis, so `attention_axes` must be None or 1. "
                 f"Received: {attention_axes}"
             )
+        if sliding_window is not None:
+            sliding_window = checks.whole("sliding_window", sliding_window)
+        self.use_gate, self.sliding_window = bool(use_gate), sliding_window
         self.head_norm = keras.saving.serialize_keras_object(head_norm) if head_norm else None
         self.query_norm, self.key_norm = (self._head_norm(name) for name in ("query", "key"))
         self.encodings = [self._encoding(spec) for spec in listed(encodings)]
@@ -174,6 +184,9 @@ class PositionalAttention(keras.layers.Layer):
         heads, kept = (None, self.num_heads), (None, self.num_key_value_heads)
         self.query_dense = self._projection("query", query_shape, (*heads, self.key_dim))
         self.key_dense = self._projection("key", key_shape, (*kept, self.key_dim))
+        if self.use_gate:
+            gate_shape = *heads, self.value_dim
+            self.gate_dense = self._projection("gate", query_shape, gate_shape, "sigmoid")
         self.value_dense = self._projection("value", value_shape, (*kept, self.value_dim))
         merged_shape = (*query_shape[:-1], self.num_heads, self.value_dim)
         output_size = self.output_size or query_shape[-1]
@@ -191,11 +204,12 @@ class PositionalAttention(keras.layers.Layer):
                 shapes += [key_shape] if encoding in self.hooks.features else []
                 built(self, encoding, *shapes)
 
-    def _projection(self, name, input_shape, output_shape):
+    def _projection(self, name, input_shape, output_shape, activation=None):
         merging = len(output_shape) == 2
         dense = keras.layers.EinsumDense(
             "bthd,hde->bte" if merging else "btd,dhe->bthe",
             output_shape=output_shape,
+            activation=activation,
             bias_axes=("e" if merging else "he") if self.use_bias else None,
             kernel_initializer=initializer_of_part(self.kernel_initializer, f"{name}/kernel"),
             bias_initializer=self.bias_initializer.clone(),
@@ -297,7 +311,7 @@ class PositionalAttention(keras.layers.Layer):
         q, k, v, merge = self._project(query, key, value)
         memory, new_cache = self._remember(call, key, k, v)
         tables = self._tables(call) if call.tables else {}
-        grid = call.grid(q, memory, tables)
+        grid = call.grid(q, memory, tables).replace(window=self.sliding_window)
         rules = self._rules(call, q, memory.keys)
         k, v = memory.keys, memory.values
         output, scores, logits = attend(q, k, v, grid, rules, call.with_map)
@@ -311,7 +325,10 @@ class PositionalAttention(keras.layers.Layer):
         if self.num_key_value_heads < self.num_heads:
             served = self.num_heads // self.num_key_value_heads
             k, v = (ops.repeat(x, served, axis=2) for x in (k, v))
-        return q, k, v, self.output_dense
+        if not self.use_gate:
+            return q, k, v, self.output_dense
+        gate = self.gate_dense(query)
+        return q, k, v, lambda attended: self.output_dense(gate * attended)
 
     def _remember(self, call, states, k, v):
         """The `Memory` that the queries attend to, and the cache that holds it, if there is one."""
@@ -379,6 +396,8 @@ class PositionalAttention(keras.layers.Layer):
             "seed": self.seed,
             "num_key_value_heads": self.num_key_value_heads,
             "head_norm": self.head_norm,
+            "use_gate": self.use_gate,
+            "sliding_window": self.sliding_window,
         }
         parts = [getattr(self, name) for name in dir(self) if name.endswith("_dense")]
         return with_quantized_parts(config, self, parts)
