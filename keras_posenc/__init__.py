@@ -31,6 +31,9 @@ from keras_posenc.encodings.normalizers import StickBreaking as StickBreaking
 from keras_posenc.encodings.patterns import alternate as alternate
 from keras_posenc.encodings.relative import NEZHA as NEZHA
 from keras_posenc.encodings.relative import ShawRelative as ShawRelative
+from keras_posenc.encodings.remapped import STRING as STRING
+from keras_posenc.encodings.remapped import DualChunk as DualChunk
+from keras_posenc.encodings.remapped import SelfExtend as SelfExtend
 from keras_posenc.encodings.rerope import ReRoPE as ReRoPE
 from keras_posenc.encodings.rotary import RotaryEmbedding as RotaryEmbedding
 from keras_posenc.encodings.scale import LogN as LogN

@@ -219,3 +219,13 @@ def finetuned(tmp_path_factory, pretrained, corpus):
         verbose=0,
     )
     return output
+
+
+@pytest.fixture(scope="session")
+def rotating(tmp_path_factory):
+    """Folder of a random EuroBERT for 16 tokens, a rotary model in the format of transformers."""
+    from published import SIZES, publish
+
+    folder = tmp_path_factory.mktemp("rotating")
+    publish(folder, "EuroBertModel", **SIZES, max_position_embeddings=16, rope_theta=100.0)
+    return folder

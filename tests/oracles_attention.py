@@ -247,6 +247,44 @@ def rerope(given):
     return at_distances(given, oracles_rotary.rectified(given.distance, window, leak))
 
 
+def self_extend(given):
+    group, window = given.arguments["group_size"], given.arguments["window"]
+
+    def grouped(later, earlier):
+        return later // group - earlier // group + window - window // group
+
+    return remapped(given, grouped, lambda later, earlier: later - earlier >= window)
+
+
+def string(given):
+    shift, window = given.arguments["shift"], given.arguments["window"]
+    return remapped(
+        given,
+        lambda later, earlier: later - earlier - shift + window,
+        lambda later, earlier: later - earlier >= shift,
+    )
+
+
+def dual_chunk(given):
+    most = given.arguments["chunk_size"]
+    size = most - given.arguments["local_size"]
+
+    def between(later, earlier):
+        of_next = np.minimum(later % size + size, most)
+        of_query = np.where(later // size - earlier // size == 1, of_next, min(2 * size - 1, most))
+        return of_query - earlier % size
+
+    return remapped(given, between, lambda later, earlier: later // size > earlier // size)
+
+
+def remapped(given, distance, far):
+    """Attention at the distances of a function of the later and the earlier id, where far."""
+    i, j = given.ids[:, :, None], given.ids[:, None]
+    later, earlier = np.maximum(i, j), np.minimum(i, j)
+    size = np.where(far(later, earlier), distance(later, earlier), later - earlier)
+    return at_distances(given, np.sign(i - j) * size)
+
+
 def xpos(given):
     count = (given.arguments["rotary_dim"] or given.q.shape[-1]) // 2
     constants = given.arguments["scale_base"], given.arguments["gamma"]
@@ -275,7 +313,8 @@ def temperature(given):
     if kind == "learned":
         factor = softplus(given.weights["softplus_temperature"])[:, None, None]
     elif kind == "llama4":
-        factor = np.vectorize(lambda p: oracles_scale.llama4(p, value))(given.ids)
+        others = given.arguments["slope"], given.arguments["offset"]
+        factor = np.vectorize(lambda p: oracles_scale.llama4(p, value, *others))(given.ids)
         factor = factor[:, None, :, None]
     else:
         assert kind == "constant", kind
@@ -342,6 +381,7 @@ ORACLES = {
     "alibi": alibi,
     "cope": cope,
     "deberta": deberta,
+    "dual_chunk": dual_chunk,
     "fire": fire,
     "forget_gate": forget_gate,
     "kerple": kerple,
@@ -352,11 +392,13 @@ ORACLES = {
     "rotary_bias": rotary_bias,
     "sandwich": sandwich,
     "selective": selective,
+    "self_extend": self_extend,
     "shaw": shaw,
     "sink_logits": sink_logits,
     "squared_relu": squared_relu,
     "ssmax": ssmax,
     "stick_breaking": stick_breaking,
+    "string": string,
     "t5": t5,
     "temperature": temperature,
     "transformer_xl": transformer_xl,

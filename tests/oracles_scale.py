@@ -15,9 +15,9 @@ def log_n(n, m, variant="log_n", clipped=False):
     return max(1.0, factor) if clipped else factor
 
 
-def llama4(position, floor_scale=8192, attention_scale=0.1):
+def llama4(position, floor_scale=8192, attention_scale=0.1, offset=1):
     """The factor of a query, its position counted from 0."""
-    return math.log(math.floor((position + 1) / floor_scale) + 1) * attention_scale + 1
+    return math.log(math.floor((position + offset) / floor_scale) + 1) * attention_scale + 1
 
 
 def attend(q, k, v, allowed, factor):

@@ -38,6 +38,8 @@ def test_the_snippets_run(path, tmp_path, monkeypatch, request, minilm, pretrain
     """As a reader would run them, with a checkpoint at path/to/bert, or a real one at minilm."""
     (tmp_path / "path" / "to").mkdir(parents=True)
     folders = {"path/to/bert": pretrained, "minilm": minilm}
+    if path.stem == "swap-an-encoding":
+        folders["path/to/eurobert"] = request.getfixturevalue("rotating")
     if path.stem == "retrieval":
         folders["path/to/colbert"] = request.getfixturevalue("colberts") / "pylate"
         folders["path/to/splade"] = request.getfixturevalue("splade")

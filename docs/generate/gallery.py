@@ -44,6 +44,16 @@ PAGES = {
         r"\ell_{ij} = \frac{q_i k_j + q_i K[\delta_{ij}] + k_j Q[\delta_{ji}]}{\sqrt{3D}}",
         "To load or build DeBERTa's attention. It is one of the most expensive.",
     ),
+    "dual_chunk": Page(
+        "Dual chunk attention",
+        "Positions start again in each chunk, and keys in other chunks get distances that a "
+        "chunk, or two adjacent ones, would have.",
+        r"\ell_{ij} = \frac{q_i^\top R_{r'}\, k_j}{\sqrt D}, \quad r' = \begin{cases} i - j & "
+        r"\text{one chunk}\\ \min(i \bmod s + s, c) - j \bmod s & \text{the chunk before}\\ "
+        r"\min(2s - 1, c) - j \bmod s & \text{earlier} \end{cases}",
+        "A trained rotary model on texts of any length, without training, as in Qwen2.5-1M. Far "
+        "keys keep an order only within their chunk.",
+    ),
     "fire": Page(
         "FIRE: functional interpolation for relative positions",
         "A small network maps the distance, relative to the position of the query, to a bias.",
@@ -118,6 +128,16 @@ PAGES = {
         "Causal language models in which a token can dismiss an earlier one permanently. It "
         "cannot decode from a cache.",
     ),
+    "self_extend": Page(
+        "Self-Extend: grouped positions",
+        "Near distances stay; far ones are counted in groups of positions, so that fewer of them "
+        "are new.",
+        r"\ell_{ij} = \frac{q_i^\top R_{r'}\, k_j}{\sqrt D}, \quad r' = \begin{cases} i - j & "
+        r"i - j < w\\ \lfloor i/g \rfloor - \lfloor j/g \rfloor + w - \lfloor w/g \rfloor & "
+        r"\text{beyond} \end{cases}",
+        "A trained rotary model on texts up to g times as long, without training, when the order "
+        "of far keys matters; `rerope` forgets it.",
+    ),
     "shaw": Page(
         "Shaw: relative position representations",
         "A learned vector per clipped distance is added to the keys and values.",
@@ -150,6 +170,14 @@ PAGES = {
         "Going back from the query, each key takes a fraction of the attention that is left.",
         r"A_{ij} = \sigma(Q_{ij}) \prod_{j < t < i} \big(1 - \sigma(Q_{it})\big)",
         "Causal models without position ids: near keys come first.",
+    ),
+    "string": Page(
+        "STRING: shifted rotary positions",
+        "The longest distances, which training rarely shows, are replaced by shorter ones.",
+        r"\ell_{ij} = \frac{q_i^\top R_{r'}\, k_j}{\sqrt D}, \quad r' = \begin{cases} i - j & "
+        r"i - j < s\\ i - j - s + w & \text{beyond} \end{cases}",
+        "A trained rotary model that uses the end of its context badly, without training. It adds "
+        "s - w tokens to the context, no more.",
     ),
     "t5": Page(
         "T5: bucketed relative bias",
@@ -305,6 +333,9 @@ def shown(name):
     small = {
         "window": {"window": 12, "sinks": 1},
         "rerope": {"window": 12},
+        "self_extend": {"group_size": 4, "window": 12},
+        "dual_chunk": {"chunk_size": 16, "local_size": 4},
+        "string": {"shift": 16, "window": 4},
         "log_n": {"train_length": 16},
         "ssmax": {"train_length": 16},
         "temperature": {"value": 2.0},

@@ -13,6 +13,7 @@ from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
 from keras_posenc.encodings.masks import Window
 from keras_posenc.encodings.normalizers import SquaredReLU, StickBreaking
 from keras_posenc.encodings.relative import NEZHA, ShawRelative
+from keras_posenc.encodings.remapped import STRING, DualChunk, SelfExtend
 from keras_posenc.encodings.rerope import ReRoPE
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
@@ -27,6 +28,7 @@ ENCODINGS = {
     "alibi": ALiBi,
     "cope": ContextualPositionEmbedding,
     "deberta": DeBERTaRelative,
+    "dual_chunk": DualChunk,
     "fire": FIRE,
     "forget_gate": ForgetGate,
     "kerple": KERPLE,
@@ -37,11 +39,13 @@ ENCODINGS = {
     "rotary_bias": RotaryBias,
     "sandwich": Sandwich,
     "selective": SelectiveAttention,
+    "self_extend": SelfExtend,
     "shaw": ShawRelative,
     "sink_logits": SinkLogits,
     "squared_relu": SquaredReLU,
     "ssmax": ScalableSoftmax,
     "stick_breaking": StickBreaking,
+    "string": STRING,
     "t5": T5Bias,
     "temperature": Temperature,
     "transformer_xl": TransformerXLRelative,

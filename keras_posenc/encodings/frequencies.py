@@ -25,7 +25,8 @@ def proportional(dim, base, partial_rotary_factor, factor=1.0):
     """The fastest share p of the theta_k / s, and 0 for the rest, which encode no position.
 
     p-RoPE, https://arxiv.org/abs/2410.06205. Here `partial_rotary_factor` is a share of the
-    frequencies; elsewhere it is a share of the features.
+    frequencies; elsewhere it is a share of the features. With 0 no positions are left: DroPE,
+    https://arxiv.org/abs/2512.12167.
     """
     frequencies = default(dim, base)[0] / factor
     frequencies[int(partial_rotary_factor * dim // 2) :] = 0.0

@@ -1,17 +1,13 @@
 """Rotary embeddings with distances clipped, or compressed, beyond a window."""
 
-import math
-
 import keras
-from keras import ops
 
-from keras_posenc import backend, checks
-from keras_posenc.encodings.base import Execution
-from keras_posenc.encodings.rotary import RotaryEmbedding
+from keras_posenc import checks
+from keras_posenc.encodings.remapped import Region, RemappedRotary
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
-class ReRoPE(RotaryEmbedding):
+class ReRoPE(RemappedRotary):
     """Rectified rotary embeddings: distances r = i - j are clipped at a window w.
 
     The logit is q_i R_r' k_j, with r' = r for |r| < w and r' = sign(r) w beyond; with a `leak` f,
@@ -51,7 +47,6 @@ class ReRoPE(RotaryEmbedding):
     """
 
     paper = "https://kexue.fm/archives/9708"
-    one_axis = True
 
     def __init__(self, window: float = 512, leak: float | None = None, **kwargs):
         super().__init__(**kwargs)
@@ -61,36 +56,17 @@ class ReRoPE(RotaryEmbedding):
             checks.number("leak", leak, above=1, why=why)
         self.window = window
         self.leak = leak
-        # Each block turns all columns. Frequencies by the length need the last of them.
-        self.execution = Execution(min_rows=512, all_columns=self.reads_length)
 
-    def score(self, logits, q, grid):
-        """The logits (B, H, Tq, Tk), with q_i R_r' k_j beyond the window."""
-        # q and k are rotated, and perhaps scaled, already: row i by i, column j by j. Beyond the
-        # window the row's angle is to be that of slope i + (1 - slope) w, or - w for later keys,
-        # and the column's that of slope j.
-        slope = 1 / self.leak if self.leak else 0.0
-        rows, columns = (
-            ops.cast(grid.query_positions, "float32"),
-            ops.cast(grid.key_positions, "float32"),
-        )
-        q, k = (x[..., : self.rotary_size] for x in grid.content.encoded)
-        moved = self.rotated(k, (slope - 1) * columns, grid)
-
-        def product(side):
-            turned = self.rotated(q, (1 - slope) * (side * self.window - rows), grid)
-            return self._logits(ops.cast(turned, q.dtype), ops.cast(moved, q.dtype))
-
-        far = product(1)
-        distance = grid.distance()[:, None]
-        if not grid.order_is_index:
-            far = ops.where(distance > 0, far, product(-1))
-        # The difference leaves biases and the products of unrotated features as they are.
-        return ops.where(ops.abs(distance) < self.window, logits, logits + far - self._logits(q, k))
-
-    def _logits(self, q, k):
-        scale = ops.cast(1 / math.sqrt(self.head_size), q.dtype)
-        return ops.cast(backend.product(q * scale, k, "bqhd,bkhd->bhqk"), "float32")
+    def regions(self):
+        """The pairs at least a window apart."""
+        slope, window = 1 / self.leak if self.leak else 0.0, self.window
+        return [
+            Region(
+                later=lambda ids: slope * ids + (1 - slope) * window,
+                earlier=lambda ids: slope * ids,
+                contains=lambda later, earlier: later - earlier >= window,
+            )
+        ]
 
     def get_config(self):
         return {**super().get_config(), "window": self.window, "leak": self.leak}

@@ -129,6 +129,7 @@ def _kind_and_fields(scaling):
 BOUNDS = {
     "factor": 1,
     "original_max_position_embeddings": 2,
+    "partial_rotary_factor": 0,  # DroPE: no positions are left
     "mscale": 0,
     "mscale_all_dim": 0,
     "short_factor": None,

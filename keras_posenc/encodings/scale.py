@@ -168,8 +168,9 @@ class Temperature(_QueryFactor):
     - "learned": a positive number per head (H,), initially c, stored before a softplus;
     - "yarn": (1 + 0.1 ln c)^2, and 1 for c <= 1, where c is the factor by which the context is
       extended;
-    - "llama4": 1 + 0.1 ln(floor((p + 1) / c) + 1), where p is the query's position; Llama 4 uses it
-      in its layers without rotation.
+    - "llama4": 1 + s ln(floor((p + o) / c) + 1), where p is the query's position, s the `slope`
+      and o the `offset`. Llama 4 uses it in its layers without rotation, and Ministral 3 in all,
+      with the offset 0.
 
     Like `LogN`, the factor scales the query at this point of the list of encodings.
 
@@ -181,9 +182,12 @@ class Temperature(_QueryFactor):
     Args:
         kind: "constant", "learned", "yarn" or "llama4".
         value: positive number c; default 8192 for "llama4", and 1, no change, for the others.
+        slope: number s of at least 0, for "llama4".
+        offset: number o of at least 0, for "llama4".
 
     Raises:
-        ValueError: on an unknown kind, or a value that is not a positive number.
+        ValueError: on an unknown kind, a value that is not a positive number, a slope or an offset
+            below 0, or either of them with another kind.
 
     Example:
 
@@ -198,11 +202,25 @@ class Temperature(_QueryFactor):
 
     paper = "https://arxiv.org/abs/2404.12224"
 
-    def __init__(self, kind: str = "constant", value: float | None = None, **kwargs):
+    def __init__(
+        self,
+        kind: str = "constant",
+        value: float | None = None,
+        slope: float = 0.1,
+        offset: float = 1.0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.kind = checks.choice("kind", kind, TEMPERATURES)
         value = (8192 if kind == "llama4" else 1.0) if value is None else value
         self.value = checks.number("value", value, above=0)
+        self.slope = checks.number("slope", slope, least=0)
+        self.offset = checks.number("offset", offset, least=0)
+        if kind != "llama4" and (slope, offset) != (0.1, 1.0):
+            raise ValueError(
+                '`slope` and `offset` are those of kind="llama4": leave them out, or choose it. '
+                f"Received: kind={kind!r}, slope={slope}, offset={offset}"
+            )
 
     def build(self, heads_shape):
         super().build(heads_shape)
@@ -226,10 +244,11 @@ class Temperature(_QueryFactor):
             return ops.full((1, 1, 1), factor, "float32")
         grid.check_one_axis()
         position = ops.cast(grid.query_positions, "float32")[:, None]
-        return 1 + 0.1 * ops.log(ops.floor((position + 1) / self.value) + 1)
+        return 1 + self.slope * ops.log(ops.floor((position + self.offset) / self.value) + 1)
 
     def get_config(self):
-        return {**super().get_config(), "kind": self.kind, "value": self.value}
+        config = {"kind": self.kind, "value": self.value}
+        return {**super().get_config(), **config, "slope": self.slope, "offset": self.offset}
 
 
 def _per_head(weight):

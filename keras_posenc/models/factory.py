@@ -9,6 +9,7 @@ import keras
 from keras_posenc import checks
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.encodings import get as get_encoding
+from keras_posenc.encodings.remapped import RemappedRotary
 from keras_posenc.encodings.rope_scaling import read_scaling
 from keras_posenc.encodings.rotary import RotaryEmbedding
 from keras_posenc.models.config import FIELDS, REQUIRED_VALUES, read_config
@@ -71,7 +72,8 @@ def build_transformer_model(
         encodings: position encodings of the attention: a list of names, dicts or instances for
             every layer (`["rotary", "log_n"]`), or a list of such lists, one per layer. See
             `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions and the
-            family's own encodings; one of the same class takes the place of the family's. With
+            family's own encodings; one of the same class takes the place of the family's, and so
+            does "rerope", "self_extend", "dual_chunk" or "string" of its rotary one. With
             `{"name": "t5", "shared": True}` equal encodings have one table for all layers.
             Default: those that the config names.
         absolute_positions: bool. False omits the table of positions, even if a checkpoint has one.
@@ -286,11 +288,27 @@ def _together(family, named):
         return family or named
     layers = []
     for own, more in zip(family, named, strict=True):
-        new = {type(encoding): encoding for encoding in more}
-        kept = [new.get(type(encoding), encoding) for encoding in own]
-        replaced = {type(encoding) for encoding in own}
-        layers.append([*kept, *(e for e in more if type(e) not in replaced)])
+        new = {_kind(encoding): encoding for encoding in more}
+        kept = [_instead(new[_kind(e)], e) if _kind(e) in new else e for e in own]
+        replaced = {_kind(encoding) for encoding in own}
+        layers.append([*kept, *(e for e in more if _kind(e) not in replaced)])
     return tuple(layers)
+
+
+def _kind(encoding):
+    """The class whose place an encoding takes: a rotation by other distances is a rotation too."""
+    return RotaryEmbedding if isinstance(encoding, RemappedRotary) else type(encoding)
+
+
+def _instead(named, family):
+    """The named encoding, with how the family's rotates where it rotates by other distances."""
+    if type(named) is type(family):
+        return named
+    config, usual = named.get_config(), type(named)().get_config()
+    for name, value in family.get_config().items():
+        if name not in ("name", "dtype") and config[name] == usual[name]:
+            config[name] = value
+    return type(named).from_config(config)
 
 
 def _rescaled(encodings, scaling, original, title):

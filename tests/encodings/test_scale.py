@@ -221,6 +221,16 @@ def test_temperatures():
 
 
 @pytest.mark.once
+def test_the_temperature_of_ministral_3():
+    torch = pytest.importorskip("torch")
+    ministral = pytest.importorskip("transformers.models.ministral3.modeling_ministral3")
+    rows = np.array([0, 15, 16, 31, 32, 1000])
+    theirs = ministral.get_llama_4_attn_scale(torch.tensor(rows)[None], 0.3, 16)
+    found = factor_of(Temperature("llama4", 16, slope=0.3, offset=0), rows=rows)[:, 0]
+    np.testing.assert_allclose(found, theirs.numpy().ravel(), rtol=1e-6)
+
+
+@pytest.mark.once
 def test_a_learned_temperature_stays_positive():
     encoding = Temperature("learned")
     encoding.build((1, 1, 1, 4))
@@ -271,6 +281,12 @@ def test_the_factor_is_computed_in_float32_and_cast_last(policy):
         (lambda: Temperature("hot"), "`kind` must be one of .*'llama4'.*Received: 'hot'"),
         (lambda: Temperature(value=0), "`value` must be a positive number. Received: 0"),
         (lambda: Temperature(value=math.nan), "`value` must be a positive number. Received: nan"),
+        (lambda: Temperature("llama4", slope=-1), "`slope` must be a number of at least 0.*-1"),
+        (lambda: Temperature("llama4", offset="1"), "`offset` must be a number of at least 0.*'1'"),
+        (
+            lambda: Temperature("yarn", 2, offset=0),
+            "`slope` and `offset` are those of kind=.*Received: kind='yarn', slope=0.1, offset=0",
+        ),
         (lambda: LogNAttention(2, 4, variant="x"), "`variant` must be one of .*'ssmax'.*'x'"),
         (lambda: LogNAttention(2, 4, train_length=1), "`train_length` must be an integer"),
         (

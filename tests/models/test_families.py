@@ -209,14 +209,6 @@ def test_gradients_reach_every_weight(case):
 # ---------------------------------------------------------------- longer texts by scaling
 
 
-@pytest.fixture(scope="module")
-def rotating(tmp_path_factory):
-    """Folder of a EuroBERT that was trained on 16 tokens."""
-    folder = tmp_path_factory.mktemp("rotating")
-    publish(folder, "EuroBertModel", **SIZES, max_position_embeddings=16, rope_theta=100.0)
-    return folder
-
-
 SCALINGS = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 2.0},
@@ -251,6 +243,41 @@ def test_rope_scaling_is_that_of_transformers(rotating, tmp_path, kind):
         np.testing.assert_allclose(found[0], expected, rtol=0, atol=atol)
         np.testing.assert_allclose(found[1], expected, rtol=0, atol=atol)
     assert np.abs(found[2] - expected).max() > 1e-3
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["rerope", "self_extend", "dual_chunk", "string"])
+def test_other_distances_take_the_place_of_the_familys_rotary(rotating, name):
+    """With the family's layout and base; texts within the window are read as before."""
+    plain, other = build_transformer_model(rotating), build_transformer_model(
+        rotating, encodings=[name, {"name": "log_n", "clipped": True}]
+    )  # fmt: skip
+    attention = other.transformer.layers["Transformer-0-MultiHeadSelfAttention"]
+    rotary, log_n = attention.encodings
+    assert (rotary.layout, rotary.base, log_n.clipped) == ("half", 100.0, True)
+    ids = token_ids(30)[0]
+    found = [ops.convert_to_numpy(model([ids])) for model in (plain, other)]
+    np.testing.assert_allclose(*found, atol=1e-5)
+    scaled = {"rope_type": "linear", "factor": 2.0}
+    both = build_transformer_model(rotating, encodings=[name], rope_scaling=scaled)
+    found = [build_transformer_model(rotating, rope_scaling=scaled), both]
+    np.testing.assert_allclose(*(ops.convert_to_numpy(m([ids])) for m in found), atol=1e-5)
+
+
+@pytest.mark.once
+def test_positions_are_dropped_by_a_fraction_of_zero(rotating, tmp_path):
+    """DroPE: a reordered text is the same set of features; the saved model has none either."""
+    dropped = {"rope_type": "proportional", "partial_rotary_factor": 0.0}
+    temperature = {"name": "temperature", "value": 1.2}
+    model = build_transformer_model(rotating, rope_scaling=dropped, encodings=[temperature])
+    save_checkpoint(model, tmp_path)
+    ids = token_ids(12)[0][:1]
+    found = ops.convert_to_numpy(model([ids]))
+    for blind in (model, build_transformer_model(tmp_path)):
+        backwards = ops.convert_to_numpy(blind([ids[:, ::-1]]))
+        np.testing.assert_allclose(backwards[:, ::-1], found, atol=1e-5)
+    seeing = build_transformer_model(rotating, encodings=[temperature])
+    assert np.abs(ops.convert_to_numpy(seeing([ids])) - found).max() > 1e-2
 
 
 @pytest.mark.once

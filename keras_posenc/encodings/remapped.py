@@ -1,0 +1,294 @@
+"""Rotary embeddings whose far distances are replaced by distances that were trained."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from keras_posenc import backend, checks
+from keras_posenc.encodings.base import Execution
+from keras_posenc.encodings.rotary import RotaryEmbedding
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """Pairs of tokens with the same replacement of their distance.
+
+    Attributes:
+        later, earlier: functions of position ids that return others, (B, T) float32. The new
+            distance is that of the later token's id from the earlier token's.
+        contains: function of the ids of the later and of the earlier token, (B, Tq, 1) and (B, 1,
+            Tk) float32, that returns which pairs are in the region, (B, Tq, Tk) bool. A pair in the
+            wrong order is in none.
+    """
+
+    later: Callable
+    earlier: Callable
+    contains: Callable
+
+
+class RemappedRotary(RotaryEmbedding):
+    """Base class of rotary embeddings with a map of distances, given as `regions`.
+
+    The logits of the pairs in a region are recomputed from the rotated q and k that attention used,
+    including factors of the queries such as log-n. For keys after the query the same holds with the
+    other sign.
+    """
+
+    one_axis = True
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        # Each block turns all columns. Frequencies by the length need the last of them.
+        self.execution = Execution(min_rows=512, all_columns=self.reads_length)
+
+    def regions(self):
+        """A list of `Region`, no two of which share a pair; elsewhere distances stay."""
+        raise NotImplementedError
+
+    def score(self, logits, q, grid):
+        """The logits (B, H, Tq, Tk), with q_i R_r' k_j where the distance r is replaced by r'."""
+        grid.check_one_axis()
+        ids = grid.query_positions, grid.key_positions
+        rows, columns = (ops.cast(x, "float32") for x in ids)
+        # q and k are rotated, and perhaps scaled, already: row i by i, column j by j.
+        q, k = (x[..., : self.rotary_size] for x in grid.content.encoded)
+        row, column = rows[:, :, None], columns[:, None]
+        near = far = self._logits(q, k)
+
+        def replaced(far, inside, of_rows, of_columns):
+            turned = self.rotated(q, of_rows(rows) - rows, grid)
+            moved = self.rotated(k, of_columns(columns) - columns, grid)
+            product = self._logits(ops.cast(turned, q.dtype), ops.cast(moved, k.dtype))
+            return ops.where(inside[:, None], product, far)
+
+        for region in self.regions():
+            far = replaced(far, region.contains(row, column), region.later, region.earlier)
+            if not grid.order_is_index:
+                far = replaced(far, region.contains(column, row), region.earlier, region.later)
+        # The difference leaves biases and the products of unrotated features as they are.
+        return logits + (far - near)
+
+    def _logits(self, q, k):
+        scale = ops.cast(1 / math.sqrt(self.head_size), q.dtype)
+        return ops.cast(backend.product(q * scale, k, "bqhd,bkhd->bhqk"), "float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class SelfExtend(RemappedRotary):
+    """Self-Extend: beyond a window, distances are counted in groups of positions.
+
+        r' = i - j                                   if i - j < w,
+        r' = floor(i/g) - floor(j/g) + w - floor(w/g)  beyond
+
+    The logit (B, H, Tq, Tk) is q_i R_r' k_j. It needs no training: with a training length n, texts
+    of up to (n - w) g + w tokens meet no distance that was not trained. Keys after the query have
+    the same distances with the other sign. It materialises the whole logits matrix, with two
+    products, or three if later keys are visible.
+
+    Args:
+        group_size: int, at least 2. g, positions per group.
+        window: int. w, the neighbours whose distances stay.
+        **kwargs: as in `RotaryEmbedding`, except `sections`.
+
+    Call arguments:
+        inputs: (B, T, H, D), or a pair (q, k) of those. A call of the layer itself only applies the
+            rotation within the window.
+        positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
+        offset: int or scalar integer tensor.
+
+    Returns:
+        The rotated inputs, of the same shape, in the compute dtype.
+
+    Raises:
+        ValueError: as in `RotaryEmbedding`; if `sections` are given; if `group_size` is below 2 or
+            `window` no positive integer.
+
+    Example:
+
+    >>> encodings = [{"name": "self_extend", "group_size": 4, "window": 128}]
+    >>> layer = PositionalAttention(4, 64, encodings=encodings)
+    >>> x = np.random.normal(size=(1, 10, 256))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 256)
+
+    Reference: [LLM Maybe LongLM: Self-Extend LLM Context Window Without
+    Tuning](https://arxiv.org/abs/2401.01325).
+    """
+
+    paper = "https://arxiv.org/abs/2401.01325"
+
+    def __init__(self, group_size: int = 8, window: int = 1024, **kwargs):
+        super().__init__(**kwargs)
+        why = "in groups of one position this is plain rotary"
+        self.group_size = checks.whole("group_size", group_size, least=2, why=why)
+        self.window = checks.whole("window", window)
+
+    def regions(self):
+        """The pairs at least a window apart."""
+        size, window = self.group_size, self.window
+
+        def group(ids):
+            return ops.floor(ids / size)
+
+        return [
+            Region(
+                later=lambda ids: group(ids) + (window - window // size),
+                earlier=group,
+                contains=lambda later, earlier: later - earlier >= window,
+            )
+        ]
+
+    def get_config(self):
+        return {**super().get_config(), "group_size": self.group_size, "window": self.window}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class DualChunk(RemappedRotary):
+    """Dual chunk attention: positions start again in each chunk, and chunks have few distances.
+
+    With a chunk of s = c - w positions, c the `chunk_size` and w the `local_size`:
+
+        r' = i - j                              in one chunk,
+        r' = min(i mod s + s, c) - j mod s      if the key's chunk is the one before,
+        r' = min(2s - 1, c) - j mod s           if it is earlier than that
+
+    The logit (B, H, Tq, Tk) is q_i R_r' k_j. It needs no training: distances stay at most c, which
+    should be at most the training length, however long the text is, and keys in a window of w stay
+    at their distance. Keys after the query have the same distances with the other sign. The chunks
+    begin at position 0, so a text must not begin elsewhere. It materialises the whole logits
+    matrix, with three products, or five if later keys are visible.
+
+    Args:
+        chunk_size: int. c, as in the `dual_chunk_attention_config` of Qwen2.5-1M.
+        local_size: int, below `chunk_size`. w.
+        **kwargs: as in `RotaryEmbedding`, except `sections`.
+
+    Call arguments:
+        inputs: (B, T, H, D), or a pair (q, k) of those. A call of the layer itself only applies the
+            rotation within a chunk.
+        positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
+        offset: int or scalar integer tensor.
+
+    Returns:
+        The rotated inputs, of the same shape, in the compute dtype.
+
+    Raises:
+        ValueError: as in `RotaryEmbedding`; if `sections` are given; if `chunk_size` is no positive
+            integer, or `local_size` not in 0 .. `chunk_size` - 1.
+
+    Example:
+
+    >>> encodings = [{"name": "dual_chunk", "chunk_size": 512, "local_size": 64}]
+    >>> layer = PositionalAttention(4, 64, encodings=encodings)
+    >>> x = np.random.normal(size=(1, 10, 256))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 256)
+
+    Reference: [Training-Free Long-Context Scaling of Large Language
+    Models](https://arxiv.org/abs/2402.17463).
+    """
+
+    paper = "https://arxiv.org/abs/2402.17463"
+
+    def __init__(self, chunk_size: int = 512, local_size: int = 128, **kwargs):
+        super().__init__(**kwargs)
+        self.chunk_size = checks.whole("chunk_size", chunk_size)
+        why = "a chunk has `chunk_size` - `local_size` positions"
+        most = self.chunk_size - 1
+        self.local_size = checks.whole("local_size", local_size, least=0, most=most, why=why)
+
+    def regions(self):
+        """The pairs in adjacent chunks, and those in chunks further apart."""
+        size, most = self.chunk_size - self.local_size, self.chunk_size
+
+        def chunk(ids):
+            return ops.floor(ids / size)
+
+        def within(ids):
+            return ids - size * chunk(ids)
+
+        return [
+            Region(
+                later=lambda ids: ops.minimum(within(ids) + size, most),
+                earlier=within,
+                contains=lambda later, earlier: chunk(later) - chunk(earlier) == 1,
+            ),
+            Region(
+                later=lambda ids: ops.full_like(ids, min(2 * size - 1, most)),
+                earlier=within,
+                contains=lambda later, earlier: chunk(later) - chunk(earlier) > 1,
+            ),
+        ]
+
+    def get_config(self):
+        config = super().get_config()
+        return {**config, "chunk_size": self.chunk_size, "local_size": self.local_size}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class STRING(RemappedRotary):
+    """STRING, shifted rotary positions: far distances take the place of nearer ones.
+
+        r' = i - j            if i - j < s,
+        r' = i - j - s + w    beyond
+
+    The logit (B, H, Tq, Tk) is q_i R_r' k_j. Distances near the training length are rare in
+    training, so those from a shift s on are replaced by ones that are s - w smaller and trained
+    better. It needs no training, and reads s - w more tokens than were trained. Keys after the
+    query have the same distances with the other sign. It materialises the whole logits matrix, with
+    two products, or three if later keys are visible.
+
+    Args:
+        shift: int. s; the paper's choice is a third of the training length.
+        window: int, below `shift`. w, the distance that s becomes; in the paper 128.
+        **kwargs: as in `RotaryEmbedding`, except `sections`.
+
+    Call arguments:
+        inputs: (B, T, H, D), or a pair (q, k) of those. A call of the layer itself only applies the
+            rotation within the shift.
+        positions: optional (T,) or (B, T) ids. Default: `offset`, `offset + 1`, ...
+        offset: int or scalar integer tensor.
+
+    Returns:
+        The rotated inputs, of the same shape, in the compute dtype.
+
+    Raises:
+        ValueError: as in `RotaryEmbedding`; if `sections` are given; if `shift` is no positive
+            integer, or `window` not in 0 .. `shift` - 1.
+
+    Example:
+
+    >>> encodings = [{"name": "string", "shift": 170, "window": 32}]
+    >>> layer = PositionalAttention(4, 64, encodings=encodings)
+    >>> x = np.random.normal(size=(1, 10, 256))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 256)
+
+    Reference: [Why Does the Effective Context Length of LLMs Fall
+    Short?](https://arxiv.org/abs/2410.18745)
+    """
+
+    paper = "https://arxiv.org/abs/2410.18745"
+
+    def __init__(self, shift: int = 512, window: int = 128, **kwargs):
+        super().__init__(**kwargs)
+        self.shift = checks.whole("shift", shift)
+        why = "distances from `shift` on become smaller"
+        self.window = checks.whole("window", window, least=0, most=self.shift - 1, why=why)
+
+    def regions(self):
+        """The pairs at least the shift apart."""
+        shift, window = self.shift, self.window
+        return [
+            Region(
+                later=lambda ids: ids - (shift - window),
+                earlier=lambda ids: ids,
+                contains=lambda later, earlier: later - earlier >= shift,
+            )
+        ]
+
+    def get_config(self):
+        return {**super().get_config(), "shift": self.shift, "window": self.window}
