@@ -37,7 +37,7 @@ RAISES_NOTHING = (analysis.encoding_table,)
 SECTION = re.compile(
     r"^(Args|Attributes|Call arguments|Returns|Raises|Example|Reference|Yields)s?:", re.MULTILINE
 )
-SHAPE = re.compile(r"\((B( or 1)?|2M),\s")
+SHAPE = re.compile(r"\((B( or 1)?|2M),\s|\(H,\)")
 
 
 def own(thing):
