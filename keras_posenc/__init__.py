@@ -19,6 +19,7 @@ from keras_posenc.encodings.base import Encoding as Encoding
 from keras_posenc.encodings.bias import FIRE as FIRE
 from keras_posenc.encodings.bias import KERPLE as KERPLE
 from keras_posenc.encodings.bias import T5Bias as T5Bias
+from keras_posenc.encodings.conditioned import ContentBias as ContentBias
 from keras_posenc.encodings.contextual import (
     ContextualPositionEmbedding as ContextualPositionEmbedding,
 )

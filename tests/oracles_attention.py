@@ -341,6 +341,19 @@ def cope(given):
     return given.attended(given.products + bias)
 
 
+def content_bias(given):
+    reach, profiles = given.arguments["max_distance"], given.weights["profiles"]
+    mixed = np.einsum("bie,ehs->bihs", given.states, given.weights["kernel"])
+    logits = given.products
+    for b, h, i, j in np.ndindex(logits.shape):
+        r = int(given.distance[b, i, j])
+        if given.arguments["bidirectional"] and abs(r) < reach:
+            logits[b, h, i, j] += mixed[b, i, h] @ profiles[:, r + reach - 1]
+        elif not given.arguments["bidirectional"] and 0 <= r < reach:
+            logits[b, h, i, j] += mixed[b, i, h] @ profiles[:, r]
+    return given.attended(logits)
+
+
 def forget_gate(given):
     gates = given.states @ given.weights["kernel"] + given.weights["bias"]
     kept = oracles_contextual.forgotten(oracles_contextual.sigmoid(gates), given.keep)
@@ -379,6 +392,7 @@ def window(given):
 
 ORACLES = {
     "alibi": alibi,
+    "content_bias": content_bias,
     "cope": cope,
     "deberta": deberta,
     "dual_chunk": dual_chunk,

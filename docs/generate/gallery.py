@@ -8,6 +8,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LENGTH = 48
+ZERO_AT_FIRST = ("content_bias", "cope")  # whose tables are
 
 
 class Page(typing.NamedTuple):
@@ -28,6 +29,13 @@ PAGES = {
         r"\ell_{hij} = Q_{hij} - m_h\,(i - j), \qquad m_h = 2^{-8h/H}",
         "Causal models that are tested on texts longer than the training texts. Distant "
         "keys count less and less, so do not expect it to find what is far away.",
+    ),
+    "content_bias": Page(
+        "Content-conditioned relative bias",
+        "The hidden state of each query mixes learned profiles of the distance into a bias.",
+        r"\ell_{hij} = Q_{hij} + (W_h x_i)^\top P_{i - j}, \qquad P_r = 0 \ \text{for}\ |r| \ge R",
+        "When what is near enough depends on the token, without rotation, as in Inkling. Distances "
+        "from R on are all alike, so it reads longer texts than it was trained on.",
     ),
     "cope": Page(
         "CoPE: contextual position encoding",
@@ -228,7 +236,7 @@ def page(name):
         None: "it only masks positions",
     }
     learned = [f"`{variable}` {shape}" for variable, shape in found["learned"].items()]
-    drawn = ", with a random table" if name == "cope" else ", as initialised"
+    drawn = ", with random tables" if name in ZERO_AT_FIRST else ", as initialised"
     rows = [
         ("class", f"[`keras_posenc.{found['class']}`](../api/encodings.md)"),
         ("acts on", ", ".join(f"`{hook}`" for hook in found["acts_on"])),
@@ -323,9 +331,10 @@ def shown(name):
     with a random table where it starts with zeros."""
     from keras_posenc.encodings import get
 
-    if name == "cope":  # whose table is zero at first
+    if name in ZERO_AT_FIRST:
         encoding = get(name)
-        encoding.build((1, LENGTH, 8, 64))
+        shapes = [(1, LENGTH, 8, 64), (1, LENGTH, 512)]
+        encoding.build(*shapes[: 1 + encoding.overrides("query_features")])
         rng = np.random.default_rng(0)
         for variable in encoding.trainable_variables:
             variable.assign(rng.normal(0, 0.3, variable.shape))

@@ -33,7 +33,7 @@ def facts(encoding):
     encoding = get(encoding)
     acts_on = [hook for hook in HOOKS if encoding.overrides(hook)]
     shapes = [(None, None, HEADS, HEAD_SIZE)]
-    shapes += [(None, None, HEADS * HEAD_SIZE)] * ("features" in acts_on)
+    shapes += [(None, None, HEADS * HEAD_SIZE)] * len({"features", "query_features"} & set(acts_on))
     encoding.build(*shapes)
     only_closes = set(acts_on) <= {"restrict"}
     return {

@@ -202,6 +202,7 @@ class PositionalAttention(keras.layers.Layer):
             if not encoding.built:
                 shapes = [(*query_shape[:-1], self.num_heads, self.key_dim)]
                 shapes += [key_shape] if encoding in self.hooks.features else []
+                shapes += [query_shape] if encoding in self.hooks.query_features else []
                 built(self, encoding, *shapes)
 
     def _projection(self, name, input_shape, output_shape, activation=None):
@@ -311,7 +312,9 @@ class PositionalAttention(keras.layers.Layer):
         q, k, v, merge = self._project(query, key, value)
         memory, new_cache = self._remember(call, key, k, v)
         tables = self._tables(call) if call.tables else {}
-        grid = call.grid(q, memory, tables).replace(window=self.sliding_window)
+        of_queries = {e: e.query_features(query) for e in self.hooks.query_features}
+        grid = call.grid(q, memory, tables)
+        grid = grid.replace(window=self.sliding_window, query_features=of_queries)
         rules = self._rules(call, q, memory.keys)
         k, v = memory.keys, memory.values
         output, scores, logits = attend(q, k, v, grid, rules, call.with_map)

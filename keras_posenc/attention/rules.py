@@ -18,8 +18,8 @@ class Hooks:
 
     Attributes:
         encodings: tuple, all of them.
-        restrict, features, heads, decay, bias, score, scan, sink, normalize, value: tuples, those
-            that override this hook, in their order.
+        restrict, features, query_features, heads, decay, bias, score, scan, sink, normalize, value:
+            tuples, those that override this hook, in their order.
         read_logits: bool. Some read the logits themselves.
         read_weights: bool. Some make the attention weights, or read them.
         read_map: bool. Some need the map, which a fused kernel does not materialise.

@@ -7,6 +7,7 @@ import keras
 
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.encodings.bias import FIRE, KERPLE, T5Bias
+from keras_posenc.encodings.conditioned import ContentBias
 from keras_posenc.encodings.contextual import ContextualPositionEmbedding
 from keras_posenc.encodings.deberta import DeBERTaRelative
 from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
@@ -26,6 +27,7 @@ from keras_posenc.untrusted import quote
 # Name -> class, for every encoding that attention accepts.
 ENCODINGS = {
     "alibi": ALiBi,
+    "content_bias": ContentBias,
     "cope": ContextualPositionEmbedding,
     "deberta": DeBERTaRelative,
     "dual_chunk": DualChunk,

@@ -15,6 +15,7 @@ from keras_posenc.maps.grid import Grid
 HOOKS = (
     "restrict",
     "features",
+    "query_features",
     "heads",
     "decay",
     "bias",
@@ -67,22 +68,25 @@ class Encoding(keras.layers.Layer):
         output = weights.v + sum of value(weights)
 
     Before these, `restrict` may mask cells of the attention map and `features` may compute more
-    about each key from its hidden state. Shapes: q, k (B, T, H, D); logits and weights (B, H, Tq,
-    Tk). The q passed to `bias` and `score` is the content query, from before any `heads`.
+    about each key from its hidden state, `query_features` about each query. Shapes: q, k (B, T, H,
+    D); logits and weights (B, H, Tq, Tk). The q passed to `bias` and `score` is the content query,
+    from before any `heads`.
 
     The `grid` describes the attention map: `grid.query_positions` and `grid.key_positions` are the
     position ids, `grid.mask()` is True where a query may attend. `grid.content` holds the content
     queries, keys and values (`queries`, `keys`, `values`), the q and k that produced the logits
-    (`encoded`) and the result of `features` (`features[self]`).
+    (`encoded`) and the results of `features` and `query_features` (`features[self]`,
+    `query_features[self]`).
 
     Attention may call the hooks on blocks of query rows and leave out key columns that are masked
     for the whole block. Row i of a hook's result may therefore depend only on row i of the grid and
     on the columns visible from it. An encoding that also reads masked columns declares this in its
     `execution`; one that reads earlier rows implements `scan` instead of `score`.
 
-    Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` in
-    `build(heads_shape, states_shape)`, where (B, T, E) is the shape of the hidden states behind the
-    keys. An encoding whose weights are one table may let several layers share it: it implements
+    Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` or
+    `query_features` in `build(heads_shape, states_shape)`, where (B, T, E) is the shape of the
+    hidden states behind the keys or queries, and with both in the shapes of both, keys first. An
+    encoding whose weights are one table may let several layers share it: it implements
     `table_arguments`, and with `shared=True` its `build` creates no table and its hooks read
     `grid.content.tables[self]`.
 
@@ -198,6 +202,17 @@ class Encoding(keras.layers.Layer):
 
         Returns:
             (B, Tk, H, F).
+        """
+        return None
+
+    def query_features(self, states: Tensor) -> Tensor:
+        """Computes features of the queries from their hidden states.
+
+        Args:
+            states: (B, Tq, E), the hidden states that the queries are projected from.
+
+        Returns:
+            (B, Tq, H, F).
         """
         return None
 

@@ -21,6 +21,7 @@ class Content:
     Attributes:
         queries, keys, values: (B, T, H, D), from before any `heads`.
         features: dict, encoding -> the result of its `features`, (B, Tk, H, F).
+        query_features: dict, encoding -> the result of its `query_features`, (B, Tq, H, F).
         tables: dict, encoding -> a tensor for all rows and columns: the table that layers share
             (`shared=True`), or one that its `restrict` added.
         distance_biases: dict, encoding -> its logits by distance (2M, H), instead of its `heads`.
@@ -31,6 +32,7 @@ class Content:
     keys: object = tensor(columns=1, for_hooks=True)
     values: object = tensor(columns=1, for_hooks=True)
     features: dict = tensor(columns=1, by_encoding=True, for_hooks=True)
+    query_features: dict = tensor(rows=1, by_encoding=True, for_hooks=True)
     tables: dict = tensor(by_encoding=True, for_hooks=True)
     distance_biases: dict = tensor(by_encoding=True)
     encoded: tuple | None = derived()

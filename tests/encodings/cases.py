@@ -25,6 +25,8 @@ CASES = [
     case(spec("alibi", direction="symmetric"), flat=True),
     case(spec("alibi", direction=(1.0, 0.5), learned=True), flat=True),
     case(spec("alibi", direction="one_sided"), flat=True, heads=6),
+    case("content_bias", flat=True),
+    case(spec("content_bias", max_distance=3, size=2, bidirectional=False), flat=True),
     case("cope"),
     case(spec("cope", npos_max=3, gate="separate_keys", scaling="before")),
     case(spec("cope", npos_max=4, gate="values")),
@@ -106,5 +108,6 @@ PAIRS = [
     case("alibi", spec("window", window=4), "sink_logits", "log_n"),
     case(spec("t5", num_buckets=4), "cope", "sink_logits", "sink_logits", "shaw"),
     case("log_n", spec("dual_chunk", chunk_size=4, local_size=1), "sink_logits", relative=False),
+    case(spec("window", window=4), spec("content_bias", max_distance=2), "rotary"),
     case("sandwich", "rotary_bias", spec("rotary", use_bias=True)),
 ]

@@ -164,7 +164,17 @@ def is_told(monkeypatch, name, encoding):
 @pytest.mark.parametrize("factor", [1.1, -3.0])
 def test_a_hook_that_is_wrong_is_told(factor, monkeypatch):
     """By a tenth; or with +3 c d for -c d, as once passed 44 tests."""
-    hooks = ("features", "heads", "bias", "score", "scan", "sink", "normalize", "value")
+    hooks = (
+        "features",
+        "query_features",
+        "heads",
+        "bias",
+        "score",
+        "scan",
+        "sink",
+        "normalize",
+        "value",
+    )
     told = {
         (name, hook): is_told(monkeypatch, name, wrong(encoding, hook, factor))
         for name, encoding in dict(position_encodings.ENCODINGS).items()
