@@ -3,12 +3,14 @@
     KERAS_BACKEND=torch python benchmarks/distant_context.py
     KERAS_BACKEND=torch python benchmarks/distant_context.py --table      # the results as tables
 
-Three libraries are searched (benchmarks/distant_texts.py), and every way of reading gets the same
+Libraries are searched (benchmarks/distant_texts.py), and every way of reading gets the same
 documents, passages and queries:
 
-people     texts of 512 to 4,096 tokens in which two people are introduced by name and profession.
-           Sentences far behind refer to them by a pronoun, and the query asks for one by name.
-           Ranked are the sentences of all texts that state the same of someone of the same sex.
+opening    16 texts, each about a person who is introduced by name and profession in the first
+           sentence. A number of tokens behind it, such as 700, sentences refer to the person by a
+           pronoun, and the query asks by name. Ranked are the sentences of all texts that state the
+           same relation. Someone of the other sex is introduced in between.
+inside     the same, but the person is introduced behind the other one, not in the first sentence.
 tales      30 tales of up to 1,536 tokens, in passages of 96, which are found by the tale's title.
            The title is not in the text.
 episodes   transcripts of 8 episodes of 4,096 tokens, likewise.
@@ -31,11 +33,9 @@ from keras_posenc import TextModel, Tokenizer, embedder, open_embedder
 from keras_posenc.bench.reading import by_words
 from keras_posenc.retrieval import embed_spans
 from keras_posenc.training import stretch
-from keras_posenc.training.metrics import accuracy_by_length
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_context.json"
 LENGTH, WINDOW = 4096, 512
-DOCUMENTS = {512: 6, 1024: 6, 2048: 5, 4096: 3}
 STRETCH = {"length": LENGTH, "train_length": 1536, "steps": 24}
 TABLE = {"stretch": "hierarchical", "hierarchical_position": 0.2, "kept_rows": 1}
 LOCAL = [{"name": "window", "window": 257, "global_tokens": 1}]  # 256 tokens to each side
@@ -51,16 +51,18 @@ UNTRAINED = {
     "late chunking, positions of Su (2020), untrained": {"hierarchical_position": True},
 }
 WAYS = [WORDS, ALONE, FIRST, TITLE, WINDOWS, STRETCHED, *UNTRAINED]
-LIBRARIES = ("people", "tales", "episodes")
-# Tokens from the name to the sentence.
-BORDERS = (0, 128, 512, 1024, 4096)
+PLACES, DISTANCES = ("opening", "inside"), (100, 300, 700, 1600, 3600)
+QUERIES = len(distant_texts.RELATIONS)  # of each document
+# The name of a library -> where people are introduced in it, and how many tokens before.
+PEOPLE = {f"{place} {tokens}": (place, tokens) for place in PLACES for tokens in DISTANCES}
+NATURAL = ("tales", "episodes")
+LIBRARIES = (*PEOPLE, *NATURAL)
 
 
 def main():
     parser = options(__doc__, RESULTS, "build/distant_context")
     parser.add_argument("--ways", nargs="+", default=WAYS[:6], choices=WAYS)
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=LIBRARIES)
-    parser.add_argument("--trainings", type=int, nargs="+", default=[0], help="seeds of stretching")
     arguments = parser.parse_args()
     study = Study(arguments.results, write_lines)
     if not arguments.table:
@@ -72,14 +74,13 @@ def main():
             name = "-".join(map(str, key.values())).translate({ord("`"): None, ord("/"): None})
             path = arguments.folder / f"{name}.npy"
             if not path.exists():
-                how = tokenizer, key["way"], key["training"], arguments.folder
+                how = tokenizer, key["way"], key["seed"], arguments.folder
                 found = similarities(texts, key["way"], tokenizer, functools.partial(reader, *how))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 np.save(path, found)
             return scores(texts, np.load(path))
 
         every = keys(
-            training=arguments.trainings,
             seed=arguments.seeds,
             library=arguments.libraries,
             way=arguments.ways,
@@ -89,24 +90,23 @@ def main():
 
 
 def makes_sense(key):
-    """Only one way has a training; people have no title, and natural texts no seed."""
-    trained = key["way"] == STRETCHED or key["training"] == 0
-    if key["library"] == "people":
-        return trained and key["way"] != TITLE
-    return trained and key["seed"] == 0
+    """A seed draws people, and trains the stretched model. People have no title."""
+    if key["library"] in PEOPLE:
+        return key["way"] != TITLE
+    return key["seed"] == 0 or key["way"] == STRETCHED
 
 
 def load(tokenizer, library, seed):
-    if library == "people":
-        return distant_texts.people(tokenizer, seed, DOCUMENTS)
+    if library in PEOPLE:
+        return distant_texts.people(tokenizer, seed, *PEOPLE[library])
     return getattr(distant_texts, library)(tokenizer)
 
 
-def reader(tokenizer, way, training, folder):
-    """The model of a way of reading; `training` is a seed."""
+def reader(tokenizer, way, seed, folder):
+    """The model of a way of reading, whose training has a seed."""
     if way == STRETCHED:
-        output = folder / f"stretched-{training}"
-        stretch(MINILM, f"{CORPORA}/book-excerpts.tab", output, seed=training, **STRETCH)
+        output = folder / f"stretched-{seed}"
+        stretch(MINILM, f"{CORPORA}/book-excerpts.tab", output, seed=seed, **STRETCH)
         return open_embedder(output, max_length=LENGTH)
     arguments = UNTRAINED.get(way)
     length = WINDOW if arguments is None else LENGTH
@@ -153,7 +153,7 @@ def scores(library, similar):
         (row[rows], np.isin(rows, right))
         for row, rows, right in zip(similar, library.ranked, library.right, strict=True)
     ]
-    if "place" in found:
+    if "distance" in found:
         found["top1"] = first = [_top1(*query) for query in ranked]
         found["chance"] = round(float(np.mean([1 / len(row) for row, _ in ranked])), 4)
     else:
@@ -181,67 +181,55 @@ def _ndcg(gain, most=10):
     return round(float((gain[:most] * discounts).sum() / ideal), 4)
 
 
-def people_rows(rows):
-    """Way -> the queries of all its rows as one dict of arrays."""
-    found = {}
-    for way in WAYS:
-        own = [row for row in rows if row["library"] == "people" and row["way"] == way]
-        if own:
-            names = ("place", "distance", "top1")
-            found[way] = {name: np.concatenate([row[name] for row in own]) for name in names}
-            found[way]["rows"] = own
-    return found
-
-
 def by_distance(rows, place, ways=WAYS):
-    """Way -> top-1 by the distance between name and sentence, as `plot.score_by_length` draws."""
+    """Way -> distance of the library -> dict with the mean distance, and the top-1 of each document
+    of all seeds in %."""
     found = {}
-    for way, queries in people_rows(rows).items():
-        if way in ways:
-            chosen = queries["place"] == place
-            right = queries["top1"][chosen] > 0.5
-            found[way] = accuracy_by_length(right, queries["distance"][chosen], BORDERS)
+    for way in ways:
+        for distance in DISTANCES:
+            name = f"{place} {distance}"
+            chosen = [row for row in rows if row["library"] == name and row["way"] == way]
+            if chosen:
+                queries = np.concatenate([row["top1"] for row in chosen]).reshape(-1, QUERIES)
+                away = np.mean(np.concatenate([row["distance"] for row in chosen]))
+                found.setdefault(way, {})[distance] = {
+                    "tokens": round(float(away), -1),
+                    "top1": 100 * queries.mean(axis=1),
+                }
     return found
 
 
 def table(rows):
     """The tables of all libraries."""
-    parts = [people_table(rows, place) for place in ("opening", "inside")]
-    parts += [natural_table(rows, library) for library in LIBRARIES[1:]]
+    parts = [people_table(rows, place) for place in PLACES]
+    parts += [natural_table(rows, library) for library in NATURAL]
     return "\n\n".join(filter(None, parts))
 
 
 def people_table(rows, place):
-    """Top-1 in % with 95% intervals: a row per way, a column per distance, and what a way has more
-    than windows where the name is farther away than 512 tokens, paired by query."""
-    groups, queries = by_distance(rows, place), people_rows(rows)
-    if not groups:
+    """Top-1 in % with 95% intervals over documents: a row per way, a column per distance, and what
+    a way has more than windows, paired by document."""
+    found = by_distance(rows, place)
+    if WINDOWS not in found:
         return ""
-    first = next(iter(groups.values()))
-    heads = [f"{g['more_than'] + 1:,}–{g['up_to']:,}" for g in first]
-    lines = [[f"tokens back to the name, {place}", *heads, "beyond 512, less windows"]]
-    for way, own in groups.items():
-        cells = [f"{100 * g['accuracy']:.0f} ({100 * g['interval'][0]:.0f}–"
-                 f"{100 * g['interval'][1]:.0f})" for g in own]  # fmt: skip
-        more = [] if way == WINDOWS else _less(queries, way, place)
-        lines.append([way, *cells, interval(more) if len(more) else ""])
-    lines.append(["queries", *(f"{g['documents']}" for g in groups.get(WINDOWS, first)), ""])
+    windows = found[WINDOWS]
+    heads = [f"{column['tokens']:,.0f}" for column in windows.values()]
+    lines = [[f"tokens back to the name, {place}", *heads]]
+    for way, columns in found.items():
+        scores = [columns[distance]["top1"] if distance in columns else [] for distance in windows]
+        cells = (f"{np.mean(s):.0f} ± {half_width(s):.0f}" if len(s) else "" for s in scores)
+        lines.append([way, *cells])
+    if STRETCHED in found:
+        more = (
+            interval(column["top1"] - windows[distance]["top1"])
+            for distance, column in found[STRETCHED].items()
+        )
+        lines.append(["stretched, less windows", *more])
     return markdown(lines)
 
 
 def interval(values, digits=0):
     return f"{np.mean(values):+.{digits}f} ± {half_width(values):.{digits}f}"
-
-
-def _less(queries, way, place):
-    """Top-1 of a way less that of windows in points, a value per query farther than 512 tokens."""
-    base = {row["seed"]: row for row in queries.get(WINDOWS, {"rows": []})["rows"]}
-    more = []
-    for row in queries[way]["rows"]:
-        if row["seed"] in base:
-            far = (np.array(row["place"]) == place) & (np.array(row["distance"]) > WINDOW)
-            more.append(100 * (np.array(row["top1"]) - base[row["seed"]]["top1"])[far])
-    return np.concatenate(more) if more else np.zeros(0)
 
 
 def natural_table(rows, library):

@@ -41,7 +41,7 @@ RELATIONS = [
     ("What does {} like to eat?", "{} likes to eat {}.",
      ["cherries", "fried fish", "rye bread", "plum cake", "onion soup"]),
 ]  # fmt: skip
-STATED = 2  # sentences about each person
+APART = 40  # tokens between two sentences about a person
 CHUNK = 96  # tokens of a passage of natural text
 
 
@@ -74,33 +74,39 @@ class Library:
         return cls([], [], [], [], [], [], [], {name: [] for name in about})
 
 
-def people(tokenizer, seed, documents):
-    """Texts in each of which two people are introduced and referred to later by a pronoun.
+def people(tokenizer, seed, place, distance, documents=16):
+    """Texts in each of which a person is introduced by name and referred to later by a pronoun.
 
-    One is introduced in the first sentence, one of the other sex at a random place. Two sentences
-    refer to each, as far behind as it is drawn. For each query the sentences of all texts are
-    ranked that have the same pronoun and the same relation.
+    All are introduced as many tokens before the sentences about them, so that no text is ahead of
+    another by its distance. Someone of the other sex is introduced in each text, too. For each
+    query the sentences of all texts are ranked that state the same relation.
 
     Args:
-        documents: dict, tokens of a text -> how many texts.
+        place: "opening" or "inside", where the person is introduced: in the first sentence, or
+            some hundred tokens behind that of the other person.
+        distance: tokens from the introduction to the first of the sentences.
     """
-    rng = np.random.default_rng(seed)
-    names = {sex: list(rng.permutation(every.split())) for sex, every in NAMES.items()}
-    library, filler = Library.empty("document", "place", "distance"), _tales(tokenizer)
-    lengths = [length for length, count in documents.items() for _ in range(count)]
-    for number, length in enumerate(lengths):
-        sentences, counts = _filler(filler, number + seed * len(lengths), length - 100)
-        size, events = int(sum(counts)), []
-        for i, sex in enumerate(list(NAMES)[:: 1 if number % 2 else -1]):
-            name, start = names[sex].pop(), int(i * rng.uniform(0.02, 0.7) * size)
-            introduction = rng.choice(INTRODUCTIONS).format(name=name, job=rng.choice(JOBS))
-            events.append((start, introduction, i, None))
-            for relation in rng.permutation(len(RELATIONS))[:STATED]:
-                question, sentence, objects = RELATIONS[relation]
-                sentence = sentence.format(sex, rng.choice(objects))
-                place = start + int(rng.uniform(30, max(31, size - start - 30)))
-                events.append((place, sentence, i, question.format(name)))
-        _add(library, tokenizer, sentences, counts, sorted(events, key=lambda event: event[0]))
+    rng = np.random.default_rng([seed, distance, place == "inside"])
+    sexes = list(NAMES)[:: 1 if seed % 2 else -1]
+    names = {sex: rng.permutation(every.split()) for sex, every in NAMES.items()}
+    library, filler = Library.empty("document", "distance"), _tales(tokenizer)
+    for number in range(documents):
+        start = int(rng.uniform(60, 300)) if place == "inside" else 0
+        # The other person has the first sentence where this one has not.
+        other = 0 if start else int(rng.uniform(0.2, 0.8) * distance)
+        events = [
+            (at, _introduction(rng, names[sex][number]), names[sex][number], None)
+            for sex, at in zip(sexes, (start, other), strict=True)
+        ]
+        name = names[sexes[0]][number]
+        for step, relation in enumerate(rng.permutation(len(RELATIONS))):
+            question, sentence, objects = RELATIONS[relation]
+            sentence = sentence.format(sexes[0], rng.choice(objects))
+            at = start + distance + step * APART
+            events.append((at, sentence, name, question.format(name)))
+        size = start + distance + (len(RELATIONS) + 1) * APART
+        sentences = _filler(filler, number + seed * documents, size)
+        _add(library, tokenizer, *sentences, sorted(events, key=lambda event: event[0]))
     passages = [
         text[start:end]
         for text, spans in zip(library.texts, library.spans, strict=True)
@@ -111,9 +117,13 @@ def people(tokenizer, seed, documents):
     return library
 
 
+def _introduction(rng, name):
+    return rng.choice(INTRODUCTIONS).format(name=name, job=rng.choice(JOBS))
+
+
 def _add(library, tokenizer, sentences, counts, events):
-    """Adds a document with the sentences of `events`: (tokens before it, sentence, number of the
-    person, query or None)."""
+    """Adds a document with the sentences of `events`: (tokens before it, sentence, the name of the
+    person, query). Introductions have no query."""
     before = np.concatenate([[0], np.cumsum(counts)])
     pieces, at = [], 0
     for place, *event in events:
@@ -124,17 +134,16 @@ def _add(library, tokenizer, sentences, counts, events):
     pieces += [(filler, None, None) for filler in sentences[at:]]
     tokens = [len(ids) for ids in tokenizer.contents([piece for piece, *_ in pieces])]
     first, text, total, spans, introduced = sum(map(len, library.spans)), "", 0, [], {}
-    for (piece, person, question), count in zip(pieces, tokens, strict=True):
+    for (piece, name, question), count in zip(pieces, tokens, strict=True):
         text = f"{text} {piece}".lstrip()
         if question is not None:
             library.queries.append(question)
             library.right.append(np.array([first + len(spans)]))
             library.about["document"].append(len(library.texts))
-            library.about["place"].append("inside" if person else "opening")
-            library.about["distance"].append(total - introduced[person])
+            library.about["distance"].append(total - introduced[name])
             spans.append((len(text) - len(piece), len(text)))
-        elif person is not None:
-            introduced[person] = total
+        elif name is not None:
+            introduced[name] = total
         total += count
     library.texts.append(text)
     library.spans.append(spans)

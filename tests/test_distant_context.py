@@ -9,20 +9,20 @@ pytestmark = pytest.mark.once
 distant_texts, distant_context = map(imported, ("distant_texts", "distant_context"))
 
 
-def test_a_sentence_is_about_a_person_whose_name_is_elsewhere(distant_texts, distant_context):
+@pytest.mark.parametrize("place", ["opening", "inside"])
+def test_a_sentence_is_about_a_person_whose_name_is_elsewhere(
+    distant_texts, distant_context, place
+):
     tokenizer = distant_context.Tokenizer(distant_context.MINILM)
-    library = distant_texts.people(tokenizer, 1, {512: 2, 1024: 1, 2048: 1})
-    tokens = [len(ids) + 2 for ids in tokenizer.contents(library.texts)]
-    assert tokens[0] <= 512 and tokens[1] <= 512 < tokens[2] <= 1024 < tokens[3] <= 2048
+    library = distant_texts.people(tokenizer, 1, place, 300, documents=5)
     places = [(i, span) for i, spans in enumerate(library.spans) for span in spans]
     names = [word for every in distant_texts.NAMES.values() for word in every.split()]
     asked = [next(w for w in query.split() if w in names) for query in library.queries]
-    assert 2 * len(set(asked)) == len(places) == len(library.queries) == 16
-    assert len(set(library.queries)) == 16
+    assert 4 * len(set(asked)) == len(places) == len(library.queries) == len(set(library.queries))
     for query, name in enumerate(asked):
         (row,) = library.right[query]
         number, (start, end) = places[row]
-        text, place = library.texts[number], library.about["place"][query]
+        text = library.texts[number]
         assert number == library.about["document"][query]
         assert name not in text[start:end] and name in text[:start]
         assert (name in library.openings[number]) == (place == "opening")
@@ -30,14 +30,13 @@ def test_a_sentence_is_about_a_person_whose_name_is_elsewhere(distant_texts, dis
         pronoun = next(sex for sex, every in distant_texts.NAMES.items() if name in every.split())
         assert text[start:end].startswith(f"{pronoun} ")
         after = text[text.index(name) : start]
-        assert len(tokenizer.contents([after])[0]) == pytest.approx(
-            library.about["distance"][query], abs=12
-        )
-    assert library.about["place"].count("opening") == 8
+        away = library.about["distance"][query]
+        assert len(tokenizer.contents([after])[0]) == pytest.approx(away, abs=12)
+        assert 200 < away < 600
     sentences = [library.texts[i][start:end] for i, (start, end) in places]
     for (right,), rows in zip(library.right, library.ranked, strict=True):
-        assert right in rows and len({sentences[row][:8] for row in rows}) == 1
-    again = distant_texts.people(tokenizer, 1, {512: 2, 1024: 1, 2048: 1})
+        assert right in rows and len({sentences[row][:8] for row in rows}) == 1 and len(rows) == 5
+    again = distant_texts.people(tokenizer, 1, place, 300, documents=5)
     assert again.texts == library.texts
 
 
@@ -57,8 +56,7 @@ def test_the_title_is_not_in_the_text_that_it_finds(distant_texts, distant_conte
 
 
 def test_the_measures_are_those_of_the_ranking(distant_texts, distant_context):
-    library = distant_texts.Library.empty("document", "place", "distance")
-    library.about["place"] = ["opening"] * 3
+    library = distant_texts.Library.empty("document", "distance")
     library.right = [np.array([0]), np.array([1]), np.array([2])]
     library.ranked = [np.array([0, 1, 2]), np.array([0, 1, 2]), np.array([1, 2])]
     similar = np.array([[0.9, 0.1, 0.2], [0.5, 0.5, 0.1], [0.9, 0.1, 0.2]])
@@ -73,27 +71,26 @@ def test_the_measures_are_those_of_the_ranking(distant_texts, distant_context):
     assert found["precision"] == [0.5]
 
 
-def test_ways_are_compared_on_the_same_queries(distant_context):
-    def row(way, seed, right):
-        about = {"place": ["opening", "opening", "inside", "inside"]}
-        about["distance"] = [100, 900, 600, 3000]
-        return {"library": "people", "way": way, "seed": seed, "top1": right, **about}
+def test_ways_are_compared_on_the_same_documents(distant_context):
+    def row(way, seed, distance, right):
+        away = [distance + 20] * len(right)
+        library = f"opening {distance}"
+        return {"library": library, "way": way, "seed": seed, "top1": right, "distance": away}
 
-    ways = distant_context.WINDOWS, distant_context.STRETCHED
-    rows = [row(ways[0], 0, [1, 0, 0, 0]), row(ways[0], 1, [1, 1, 0, 0])]
-    rows += [row(ways[1], 0, [1, 1, 1, 0]), row(ways[1], 1, [1, 1, 0, 0])]
+    windows, stretched = distant_context.WINDOWS, distant_context.STRETCHED
+    rows = [row(windows, 0, 300, [1, 1, 0, 0, 0, 0, 0, 0]), row(windows, 1, 300, [1, 1, 1, 1])]
+    rows += [row(stretched, 0, 300, [1, 1, 1, 0, 1, 0, 0, 0]), row(stretched, 1, 300, [1] * 4)]
     rows += [
         {"library": "tales", "way": way, "seed": 0, "ndcg": ndcg, "precision": ndcg}
-        for way, ndcg in zip(ways, ([0.5, 0.25], [0.75, 0.75]), strict=True)
+        for way, ndcg in zip((windows, stretched), ([0.5, 0.25], [0.75, 0.75]), strict=True)
     ]
-    told = distant_context.table(rows)
+    found = distant_context.table(rows)
+    assert "| tokens back to the name, opening | 320 |" in found
+    # Documents of 50, 0 and 100%, and of 75, 25 and 100%.
+    assert f"| {windows} | 50 ± 57 |" in found
+    assert f"| {stretched} | 67 ± 43 |" in found
+    assert "| stretched, less windows | +17 ± 16 |" in found
     assert (
-        "| tokens back to the name, opening | 1–128 | 513–1,024 | beyond 512, less windows |"
-        in told
-    )
-    assert f"| {ways[1]} | 100 (34–100) | 100 (34–100) | +50 ± 98 |" in told
-    assert f"| {ways[0]} | 100 (34–100) | 50 (9–91) |  |" in told
-    assert f"| {ways[1]} | 50 (9–91) | 0 (0–66) | +25 ± 49 |" in told
-    assert (
-        f"| {ways[1]} | 0.750 ± 0.000 | +0.375 ± 0.245 | 0.750 ± 0.000 | +0.375 ± 0.245 |" in told
+        f"| {stretched} | 0.750 ± 0.000 | +0.375 ± 0.245 | 0.750 ± 0.000 | +0.375 ± 0.245 |"
+        in found
     )

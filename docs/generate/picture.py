@@ -85,24 +85,24 @@ def distance(figure):
     """Whether the right sentence is found first, by the distance back to the name it is about."""
     study = blocks.benchmark("distant_context")
     rows = json.loads((ROOT / "benchmarks" / "results" / "distant_context.json").read_text("utf-8"))
+    half_width = blocks.benchmark("intervals").half_width
     panels = figure.subplots(1, 2, sharey=True)
     titles = {"opening": "name in the first sentence", "inside": "name inside the document"}
     for axes, (place, title) in zip(panels, titles.items(), strict=True):
         ways = [study.ALONE, study.FIRST, study.WINDOWS, study.STRETCHED]
-        for index, (way, groups) in enumerate(study.by_distance(rows, place, ways).items()):
-            value = np.array([100 * group["accuracy"] for group in groups])
-            bounds = 100 * np.array([group["interval"] for group in groups]).T
-            at = np.arange(len(groups)) + 0.06 * (index - 1.5)
+        found = study.by_distance(rows, place, ways)
+        for index, (way, by_distance) in enumerate(found.items()):
+            columns = by_distance.values()
             axes.errorbar(
-                at,
-                value,
-                np.clip([value - bounds[0], bounds[1] - value], 0, None),
+                np.arange(len(columns)) + 0.06 * (index - 1.5),
+                [column["top1"].mean() for column in columns],
+                [half_width(column["top1"]) for column in columns],
                 color=COLOURS[index],
                 marker=MARKERS[index],
                 capsize=2,
                 label=way,
             )
-            names = [f"{group['more_than'] + 1:,}–{group['up_to']:,}" for group in groups]
+            names = [f"{column['tokens']:,.0f}" for column in columns]
         axes.set_xticks(range(len(names)), names)
         axes.set(title=title, xlabel="tokens back to the name", ylim=(0, 103))
     panels[0].set_ylabel("right sentence first (%)")
