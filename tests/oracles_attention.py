@@ -215,7 +215,7 @@ def turning(given):
     ids = given.ids if given.ids.ndim == 2 else given.ids.max(-1)
     lengths = np.where(given.keep, ids, 0).max(-1) + 1
     found = [frequencies(size, arguments["base"], arguments["scaling"], n) for n in lengths]
-    theta = np.stack([theta for theta, _ in found])[:, None]
+    theta = np.stack([theta for theta, _ in found])[:, None] * np.exp(w.get("log_factors", 0.0))
     return given.q + pair[0], given.k + pair[1], theta, found[0][1]
 
 

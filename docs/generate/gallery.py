@@ -112,7 +112,8 @@ PAGES = {
         r"\ell_{ij} = \frac{(R_i\, q_i)^\top (R_j\, k_j)}{\sqrt D} = "
         r"\frac{q_i^\top R_{j - i}\, k_j}{\sqrt D}",
         "The default for new models: relative, no weights, on fused kernels. By itself it "
-        "fails beyond the training length: add random ids, a window, ReRoPE or a `scaling`.",
+        "fails beyond the training length: add random ids, a window, ReRoPE or a `scaling`. "
+        "With `learned=True` its frequencies are trained.",
     ),
     "rotary_bias": Page(
         "Rotary bias",

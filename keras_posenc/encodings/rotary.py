@@ -66,6 +66,8 @@ class RotaryEmbedding(Encoding):
             Qwen2-VL), "round_robin" (the axes take turns along the series: Qwen3-VL) or "axial"
             (each axis has a series of its own: 2-D rotary of images). Default "contiguous", or the
             "mrope_interleaved" of `scaling`.
+        learned: bool. Train the frequencies theta_k exp(alpha_k), where alpha_k starts at 0 and is
+            the same in all heads (LeRoPE of Mistral Large 4).
 
     Call arguments:
         inputs: (B, T, H, D), rotated as queries are, or a pair (q, k) of those.
@@ -106,6 +108,7 @@ class RotaryEmbedding(Encoding):
         scaling: dict | None = None,
         sections: Sequence[int] | None = None,
         section_order: str | None = None,
+        learned: bool = False,
         **kwargs,
     ):
         # Position ids must not be cast to the compute dtype: bfloat16 cannot tell 257 from 256.
@@ -136,6 +139,7 @@ class RotaryEmbedding(Encoding):
             raise ValueError(
                 f"section_order={self.section_order!r} orders `sections`: give those too."
             )
+        self.learned = bool(learned)
         self.supports_masking = True
 
     def build(self, heads_shape):
@@ -149,6 +153,14 @@ class RotaryEmbedding(Encoding):
         super().build(q_shape)
         self.rotary_size = self._rotary_size(self.head_size)
         self._lay_ladder()
+        if self.learned:
+            # autocast=False: a mixed policy would round what all positions are multiplied by.
+            self.log_factors = self.add_weight(
+                name="log_factors",
+                shape=(self.rotary_size // 2,),
+                initializer="zeros",
+                autocast=False,
+            )
         if not self.use_bias:
             return
         if self.use_bias is True:
@@ -224,8 +236,15 @@ class RotaryEmbedding(Encoding):
         return self.kind in ("dynamic", "longrope")
 
     def _turns(self, grid):
-        """Turns per position: NumPy (pairs,), or a tensor (B, 1, pairs) if they depend on the
-        length."""
+        """Turns per position: NumPy (pairs,), or a tensor (B or 1, 1, pairs) if they are learned or
+        depend on the length."""
+        turns = self._fixed_turns(grid)
+        if not self.learned:
+            return turns
+        factors = ops.exp(ops.cast(self.log_factors, "float32"))
+        return ops.cast(turns, "float32") * factors[None, None]
+
+    def _fixed_turns(self, grid):
         if not self.reads_length:
             return self.turns
         # From the unmasked keys: padding and the free end of a cache do not count.
@@ -336,6 +355,7 @@ class RotaryEmbedding(Encoding):
             "scaling": self.scaling and _plain(self.scaling),
             "sections": self.sections and list(self.sections),
             "section_order": self.section_order,
+            "learned": self.learned,
         }
 
 

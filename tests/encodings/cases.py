@@ -57,6 +57,7 @@ CASES = [
     case(spec("rotary", use_bias=True), odd=False),
     case(spec("rotary", use_bias="shared", rotary_dim=2)),
     case(spec("rotary", use_bias="scalar", bias_initializer="sandwich"), odd=False),
+    case(spec("rotary", learned=True), odd=False, flat=True),
     case(scaled("linear", factor=2.0), odd=False, flat=True),
     case(scaled("yarn", **LONGER), odd=False),
     case(scaled("dynamic", **LONGER), odd=False, relative=False, whole_sequence=True),
