@@ -61,6 +61,19 @@ def _ranges(text):
         ) from None
 
 
+def _class_weight(text):
+    """spam=2,ham=0.5 -> {"spam": 2.0, "ham": 0.5}; balanced stays."""
+    if text == "balanced":
+        return text
+    try:
+        pairs = [part.rpartition("=") for part in text.split(",")]
+        return {name: float(weight) for name, _, weight in pairs}
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give balanced, or weights as LABEL=X,LABEL=X, not {text!r}"
+        ) from None
+
+
 class Command(typing.NamedTuple):
     """A command of the command line.
 
@@ -111,7 +124,10 @@ COMMANDS = (
         "finetune",
         "checkpoint train output",
         ("training.finetune",),
+        without=("callbacks",),
         more={
+            "metrics": {"metavar": "NAME", "nargs": "+"},
+            "class_weight": {"metavar": "balanced|LABEL=X,...", "type": _class_weight},
             "train": {
                 "help": "Documents: .tsv, .csv, .jsonl or .tab with texts and labels; for tag "
                 ".conll, for qa SQuAD's .json"

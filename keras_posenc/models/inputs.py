@@ -121,6 +121,8 @@ class CheckedInputs(backend.SafeTrainer):
                 # It is in an order of its own.
                 given["shuffle"] = False
                 given["callbacks"] = _with_epochs(x, given)
+            if given.get("class_weight") is not None and hasattr(x, "class_weight_by_id"):
+                given["class_weight"] = x.class_weight_by_id(given["class_weight"])
             return super().fit(**given | {"x": watch.all_of(x)})
 
     def evaluate(self, x=None, *args, **kwargs):

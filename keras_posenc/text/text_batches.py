@@ -8,6 +8,7 @@ from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
 from keras_posenc.text.documents import check_list, encode_apart, encode_rows
 from keras_posenc.text.epoch_progress import Reading
 from keras_posenc.text.labels import ClassLabels, Labels
+from keras_posenc.text.labels.protocol import class_weights
 from keras_posenc.text.replicas import fill_batch, filled_size, share_of
 from keras_posenc.text.truncation import tell_truncation
 
@@ -48,6 +49,9 @@ class TextBatches(keras.utils.PyDataset):
             of S pairs of str, for `ranking`, or of S `(token_ids, segment_ids)`: the inputs are
             (B, S, T), with B * S * T <= `token_budget`.
         sample_weights: None, or a number for each text, by which its weights are multiplied.
+        class_weight: None; a dict, the name or the id of a class -> a number by which the weights
+            of its texts, or tags, are multiplied, 1 where it is left out; or "balanced", which
+            gives all classes the same sum of weights. For labels of one class a text, and tags.
         token_budget: maximum number of tokens in a batch, padding included. A longer document gets
             a batch of its own.
         classes: the label names in the order of their ids; None sorts those in `labels`.
@@ -98,6 +102,7 @@ class TextBatches(keras.utils.PyDataset):
         stride=None,
         apart=False,
         sample_weights=None,
+        class_weight=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -136,6 +141,9 @@ class TextBatches(keras.utils.PyDataset):
         self.rows = rows if labels.needs_offsets else None
         self._labels, self._entries = labels, labels.encode(texts, rows[::sides])
         self._weights = _checked_weights(sample_weights, len(texts))
+        self._class_weights = None
+        if class_weight is not None:
+            self._class_weights = self._weights_of(class_weight)
         tokens = np.array([len(row.token_ids) for row in rows])
         self._starts = np.concatenate([[0], np.cumsum(tokens)])
         self._tokens = np.concatenate([np.asarray(row.token_ids, "int32") for row in rows])
@@ -155,6 +163,38 @@ class TextBatches(keras.utils.PyDataset):
         self._sizes = batch_sizes(counts, self._widths * sides, token_budget, self._multiple)
         self.shuffle, self.seed = shuffle, seed
         self.set_epoch(0)
+
+    def _weights_of(self, class_weight):
+        """`class_weight` as an array (C,)."""
+        labels, entries = self._labels, self._entries
+        counts = None if entries is None else labels.class_counts(entries)
+        if counts is None:
+            raise ValueError(
+                f"`class_weight` needs labels of one class a text, or tags. Received: "
+                f"{'no labels' if entries is None else type(labels).__name__}"
+            )
+        return class_weights(class_weight, self.classes, counts)
+
+    def class_weight_by_id(self, class_weight):
+        """Returns what `fit(class_weight=)` of Keras takes for names of classes.
+
+        Args:
+            class_weight: as in `TextBatches`.
+
+        Returns:
+            dict, the id of each class -> its weight.
+
+        Raises:
+            ValueError: if a class is unknown, or the batches have weights, which Keras would not
+                multiply.
+        """
+        weighted = self._weights is not None or self._class_weights is not None
+        if self._labels.of_tokens or weighted or self._multiple > 1:
+            raise ValueError(
+                "`class_weight` of fit does not go with batches that have weights: give it to "
+                "TextBatches(class_weight=...) instead."
+            )
+        return dict(enumerate(self._weights_of(class_weight).tolist()))
 
     def __len__(self):
         return len(self._batches)
@@ -209,6 +249,9 @@ class TextBatches(keras.utils.PyDataset):
         if self._weights is not None:
             own = self._weights[self.text_of[documents]]
             weights = own if weights is None else (weights.T * own).T
+        if self._class_weights is not None:
+            own = self._class_weights[targets]
+            weights = own if weights is None else weights * own
         return (inputs, targets) if weights is None else (inputs, targets, weights)
 
     def set_epoch(self, epoch):

@@ -1,14 +1,19 @@
 """Fine-tuning of a pretrained encoder, stretched if needed, for a task on long texts."""
 
 import hashlib
+import inspect
 import os
 import pathlib
 
+import keras
+import numpy as np
+
 from keras_posenc import checks
 from keras_posenc.text import Texts
+from keras_posenc.text.labels.protocol import class_weights
+from keras_posenc.training.finetune_recipe import FinetuneRecipe, stages
 from keras_posenc.training.labelled_documents import digest, split
 from keras_posenc.training.processes import check_processes
-from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.saved_models import FILES
 from keras_posenc.training.stretching.self_distillation import stretch as stretch_before
@@ -18,80 +23,6 @@ from keras_posenc.writing import subfolder
 
 # What metrics.json holds.
 METRICS = ("labels", "train", "validation", "test", "versions")
-
-
-class FinetuneRecipe(Recipe):
-    """All settings of a fine-tuning run except its documents: keywords of `finetune`.
-
-    Attributes:
-        lengths: tuple of pairs (max_length, epochs), which are no settings by themselves.
-        stretch_first: str, a digest or path of these texts, or None.
-    """
-
-    def __init__(self, max_length=None, epochs=None, **settings):
-        super().__init__(**settings)
-
-    def check(self):
-        checks.choice("task", self.task, TASKS)
-        checks.choice("stretch", self.stretch, STRETCHES)
-        checks.choice("longer", self.longer, LONGER)
-        if self.stride is not None:
-            checks.whole("stride", self.stride, least=0)
-            if not TASKS[self.task].has_windows:
-                raise ValueError(
-                    f"stride={self.stride}: task={self.task!r} reads texts without windows; leave "
-                    "it out."
-                )
-        super().check()
-        checks.number("head_dropout", self.head_dropout, least=0, below=1)
-        checks.whole("token_budget", self.token_budget)
-        for length, epochs in self.lengths:
-            checks.whole("max_length", length, least=3)
-            checks.whole("epochs", epochs)
-
-    @property
-    def epoch_lengths(self):
-        """The document length of each epoch: [(512, 2), (1536, 1)] -> [512, 512, 1536]."""
-        return [length for length, epochs in self.lengths for _ in range(epochs)]
-
-    def stride_of(self, length):
-        """How many tokens neighbouring windows of `length` share."""
-        return length // 4 if self.stride is None else self.stride
-
-    @property
-    def longest(self):
-        """The number of positions that are needed."""
-        return max(length for length, _ in self.lengths)
-
-    @property
-    def final_length(self):
-        """Where documents are truncated in the last stage, and at inference."""
-        return self.lengths[-1][0]
-
-
-def stages(max_length, epochs, lengths):
-    """Returns the stages as ((max_length, epochs), ...), from either way to specify them.
-
-    Raises:
-        ValueError: if both ways are used, or a stage is not a pair of ints.
-    """
-    if lengths is None:
-        lengths = [(512 if max_length is None else max_length, 3 if epochs is None else epochs)]
-    elif max_length is not None or epochs is not None:
-        raise ValueError(
-            "lengths gives the lengths and the epochs of all stages: give it, or max_length and "
-            "epochs, not both."
-        )
-    try:
-        pairs = tuple((length, count) for length, count in lengths)
-    except (TypeError, ValueError):
-        pairs = ()
-    if not pairs or not all(type(number) is int for pair in pairs for number in pair):
-        raise ValueError(
-            "The stages of a training are pairs of whole numbers (max_length, epochs), such as "
-            f"[(512, 3), (1536, 1)]. Received: {lengths!r}"
-        )
-    return pairs
 
 
 def finetune(
@@ -126,6 +57,11 @@ def finetune(
     dropout_rate=None,
     attention_dropout_rate=None,
     head_dropout=0.1,
+    optimizer=None,
+    use_ema=False,
+    metrics=None,
+    class_weight=None,
+    callbacks=None,
     seed=0,
     overwrite=False,
     verbose="auto",
@@ -141,10 +77,10 @@ def finetune(
     | "qa" | questions, passages and answers | F1 and exact match as SQuAD's |
     | "embed" | pairs, triples, or pairs with a score | accuracy of the nearest, or Spearman |
 
-    After each epoch the whole state (weights, optimizer, dropout seeds, history) is saved to a
-    single file. A second call with the same arguments resumes from there and ends with the same
-    weights as an uninterrupted run; if the run is complete, it returns the metrics immediately.
-    Each epoch sets the global seeds to a function of `seed` and the epoch.
+    After each epoch the whole state (weights, optimizer, dropout seeds, history, callbacks) is
+    saved to a single file. A second call with the same arguments resumes from there and ends with
+    the same weights as an uninterrupted run; if the run is complete, it returns the metrics
+    immediately. Each epoch sets the global seeds to a function of `seed` and the epoch.
 
     Args:
         checkpoint: path of the pretrained weights, or of a directory with weights, config and
@@ -193,6 +129,21 @@ def finetune(
             config.
         head_dropout: float. Dropout before the last layer; with `pooling` "head" that of the
             config.
+        optimizer: name of an optimizer of Keras, such as lion or adafactor, in place of AdamW; or,
+            in Python, a `keras.optimizers.Optimizer`. That has a learning rate, schedule, decay and
+            clipping of its own, so leave out those above.
+        use_ema: bool. Evaluate and save the exponential moving average of the weights. Training
+            goes on with the weights themselves.
+        metrics: list of metrics of Keras, by name or as objects, of the model's raw outputs. They
+            are shown in training and, for `validation` and `test`, in what is returned.
+        class_weight: weight of each class in the loss, for "classify" and "tag": a dict, label or
+            its index -> number, 1 where it is left out; or "balanced", by which all classes count
+            alike. The accuracy in training counts by them too, that of `validation` does not.
+        callbacks: list of `keras.callbacks.Callback`. They see one training of all stages;
+            `on_epoch_end` comes after the validation and has its scores as "val_...".
+            `EarlyStopping(restore_best_weights=True)` ends all stages, and its best weights are
+            evaluated and saved. A resumed run gives each callback back its attributes that are
+            numbers, strings, lists, dicts or arrays, the best weights among them.
         seed: int. Seed of the batches, the dropout and the new weights.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
@@ -208,7 +159,8 @@ def finetune(
         NotADirectoryError: if `output` is a file.
         OSError: if `output` cannot be written, or has no room for the state.
         BlockingIOError: if another run is at work in `output`.
-        TypeError: if a document or a label is not what the task takes.
+        TypeError: if a document or a label is not what the task takes, or a setting is of the wrong
+            type.
         ValueError: if a setting, a document or the checkpoint is invalid, no document is short
             enough for a stage that skips, or `output` holds a run with other settings.
 
@@ -225,7 +177,10 @@ def finetune(
     recipe = FinetuneRecipe.of(
         locals(), lengths=stages(max_length, epochs, lengths), stretch_first=_named(stretch_first)
     )
+    _check_unused(recipe)
     documents, names = _documents(TASKS[task], train, validation, test, text, label, seed)
+    if class_weight is not None:
+        class_weights(class_weight, names, np.ones(len(names)))
 
     def prepare():
         started, before = recipe, {}
@@ -255,6 +210,20 @@ def finetune(
     record = recipe.record(**digests)
     data = whence(train=train, validation=validation, test=test, text=text, label=label)
     return run_once(output, record, overwrite, verbose, prepare, METRICS, FILES, data)
+
+
+def _check_unused(recipe):
+    """Refuses settings that an optimizer of the user's would not use."""
+    if not isinstance(recipe.optimizer, keras.optimizers.Optimizer):
+        return
+    defaults = inspect.signature(finetune).parameters
+    for name in ("learning_rate", "schedule", "warmup", "weight_decay", "clip", "use_ema"):
+        value = getattr(recipe, name)
+        if value != defaults[name].default:
+            raise ValueError(
+                f"{name}={value!r}: the optimizer object that is given has its own {name}; leave "
+                "this one out, or give the optimizer by its name."
+            )
 
 
 def _column_of(text, path):

@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.positions import stretched
-from keras_posenc.training.optimizer import adamw
+from keras_posenc.training.optimizer import check_optimizer, optimizer_of
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.source import Source
 
@@ -30,7 +30,7 @@ class Recipe:
         **settings: values that JSON can hold.
 
     Attributes:
-        schedule, warmup, weight_decay, clip: of the optimizer, see `finetune`.
+        schedule, warmup, weight_decay, clip, optimizer, use_ema: see `finetune`.
         longest: int, the number of positions that are needed.
 
     Raises:
@@ -38,6 +38,7 @@ class Recipe:
     """
 
     schedule = "cosine"
+    optimizer, use_ema = None, False
 
     def __init__(self, **settings):
         vars(self).update(settings)
@@ -72,6 +73,7 @@ class Recipe:
         checks.number("warmup", self.warmup, least=0, below=1)
         checks.number("weight_decay", self.weight_decay, least=0)
         checks.choice("schedule", self.schedule, SCHEDULES)
+        check_optimizer(self.optimizer)
         if self.clip is not None:
             checks.number("clip", self.clip, above=0)
 
@@ -127,5 +129,7 @@ class Recipe:
         """
         schedule = SCHEDULES[self.schedule]
         rate = schedule(self.learning_rate, steps, int(self.warmup * steps))
-        model.compile(adamw(model, rate, self.weight_decay, self.clip), loss, **options)
+        decay, use_ema = self.weight_decay, self.use_ema
+        optimizer = optimizer_of(self.optimizer, model, rate, decay, self.clip, use_ema)
+        model.compile(optimizer, loss, **options)
         model.optimizer.build(model.trainable_variables)

@@ -116,20 +116,33 @@ def check_same_run(output, record):
     check_inside(path, output)
     before, record = read_json(path), json.loads(json.dumps(record))
     # Runs from before there were tasks say nothing of them, nor do runs without a task, nor those
-    # from before rows were packed, or a policy was kept.
+    # from before rows were packed, a policy was kept, or there was such a setting.
     since = {"task": "classify", "stride": None, "longer": "cut", "pack": False, "ignore": None}
+    since |= {"optimizer": None, "use_ema": False, "metrics": None}
+    since |= {"class_weight": None, "callbacks": None}
     since["dtype_policy"] = record.get("dtype_policy")
     before = {key: value for key, value in since.items() if key in record} | before
     other = [
-        f"{shorten(key)} was {quote(before.get(key))} and is now {quote(record.get(key))}"
+        f"{shorten(place)} was {quote(then)} and is now {quote(now)}"
         for key in {**before, **record}
-        if before.get(key) != record.get(key)
+        for place, then, now in _differences(key, before.get(key), record.get(key))
     ]
     if other:
         raise ValueError(
             f"{output} holds a run with other settings: {'; '.join(other)}. Give those settings, "
             "another output, or overwrite=True (--overwrite) to replace that run."
         )
+
+
+def _differences(place, then, now):
+    """Where two values that JSON can hold differ: (place, then, now), as far inside as possible."""
+    if isinstance(then, dict) and isinstance(now, dict) and then.keys() == now.keys():
+        parts = [(f"{place}.{key}", then[key], now[key]) for key in then]
+    elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
+        parts = [(f"{place}[{n}]", *both) for n, both in enumerate(zip(then, now, strict=True))]
+    else:
+        return [] if then == now else [(place, then, now)]
+    return [found for part in parts for found in _differences(*part)]
 
 
 def take_steps(model, steps, state, step, start, tell):

@@ -13,14 +13,17 @@ import numpy as np
 from keras_posenc import backend
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text.truncation import LOGGER
+from keras_posenc.training.callbacks import RunCallbacks, check_callbacks
 from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.processes import by_first, together
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.text_model import TextModel
-from keras_posenc.training.training_state import check_space, load_state, save_state
+from keras_posenc.training.training_state import check_space, load_arrays, load_state, save_state
 from keras_posenc.training.vocabulary_check import padding_id
 from keras_posenc.writing import write_text
 
+# What a row of the history has that is no measure.
+COUNTED = ("epoch", "max_length", "steps", "seconds")
 HEAD = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
 
 
@@ -63,6 +66,9 @@ class Trainer:
                 "longer='skip'."
             )
         self._compile()
+        epochs = len(recipe.epoch_lengths)
+        self.callbacks = RunCallbacks(recipe.callbacks or [], self.model, epochs)
+        self._check_callbacks()
 
     def _batches(self, length):
         options = {"shuffle": True, "seed": self.recipe.seed, **self.task.training_options()}
@@ -79,6 +85,8 @@ class Trainer:
                     f"{self.token_counts.min()}: give a longer stage, or longer='cut'."
                 )
             texts, targets = ([column[i] for i in kept] for column in (texts, targets))
+        if self.recipe.class_weight is not None:
+            options["class_weight"] = self.recipe.class_weight
         batches = at_length.batches(texts, targets, **options)
         self.task.check_batches(batches, self.finetuned.labels)
         return batches
@@ -100,7 +108,7 @@ class Trainer:
     def _compile(self):
         model, recipe, names = self.model, self.recipe, self.finetuned.labels
         total = sum(len(self.batches[length]) for length in recipe.epoch_lengths)
-        metrics = self.task.metrics(names)
+        metrics = [*self.task.metrics(names), *(recipe.metrics or ())]
         recipe.compile(model, total, self.task.loss(names), weighted_metrics=metrics)
         # Variables created inside the first step would make TensorFlow trace it twice.
         inputs, *targets = self.batches[recipe.final_length][0]
@@ -112,15 +120,33 @@ class Trainer:
         model.compute_metrics(None, targets[0], scores, *targets[1:])
         model.reset_metrics()
 
+    def _check_callbacks(self):
+        """Refuses callbacks that would fail, or do nothing, only after an epoch."""
+        logs = ["loss", *self.task.watched, *self._metric_names]
+        if self.documents["validation"]:
+            names = dict.fromkeys(["loss", *self.task.scores, *self._metric_names])
+            logs += [f"val_{name}" for name in names]
+        metrics = [m for each in self.model.metrics for m in getattr(each, "metrics", [each])]
+        # By this attribute Keras knows, too.
+        directions = {"loss", *(m.name for m in metrics if hasattr(m, "_direction"))}
+        optimizer = self.model.optimizer
+        config = getattr(optimizer, "inner_optimizer", optimizer).get_config()
+        has_schedule = isinstance(config["learning_rate"], dict)
+        check_callbacks(self.callbacks.callbacks, logs, directions, has_schedule)
+
     def run(self, state, verbose="auto"):
         """Trains the epochs that `state`, a path, does not hold yet, and writes it after each of
         them; returns the metrics."""
-        model = self.model
+        model, record = self.model, {}
         by_first(lambda: check_space(state.parent, model))
+        arrays = []
         if by_first(state.exists):
             kinds = {"history": list, "steps": list}
             record = together(lambda: load_state(state, model, kinds))
+            arrays = together(lambda: load_arrays(state))
             self.history, self.steps = record["history"], record["steps"]
+        self.callbacks.begin(record.get("callbacks"), arrays)
+        stops = record.get("stops", False)
         counts = [len(self.batches[length]) for length in self.recipe.epoch_lengths]
         tell, done = printer(verbose), len(self.history)
         if done:
@@ -128,13 +154,22 @@ class Trainer:
         # "auto" and 1 draw a bar per epoch.
         progress = Progress(sum(counts), sum(counts[:done]), tell, reports_steps=verbose == 2)
         for epoch in range(done, len(counts)):
-            self._train_epoch(epoch, verbose, progress)
+            if stops:
+                tell(f"a callback ended the training after epoch {epoch}")
+                break
+            stops = self._train_epoch(epoch, verbose, progress)
             record = {"history": self.history, "steps": self.steps}
-            by_first(functools.partial(save_state, state, model, record))
+            if self.callbacks.callbacks:
+                record["callbacks"], arrays = self.callbacks.state()
+                record["stops"] = stops
+            by_first(functools.partial(save_state, state, model, record, arrays))
             progress.epoch(epoch + 1, len(counts), self._validation())
+        model.optimizer.finalize_variable_values(model.trainable_variables)
+        self.callbacks.end(self._logs(self.history[-1]))
         return self.metrics(verbose)
 
     def _train_epoch(self, epoch, verbose, progress):
+        """Trains an epoch; returns whether a callback ends the training."""
         lengths = self.recipe.epoch_lengths
         batches = self.batches[lengths[epoch]]
         started, one_epoch = time.perf_counter(), OneEpoch(batches, self.recipe.seed, progress)
@@ -143,29 +178,60 @@ class Trainer:
             batches,
             initial_epoch=epoch,
             epochs=len(lengths),
-            callbacks=[one_epoch],
+            callbacks=[one_epoch, self.callbacks.in_fit(len(batches))],
             shuffle=False,
             verbose=verbose,
         ).history
+        trained = (*self.task.watched, *self._metric_names)
         row = {
             "epoch": epoch + 1,
             "max_length": lengths[epoch],
             "steps": len(batches),
             "loss": logs["loss"][0],
-            **{name: logs[name][0] for name in self.task.watched if name in logs},
+            **{name: np.asarray(logs[name][0]).tolist() for name in trained if name in logs},
             "seconds": time.perf_counter() - started,
         }
         if self.documents["validation"]:
             judged = self._measure("validation", verbose)
-            scores = [name for name in ("loss", *self.task.scores) if name in judged]
-            row |= {f"val_{name}": judged[name] for name in scores}
+            scores = ["loss", *self.task.scores, *self._metric_names]
+            row |= {f"val_{name}": judged[name] for name in scores if name in judged}
         self.history.append(row)
         self.steps += one_epoch.steps
+        stops = self.callbacks.end_epoch(epoch, self._logs(row))
+        one_epoch.take_back_averages()
+        return stops or one_epoch.stopped
+
+    @staticmethod
+    def _logs(row):
+        """What callbacks get of an epoch in the history."""
+        return {name: row[name] for name in row if name not in COUNTED}
+
+    @functools.cached_property
+    def _metric_names(self):
+        """Names of the metrics that the user gave."""
+        metrics = [m for each in self.model.metrics for m in getattr(each, "metrics", [each])]
+        names = dict.fromkeys(metric.name for metric in metrics)
+        return [name for name in names if name not in ("loss", *self.task.watched)]
+
+    @functools.cached_property
+    def _judged_batches(self):
+        """`TextBatches` of what is evaluated, for the metrics that the user gave."""
+        return {
+            role: self.finetuned.batches(
+                part.texts, self.task.targets(part), **self.task.training_options()
+            )
+            for role, part in self.documents.items()
+            if part and role != "train"
+        }
 
     def _measure(self, role, verbose):
         # Where lines are printed, one per evaluation has nothing that the others do not say.
         verbose = 0 if verbose == 2 else verbose
-        return self.task.measure(self.finetuned, self.documents[role], verbose)
+        judged = self.task.measure(self.finetuned, self.documents[role], verbose)
+        if self._metric_names:
+            found = self.model.evaluate(self._judged_batches[role], return_dict=True, verbose=0)
+            judged |= {name: np.asarray(found[name]).tolist() for name in self._metric_names}
+        return judged
 
     def _validation(self):
         """The score that matters most on the validation documents, as words."""
@@ -189,6 +255,9 @@ class Trainer:
             if role != "train"
         }
         last = self.batches[self.recipe.final_length]
+        row = self.history[-1]
+        shown = [name for name in self._metric_names if isinstance(row[name], float)]
+        shown = {name: name.replace("_", " ") for name in shown}
         train = {
             "documents": len(self.documents["train"]) - self.left_out,
             "epochs": len(self.history),
@@ -202,7 +271,7 @@ class Trainer:
         return {
             "task": self.recipe.task,
             "labels": self.finetuned.labels,
-            "scores": self.task.scores,
+            "scores": {**self.task.scores, **shown},
             "train": train,
             **judged,
             "versions": versions,
@@ -243,11 +312,13 @@ class OneEpoch(keras.callbacks.Callback):
 
     Attributes:
         steps: list of dict, the running loss at each step.
+        stopped: bool. Whether a callback ended the epoch.
     """
 
     def __init__(self, batches, seed, progress):
         super().__init__()
         self.batches, self.seed, self.progress, self.steps = batches, seed, progress, []
+        self.stopped, self._weights = False, []
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
@@ -262,7 +333,17 @@ class OneEpoch(keras.callbacks.Callback):
         self.progress.step(float(logs["loss"]))
 
     def on_epoch_end(self, epoch, logs=None):
+        self.stopped = self.model.stop_training
         self.model.stop_training = True
+        # At its end `fit` puts the averages in the place of the weights.
+        optimizer = self.model.optimizer
+        if getattr(optimizer, "inner_optimizer", optimizer).use_ema:
+            self._weights = [variable.numpy() for variable in self.model.trainable_variables]
+
+    def take_back_averages(self):
+        """Sets the weights that were trained, in the place of their averages."""
+        for variable, value in zip(self.model.trainable_variables, self._weights, strict=False):
+            variable.assign(value)
 
 
 def _csv(rows):

@@ -20,18 +20,22 @@ from keras_posenc.checkpoints.checkpoint import mapped
 from keras_posenc.untrusted import MOST_JSON, check_inside, parse_json, shorten
 from keras_posenc.writing import replacing
 
+EXTRA = "arrays"  # key of the record: how many arrays follow those of the variables
 
-def save_state(path, model, record):
+
+def save_state(path, model, record, arrays=()):
     """Writes all variables of a compiled `model` and of its optimizer, and `record`.
 
     Args:
         path: str or path.
         model: a compiled `keras.Model` whose optimizer is built.
         record: dict that JSON can hold.
+        arrays: further NumPy arrays, which `load_arrays` reads.
     """
+    record = {**record, **({EXTRA: len(arrays)} if len(arrays) else {})}
     with replacing(path) as partial, zipfile.ZipFile(partial, "w") as archive:
         archive.writestr("record.json", json.dumps(record))
-        for index, variable in enumerate(_variables(model)):
+        for index, variable in enumerate((*_variables(model), *arrays)):
             with archive.open(f"{index}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, _written(variable))
 
@@ -130,7 +134,7 @@ def load_state(path, model, keys=None):
         for key, kind in (keys or {}).items():
             if not isinstance(record.get(key), kind):
                 raise ValueError(f"its record has no {key}, or another kind of value as {key}")
-        arrays = [array(index) for index in range(count)]
+        arrays = [array(index) for index in range(count - _extra(record, count))]
     # Both are compared before anything is assigned: a backend may refuse another type halfway.
     saved = [(array.shape, array.dtype) for array in arrays]
     wanted = [(array.shape, array.dtype) for array in map(_written, variables)]
@@ -142,6 +146,33 @@ def load_state(path, model, keys=None):
     for variable, array in zip(variables, arrays, strict=True):
         variable.assign(array)
     return record
+
+
+def load_arrays(path):
+    """Returns the further arrays of `save_state`.
+
+    Raises:
+        ValueError: if the file is not a state file or is damaged.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    >>> model.compile("adam", "mse")
+    >>> save_state("state.zip", model, {}, [np.arange(3)])
+    >>> load_arrays("state.zip")
+    [array([0, 1, 2])]
+    """
+    record, array, count = _read(path)
+    with _damage(path):
+        return [array(index) for index in range(count - _extra(record, count), count)]
+
+
+def _extra(record, count):
+    """How many of the arrays are none of variables."""
+    extra = record.get(EXTRA, 0)
+    if type(extra) is not int or not 0 <= extra <= count:
+        raise ValueError(f"its record has an impossible number of {EXTRA}")
+    return extra
 
 
 def _variables(model):

@@ -84,6 +84,10 @@ def test_types_choices_and_defaults_are_read_from_the_source():
     ]
     assert actions("bench")["encodings"].nargs == "+"
     assert actions("bench")["seeds"].type("1,2") == [1, 2]
+    assert found["class_weight"].type("a=2,b=c=0.5") == {"a": 2.0, "b=c": 0.5}
+    assert found["class_weight"].type("balanced") == "balanced"
+    with pytest.raises(argparse.ArgumentTypeError, match="LABEL=X,LABEL=X, not 'a,b'"):
+        found["class_weight"].type("a,b")
 
 
 def test_the_choices_are_those_of_the_functions():

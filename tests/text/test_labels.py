@@ -1,8 +1,11 @@
 """Labels of every kind in TextBatches, aligned to tokens as transformers aligns them."""
 
+import keras
 import numpy as np
 import pytest
 
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads import classifier
 from keras_posenc.text import (
     FloatLabels,
     Labels,
@@ -262,6 +265,57 @@ WORDS = ["one", "two"]
 def test_labels_that_do_not_fit(tokenizer, texts, make, error, match):
     with pytest.raises(error, match=match):
         TextBatches(texts, make(), tokenizer)
+
+
+TEXTS, NAMES = [[5, 6], [7, 8], [6, 5], [8, 5]], ["b", "a", "b", "b"]
+
+
+def weights_of(class_weight, texts=TEXTS, labels=NAMES, **options):
+    batches = TextBatches(
+        texts, labels, shuffle=False, class_weight=class_weight, pad_to=1, **options
+    )
+    return batches[0][2].tolist()
+
+
+def test_class_weights_are_by_name_or_by_id_and_multiply_others():
+    assert weights_of({"a": 3}) == weights_of({0: np.int64(3)}) == [1, 3, 1, 1]
+    assert weights_of({"b": 2}, sample_weights=[1, 2, 3, 4]) == [2, 2, 6, 8]
+    assert weights_of("balanced") == pytest.approx([2 / 3, 2, 2 / 3, 2 / 3])
+    assert weights_of({2: 5}, labels=[2, 0, 2, 1]) == [5, 1, 5, 1]
+
+
+def test_class_weights_of_tags_leave_out_what_does_not_count():
+    labels = TagLabels([["O", "B-x"], ["O", "O"]])
+    texts = [[5, 6], [7, 8]]
+    assert weights_of({"B-x": 4}, texts, labels) == [[1, 4], [1, 1]]
+    assert weights_of("balanced", texts, labels) == pytest.approx(
+        np.array([[2 / 3, 2], [2 / 3, 2 / 3]])
+    )
+
+
+def test_fit_takes_class_weights_by_name(pretrained):
+    """Keras alone would take no notice of names."""
+    encoder = build_transformer_model(pretrained, dropout_rate=0.0)
+    model = classifier(encoder, 2, dropout_rate=0.0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    losses = []
+    for class_weight in ({"a": 9.0}, {0: 9.0}, None):
+        batches = TextBatches(TEXTS, NAMES, shuffle=False)
+        model.compile(keras.optimizers.SGD(0.0), loss)
+        fitted = model.fit(batches, class_weight=class_weight, verbose=0)
+        losses.append(fitted.history["loss"][0])
+    assert losses[0] == pytest.approx(losses[1]) != pytest.approx(losses[2])
+    batches = TextBatches(TEXTS, NAMES, sample_weights=[1, 1, 1, 1])
+    with pytest.raises(ValueError, match=r"give it to TextBatches\(class_weight=...\) instead"):
+        model.fit(batches, class_weight={"a": 9.0}, verbose=0)
+    with pytest.raises(ValueError, match="has 'z', which is none of the 2 classes: 'a', 'b'"):
+        model.fit(TextBatches(TEXTS, NAMES), class_weight={"z": 9.0}, verbose=0)
+
+
+def test_class_weights_need_classes():
+    for labels, kind in ((None, "no labels"), (FloatLabels([1, 2, 3, 4]), "FloatLabels")):
+        with pytest.raises(ValueError, match=f"one class a text, or tags. Received: {kind}"):
+            TextBatches(TEXTS, labels, class_weight={0: 1})
 
 
 def test_arguments_that_do_not_fit(tokenizer):

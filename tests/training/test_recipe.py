@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.training import finetune, pretrain, stretch
-from keras_posenc.training.finetune import FinetuneRecipe, stages
+from keras_posenc.training.finetune_recipe import FinetuneRecipe, stages
 from keras_posenc.training.pretrain import PretrainRecipe
 from keras_posenc.training.runs import run_once
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe

@@ -4,6 +4,7 @@ import collections
 
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.untrusted import quote
 
 
@@ -61,6 +62,18 @@ class Labels:
         """
         raise NotImplementedError
 
+    def class_counts(self, entries):
+        """Counts the classes.
+
+        Args:
+            entries: what `encode` returned.
+
+        Returns:
+            (C,) array: how many targets that count have each class; None where a target is no id of
+            a class.
+        """
+        return None
+
     def pad(self, entries, width):
         """Makes the targets of a batch.
 
@@ -85,6 +98,58 @@ def class_ids(names):
     if repeated:
         raise ValueError(f"classes has {quote(repeated[0])} twice: each name is one class.")
     return {name: number for number, name in enumerate(names)}
+
+
+def class_weights(weights, classes, counts=None):
+    """The weight of each class, of what a user gave.
+
+    Args:
+        weights: dict, the name or the id of a class -> its weight, 1 where it is left out; or
+            "balanced", which gives each class the same sum of weights.
+        classes: list of str, the names in the order of their ids, or None if there are only ids.
+        counts: (C,) array, how often each class occurs.
+
+    Returns:
+        (C,) array, float32.
+
+    Raises:
+        TypeError: if it is neither.
+        ValueError: if a class is unknown, or there twice, or a weight is negative or not finite.
+
+    Example:
+
+    >>> class_weights({"spam": 3}, ["ham", "spam"]).tolist()
+    [1.0, 3.0]
+    >>> class_weights("balanced", ["ham", "spam"], np.array([3, 1])).tolist()
+    [0.6666666865348816, 2.0]
+    """
+    if isinstance(weights, str) and weights == "balanced" and counts is not None:
+        seen = counts > 0
+        return np.where(seen, counts.sum() / seen.sum() / np.maximum(counts, 1), 1).astype(
+            "float32"
+        )
+    if not isinstance(weights, dict):
+        raise TypeError(
+            "`class_weight` must be a dict of a weight for each class, or 'balanced'. Received: "
+            f"{quote(weights)}"
+        )
+    count = len(counts) if classes is None else len(classes)
+    result, ids = np.ones(count, "float32"), class_ids(classes or ())
+    given = set()
+    for name, weight in weights.items():
+        number = ids.get(name, name)
+        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+        if not whole or not 0 <= number < count:
+            known = ", ".join(map(quote, list(ids)[:10])) + (", ..." if len(ids) > 10 else "")
+            raise ValueError(
+                f"`class_weight` has {quote(name)}, which is none of the {count} classes"
+                f"{known and f': {known}'}. Give their names, or ids from 0 to {count - 1}."
+            )
+        if number in given:
+            raise ValueError(f"`class_weight` has the class {quote(name)} by its name and its id.")
+        given.add(number)
+        result[number] = checks.number(f"class_weight[{name!r}]", weight, least=0)
+    return result
 
 
 def class_id(ids, number, name, what="label"):

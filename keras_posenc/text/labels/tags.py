@@ -87,6 +87,10 @@ class TagLabels(Labels):
         counts = row.offsets[:, 0] >= 0 if all_count else is_first
         return np.array(targets, "int32"), counts.astype("float32")
 
+    def class_counts(self, entries):
+        targets, counts = (np.concatenate(each) for each in zip(*entries, strict=True))
+        return np.bincount(targets, weights=counts, minlength=len(self.classes))
+
     def pad(self, entries, width):
         return pad_places(entries, width)
 

@@ -50,6 +50,9 @@ class ClassLabels(Labels):
     def encode(self, texts, rows):
         return None if self._ids is None else self._ids[[row.text for row in rows]]
 
+    def class_counts(self, entries):
+        return np.bincount(entries, minlength=len(self.classes or ()))
+
 
 def _checked(values):
     if min(values, default=0) < 0:

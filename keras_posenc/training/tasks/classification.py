@@ -64,6 +64,7 @@ class Classification(FinetuneTask):
     name = "classify"
     scores = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
     watched = ("accuracy",)
+    has_class_weights = True
     problem_type = "single_label_classification"
 
     def read(self, source, role, text=None, label=None):

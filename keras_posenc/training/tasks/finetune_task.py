@@ -27,6 +27,7 @@ class FinetuneTask:
     per_token = False  # whether outputs are (T, ...) a row
     has_windows = False  # whether long texts are always read whole, in windows with a stride
     output_per_name = True  # whether the model has one output for each of the names
+    has_class_weights = False  # whether `class_weight=` makes sense
     reads_chunks = True  # whether `chunks=` makes sense
     # What transformers calls it, where a model is a classifier's: features, pooled, and numbers of
     # a text.

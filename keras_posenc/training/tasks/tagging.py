@@ -68,6 +68,7 @@ class Tagging(FinetuneTask):
         "loss": "loss",
     }
     watched = ("accuracy",)
+    has_class_weights = True
     per_token = True
 
     def read_file(self, path, text, label):

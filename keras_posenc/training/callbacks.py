@@ -1,0 +1,198 @@
+"""Keras' callbacks around a run of several calls of `fit`, whose state a resumed run takes up."""
+
+import inspect
+
+import keras
+import numpy as np
+
+from keras_posenc.untrusted import quote
+
+# What these do, a run does by itself, or undoes.
+REFUSED = {
+    "BackupAndRestore": "a run resumes by itself, with the state of the other callbacks: leave it "
+    "out",
+    "SwapEMAWeights": "with use_ema=True the averages are evaluated and saved; leave it out",
+}
+# They set a learning rate that a schedule computes.
+SETS_RATE = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
+
+
+class RunCallbacks:
+    """The callbacks of a user in a run that calls `fit` once an epoch.
+
+    `on_train_begin` and `on_train_end` are called once, around all stages, and `on_epoch_end` after
+    the validation, with its results.
+
+    Args:
+        callbacks: list of `keras.callbacks.Callback`.
+        model: a compiled `keras.Model`.
+        epochs: int, of the whole run.
+    """
+
+    def __init__(self, callbacks, model, epochs):
+        self.callbacks, self.model, self.epochs = callbacks, model, epochs
+        self._list = keras.callbacks.CallbackList(callbacks, model=model, epochs=epochs, verbose=0)
+
+    def begin(self, state=None, arrays=()):
+        """Calls `on_train_begin`, then sets the attributes that `state` returned."""
+        self._list.on_train_begin()
+        for callback, attributes in zip(self.callbacks, state or (), strict=bool(state)):
+            for name, value in attributes.get("values", {}).items():
+                setattr(callback, name, value)
+            for name, places in attributes.get("arrays", {}).items():
+                found = [arrays[place] for place in places["places"]]
+                setattr(callback, name, found if places["list"] else found[0])
+
+    def in_fit(self, steps):
+        """Returns the callback for one call of `fit`, of an epoch of so many steps."""
+        self._list.set_params({"epochs": self.epochs, "steps": steps, "verbose": 0})
+        return _Batches(self._list)
+
+    def end_epoch(self, epoch, logs):
+        """Calls `on_epoch_end`; returns whether a callback stops the training."""
+        self.model.stop_training = False
+        self._list.on_epoch_end(epoch, dict(logs))
+        return bool(self.model.stop_training)
+
+    def end(self, logs):
+        """Calls `on_train_end`, where the best weights come back."""
+        self._list.on_train_end(logs)
+
+    def state(self):
+        """Returns what a resumed run needs: a dict a callback that JSON can hold, and the arrays
+        to which these refer by their number."""
+        state, arrays = [], []
+        for callback in self.callbacks:
+            values, places = {}, {}
+            for name, value in _attributes(callback):
+                group = value if isinstance(value, list) else [value]
+                if group and all(isinstance(each, np.ndarray) for each in group):
+                    numbers = list(range(len(arrays), len(arrays) + len(group)))
+                    places[name] = {"places": numbers, "list": isinstance(value, list)}
+                    arrays += group
+                elif _is_plain(value):
+                    values[name] = _plain(value)
+            state.append({"values": values, "arrays": places})
+        return state, arrays
+
+
+class _Batches(keras.callbacks.Callback):
+    """Passes on to other callbacks what happens within an epoch."""
+
+    def __init__(self, callbacks):
+        super().__init__()
+        self._callbacks = callbacks
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._callbacks.on_epoch_begin(epoch, logs)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._callbacks.on_train_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._callbacks.on_train_batch_end(batch, logs)
+
+
+def check_kind(callbacks):
+    """Raises TypeError unless this is None or a list of callbacks."""
+    kind = keras.callbacks.Callback
+    is_list = callbacks is None or isinstance(callbacks, (list, tuple))
+    if not is_list or not all(isinstance(each, kind) for each in callbacks or ()):
+        raise TypeError(
+            "`callbacks` must be a list of keras.callbacks.Callback objects. Received: "
+            f"{quote(callbacks)}"
+        )
+
+
+def check_callbacks(callbacks, logs, directions, has_schedule):
+    """Refuses callbacks that would fail, or do nothing, only after hours.
+
+    Args:
+        callbacks: list of `keras.callbacks.Callback`.
+        logs: names that `on_epoch_end` gets.
+        directions: names whose better direction Keras knows.
+        has_schedule: bool. Whether the learning rate follows a schedule.
+
+    Raises:
+        ValueError: names the callback and the remedy.
+    """
+    for callback in callbacks:
+        name = type(callback).__name__
+        if name in REFUSED:
+            raise ValueError(f"`callbacks` must not hold {name}: {REFUSED[name]}.")
+        if has_schedule and isinstance(callback, SETS_RATE):
+            raise ValueError(
+                f"`callbacks` has {name}, which cannot set a learning rate that follows a "
+                "schedule: give an optimizer with a constant one, such as "
+                "optimizer=keras.optimizers.AdamW(1e-4)."
+            )
+        monitor = getattr(callback, "monitor", None)
+        watches = monitor is not None and getattr(callback, "save_best_only", True)
+        if watches and monitor not in logs:
+            remedy = " Give validation." if monitor.startswith("val_") else ""
+            raise ValueError(
+                f"`callbacks` has {name}(monitor={monitor!r}), which is not among what an epoch "
+                f"measures here: {', '.join(logs)}.{remedy}"
+            )
+        is_known = watches and monitor.removeprefix("val_") in directions
+        if watches and not is_known and getattr(callback, "mode", None) == "auto":
+            raise ValueError(
+                f"`callbacks` has {name}(monitor={monitor!r}), and Keras does not know whether "
+                'more of it is better: give it mode="max" or mode="min".'
+            )
+
+
+def callback_record(callback):
+    """Describes a callback for the settings of a run: its class and what it was made with.
+
+    Args:
+        callback: a `keras.callbacks.Callback`.
+
+    Returns:
+        dict that JSON can hold: `class`, and arguments of its constructor that are plain values and
+            attributes under the same name.
+
+    Example:
+
+    >>> callback_record(keras.callbacks.EarlyStopping("val_loss", patience=2))["patience"]
+    2
+    """
+    record = {"class": type(callback).__name__}
+    for name in _arguments(callback):
+        value = getattr(callback, name, None)
+        if callable(value):
+            record[name] = getattr(value, "__qualname__", type(value).__name__)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            record[name] = abs(value)  # a callback of Keras turns min_delta around while it runs
+        elif _is_plain(value):
+            record[name] = _plain(value)
+        else:
+            record[name] = str(value) if hasattr(value, "__fspath__") else type(value).__name__
+    return record
+
+
+def _arguments(callback):
+    return list(inspect.signature(type(callback).__init__).parameters)[1:]
+
+
+def _attributes(callback):
+    """Names and values that may be state: not what the constructor was given."""
+    without = {*_arguments(callback), "model", "_model", "params"}
+    return [item for item in vars(callback).items() if item[0] not in without]
+
+
+def _is_plain(value):
+    """Whether JSON gives the value back as it is."""
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(_is_plain, value.values()))
+    return value is None or isinstance(value, (str, bool, int, float, np.number, np.bool_))
+
+
+def _plain(value):
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return value.item() if isinstance(value, np.generic) else value

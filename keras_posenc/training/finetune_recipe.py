@@ -1,0 +1,143 @@
+"""The settings of a fine-tuning run."""
+
+import keras
+
+from keras_posenc import checks
+from keras_posenc.training.callbacks import callback_record, check_kind
+from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe
+from keras_posenc.training.tasks import TASKS
+from keras_posenc.untrusted import quote
+
+
+class FinetuneRecipe(Recipe):
+    """All settings of a fine-tuning run except its documents: keywords of `finetune`.
+
+    Attributes:
+        lengths: tuple of pairs (max_length, epochs), which are no settings by themselves.
+        stretch_first: str, a digest or path of these texts, or None.
+    """
+
+    def __init__(self, max_length=None, epochs=None, **settings):
+        super().__init__(**settings)
+
+    def check(self):
+        checks.choice("task", self.task, TASKS)
+        checks.choice("stretch", self.stretch, STRETCHES)
+        checks.choice("longer", self.longer, LONGER)
+        if self.stride is not None:
+            checks.whole("stride", self.stride, least=0)
+            if not TASKS[self.task].has_windows:
+                raise ValueError(
+                    f"stride={self.stride}: task={self.task!r} reads texts without windows; leave "
+                    "it out."
+                )
+        super().check()
+        checks.number("head_dropout", self.head_dropout, least=0, below=1)
+        checks.whole("token_budget", self.token_budget)
+        for length, epochs in self.lengths:
+            checks.whole("max_length", length, least=3)
+            checks.whole("epochs", epochs)
+        if self.class_weight is not None and not TASKS[self.task].has_class_weights:
+            raise ValueError(
+                f"class_weight={self.class_weight!r}: task={self.task!r} has no single class a "
+                "text or word; leave it out."
+            )
+        check_metrics(self.metrics, TASKS[self.task])
+        check_kind(self.callbacks)
+
+    def record(self, **texts):
+        return {name: described(value) for name, value in super().record(**texts).items()}
+
+    @property
+    def epoch_lengths(self):
+        """The document length of each epoch: [(512, 2), (1536, 1)] -> [512, 512, 1536]."""
+        return [length for length, epochs in self.lengths for _ in range(epochs)]
+
+    def stride_of(self, length):
+        """How many tokens neighbouring windows of `length` share."""
+        return length // 4 if self.stride is None else self.stride
+
+    @property
+    def longest(self):
+        """The number of positions that are needed."""
+        return max(length for length, _ in self.lengths)
+
+    @property
+    def final_length(self):
+        """Where documents are truncated in the last stage, and at inference."""
+        return self.lengths[-1][0]
+
+
+def stages(max_length, epochs, lengths):
+    """Returns the stages as ((max_length, epochs), ...), from either way to specify them.
+
+    Raises:
+        ValueError: if both ways are used, or a stage is not a pair of ints.
+    """
+    if lengths is None:
+        lengths = [(512 if max_length is None else max_length, 3 if epochs is None else epochs)]
+    elif max_length is not None or epochs is not None:
+        raise ValueError(
+            "lengths gives the lengths and the epochs of all stages: give it, or max_length and "
+            "epochs, not both."
+        )
+    try:
+        pairs = tuple((length, count) for length, count in lengths)
+    except (TypeError, ValueError):
+        pairs = ()
+    if not pairs or not all(type(number) is int for pair in pairs for number in pair):
+        raise ValueError(
+            "The stages of a training are pairs of whole numbers (max_length, epochs), such as "
+            f"[(512, 3), (1536, 1)]. Received: {lengths!r}"
+        )
+    return pairs
+
+
+def check_metrics(metrics, task):
+    """Refuses what are no metrics, and names that the task has already.
+
+    Args:
+        metrics: list of what `keras.Model.compile` takes as metrics, or None.
+        task: `Task`.
+
+    Raises:
+        TypeError: if it is no list of metrics.
+        ValueError: if a name is taken.
+    """
+    if metrics is None:
+        return
+    kinds = (str, keras.metrics.Metric)
+    if not isinstance(metrics, (list, tuple)) or not all(
+        isinstance(each, kinds) or callable(each) for each in metrics
+    ):
+        raise TypeError(
+            "`metrics` must be a list of metrics of Keras, or of their names. Received: "
+            f"{quote(metrics)}"
+        )
+    taken = {"loss", *task.watched, *task.scores}
+    for each in metrics:
+        name = each if isinstance(each, str) else getattr(each, "name", None)
+        if name in taken:
+            raise ValueError(
+                f"`metrics` has {name!r}, which task={task.name!r} measures already: leave it out, "
+                "or give it another name."
+            )
+
+
+def described(setting):
+    """A setting as JSON can hold it: objects of Keras by their config, functions by their name."""
+    if isinstance(setting, keras.callbacks.Callback):
+        return callback_record(setting)
+    if isinstance(setting, (keras.metrics.Metric, keras.optimizers.Optimizer)):
+        # A name that Keras made up counts the optimizers of the process.
+        config = setting.get_config()
+        if isinstance(setting, keras.optimizers.Optimizer):
+            config.pop("name")
+        return {"class": type(setting).__name__, **described(config)}
+    if isinstance(setting, dict):
+        return {str(key): described(value) for key, value in setting.items()}
+    if isinstance(setting, (list, tuple)):
+        return [described(each) for each in setting]
+    if hasattr(setting, "item"):
+        return setting.item()
+    return setting.__qualname__ if callable(setting) else setting
