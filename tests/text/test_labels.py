@@ -295,7 +295,7 @@ def test_class_weights_of_tags_leave_out_what_does_not_count():
 
 def test_fit_takes_class_weights_by_name(pretrained):
     """Keras alone would take no notice of names."""
-    encoder = build_transformer_model(pretrained, dropout_rate=0.0)
+    encoder = build_transformer_model(pretrained, dropout_rate=0.0, attention_dropout_rate=0.0)
     model = classifier(encoder, 2, dropout_rate=0.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     losses = []
