@@ -124,8 +124,9 @@ def test_a_damaged_recipe_is_named(tmp_path, text):
         def save(self, folder):
             (folder / "weights").write_text("w")
 
-    assert run_once(tmp_path, {"seed": 0}, True, False, Run, ("loss",)) == {"loss": 1.0}
-    assert run_once(tmp_path, {"seed": 0}, False, False, None, ("loss",)) == {"loss": 1.0}
+    found = run_once(tmp_path, {"seed": 0}, True, False, Run, ("loss",))
+    assert found["loss"] == 1.0
+    assert run_once(tmp_path, {"seed": 0}, False, False, None, ("loss",)) == found
     assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} == {
         "metrics.json",
         "recipe.json",
