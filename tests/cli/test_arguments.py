@@ -53,7 +53,8 @@ def actions(name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_keyword_of_the_function_is_an_option(name):
-    keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - {"verbose", "spans", "callbacks"}
+    without = {"verbose", "spans", "callbacks"}
+    keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - without
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
     only_here |= {"evaluate": {"output"}, "bench passkey": {"no_pictures"}}
     only_here["predict"] = {"format", "file", "question", "output"}
