@@ -24,6 +24,7 @@ def save_pictures(results, output):
         list of the paths written.
 
     Raises:
+        ImportError: if an installed Matplotlib is damaged.
         ValueError: if a folder has the name of a picture.
 
     Example:

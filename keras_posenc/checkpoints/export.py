@@ -76,6 +76,7 @@ def save_checkpoint(
         TypeError: if `model` does not come from `build_transformer_model`.
         ValueError: if an argument is out of its range, or a weight has no place in the format.
         ImportError: for format `"google"` without TensorFlow.
+        NotADirectoryError: if `directory`, or a folder that it lies in, is a file.
 
     Example:
 

@@ -23,6 +23,7 @@ def export_model(model, path):
     Raises:
         ImportError: if a package is missing that the backend needs for it: onnxscript on torch,
             tf2onnx on TensorFlow, jax2onnx on JAX.
+        NotADirectoryError: if a folder that `path` lies in is a file.
         ValueError: on another suffix, or a .tflite file on another backend.
 
     Example:

@@ -162,6 +162,7 @@ def embed(
     Raises:
         FileNotFoundError: if the directory or the file is missing.
         ImportError: if `output` is a .parquet file and pyarrow is not installed.
+        NotADirectoryError: if a folder that `output` lies in is a file.
         TypeError: if a text is no str, or `ignore` no list.
         ValueError: if a text is empty, the directory cannot be read, or on a bad argument.
 

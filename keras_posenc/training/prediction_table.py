@@ -30,6 +30,7 @@ def predictions_table(predictions, source=None, form="tsv"):
         str.
 
     Raises:
+        FileNotFoundError: if `source` is missing.
         ValueError: on another `form`, or if the file has another number of rows.
 
     Example:
@@ -62,6 +63,7 @@ def write_predictions(path, predictions, source=None):
         The path written, as a `pathlib.Path`.
 
     Raises:
+        FileNotFoundError: if `source` is missing.
         ValueError: if `path` has another suffix, `source` has a column of one of these names, or
             another number of rows.
 
