@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 from keras_posenc import encodings as position_encodings
 from keras_posenc.attention.attention_checks import check_features, listed
 from keras_posenc.attention.call import Call, check_call
@@ -124,6 +124,7 @@ class PositionalAttention(keras.layers.Layer):
         sliding_window: int | None = None,
         **kwargs,
     ):
+        backend.check_floatx()
         # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
         super().__init__(autocast=False, **kwargs)
         self.num_heads = checks.whole("num_heads", num_heads)

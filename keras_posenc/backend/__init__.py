@@ -16,6 +16,7 @@ for writers of its own file formats.
 | `gather` | a list of a value of each process |
 | `is_traced` | whether a tensor's values are only known when the program runs |
 | `all_true` | whether a mask is known to be True everywhere, at no cost |
+| `check_floatx` | refuses a `floatx` that changes integers |
 | `check_range` | checks position ids when the program runs |
 | `call_back`, `await_calls` | a Python function called from inside a program |
 | `one_pass` | several operations over a map as one program |

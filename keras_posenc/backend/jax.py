@@ -122,6 +122,16 @@ def _leaving_weights(model, step):
     return whole
 
 
+def check_floatx():
+    """Keras makes bfloat16 of integers whose dtype is not named: 257 would be 256."""
+    if keras.config.floatx() == "bfloat16":
+        raise ValueError(
+            "`keras.config.floatx()` must not be bfloat16 on JAX: Keras would round ids and "
+            "positions, which are integers. Received: floatx='bfloat16'; leave it float32, and set "
+            'the policy: keras.config.set_dtype_policy("bfloat16").'
+        )
+
+
 def platform(x):
     # A program for hardware that is not there is traced within `with jax.default_device(device)`.
     device = jax.config.jax_default_device

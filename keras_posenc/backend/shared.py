@@ -16,6 +16,7 @@ NAMES = (
     "all_true",
     "await_calls",
     "call_back",
+    "check_floatx",
     "check_range",
     "choose",
     "cumsum",
@@ -48,6 +49,10 @@ NAMES = (
 
 CLOSED = -1e9
 _EXPORTING = contextvars.ContextVar("exporting", default=None)
+
+
+def check_floatx():
+    """Raises ValueError where `keras.config.floatx()` would change integers."""
 
 
 def row_multiple():

@@ -69,6 +69,10 @@ class IdEmbedding(keras.layers.Embedding):
     (1, 3, 8)
     """
 
+    def __init__(self, input_dim, output_dim, **kwargs):
+        backend.check_floatx()
+        super().__init__(input_dim, output_dim, **kwargs)
+
     def call(self, inputs):
         return super().call(self._with_rows(inputs))
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 from keras_posenc.positions.consecutive import consecutive
 from keras_posenc.positions.position_range import mark_missing
 
@@ -35,6 +35,7 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
     """
 
     def __init__(self, output_dim, merge_mode="add", **kwargs):
+        backend.check_floatx()
         # Position ids must not be cast to the compute dtype: bfloat16 cannot tell 257 from 256.
         super().__init__(autocast=False, **kwargs)
         # Keras reads a string in a HDF5 file as a function, if it has one of this name: add.

@@ -8,7 +8,8 @@ from cases import CASES, PAIRS
 from keras import ops
 from laws import B, D, E, H
 
-from keras_posenc import GatedAttentionUnit, PositionalAttention
+from keras_posenc import GatedAttentionUnit, LearnedPositionEmbedding, PositionalAttention
+from keras_posenc.layers.token_embedding import IdEmbedding
 
 T = 24
 NAMES = ("rotary", "t5", "shaw", "transformer_xl", "deberta", "xpos", "window(window=3)")
@@ -104,6 +105,31 @@ def trains(encodings, floatx, policy):
 )
 def test_any_floatx_trains_with_any_policy(floatx, policy, usual):
     trains([{"name": "rotary", "use_bias": True}, "t5", "sandwich"], floatx, policy)
+
+
+@pytest.mark.parametrize("floatx", ["float16", "bfloat16", "float64"])
+def test_no_floatx_rounds_ids(floatx, usual):
+    """Keras on JAX makes bfloat16 of integers, so there it is one clear error."""
+    keras.config.set_floatx(floatx)
+    layers = (
+        lambda: IdEmbedding(300, 2),
+        lambda: LearnedPositionEmbedding(300, 2, merge_mode="zero"),
+        lambda: PositionalAttention(1, 2, encodings=["t5"]),
+    )
+    if keras.backend.backend() == "jax" and floatx == "bfloat16":
+        for layer in layers:
+            with pytest.raises(ValueError, match="must not be bfloat16 on JAX: .*set_dtype_policy"):
+                layer()
+        return
+    table, positions, attend = (layer() for layer in layers)
+    table.build((1, 1))
+    table.embeddings.assign(np.eye(300, 2, -256))
+    assert laws.to_numpy(table(np.array([[256, 257]])))[0].tolist() == [[1, 0], [0, 1]]
+    x = np.zeros((1, 2, 2))
+    positions(x)
+    positions.set_weights([np.eye(300, 2, -256)])
+    assert laws.to_numpy(positions(x, np.array([[256, 257]])))[0].tolist() == [[1, 0], [0, 1]]
+    assert np.isfinite(laws.to_numpy(attend(x, x, use_causal_mask=True))).all()
 
 
 @pytest.mark.once
