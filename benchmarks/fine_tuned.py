@@ -29,7 +29,7 @@ import rivals
 from data import MINILM
 from fine_tuned_tasks import TASKS
 from kept import options, read_rows, spread, versions, write_lines
-from reading_tasks import LENGTH, SHORT, WHOLE, Readings
+from reading_tasks import SHORT, WHOLE, Readings
 
 from keras_posenc.training import finetune
 
@@ -103,15 +103,15 @@ def table(rows, task):
 
 def verdict(rows, task):
     found = by_way(rows, task)
-    said = [rivals.compared(found, WHOLE, [way for way in found if way != WHOLE])]
+    text = [rivals.compared(found, WHOLE, [way for way in found if way != WHOLE])]
     losses = np.array([row["losses"] for row in rows if row["task"] == task and "losses" in row])
     if len(losses):
         before, after = (spread(column, 2) for column in losses.T)
-        said.append(
-            f"Loss of its training, 20 updates before texts grow from 512 to {LENGTH:,} tokens: "
-            f"{before}; 20 after: {after}."
+        text.append(
+            f"Its mean training loss over 20 updates, before texts grow to full length: {before}. "
+            f"Over 20 updates after: {after}."
         )
-    return " ".join(said)
+    return "\n\n".join(text)
 
 
 if __name__ == "__main__":

@@ -123,12 +123,12 @@ def table(rows, task):
 
 
 def verdict(rows, task):
-    """What the intervals carry, and no more."""
+    """The differences between the ways of reading that the intervals support."""
     scores = by_way(rows, task)
     words = (TFIDF_512, BAYES_512)
     pairs = [(WHOLE, (SHORT,)), (WHOLE, IN_CHUNKS), (WHOLE, IN_WORDS)]
     pairs += [(long, (short,)) for long, short in zip((TFIDF, BAYES), words, strict=True)]
-    return "\n".join(f"- {said}" for pair in pairs if (said := rivals.compared(scores, *pair)))
+    return rivals.comparisons(scores, pairs)
 
 
 if __name__ == "__main__":

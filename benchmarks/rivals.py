@@ -53,12 +53,25 @@ def table(scores, first):
 
 
 def compared(scores, one, others):
-    """What the interval between `one` and the best of `others` carries, and no more."""
+    """The difference between `one` and the best of `others`, with a verdict, as a sentence."""
+    found = _difference(scores, one, others)
+    return "{} against {}: {} points, {}.".format(*found) if found else ""
+
+
+def comparisons(scores, pairs):
+    """`compared` for several pairs of (one, others), as a table."""
+    found = [row for pair in pairs if (row := _difference(scores, *pair))]
+    rows = [f"| {one} against {best} | {more} | {what} |" for one, best, more, what in found]
+    return "\n".join(["| comparison | points | verdict |", "|---|---|---|", *rows])
+
+
+def _difference(scores, one, others):
+    """`one`, the best of `others`, the difference in points and the verdict; or None."""
     mean = {way: np.mean(scores[way]) for way in others if way in scores}
     if one not in scores or not mean:
-        return ""
+        return None
     best = max(mean, key=mean.get)
     row = paired(scores[one], scores[best])
     more, half = 100 * row["more"], 100 * row["more_half"]
-    what = "no difference is shown" if abs(more) <= half else "better" if more > 0 else "worse"
-    return f"{one} against {best}: {more:+.1f} ± {half:.1f} points, {what}."
+    what = "no significant difference" if abs(more) <= half else "better" if more > 0 else "worse"
+    return one, best, f"{more:+.1f} ± {half:.1f}", what

@@ -259,13 +259,13 @@ def interval(rows, name, part=None):
 
 
 def verdict(rows, aim=0.95):
-    """For each way what its interval says about 95% of the unstretched model's accuracy."""
-    said = []
+    """Whether each way keeps 95% of the original model's accuracy, as far as its interval shows."""
+    lines = ["| | steps | 95% kept afterwards? |", "|---|---|---|"]
     for (way, steps), own in kinds(rows).items():
         kept, half = kept_share(own, "after")
         what = "not decided" if abs(kept - aim) <= half else "yes" if kept > aim else "no"
-        said.append(f"{way}, {steps} steps: {what}")
-    return f"Is 95% kept after the steps? {'; '.join(said)}."
+        lines.append(f"| {way} | {steps} | {what} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -48,31 +48,33 @@ RATIOS = [
 ]
 # Why one is missed, as far as it is known.
 REASONS = {
-    "forward as fast as onnxruntime, JAX": "XLA's dense layers run at two thirds of TensorFlow's "
-    "rate on a CPU (`parts.py`).",
-    "forward against the best peer": "without dropout attention is torch's own fused kernel in "
-    "both, and the dense layers are the same; Keras adds its calls of 91 layers and holds what "
-    "each gave until the last, 5% of the time at 4,096 tokens (docs/notes/LOG.md).",
+    "forward as fast as onnxruntime, JAX": "XLA's dense layers run at two thirds of "
+    "TensorFlow's rate on a CPU (`parts.py`).",
+    "forward against the best peer": "Without dropout, both use PyTorch's fused attention "
+    "kernel and the same dense layers. Keras adds the calls of 91 layers and keeps each "
+    "output until the last layer, which is 5% of the time at 4,096 tokens "
+    "(docs/notes/LOG.md).",
     "forward against KerasHub on JAX": "XLA's dense layers, as in the step below.",
-    "step on JAX against KerasHub on JAX": "XLA's dense layers, the same in both, take a larger "
-    "share the faster the attention is; on a CPU they run at two thirds of TensorFlow's rate "
-    "(`parts.py`).",
-    "best step against transformers": "heads of 32 features make products that are bound by "
-    "memory, and each cell of the map is still passed over by one operation after the other.",
-    "memory on TF against KerasHub's": "steps of 8 tokens hold 1.3 GB already, as much as the "
-    "target: TensorFlow, the weights, their moments and gradients "
-    "(`step.py posenc-tf train minilm 1 8`).",
-    "memory against transformers without attention dropout": "with Keras imported a process holds "
-    "0.47 GB (JAX is imported where it is installed), with torch and transformers 0.24 (VmHWM of "
-    "/proc/self/status after the imports).",
-    "attention dropout against none, whole step, tf": "0.89x in an earlier hour. To drop takes "
-    "about 13 ms for 50 MB of a map, forward and backward, a tenth of a step; the more, the less "
-    "the rest takes (docs/notes/LOG.md).",
-    "step on TF against KerasHub's best TF": "1.36x in an earlier hour. KerasHub keeps its maps; "
-    "here each is formed again in the backward pass, seven products of heads for its six, and "
-    "those are nearly half of the step (docs/notes/LOG.md).",
-    "attention dropout against none, whole step, torch": "without dropout torch's own kernel is "
-    "taken, which forms no map and has no dropout.",
+    "step on JAX against KerasHub on JAX": "Both use XLA's dense layers, which run at two "
+    "thirds of TensorFlow's rate on a CPU (`parts.py`). The faster the attention is, the "
+    "larger is their part of the time.",
+    "best step against transformers": "Products of heads with 32 features are bound by "
+    "memory. Several operations still pass over the attention matrix, one after the other.",
+    "memory on TF against KerasHub's": "Steps of 8 tokens already need 1.3 GB, as much as "
+    "the target. It is TensorFlow, the weights, their moments and gradients (`step.py "
+    "posenc-tf train minilm 1 8`).",
+    "memory against transformers without attention dropout": "A process with Keras imported "
+    "takes 0.47 GB, because Keras imports JAX if it is installed. With PyTorch and "
+    "transformers it takes 0.24 GB (VmHWM of /proc/self/status after the imports).",
+    "attention dropout against none, whole step, tf": "An earlier hour gave 0.89x. Dropout "
+    "takes about 13 ms for 50 MB of an attention matrix, forward and backward, which is a "
+    "tenth of a step. The fraction grows as the rest gets faster (docs/notes/LOG.md).",
+    "step on TF against KerasHub's best TF": "An earlier hour gave 1.36x. KerasHub keeps "
+    "its attention matrices, and here they are computed again in the backward pass. That "
+    "takes seven products of heads instead of six, which are nearly half of the step "
+    "(docs/notes/LOG.md).",
+    "attention dropout against none, whole step, torch": "Without dropout, PyTorch uses its "
+    "fused kernel, which materialises no attention matrix and has no dropout.",
 }
 GROWTH = 1.2  # the largest exponent of peak memory over the lengths of one text
 

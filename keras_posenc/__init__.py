@@ -6,7 +6,7 @@ __version__ = "0.1.0"
 
 _import_keras()
 
-# Everything at once: importing a module is what lets Keras load a saved model of its layers.
+# All modules are imported here: Keras can load a saved model only if its layers are registered.
 from keras_posenc import tasks as tasks
 from keras_posenc.attention.gau import GatedAttentionUnit as GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention as PositionalAttention

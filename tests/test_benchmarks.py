@@ -278,9 +278,9 @@ def test_what_a_stretched_mlm_keeps_is_paired_by_text(stretched_mlm):
     table = stretched_mlm.table(rows)
     assert f"| {far} | 2 | 39.0 | 0.0 | 0 ± 0% | 9 | 38.0 |" in table
     assert table.endswith("| 95 ± 1% | 1.5 (1.5 to 1.5) |")
-    assert stretched_mlm.verdict(rows).endswith("all layers global, 9 steps: yes.")
-    assert stretched_mlm.verdict(rows, aim=0.97).endswith("9 steps: not decided.")
-    assert stretched_mlm.verdict(rows, aim=1.0).endswith("9 steps: no.")
+    assert stretched_mlm.verdict(rows).endswith("| all layers global | 9 | yes |")
+    assert stretched_mlm.verdict(rows, aim=0.97).endswith("| 9 | not decided |")
+    assert stretched_mlm.verdict(rows, aim=1.0).endswith("| 9 | no |")
 
 
 def test_a_step_of_stretching_is_timed_at_any_size(stretch_base, monkeypatch):

@@ -102,9 +102,11 @@ def test_fine_tuned_ways_are_paired_by_digest(fine_tuned, fine_tuned_tasks):
     rows.append({**rows[0], "task": "seasons"})
     table, verdict = fine_tuned.table(rows, "digests"), fine_tuned.verdict(rows, "digests")
     assert f"| {fine_tuned_tasks.WHOLE} | 75.0% ± 28.3 | +25.0 ± 28.3 |" in table
-    assert verdict.endswith("+25.0 ± 28.3 points, no difference is shown.")
+    assert verdict.endswith("+25.0 ± 28.3 points, no significant difference.")
     rows[-2]["losses"] = [0.5, 0.25]
-    assert "0.50 (0.50 to 0.50); 20 after: 0.25 (" in fine_tuned.verdict(rows, "digests")
+    assert "0.50 (0.50 to 0.50). Over 20 updates after: 0.25 (" in fine_tuned.verdict(
+        rows, "digests"
+    )
 
 
 def test_the_loss_is_told_where_texts_grow(fine_tuned, tmp_path):
@@ -167,10 +169,14 @@ def test_ways_are_compared_on_the_same_units(rivals, intervals):
     assert row["accuracy"] == 0.625 and row["more"] == pytest.approx(more.mean())
     assert row["more_half"] == pytest.approx(1.96 * np.std(more, ddof=1) / 2)
     few, many = {"a": one, "b": other}, {"a": np.tile(one, 20), "b": np.tile(other, 20)}
-    assert rivals.compared(few, "a", ["b", "c"]).endswith("no difference is shown.")
+    assert rivals.compared(few, "a", ["b", "c"]).endswith("no significant difference.")
     assert rivals.compared(many, "a", ["b"]) == "a against b: +25.0 ± 12.3 points, better."
     assert rivals.compared(many, "b", ["a"]) == "b against a: -25.0 ± 12.3 points, worse."
     assert rivals.compared(few, "a", ["c"]) == ""
+    pairs = [("b", ["a"]), ("a", ["c"])]
+    assert rivals.comparisons(many, pairs).endswith(
+        "|---|---|---|\n| b against a | -25.0 ± 12.3 | worse |"
+    )
     lines = rivals.table(many, "b").splitlines()
     assert lines[2:] == [
         "| a | 62.5% ± 9.1 | +25.0 ± 12.3 |",

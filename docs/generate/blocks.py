@@ -35,11 +35,9 @@ WORDS = {
     "hidden character": "masked character",
     "counted words": "bag-of-words",
     "as published": "original settings",
-    "no difference is shown": "no significant difference",
     "but for the rows": "except in the rows",
     "by turns": "alternately",
     "length of the training": "training length",
-    "steps not told": "steps not given",
     "told at": "accuracy at",
     "unstretched tells": "unstretched",
 }

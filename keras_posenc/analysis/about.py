@@ -1,4 +1,4 @@
-"""What a report says about a run itself: its model, its data, its command and its date."""
+"""The facts about a run in its report: its model, its data, its command and its date."""
 
 import inspect
 import json

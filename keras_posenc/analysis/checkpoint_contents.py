@@ -30,11 +30,11 @@ def open_model(
     """Builds a model with everything in a checkpoint, heads included, to convert or save.
 
     Args:
-        checkpoint: path of the weights, or of a directory with weights and config.
-        config: path of the config; by default in the directory of `checkpoint`.
-        model: family of the checkpoint; by default the one its config names.
-        stretch: how to serve more positions than the checkpoint has. One of "hierarchical", "tile",
-            "interpolate" or "fresh". None serves those it has.
+        checkpoint: str. Path of the weights, or of a directory with weights and config.
+        config: str. Path of the config. Default: the config in the directory of `checkpoint`.
+        model: str. Family of the checkpoint. Default: the one its config names.
+        stretch: str or None. How to serve more positions than the checkpoint has. One of
+            "hierarchical", "tile", "interpolate" or "fresh". None serves only those it has.
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
         max_position: int. Number of positions to serve, if stretched.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
@@ -87,9 +87,9 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None, full=Fa
     """Describes what a checkpoint contains and whether it can be loaded, without loading it.
 
     Args:
-        checkpoint: path of the weights, or of a directory with weights and config.
-        config: path of the config; by default in the directory of `checkpoint`.
-        model: family of the checkpoint; by default the one its config names.
+        checkpoint: str. Path of the weights, or of a directory with weights and config.
+        config: str. Path of the config. Default: the config in the directory of `checkpoint`.
+        model: str. Family of the checkpoint. Default: the one its config names.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         full: bool. List every tensor, every field of the config, and what becomes of each tensor.
 

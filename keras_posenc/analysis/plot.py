@@ -109,12 +109,12 @@ def learning_curves(figure, history, steps=(), score="accuracy", title="accuracy
     """Draws loss and a score over the epochs.
 
     Args:
-        history: list of dict, one per epoch: `epoch`, `loss`, and where there are such `accuracy`,
-            or another score, `val_loss` and `val_accuracy`; `max_length` marks the stages of
-            growing length.
-        steps: list of dict with `epoch` (a fraction, such as 1.25) and `loss`: the running mean of
-            the loss since the epoch began.
-        score, title: key of the score, and its name.
+        history: list of dict. One per epoch, with `epoch`, `loss` and, where they exist,
+            `accuracy` or another score, `val_loss` and `val_accuracy`. A `max_length` marks the
+            stages of growing length.
+        steps: list of dict. Each has `epoch` (a fraction, such as 1.25) and `loss`, the running
+            mean since the epoch began.
+        score, title: str. Key of the score, and its name in the figure.
 
     Returns:
         A `matplotlib.figure.Figure`.

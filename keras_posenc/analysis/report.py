@@ -144,7 +144,7 @@ def _share(group, key):
 def _results(runs):
     sets = [(run, name) for run in runs for name in SETS if run.metrics[name]]
     if not sets:
-        return ""  # which the verdict says
+        return ""  # the verdict reports it
     scores = {key: title for run in runs for key, title in run.scores.items()}
     first, *others = scores
     with_interval = any("interval" in run.metrics[name] for run, name in sets)

@@ -1,4 +1,4 @@
-"""What a report says of a run in one sentence: good or bad, against what needs no model."""
+"""The verdict of a report in one sentence: good or bad, compared with what needs no model."""
 
 NOT_JUDGED = (
     "Not evaluated: no validation and no test documents were given, so there is no score. "

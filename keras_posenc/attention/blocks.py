@@ -1,13 +1,12 @@
 """Attention in blocks of query rows: memory linear in the number of tokens, for all encodings.
 
-The attention map of a block is computed, used and discarded, and computed again in the backward
-pass. All that is saved of a block is the carry of `scan`, one number per key column. Which columns
-a block reads does not depend on the values:
+The attention matrix of a block is computed, used and discarded, and computed again in the backward
+pass. Only the carry of `scan` is saved, one number per key column.
 
-- with a window, those around the block (`local.py`);
-- in a causal order, those up to the block, or up to the last row of a run of blocks;
-- otherwise all of them. Padding leaves out none: in a batch that is truncated to its longest text,
-  no column is padding in every row.
+The columns that a block reads do not depend on the values. With a window, it reads the columns
+around it (`local.py`). With a causal order, it reads the columns up to itself, or up to the last
+row of a run of blocks. Otherwise it reads all columns. Padding does not reduce them, because in a
+batch that is truncated to its longest text no column is padding in every row.
 """
 
 import contextlib
@@ -33,10 +32,10 @@ class Inputs:
 
     Attributes:
         q, k, v: (B, H, Tq, D), (B, H, D, Tk) and (B, H, Dv, Tk).
-        grid: `Grid`.
+        grid: `Grid`. The rows and columns of the block.
         bias: as in `Rules`.
         row_hashes, column_hashes: the `hashes` of `Rules`.
-        weights: dict, id -> the value of a variable of the encodings.
+        weights: dict. Maps ids to the values of the variables of the encodings.
     """
 
     q: object = tensor(rows=2)

@@ -74,7 +74,7 @@ class Call:
         key_positions = _as_ids(self.key_positions, key_index)
         query_order, key_order = self.query_order, self.key_order
         causal = query_order is None and (self.use_causal_mask or cached)
-        # A few queries among other keys: which of them are earlier only the positions tell.
+        # With a few queries and other keys, only the positions determine which keys are earlier.
         by_index = causal and (cached or not has_ids or q.shape[1] == memory.keys.shape[1])
         if causal:
             query_order = query_index if by_index else query_positions
@@ -180,8 +180,8 @@ def _check_order(call):
         )
     if call.use_causal_mask:
         raise ValueError(
-            "`query_order` and `key_order` say who may attend in place of the causal order: "
-            "leave `use_causal_mask` off."
+            "`query_order` and `key_order` replace the causal order: leave `use_causal_mask` off. "
+            "Received: use_causal_mask=True"
         )
 
 

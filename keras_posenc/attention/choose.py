@@ -57,8 +57,9 @@ class Plan:
 
 
 # (condition, path): the first path whose condition holds is taken, with the plan and the arguments
-# of `attend_explicitly`. In training the map is recomputed in the backward pass instead of saved: a
-# small one at once, a large one in blocks of rows, so that memory is linear in the length.
+# of `attend_explicitly`. In training the attention matrix is not saved but recomputed in the
+# backward pass: a small one as a whole, a large one in blocks of rows. So memory is linear in the
+# length.
 PATHS = (
     (lambda plan: plan.with_map, lambda plan, *x: attend_with_map(*x)),
     (

@@ -18,10 +18,10 @@ from keras_posenc.maps.columns import slice_axis
 
 
 def heads_of_map(q, by_cell, biased):
-    """Number of heads for which the kernel gets a map, as bias or mask, or materialises one.
+    """Number of heads for which the kernel gets a matrix, as bias or mask, or materialises one.
 
     Args:
-        by_cell: bool. The kernel is told of each cell whether it is open.
+        by_cell: bool. The kernel gets a mask with an entry for each pair of query and key.
     """
     if biased or backend.kernel_forms_map(q):
         return ops.shape(q)[2]

@@ -25,22 +25,25 @@ RENAMED = ("mask", "inputs_mask", "positions", "key_positions", "cache")
 class GatedAttentionUnit(PositionalAttention):
     """Single-head attention with a gated output, replacing attention and feed-forward layer.
 
-        u, v, z = split(f(x W)),   q = a z + b,   k = c z + d,
-        y = (u * (A v)) W_o,       A = normalize(q.k / sqrt(s))
+    The unit computes
 
-    u and v have `units` features, z has s = `key_size`; the scales a, c and the offsets b, d are
-    learned. Position encodings act on q, k and the logits as in `PositionalAttention`, with one
-    head. The additive bias of the paper is not included: add "rotary_bias" to `encodings`.
+        u, v, z = split(f(x W)),   q = a z + b,   k = c z + d,
+        y = (u * (A v)) W_o,       A = normalize(q.k / sqrt(s)).
+
+    `u` and `v` have `units` features, and z has s = `key_size`. The scales a, c and the offsets b,
+    d are learned. Position encodings act on q, k and the logits as in `PositionalAttention`, with
+    one head. The additive bias of the paper is not included: add "rotary_bias" to `encodings`.
 
     Args:
         units: int. Size of u and v, usually twice that of the input.
         key_size: int. Size s of q and k.
-        activation: activation f.
-        normalization: "softmax", "softmax_plus" (logits times ln max(n, 16) / ln 512, n the number
-            of visible keys) or "squared_relu" (max(logit, 0)^2 / n).
-        encodings: list of names, dicts or `Encoding` instances.
-        **kwargs: `dropout`, `use_bias`, `output_shape`, `flash_attention`, `sliding_window`,
-            initializers, regularizers, constraints and `seed` of `PositionalAttention`.
+        activation: str or callable. The activation f.
+        normalization: str. How logits become weights, with n the number of visible keys: "softmax",
+            "softmax_plus" (softmax of the logits times ln max(n, 16) / ln 512) or "squared_relu"
+            (max(logit, 0)^2 / n).
+        encodings: list. Names, dicts or `Encoding` instances.
+        **kwargs: Arguments of `PositionalAttention`: `dropout`, `use_bias`, `output_shape`,
+            `flash_attention`, `sliding_window`, initializers, regularizers, constraints and `seed`.
             `use_bias=False` removes the offsets, too.
 
     Call arguments:

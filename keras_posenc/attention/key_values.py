@@ -17,9 +17,9 @@ class Memory:
     Attributes:
         keys: (B, Tk, H, D).
         values: (B, Tk, H, Dv).
-        features: dict, encoding -> its `features` of the keys, (B, Tk, H, F).
-        key_mask: (B, Tk) bool, False where a key is padding, or None.
-        start: scalar tensor, the number of keys from earlier calls, or None without a cache.
+        features: dict. Maps each encoding to its `features` of the keys, (B, Tk, H, F).
+        key_mask: (B, Tk) bool, or None. False where a key is padding.
+        start: scalar tensor or None. The number of keys from earlier calls; None without a cache.
     """
 
     keys: object

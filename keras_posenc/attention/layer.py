@@ -37,22 +37,23 @@ class PositionalAttention(keras.layers.Layer):
         num_heads: int. Heads H.
         key_dim: int. Size D of a query and key head.
         value_dim: int. Size of a value head; default `key_dim`.
-        num_key_value_heads: int. Heads of the keys and values, each of which serves H /
-            num_key_value_heads heads of the queries; default H.
-        head_norm: None, or a layer that normalises each head of queries and keys (B, T, H, D)
-            before the encodings act, such as `keras.layers.RMSNormalization()`; both get a copy of
-            their own.
-        encodings: list of names, dicts or `Encoding` instances; see `keras_posenc.encodings.get`.
-        dropout: float. Share of the attention weights dropped in training.
+        num_key_value_heads: int. Heads of the keys and values. Each serves H / num_key_value_heads
+            query heads. Default: H.
+        head_norm: layer or None. Normalises each head of queries and keys (B, T, H, D) before the
+            encodings act, such as `keras.layers.RMSNormalization()`. Queries and keys each get
+            their own copy of it.
+        encodings: list. Names, dicts or `Encoding` instances; see `keras_posenc.encodings.get`.
+        dropout: float. Fraction of the attention weights dropped in training.
         use_bias: bool. Biases in the four projections.
         output_shape: int. Size of the output; default that of the query.
         attention_axes: None or 1: positions are counted along one axis.
-        flash_attention: None: the library chooses. True: a fused kernel, or an error. False: none,
-            as after `keras.config.disable_flash_attention()`; the attention matrix is materialised,
-            and on PyTorch has second derivatives, which its kernels lack.
-        kernel_initializer, bias_initializer: initializers of the four projections.
-        kernel_regularizer, bias_regularizer: regularizers of the four projections.
-        kernel_constraint, bias_constraint: constraints of the four projections.
+        flash_attention: bool or None. None: the library chooses. True: a fused kernel, or an error.
+            False: no fused kernel, as after `keras.config.disable_flash_attention()`. Then the
+            attention matrix is materialised. PyTorch's fused kernels have no second derivatives;
+            the matrix has.
+        kernel_initializer, bias_initializer: Initializers of the four projections.
+        kernel_regularizer, bias_regularizer: Regularizers of the four projections.
+        kernel_constraint, bias_constraint: Constraints of the four projections.
         seed: int or None. Seed of the dropout.
         use_gate: bool. Multiply the attended values by sigmoid(W_g x), with x the query, before the
             last projection.
@@ -88,9 +89,9 @@ class PositionalAttention(keras.layers.Layer):
 
     Raises:
         TypeError: on an encoding of an unknown kind.
-        ValueError: on an invalid argument; on an encoding for causal attention in a call that is
-            not causal; on position ids, masks or inputs whose shapes do not fit; on `packed` in a
-            call without ids, with a cache, or with an encoding that reads the length.
+        ValueError: if an argument is invalid, or the shapes of position ids, masks or inputs do not
+            fit. If an encoding for causal attention is called without causal order. If `packed` is
+            passed without ids, with a cache, or with an encoding that reads the length.
 
     Example:
 
@@ -125,7 +126,7 @@ class PositionalAttention(keras.layers.Layer):
         **kwargs,
     ):
         backend.check_floatx()
-        # Float ids must not be rounded to the compute dtype: bfloat16 cannot tell 257 from 256.
+        # Float ids must not be rounded to the compute dtype: in bfloat16, 257 equals 256.
         super().__init__(autocast=False, **kwargs)
         self.num_heads = checks.whole("num_heads", num_heads)
         self.key_dim = checks.whole("key_dim", key_dim)
@@ -235,7 +236,7 @@ class PositionalAttention(keras.layers.Layer):
         return keras.saving.deserialize_keras_object({**self.head_norm, "config": config})
 
     def make_cache(self, batch_size, length):
-        """Makes an empty key-value cache, for the argument `cache` of a call.
+        """Makes an empty key-value cache, to be passed as the argument `cache` of a call.
 
         Args:
             batch_size: int, B.

@@ -1,10 +1,11 @@
 """Local attention at the cost of its window: each block of rows reads only the columns around it.
 
-Where position ids are indices, the rows [i s, i s + s) under a window that reaches l columns to the
-left and r to the right see the columns from i s - l to i s + s + r. Keys, values and all other
-tensors with a column axis are split into chunks of s columns, and block i reads the chunks around
-its own, preceded by the columns that every row sees (sinks, global tokens). Rows that see every
-column form a small map of their own. Memory and time are linear in the number of tokens.
+Suppose that position ids are indices, and that a window reaches l columns to the left and r to the
+right. Then the rows [i s, i s + s) see the columns from i s - l to i s + s + r. Keys, values and
+all other tensors with a column axis are split into chunks of s columns. Block i reads the chunks
+around its rows, preceded by the columns that every row sees (sinks, global tokens). Rows that see
+every column are computed as a separate small matrix. Memory and time are linear in the number of
+tokens.
 """
 
 import dataclasses
@@ -48,7 +49,7 @@ def local_rows(q, k, grid, rules):
 
 
 def attend_locally(q, k, v, grid, rules, block_rows, compute):
-    """Computes the same output (B, T, H, Dv) as `attend_explicitly`, for a window.
+    """Computes the same output (B, T, H, Dv) as `attend_explicitly` under a window.
 
     Args:
         block_rows: int, from `local_rows`.
@@ -67,7 +68,7 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute):
     right = 0 if grid.order_is_index else left
     num_rows = ops.shape(q)[1]
     count = (num_rows + block_rows - 1) // block_rows
-    # Ids begin anew in each document: there the index alone counts on.
+    # Ids start again in each document, so only the index keeps counting.
     counted = ("key_index" if grid.query_index is not None else "key_positions", "key_order")
     columns, others = {}, {}
     for key, x in tensors.items():

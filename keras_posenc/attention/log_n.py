@@ -15,11 +15,12 @@ VARIANTS = (*LOG_N_VARIANTS, "ssmax")
 class LogNAttention(PositionalAttention):
     """`PositionalAttention` with log-n scaling, which keeps the entropy of attention at any length.
 
-    softmax(factor q.k / sqrt(D)) v with the factor ln n / ln m, where n is the number of keys that
-    the query may attend to, not counting padding, and m = `train_length`. Under a causal mask the
-    first row sees one key and has factor 0. The factor comes after all `encodings`, so it also
-    scales the separable biases among them; for another order put `LogN` into the list of a
-    `PositionalAttention`.
+        output = softmax(factor q.k / sqrt(D)) v,   factor = ln n / ln m.
+
+    Here m is `train_length`, and n is the number of keys that the query may attend to, not counting
+    padding. Under a causal mask the first row sees one key, so its factor is 0. The factor is
+    applied after all `encodings`, so it also scales the separable biases among them. For another
+    order, put `LogN` into the `encodings` of a `PositionalAttention`.
 
     Args:
         num_heads, key_dim, value_dim, encodings: as in `PositionalAttention`.
@@ -67,8 +68,8 @@ class LogNAttention(PositionalAttention):
         checks.choice("variant", variant, VARIANTS)
         if variant == "ssmax" and clipped:
             raise ValueError(
-                '`clipped` says that no factor falls below 1, while "ssmax" learns it: give one or '
-                "the other. Received: clipped=True, variant='ssmax'"
+                '`clipped` keeps every factor at 1 or above, while "ssmax" learns it: use only one '
+                "of them. Received: clipped=True, variant='ssmax'"
             )
         if variant == "ssmax":
             scaling = ScalableSoftmax(train_length)

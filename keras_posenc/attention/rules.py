@@ -19,15 +19,15 @@ class Hooks:
     Attributes:
         encodings: tuple, all of them.
         restrict, features, query_features, heads, decay, bias, score, scan, sink, normalize, value:
-            tuples, those that override this hook, in their order.
+            tuples. The encodings that override this hook, in their order.
         read_logits: bool. Some read the logits themselves.
         read_weights: bool. Some make the attention weights, or read them.
-        read_map: bool. Some need the map, which a fused kernel does not materialise.
-        shared, causal_only: tuples, those with this attribute.
-        by_distance: tuple, the last ones of `heads` as far as they have `by_distance`: the term of
-            an earlier one might be scaled.
-        all_columns: bool. A block must read the columns that are closed to all of its rows, too.
-        min_rows, max_rows, most_rows: int or None, the bounds that all of them keep; see
+        read_map: bool. Some need the attention matrix, which a fused kernel does not materialise.
+        shared, causal_only: tuples. The encodings with this attribute.
+        by_distance: tuple. The encodings at the end of `heads` that all have `by_distance`. An
+            earlier one is left out, because a later one might scale its term.
+        all_columns: bool. A block must also read the columns that are masked for all of its rows.
+        min_rows, max_rows, most_rows: int or None. The bounds that all encodings respect; see
             `Execution`.
 
     Raises:
@@ -114,12 +114,12 @@ class Rules:
 
 
 def encode(q, k, v, grid, hooks, forms_map):
-    """Lets the encodings act before the map: on the grid, and on the heads (B, T, H, D).
+    """Lets the encodings act before the logits: on the grid, and on the heads (B, T, H, D).
 
     Args:
         hooks: `Hooks`.
-        forms_map: bool. The map is formed: a term that depends on distances alone is then added to
-            the logits, and its `heads` are skipped.
+        forms_map: bool. The attention matrix is materialised. Then a term that depends on distances
+            alone is added to the logits, and its `heads` are skipped.
 
     Returns:
         q, k and the `Grid`, whose content is what came in.

@@ -1,26 +1,26 @@
-"""The one room that knows which backend runs.
+"""The only subpackage that depends on which backend runs.
 
-`torch.py`, `jax.py` and `tensorflow.py` have the same functions under the same names; the one that
-Keras runs on is imported here. Call them as `backend.NAME`. No other room imports a backend, but
-for writers of its own file formats.
+`torch.py`, `jax.py` and `tensorflow.py` have the same functions under the same names. The module of
+the backend that Keras runs on is imported here. Call its functions as `backend.NAME`. No other
+subpackage imports a backend, except for writing the backend's file formats.
 
 | name | what it does |
 |---|---|
-| `SafeTrainer` | what a model inherits so that its weights outlive a call that fails |
+| `SafeTrainer` | base class of models whose weights must survive a call that fails |
 | `TRAITS` | what was measured on this backend, and what its programs may do |
 | `platform` | "cpu", "gpu" or "tpu": what a tensor's program is traced for |
 | `on_accelerator` | whether a tensor is computed on a GPU or TPU |
-| `row_multiple` | of what the rows of a batch must be a multiple, to be shared by devices |
+| `row_multiple` | the number that must divide the rows of a batch, so that devices can share them |
 | `processes` | the rank of this process, and how many work together |
-| `launched_processes` | how many were launched as one job |
-| `gather` | a list of a value of each process |
+| `launched_processes` | how many processes were launched as one job |
+| `gather` | the values of all processes, as a list |
 | `is_traced` | whether a tensor's values are only known when the program runs |
 | `all_true` | whether a mask is known to be True everywhere, at no cost |
 | `check_floatx` | refuses a `floatx` that changes integers |
 | `check_range` | checks position ids when the program runs |
 | `call_back`, `await_calls` | a Python function called from inside a program |
-| `one_pass` | several operations over a map as one program |
-| `lay_out` | a tensor in memory as its axes say |
+| `one_pass` | several operations over an attention matrix as one program |
+| `lay_out` | a tensor stored in the order of its axes |
 | `product` | a product of matrices that float16 has room for |
 | `take_last`, `interpolate` | numbers of a row by an index, or between two indices |
 | `cumsum` | a running sum, from either end |

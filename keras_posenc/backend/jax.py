@@ -205,7 +205,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
         used = shared.keep_by_hash(used, dropout, hashes) if dropout else used
         output = ops.matmul(ops.cast(used, v.dtype), ops.swapaxes(v, -1, -2))
         output = checkpoint_name(output, SAVED)
-        # Where the total is known this is one pass with the product before it.
+        # If the total is known, this is fused with the product before it.
         weights = ops.exp(below - checkpoint_name(ops.log(total), SAVED))
         return output, (weights, output, v, hashes)
 
@@ -225,10 +225,10 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     Args:
         block: function of three lists of tensors. It returns an output, and the carry of the next
             block.
-        stacked: list of tensors (N, ...).
-        whole: list of tensors that all blocks read.
-        carry: list of tensors of the first block; they get no gradient.
-        output_shape, dtype: of an output, for TensorFlow.
+        stacked: list of tensors (N, ...). Block i reads element i.
+        whole: list of tensors. All blocks read them.
+        carry: list of tensors. Carry of the first block; it gets no gradient.
+        output_shape, dtype: Shape and dtype of an output; only TensorFlow needs them.
     """
 
     def step(carry, parts):

@@ -229,7 +229,7 @@ def interpolation(take_last):
         """A table (..., P) at positions (..., Tk), at least 0, between its columns; P - 1 at most.
 
         The last position is one step past the last but one, so that what led there has a gradient.
-        `training` says that a program compiled for these sizes pays.
+        With `training`, compiling a program for these sizes is worthwhile.
         """
         columns = table.shape[-1]
         index, share = interpolation_place(position, columns)
@@ -242,12 +242,12 @@ def interpolation(take_last):
 
 
 def weighing_gradients(weights, output, v, upstream, dropout, hashes, one_pass=one_pass):
-    """The gradients of the logits and of the values (B, H, Dv, Tk), in few passes over the map.
+    """Gradients of the logits and of the values (B, H, Dv, Tk), in few passes over the matrix.
 
-    With the weights p, those in use u (p or 0) and the output o = u v, they are for the upstream
-    gradient g: u^T g of the values and u (g v^T) - p sum(o g) of the logits. Left to themselves,
-    TensorFlow and JAX find the sum from the map: on TensorFlow that takes six passes in place of
-    one, on JAX a third of the whole time. torch has a kernel for it.
+    Let p be the weights, u the weights after dropout (p or 0), o = u v the output and g its
+    gradient. The gradient of the values is u^T g, and that of the logits is u (g v^T) - p sum(o g).
+    By default TensorFlow and JAX compute the sum from the whole matrix. On TensorFlow that takes
+    six passes instead of one, and on JAX a third of the time. PyTorch has a kernel for it.
     """
     of_used = ops.matmul(upstream, v)
     shared = ops.cast(output, weights.dtype) * ops.cast(upstream, weights.dtype)

@@ -48,7 +48,7 @@ class SafeTrainer(shared.SafeTrainer):
         count = strategy.num_replicas_in_sync
         if count == 1:
             return arrays
-        if len(arrays) > 1:  # Keras does it from the batch, and shares tell no shapes
+        if len(arrays) > 1:  # Keras builds from the batch, and parts of it have no shapes
             self._maybe_symbolic_build(data_batch=arrays)
 
         def share(array):
@@ -275,10 +275,10 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     Args:
         block: function of three lists of tensors, and in the backward pass of the block's output.
             It returns an output, and the carry of the next block.
-        stacked: list of tensors (N, ...).
-        whole: list of tensors that all blocks read.
-        carry: list of tensors of the first block; they get no gradient.
-        output_shape, dtype: of an output, as far as they are known.
+        stacked: list of tensors (N, ...). Block i reads element i.
+        whole: list of tensors. All blocks read them.
+        carry: list of tensors. Carry of the first block; it gets no gradient.
+        output_shape, dtype: Shape and dtype of an output, as far as they are known.
     """
     inputs, cut = [tf.convert_to_tensor(x) for x in (*stacked, *whole)], len(stacked)
     count = tf.shape(stacked[0])[0]

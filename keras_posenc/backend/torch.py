@@ -133,8 +133,8 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
     """
     if mask is not None:
         logits = _close(logits, shared.bound_of(mask), keep)
-    # On a CPU, products with numbers below 1e-38 take five times as long. Weights of 0 in place of
-    # them change nothing. That a map has such weights is told by the last of its rows.
+    # On a CPU, products with numbers below 1e-38 take five times as long. Replacing such weights by
+    # 0 changes nothing. The last row shows whether a matrix has such weights.
     if logits.device.type == "cpu" and not torch.compiler.is_compiling():
         row = logits.detach()[..., -1, :]
         below = torch.amax(row, -1, keepdim=True) - row
@@ -167,10 +167,10 @@ def map_blocks(block, stacked, whole, carry, output_shape, dtype):
     Args:
         block: function of three lists of tensors. It returns an output, and the carry of the next
             block.
-        stacked: list of tensors (N, ...).
-        whole: list of tensors that all blocks read.
-        carry: list of tensors of the first block; they get no gradient.
-        output_shape, dtype: of an output, for TensorFlow.
+        stacked: list of tensors (N, ...). Block i reads element i.
+        whole: list of tensors. All blocks read them.
+        carry: list of tensors. Carry of the first block; it gets no gradient.
+        output_shape, dtype: Shape and dtype of an output; only TensorFlow needs them.
     """
     if torch.compiler.is_compiling():
         return _checkpointed(block, stacked, whole, carry)
@@ -219,7 +219,7 @@ class _Blocks:
 
 
 def _autocast(device):
-    """What tells `torch.autocast` to compute a block again as it is computed now."""
+    """The settings with which `torch.autocast` computes a block again as it is computed now."""
     device = device if torch.amp.is_autocast_available(device) else "cpu"
     enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     return {"device_type": device, "dtype": dtype, "enabled": enabled, "cache_enabled": False}

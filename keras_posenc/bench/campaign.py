@@ -113,9 +113,9 @@ def bench(
     interrupted one continues from its last state and ends with the same result, because weights,
     batches and dropout are functions of seed and step. Test batches are the same for all runs.
 
-    Settings are chosen by trials: seeds from 1000 on, whose test samples are others, so that no
-    choice sees a seed or a sample of the table. All lengths are drawn on until enough places are
-    scored, and up to four trained lengths are tested beside the longer ones.
+    Settings are chosen by trials. These are seeds from 1000 on with separate test samples, so no
+    choice sees a seed or a sample of the table. Samples of each length are drawn until enough
+    positions are scored. Up to four training lengths are tested, too.
 
     Args:
         tasks: list of str. Names in `keras_posenc.tasks.TASKS`, each optionally with arguments
@@ -128,10 +128,10 @@ def bench(
             `RandomPositionIds` for training (sorted, exponential, beta, pose, offset), with
             arguments after a colon.
         seeds: list of int. Seeds, one run per seed. Those from 1000 on are trials, by which
-            settings are chosen, and have test samples of their own.
+            settings are chosen, and have separate test samples.
         steps: int. Training steps of each run.
         budget: float. Minutes for all runs together, in place of `steps`. The time of a step and of
-            a test is measured first; the resulting number of steps, the same for all runs, is
+            a test is measured first. The resulting number of steps, the same for all runs, is
             stored in `output`/plan.json. It differs between machines and days.
         output: directory of results, tables and figures; created if missing.
         verbose: bool. Print the progress.
@@ -139,14 +139,14 @@ def bench(
 
     Returns:
         list of dict, one per run. They are also in `output`/results.json, and as a table in
-            `output`/table.md, for causal language models with one of perplexities.
+            `output`/table.md. For causal language models there is also a table of perplexities.
 
     Raises:
-        ValueError: on an unknown name, if trials and other seeds are mixed, if both or none of
-            `steps` and `budget` are given, if the budget is too small, if texts are too long for
-            their ids, or if `output` has results under other settings.
+        ValueError: if a name is unknown, the budget is too small, or texts are too long for their
+            ids. If trials and other seeds are mixed, or both or none of `steps` and `budget` are
+            given. If `output` has results under other settings.
         NotADirectoryError: if `output` is a file.
-        BlockingIOError: if another run is at work in `output`.
+        BlockingIOError: if another run uses `output`.
 
     Example:
 

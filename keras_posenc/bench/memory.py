@@ -54,11 +54,13 @@ class _MemoryCell(keras.layers.Layer):
 class StackRNNCell(_MemoryCell):
     """A recurrent cell with a stack of vectors and soft push, pop and no-op actions.
 
-        h = relu([x, s_0] W + h U + b),  (a, o, n) = softmax(h A + c),  v = h V + d
-        s_0 = a v + o s_1 + n s_0,  s_i = a s_(i-1) + o s_(i+1) + n s_i
+    Each step computes
 
-    a, o and n are the weights of push, pop and no action. Below the last cell of the stack there
-    are zeros, and what is pushed beyond it is lost.
+        h = relu([x, s_0] W + h U + b),  (a, o, n) = softmax(h A + c),  v = h V + d
+        s_0 = a v + o s_1 + n s_0,  s_i = a s_(i-1) + o s_(i+1) + n s_i.
+
+    The weights a, o and n are those of push, pop and no action. Below the last cell of the stack
+    there are zeros, and what is pushed beyond it is lost.
 
     Args:
         units: int. Size of h; 256 in the paper.
@@ -83,8 +85,8 @@ class StackRNNCell(_MemoryCell):
     (2, 5, 16)
 
     Reference: [Inferring Algorithmic Patterns with Stack-Augmented Recurrent Nets](
-    https://arxiv.org/abs/1503.01007), as in [Neural Networks and the Chomsky Hierarchy](
-    https://arxiv.org/abs/2207.02098).
+    https://arxiv.org/abs/1503.01007). The form is that of [Neural Networks and the Chomsky
+    Hierarchy](https://arxiv.org/abs/2207.02098).
     """
 
     actions = 3
@@ -110,11 +112,13 @@ class StackRNNCell(_MemoryCell):
 class TapeRNNCell(_MemoryCell):
     """A recurrent cell with a tape that it writes and moves softly (Baby-NTM).
 
-        h = relu([x, m_0] W + h U + b),  p = softmax(h A + c),  m_0 = MLP(h)
-        m = p_0 m + p_1 left(m, 1) + p_2 right(m, 1) + p_3 left(m, n) + p_4 right(m, n)
+    Each step computes
 
-    The head stays at cell 0 and the tape, which is a ring, moves by one cell or by n, the length of
-    the input. n is the third state, (B, 1), 0 unless an initial state is given: see
+        h = relu([x, m_0] W + h U + b),  p = softmax(h A + c),  m_0 = MLP(h)
+        m = p_0 m + p_1 left(m, 1) + p_2 right(m, 1) + p_3 left(m, n) + p_4 right(m, n).
+
+    The head stays at cell 0. The tape, which is a ring, moves by one cell or by n, the length of
+    the input. The third state (B, 1) holds n, which is 0 unless an initial state is given: see
     `MemoryStates`.
 
     Args:

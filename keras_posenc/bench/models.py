@@ -24,9 +24,9 @@ CELL_SIZE = 8
 def build_model(task, settings, model="transformer", encodings="none", positions="consecutive"):
     """Builds a functional model from token ids (B, T) to logits (B, T, classes).
 
-    The transformer is that of the published benchmarks: blocks of attention without biases and a
-    feed-forward layer of 4 x `size` units with ReLU, each followed by a residual sum and a layer
-    norm; dropout after both and after absolute positions. A "gau" has two gated attention units in
+    The transformer is that of the published benchmarks. A block has attention without biases and a
+    feed-forward layer of 4 x `size` units with ReLU. Each is followed by a residual sum and a layer
+    norm. Dropout follows both and the absolute positions. A "gau" has two gated attention units in
     place of each block. The recurrent models read one-hot tokens; their memories are as long as the
     text.
 

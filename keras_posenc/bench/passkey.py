@@ -50,46 +50,47 @@ def bench_passkey(
 ):
     """Measures how well an encoder's embeddings find a sentence in documents of growing length.
 
-    Each query asks for one person's pass key, which is somewhere in a single document between
-    sentences that all documents repeat; with `corpus`, for the place where someone keeps a thing,
-    which is in a single document of real text. The score is nDCG@1 as in LongEmbed
-    (https://arxiv.org/abs/2404.12096): the share of queries whose document is the nearest.
+    Each query asks for one person's pass key, which is in a single document, between sentences that
+    all documents repeat. With `corpus`, each query asks where someone keeps a thing, which is in a
+    single document of real text. The score is nDCG@1 as in LongEmbed
+    (https://arxiv.org/abs/2404.12096): the fraction of queries whose document is the nearest.
 
-    Nothing is trained. An interrupted call goes on where it was.
+    Nothing is trained. A repeated call resumes an interrupted one.
 
     Args:
-        checkpoint: directory with the weights, config and tokenizer of an encoder with a table of
-            positions.
-        ways: list of str. Ways of reading a document, by default all. truncate: as many tokens as
-            the checkpoint serves; chunks_max and chunks_mean: all chunks of that length, scored by
-            the nearest one or by the mean of all; words: BM25, without the encoder; tile,
-            interpolate, hierarchical: full-context inference with an extended table, just as long
-            as the documents, also with arguments, hierarchical:alpha=0.2,kept_rows=1.
+        checkpoint: str. Directory with the weights, config and tokenizer of an encoder with a table
+            of positions.
+        ways: list of str. Ways of reading a document. Default: all. `truncate` reads as many tokens
+            as the checkpoint serves. `chunks_max` and `chunks_mean` read all chunks of that length,
+            scored by the nearest one or by the mean of all. `words` is BM25, without the encoder.
+            `tile`, `interpolate` and `hierarchical` use full-context inference with an extended
+            table, just as long as the documents. They take arguments, such as
+            hierarchical:alpha=0.2,kept_rows=1.
         stretched: list of str. Directories of further checkpoints, as `stretch` writes them, read
             with full-context inference. The name of a directory is that of the way.
-        lengths: list of int. Tokens per document, special tokens included. Default: 256, 512, 1024,
-            2048, 4096, 8192.
+        lengths: list of int. Tokens per document, special tokens included. Default: the powers of
+            two from 256 to 8192.
         documents: int. Number of documents of each length, and of queries.
-        seeds: list of int. Seeds of the documents; the queries of a seed are the same at all
+        seeds: list of int. Seeds of the documents. The queries of a seed are the same at all
             lengths.
-        corpus: path of real texts for `read_texts`, in which the sentences are hidden; None repeats
-            a few sentences around pass keys.
-        pooling: what of the last features is the embedding. One of "mean" or "cls".
+        corpus: str. Path of real texts for `read_texts`, in which the sentences are hidden. None
+            repeats a few sentences around pass keys.
+        pooling: str. How the last features become an embedding. One of "mean" or "cls".
         ignore: list of str. Patterns of tensors of `checkpoint` to leave out, such as cls.chain.*
-        output: directory of the results, the table and the figure; created if missing.
+        output: str. Directory of the results, the table and the figure; created if missing.
         verbose: bool. Print the progress.
 
     Returns:
-        list of dict, one per way and seed, with the mean score by length in
-            `accuracy["test"]` and each query's in `scores`; also in `output`/results.json.
+        list of dict, one per way and seed, with the mean score by length in `accuracy["test"]` and
+            the score of each query in `scores`. They are also in `output`/results.json.
 
     Raises:
         FileNotFoundError: if a file of a checkpoint, or the corpus, is missing.
-        ValueError: on an unknown way or pooling, two ways of one name, lengths that a checkpoint
-            does not serve or that have no room for the sentence, or if `output` has results under
-            other settings.
+        ValueError: if a way or the pooling is unknown, or two ways have one name. If a checkpoint
+            does not serve a length, or a length has no room for the sentence. If `output` has
+            results under other settings.
         NotADirectoryError: if `output` is a file.
-        BlockingIOError: if another run is at work in `output`.
+        BlockingIOError: if another run uses `output`.
 
     Example:
 

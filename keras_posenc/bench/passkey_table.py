@@ -26,7 +26,7 @@ def passkey_table(results):
     | tile | 100 | 50 | -50.0 ± 56.6 |
     | chunks_max | 100 | 100 |  |
     <BLANKLINE>
-    Chance is 25.0. Beyond 512 tokens, against chunks_max: no difference is shown for tile.
+    Chance is 25.0. Beyond 512 tokens, against chunks_max: no significant difference for tile.
     """
     trained = results[0]["train_lengths"][1]
     ways = {}
@@ -43,7 +43,7 @@ def passkey_table(results):
         more = [] if way == "chunks_max" else _more(own, ways.get("chunks_max", {}), trained)
         if len(more) > 1:
             mean, half = statistics.fmean(more), statistics.stdev(more) * 1.96 / len(more) ** 0.5
-            what = "no difference is shown for"
+            what = "no significant difference for"
             what = what if abs(mean) <= half else "better" if mean > 0 else "worse"
             verdicts.setdefault(what, []).append(way)
         cells.append(f"{100 * mean:+.1f} ± {100 * half:.1f}" if len(more) > 1 else "")
@@ -52,7 +52,7 @@ def passkey_table(results):
     if verdicts:
         said = "; ".join(
             f"{what} {', '.join(verdicts[what])}"
-            for what in ("better", "worse", "no difference is shown for")
+            for what in ("better", "worse", "no significant difference for")
             if what in verdicts
         )
         told += f" Beyond {trained:,} tokens, against chunks_max: {said}."

@@ -9,16 +9,17 @@ from keras_posenc.bench.table import name_of
 def perplexity_table(results, figure=None):
     """Formats results of causal language models as a Markdown table of perplexities.
 
-    The columns are the lengths of the windows that were read, from the longest trained one on. All
-    are scored on the same tokens, the last of each window, so a row that does not rise loses
-    nothing by a longer text, and one that falls uses it. A cell has the mean of the seeds and, in
-    parentheses, the lowest and the highest. "longest against trained" is the ratio of the last
-    column to the first, seed by seed: below 1 with every seed, what is far back was of use.
+    The columns are the lengths of the windows that were read, from the longest training length on.
+    All are scored on the same tokens, the last of each window. A row that does not rise loses
+    nothing from a longer text, and a row that falls uses it. A cell has the mean of the seeds and,
+    in parentheses, the lowest and the highest. The column "longest against trained" is the ratio of
+    the last column to the first, seed by seed. If it is below 1 with every seed, distant context
+    helps.
 
     Args:
-        results: list of dict, as `bench` returns; those without `by_context` are left out.
-        figure: function (result, split) -> the published figure of a row, or None; where given, the
-            last column.
+        results: list of dict, as `bench` returns. Those without `by_context` are left out.
+        figure: function or None. Maps (result, split) to the published figure of a row, or None.
+            The figures make the last column.
 
     Returns:
         str; empty if there are no perplexities.

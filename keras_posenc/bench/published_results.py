@@ -1,4 +1,4 @@
-"""What the papers of the tasks report, to stand beside the results of the same model.
+"""What the papers of the tasks report, to be shown beside the results of the same model.
 
 All was transcribed by hand, partly from figures: look a number up before you quote it. The tables
 of the Chomsky tasks, with the rows left out here, give the gain of 12.0 points that their abstract
@@ -6,26 +6,27 @@ names.
 """
 
 CHOMSKY = (
-    "Ruoss et al., [2305.16843](https://arxiv.org/abs/2305.16843), table 1 (Transformers, "
-    "2,000,000 steps), and Delétang et al., [2207.02098](https://arxiv.org/abs/2207.02098), table "
-    "2 (recurrent models, 1,000,000 steps): trained on 1 to 40, mean of 41 to 500, the best of 10 "
-    "seeds and 3 learning rates; five layers of 64 features, or 256 recurrent units, 128 texts a "
-    "step."
+    "Ruoss et al., [2305.16843](https://arxiv.org/abs/2305.16843), table 1: Transformers, "
+    "2,000,000 steps. Delétang et al., [2207.02098](https://arxiv.org/abs/2207.02098), table 2: "
+    "recurrent models, 1,000,000 steps. Both train on lengths 1 to 40 and report the mean of 41 to "
+    "500. It is the best of 10 seeds and 3 learning rates. The models have five layers of 64 "
+    "features, or 256 recurrent units, and batches of 128 texts."
 )
-_COPE = "Golovneva et al., [2405.18719](https://arxiv.org/abs/2405.18719), read from its figures: "
-_ABSOLUTE = "its absolute positions stand beside sinusoidal ones"
+_COPE = "Golovneva et al., [2405.18719](https://arxiv.org/abs/2405.18719), read from its figures."
+_ABSOLUTE = "Its absolute positions are listed in the row of sinusoidal ones."
+_STEPS = "The number of steps was not transcribed."
 FLIP_FLOP = (
-    f"{_COPE}at the trained length, 512 tokens, on texts like those of the training and on sparser "
-    f"ones; four layers, small; {_ABSOLUTE}; its number of steps was not transcribed."
+    f"{_COPE} A small model of four layers is tested at the training length, 512 tokens, on texts "
+    f"like those of the training and on sparser ones. {_ABSOLUTE} {_STEPS}"
 )
 SELECTIVE_COPY = (
-    f"{_COPE}128 tokens to copy, with as many blanks, half and twice as many; perhaps of whole "
-    f"texts, since 0 is below a guess; {_ABSOLUTE}; its number of steps was not transcribed."
+    f"{_COPE} 128 tokens are copied, with as many blanks, half and twice as many. The figures may "
+    f"count whole texts, because 0 is below a guess. {_ABSOLUTE} {_STEPS}"
 )
 COUNTING = (
-    f"{_COPE}programs of up to 512 operations, within the trained length; four layers of 256 "
-    "features, 100 epochs of 10,000 programs, 64 a step (15,700 steps), three seeds; "
-    f"{_ABSOLUTE}."
+    f"{_COPE} Programs have up to 512 operations, within the training length. The model has four "
+    "layers of 256 features and three seeds. It is trained for 100 epochs of 10,000 programs, in "
+    f"batches of 64 (15,700 steps). {_ABSOLUTE}"
 )
 
 COLUMNS = (
@@ -118,7 +119,7 @@ def published(result, split="test"):
     if task in TRANSFORMERS:
         return TRANSFORMERS[task][COLUMNS.index(column)] if column in COLUMNS else None
     encoding, _, given = result["encodings"].partition(":")
-    # Gates of another kind are another contender; the number of positions is not told.
+    # Gates of another kind are another model; the number of positions is not given.
     if result["positions"] != "consecutive" or "gate=" in given:
         return None
     return CONTEXTUAL.get(encoding, {}).get(task, {}).get(split)

@@ -13,10 +13,10 @@ def embedded(model, tokenizer, rows, pooling="mean"):
     """Embeds texts as vectors of length 1.
 
     Args:
-        model: encoder, `{"token_ids", ...}` (B, T) -> (B, T, D).
-        tokenizer: `Tokenizer`.
-        rows: lists of token ids, without special tokens; the shorter ones are padded.
-        pooling: "mean" of the last features of all tokens, or that of the first, "cls".
+        model: `keras.Model`. An encoder, `{"token_ids", ...}` (B, T) -> (B, T, D).
+        tokenizer: `Tokenizer`. Its special tokens are added.
+        rows: lists of token ids, without special tokens. The shorter ones are padded.
+        pooling: str. "mean" of the last features of all tokens, or "cls", those of the first token.
 
     Returns:
         (N, D) float array.
@@ -40,14 +40,15 @@ def embedded(model, tokenizer, rows, pooling="mean"):
 def by_words(queries, documents, k1=1.2, b=0.75):
     """Scores (Q, N) of Okapi BM25 over token ids, without any model.
 
-    score = sum over the query's tokens of idf * tf (k1 + 1) / (tf + k1 (1 - b + b n / mean n))
-    with idf = ln(1 + (N - df + 0.5) / (df + 0.5)). Tokens that several queries all ask for, and
-    equally often, are left out, as stop words are: they distinguish no query, and favour
-    documents.
+        score = sum over the query's tokens of idf * tf (k1 + 1) / (tf + k1 (1 - b + b n / mean n)).
+
+    The inverse document frequency idf is ln(1 + (N - df + 0.5) / (df + 0.5)). If there are several
+    queries, tokens that occur equally often in all of them are left out, as stop words are: they
+    distinguish no query, and favour some documents.
 
     Args:
         queries, documents: lists of lists of token ids.
-        k1, b: floats.
+        k1, b: float. Saturation of the term frequency, and weight of the document's length.
 
     Returns:
         (Q, N) float array.

@@ -135,10 +135,10 @@ class Contender:
             stream: which samples, `TEST` or `TRIAL_TEST`.
 
         Returns:
-            A dict: `accuracy`, dict split -> dict length -> float; `scored`, the places counted for
-            each; and for texts `by_place`, dict split -> dict length -> `right` and `scored`:
-            counts of positions, one for each span as long as the longest training text. For causal
-            language models `by_context` too, see `losses_by_context`.
+            A dict. `accuracy` maps splits to lengths to floats, and `scored` has the number of
+            scored positions. For texts, `by_place` maps splits to lengths to `right` and `scored`:
+            counts of positions, one for each span as long as the longest training text. Causal
+            language models also have `by_context`, see `losses_by_context`.
         """
         scores = {name: {split: {} for split in self.splits} for name in ("accuracy", "scored")}
         if self.task.is_text:
@@ -198,7 +198,7 @@ class Contender:
         samples, places = self.settings.test_samples, places_of(task, length)
         # As wide as in training where that is wide enough: one program for all these lengths.
         wide = self.wide if places <= self.wide else width(places)
-        # At least two batches, so that the clock can tell compiling.
+        # At least two batches, so that the time of compiling can be separated.
         rows = -(-max(samples, self.settings.test_scored) // 2)
         rows = max(1, min(rows, MOST_ROWS, MOST_PLACES // wide))
         batches = evaluation_batches(task, length, rows, samples, scored, stream, wide)

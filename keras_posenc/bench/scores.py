@@ -48,18 +48,18 @@ def far_scores(results, split):
 def verdict(result, split):
     """Whether a run learned its task, and whether longer texts keep what it learned.
 
-    Learned is what is above the task's own chance at the trained lengths, as a share of the way to
-    no mistake, in the split that the run was trained on; kept is what is above chance at the longer
-    lengths, as a share of that. Less than 0.2 is "not learned" and "lost"; 0.8 and more "learned"
-    and "kept"; between them "in part".
+    Both are fractions of an accuracy above chance. "Learned" is measured at the training lengths,
+    in the split that the run was trained on, relative to perfect accuracy. "Kept" is measured at
+    the longer lengths, relative to what was learned. Below 0.2 the verdict is "not learned" or
+    "lost", and from 0.8 on "learned" or "kept". Between them it is "in part".
 
     Args:
         result: dict, as `bench` returns.
-        split: one of its splits.
+        split: str. One of its splits.
 
     Returns:
-        str. Where no trained length was tested, only whether the longer ones are near chance; of
-        texts nothing, since it is not known how much of a text can be predicted.
+        str. If no training length was tested, only whether the longer ones are near chance. For
+        texts it is empty, because it is not known how much of a text can be predicted.
 
     Example:
 

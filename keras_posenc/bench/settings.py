@@ -27,18 +27,18 @@ class Settings:
         dropout: float. Dropout rate of a transformer.
         batch_size: int. Rows of a training batch.
         learning_rate: float. Peak learning rate, which decays to 0 along a cosine.
-        train_lengths: training lengths, one of which is sampled uniformly at each step. Default: 1
-            to 40 for the tasks of the Chomsky hierarchy, 64 for the others.
-        test_lengths: test lengths. Default: 41, 50, 100, 200, 300, 500 for the tasks of the Chomsky
-            hierarchy, 64, 128, 256, 512 for the others.
+        train_lengths: list of int. Training lengths, one of which is sampled uniformly at each
+            step. Default: 1 to 40 for the tasks of the Chomsky hierarchy, 64 for the others.
+        test_lengths: list of int. Default: [41, 50, 100, 200, 300, 500] for the tasks of the
+            Chomsky hierarchy, and the powers of two from 64 to 512 for the others.
         test_samples: int. Minimum number of samples per test length.
-        test_scored: int. Minimum number of scored positions per test length: samples are drawn
-            until there are as many.
+        test_scored: int. Minimum number of scored positions per test length. Samples are drawn
+            until there are enough.
         patience: int. Steps after which a run ends early, if its loss on fresh samples of the
             training lengths has not fallen by more than 1% and 0.001. By default it never does.
         max_position: int. Bound L of random ids, and rows of a learned table.
-        corpus: path of a text file, or of a directory with train.txt and test.txt, for the language
-            tasks.
+        corpus: str. Path of a text file, or of a directory with train.txt and test.txt. The
+            language tasks read it.
 
     Raises:
         ValueError: if a size is not a positive integer, or `size` is not a multiple of twice
@@ -123,9 +123,9 @@ def parts(text, kinds, what):
     """Parses a list in the benchmark's notation: names joined by +, arguments after a colon.
 
     Args:
-        text: str, such as "rotary:base=500+log_n"; "none" is the empty list.
-        kinds: the known names.
-        what: what they name, for the error message.
+        text: str, such as "rotary:base=500+log_n". The empty list is "none".
+        kinds: list of str. The known names.
+        what: str. What the names stand for, as error messages call it.
 
     Returns:
         list of (name, arguments).

@@ -54,7 +54,7 @@ def _command(results):
 
 
 def _listed(numbers):
-    """1-20 for all numbers from 1 to 20, else 25,50,100."""
+    """Writes lengths as a range, such as 1-20, if they have no gaps, else as a list."""
     if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]}-{numbers[-1]}"
     return ",".join(map(str, numbers))

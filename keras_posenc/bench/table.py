@@ -131,16 +131,19 @@ def _lines(results, values_of):
 def to_table(results, figure=published):
     """Formats results as a Markdown table of accuracies in %, averaged over the longer lengths.
 
-    "trained" is the mean accuracy at the trained lengths, where these were tested. "best" is the
-    best seed, as the papers report; "mean" and "worst" are over the seeds too. For language tasks
-    "far" is the accuracy on the tokens beyond the longest training text: the mean, lowest and
-    highest of the seeds. "so" states whether the task was learned and kept, see `scores.verdict`.
-    "against" compares the means with those of what a row adds to, and states where the ranges of
-    the seeds overlap. "published" is the figure of the papers, see `published.SOURCES`.
+    | column | meaning |
+    |---|---|
+    | trained | mean accuracy at the training lengths, where these were tested |
+    | best | the best seed, as the papers report |
+    | mean, worst | of the seeds |
+    | far | language tasks: accuracy beyond the longest training text; mean, lowest and highest |
+    | so | whether the task was learned and kept, see `scores.verdict` |
+    | against | difference of means to the row that this row extends; whether the seeds overlap |
+    | published | the figure of the papers, see `published_results.SOURCES` |
 
     Args:
         results: list of dict, as `bench` returns.
-        figure: function (result, split) -> the published figure, or None.
+        figure: function or None. Maps (result, split) to the published figure.
 
     Returns:
         str.

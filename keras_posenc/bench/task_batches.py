@@ -10,7 +10,7 @@ TEST, TRIAL_TEST, VALIDATION = 2**31 - 1, 2**31 - 2, 2**31 - 3
 
 
 def width(places):
-    """The width to pad to: the next of 32, 48, 64, 96, 128, ...
+    """The width to pad to: the next power of two from 32 on, or 1.5 times one.
 
     Three widths serve tests at 50, 100 and 200 ids. From 32 ids on at most a third is padding.
 
@@ -79,7 +79,7 @@ def evaluation_batches(task, length, rows, samples, scored=0, stream=TEST, wide=
         tokens, targets, mask = task.sample(rows, length, (stream, length, number, 1))
         yield *padded(task, tokens, wide), targets, mask
         drawn, counted = drawn + rows, counted + mask.sum()
-        # What has no scored place in so many samples will have none, which is for others to say.
+        # If so many samples have no scored position, none will have one; callers report that.
         if drawn >= samples and (counted >= scored or not counted):
             return
 

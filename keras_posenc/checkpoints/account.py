@@ -16,16 +16,16 @@ class Account:
     Args:
         source: str. Path of the checkpoint.
         family: str. The model family whose names were used.
-        loaded: list of (variable, tensor, note); the note names a transposition, reshape or row
+        loaded: list of (variable, tensor, note). The note names a transposition, reshape or row
             selection.
-        unused: list of (tensor, reason): tensors that are known and not needed.
-        initialised: list of variables that no checkpoint has; they keep their initial values.
-        missing: list of variables that the checkpoint should have and lacks.
-        unexpected: list of tensors that correspond to nothing in the model.
+        unused: list of (tensor, reason). Tensors that are known and not needed.
+        initialised: list of str. Variables that no checkpoint has; they keep their initial values.
+        missing: list of str. Variables that the checkpoint should have and lacks.
+        unexpected: list of str. Tensors that correspond to nothing in the model.
         wrong_shape: list of (variable, its shape, tensor, shape in the file).
-        hints: list of sentences on the likely cause of a mismatch.
-        ignored: list of (tensor, pattern): tensors that correspond to nothing and are left out, as
-            asked for.
+        hints: list of str. Sentences on the likely cause of a mismatch.
+        ignored: list of (tensor, pattern). Tensors that correspond to nothing and are left out on
+            request.
 
     Example:
 

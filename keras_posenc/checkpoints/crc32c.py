@@ -1,10 +1,9 @@
 """CRC-32C, TensorFlow's checksum, about as fast as a copy and in NumPy alone.
 
-A checksum is the remainder of the message, as a polynomial over GF(2), by a fixed polynomial. That
-polynomial divides x^(8·5685) + x^(8·1362) + x^(8·426) + 1, found by exhaustive search, and its
-squares, whose exponents are twice as large. So the remainder by one of these sparse polynomials can
-be taken first: it adds every byte, from the left, to three later bytes, which is an exclusive or of
-long slices.
+A checksum is the remainder of the message, as a polynomial over GF(2), by a fixed polynomial. An
+exhaustive search found a sparse multiple of it, `x^(8·5685) + x^(8·1362) + x^(8·426) + 1`; its
+squares are multiples, too. So the remainder by one of these sparse polynomials can be taken first.
+It adds every byte, from the left, to three later bytes, which is an exclusive or of long slices.
 """
 
 import functools

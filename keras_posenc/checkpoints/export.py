@@ -51,23 +51,23 @@ def save_checkpoint(
     Each file is written completely before it is renamed, so an interrupted save keeps the old ones.
     What LoRA adds to a weight (`enable_lora` of Keras' layers) is merged into it.
 
-    The config names the encodings of each layer's attention, and the model is built with them again
-    by this library alone; for others its model_type is unknown.
+    The config names the encodings of each layer's attention. This library builds the model with
+    them again; other libraries do not know its model_type.
 
     A head that no class of transformers has, such as one that pools by the mean, is a `task_head`
     in the config, which `build_transformer_model(directory, head=...)` reads; other libraries read
     the encoder.
 
     Args:
-        model: a model of `build_transformer_model`, or its `Transformer`.
-        directory: where to write; created if missing. Other files in it stay.
-        format: `"huggingface"` writes model.safetensors and config.json, `"google"` writes
+        model: A model of `build_transformer_model`, or its `Transformer`.
+        directory: Where to write; created if missing. Other files in it stay.
+        format: `"huggingface"` writes model.safetensors and config.json. `"google"` writes
             bert_model.ckpt.* and bert_config.json (and needs TensorFlow).
         positions: int. Number of positions to write, as plain rows that a library without extended
             positions can read. By default the table itself, to be extended again on loading.
-        dtype: dtype of the weights written, "float32", "float16", "bfloat16" or "float64"; by
-            default that of the model.
-        labels: list of the names of a head's outputs; None keeps those of the config.
+        dtype: str. Dtype of the weights written: "float32", "float16", "bfloat16" or "float64".
+            Default: that of the model.
+        labels: list of str. Names of the outputs of a head; None keeps those of the config.
 
     Returns:
         list of the paths written.
@@ -120,8 +120,8 @@ def save_checkpoint(
 
 
 def _head(model, transformer):
-    """The arrays of a model beside its transformer's, under the names of a task's head; and what
-    the config must say of that head, if transformers has none like it."""
+    """The arrays of a model that are not its transformer's, under the names of a task's head, and
+    the entry of the config that describes that head, if transformers has none like it."""
     known = {id(variable) for variable in variables_of(transformer.layers).values()}
     layers = {layer.name: layer for layer in model.layers}
     arrays = merged_arrays(layers)
@@ -285,7 +285,7 @@ def _replace_files(directory, write):
     make_folder(directory)
     with temporary_folder(directory) as folder:
         write(folder)
-        # The index of a TensorFlow checkpoint and the config come last: they say what is valid.
+        # The index of a TensorFlow checkpoint and the config come last: they mark what is valid.
         written = sorted(folder.iterdir(), key=lambda path: path.suffix in (".index", ".json"))
         with alone(directory):
             for path in written:

@@ -96,7 +96,7 @@ def replacing_together(folder):
         partial = place / "results"
         partial.mkdir()
         yield partial
-        with alone(folder):  # of several at once each replaces all files
+        with alone(folder):  # each of several writers replaces all files
             _settle(folder)
             os.rename(partial, folder / RESULTS)
             _settle(folder)

@@ -75,7 +75,7 @@ def load_keras(path):
         model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:  # Keras raises what JSON, HDF5 or a layer happens to raise
         raise ValueError(f"{path} cannot be loaded by Keras: {shorten(error)}") from None
-    if not isinstance(model, keras.Model):  # Keras gives back whatever the file describes
+    if not isinstance(model, keras.Model):  # Keras returns any object that the file describes
         raise ValueError(
             f"{path} holds a {type(model).__name__}, not a model. Save a keras.Model of it first."
         )

@@ -27,7 +27,7 @@ from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes
 METADATA = "artifact.metadata"
 STANFORD = "HF_ColBERT"
 PROJECTION = "linear.weight"  # in the file of a Stanford model's weights
-# What PyLate and Stanford's code take where a directory does not say.
+# The defaults of PyLate and Stanford's code for a directory without these settings.
 QUERY_LENGTH, DOCUMENT_LENGTH = 32, 180
 STRATEGIES = ("fixed", "min")
 

@@ -98,14 +98,15 @@ class Loader:
 
     Args:
         checkpoint, table: as in `load_checkpoint`.
-        keep_tokens: list of the rows of the token table (and of the MLM bias) to keep; None: all.
-        compound_tokens: list of rows to append, each the mean of rows that were kept: a list of row
+        keep_tokens: list of int or None. The rows of the token table (and of the MLM bias) to keep;
+            None keeps all.
+        compound_tokens: list. Rows to append, each the mean of rows that were kept: a list of row
             numbers, or a tuple of row numbers and weights.
         position_offset: int. Number of rows to drop from the start of the file's position table.
-        ignore: list of patterns, such as "cls.chain.*", of tensors that the model has no place for
-            and that are left out; each must match one tensor at least.
-        new: list of layers of a head that is to be trained: the first is not read, and the others
-            only if the checkpoint has them.
+        ignore: list of str. Patterns of tensors that the model has no place for and that are left
+            out, such as "cls.chain.*". Each must match at least one tensor.
+        new: list of str. Layers of a head that is to be trained. The first is not read, and the
+            others only if the checkpoint has them.
     """
 
     def __init__(

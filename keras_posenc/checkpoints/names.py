@@ -166,15 +166,15 @@ class Table:
         root: str. First scope of the encoder in Google's names, without the slash.
         prefixes: tuple of str. Possible prefixes of the encoder in Hugging Face's names; the first
             is used for writing.
-        rows: dict, our layer -> (scope, kind) or (scope, kind, cut), or a list of those: the first
-            is written, all are read.
-        huggingface: dict, our layer -> Hugging Face's scope, where it does not follow from
+        rows: dict. Maps our layer to (scope, kind) or (scope, kind, cut), or to a list of those, of
+            which the first is written and all are read.
+        huggingface: dict. Maps our layer to Hugging Face's scope, where it does not follow from
             Google's. An encoder's scope is written with the first of `prefixes`.
-        copies: dict, our variable -> other names under which a file may repeat it.
-        heads: tuple of our layers that a checkpoint may have and a model may lack.
-        unused: dict, glob pattern of names -> reason why nothing is read from them.
-        classes: dict, Hugging Face's model type -> prefix of its class names.
-        endings: dict, ending of BERT's class names -> that of this family's.
+        copies: dict. Maps our variable to other names under which a file may repeat it.
+        heads: tuple of str. Our layers that a checkpoint may have and a model may lack.
+        unused: dict. Maps a glob pattern of names to the reason why nothing is read from them.
+        classes: dict. Maps Hugging Face's model type to the prefix of its class names.
+        endings: dict. Maps the ending of BERT's class names to that of this family's.
 
     Example:
 

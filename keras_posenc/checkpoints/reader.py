@@ -59,7 +59,7 @@ def folder_of(path):
         `pathlib.Path`.
     """
     path = pathlib.Path(path)
-    # What does not exist at all is named as it was given, so that the error can say what it is.
+    # A path that does not exist at all is kept as given, so that the error can name it.
     return path if path.is_dir() or not path.parent.is_dir() else path.parent
 
 
@@ -67,10 +67,11 @@ def open_checkpoint(path):
     """Opens a checkpoint without reading its numbers.
 
     Args:
-        path: one of: a safetensors file; a torch file (`.bin`, `.pt`, `.pth`), of which only the
-            tensors are read; the index of a sharded checkpoint (`*.index.json`); the prefix of a
-            TensorFlow checkpoint (`bert_model.ckpt`); a `.keras` file; a directory that contains
-            one of these; a dict of arrays; a `Checkpoint`, which is returned unchanged.
+        path: str, path, dict or `Checkpoint`. A file can be a safetensors file, a PyTorch file
+            (`.bin`, `.pt`, `.pth`, of which only the tensors are read) or a `.keras` file. It can
+            also be the index of a sharded checkpoint (`*.index.json`), or the prefix of a
+            TensorFlow checkpoint (`bert_model.ckpt`). A directory must contain one of these. A dict
+            holds arrays. A `Checkpoint` is returned unchanged.
 
     Returns:
         `Checkpoint`, a mapping from names to arrays.
@@ -135,7 +136,7 @@ def _sharded(path):
         shards[shard] = read(file)
     for name, shard in places.items():
         if name not in shards[shard]:
-            raise ValueError(f"{path} says that {shard} holds {quote(name)}, which it does not.")
+            raise ValueError(f"{path} lists {quote(name)} in {shard}, which does not contain it.")
     arrays = {name: shards[shard][name] for name, shard in places.items()}
     return Checkpoint(arrays, min(formats, default="safetensors"), path)
 

@@ -87,7 +87,7 @@ def _place(path, name, entry):
         sound = False
     shape, offsets = map(tuple, lists) if sound else ((), ())
     if not is_shape(shape) or not are_counts(offsets) or len(offsets) != 2:
-        raise ValueError(f"{path} is damaged: its header says {quote(entry)} of {quote(name)}.")
+        raise ValueError(f"{path} is damaged: its header has {quote(entry)} for {quote(name)}.")
     if code not in DTYPES:
         remedy = f" {REMEDY}" if code.startswith(("F4", "F6", "F8", "I4", "U4")) else ""
         raise ValueError(

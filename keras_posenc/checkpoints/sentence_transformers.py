@@ -17,7 +17,7 @@ TRANSFORMER_CONFIGS = tuple(
     f"sentence_{name}_config.json"
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-LONGEST = 10**6  # tokens; tokenizers without a limit say 10^30
+LONGEST = 10**6  # tokens; tokenizers without a limit have 10^30
 
 # The modes of a pooling, in the order in which several are concatenated -> our poolings.
 POOLINGS = {
@@ -53,12 +53,12 @@ class Layout(typing.NamedTuple):
     """Which modules a model consists of.
 
     Attributes:
-        title: str, what it is called in errors.
-        opened_by: str, what opens such a directory.
-        first: tuple of the kinds that it begins with.
-        others: tuple of the kinds that may follow.
-        tasks: values of the transformer's `transformer_task` that are read.
-        tensors: names of the tensor that dense modules and norms act on.
+        title: str. How errors name it.
+        opened_by: str. The function or class that opens such a directory.
+        first: tuple. The kinds that it begins with.
+        others: tuple. The kinds that may follow.
+        tasks: tuple. The values of the transformer's `transformer_task` that are read.
+        tensors: tuple. The names of the tensor that dense modules and norms act on.
     """
 
     title: str
@@ -120,11 +120,11 @@ class Module(typing.NamedTuple):
     """One step of a sentence encoder.
 
     Attributes:
-        kind: the name of its class.
-        folder: `pathlib.Path` of its files.
-        config: dict, the content of its config file.
-        index: `pathlib.Path` of the file that lists it.
-        arrays: dict of its weights, where they are not in a file of its own.
+        kind: str. The name of its class.
+        folder: `pathlib.Path`. The folder of its files.
+        config: dict. The content of its config file.
+        index: `pathlib.Path`. The file that lists it.
+        arrays: dict. Its weights, if they are not in a separate file.
     """
 
     kind: str

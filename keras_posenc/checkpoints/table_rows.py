@@ -8,8 +8,8 @@ class Rows:
 
     Args:
         skip: int. Number of rows to drop from the start.
-        keep: list of the row numbers to keep, in this order; None keeps all.
-        compound: list of rows to append, each the mean of some rows after `keep`: a list of row
+        keep: list of int or None. The row numbers to keep, in this order; None keeps all.
+        compound: list. Rows to append, each the mean of some rows after `keep`: a list of row
             numbers, or a tuple of row numbers and weights.
 
     Raises:

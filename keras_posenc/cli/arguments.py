@@ -17,7 +17,9 @@ from keras_posenc.cli.signatures import COMPUTED, REQUIRED, Keyword, constant, d
 from keras_posenc.untrusted import visible
 
 # How an entry of `Args:` starts with a type, and what argparse takes for it.
-TYPE = re.compile(r"(float or None|int|float|list of int|list of str|bool)(?: or None| in .*?)?\. ")
+TYPE = re.compile(
+    r"(float or None|int|float|list of int|list of str|str|bool)(?: or None| or path| in .*?)?\. "
+)
 TYPES = {
     "int": INT,
     "float": FLOAT,
@@ -124,7 +126,8 @@ def _options(name, keyword, flags, more):
     if isinstance(keyword.default, bool):
         options["action"] = argparse.BooleanOptionalAction if keyword.default else "store_true"
     else:
-        is_path = keyword.text.startswith(("path", "directory"))
+        text = keyword.text[kind.end() if kind else 0 :].lower()
+        is_path = text.startswith(("path", "directory"))
         options["metavar"] = "PATH" if is_path else name.replace("_", "-").upper()
         options |= TYPES.get(kind and kind[1], {})
     options |= SPECIAL.get(name, {}) | more

@@ -1,4 +1,4 @@
-"""The commands: whose keywords their options are, and what the source of those does not say."""
+"""The commands: the functions whose keywords are their options, and what those do not specify."""
 
 import argparse
 import typing
@@ -47,7 +47,7 @@ def _share_or_path(text):
 
 
 def _ranges(text):
-    """1-40 -> [1, ..., 40]; 50,100 -> [50, 100]; 4-64:2 -> [4, 6, ..., 64]."""
+    """The integers in a list of numbers and ranges, such as 50,100 or 4-64:2."""
     try:
         lengths = []
         for part in text.split(","):
@@ -78,12 +78,14 @@ class Command(typing.NamedTuple):
     """A command of the command line.
 
     Attributes:
-        name: str, as it is typed; two words for one of several kinds.
-        positional: str, the names of its positional arguments.
-        functions: public names of the functions and dataclasses whose keywords are its options.
-        without: keywords that are not options.
-        more: dict, name -> what `argparse` takes in place of what the source says, and `flag`.
-        summary: str, what it does; by default the first line of the first function's docstring.
+        name: str. The name as it is typed; two words for one of several kinds.
+        positional: str. The names of its positional arguments.
+        functions: tuple of str. Public names of the functions and dataclasses whose keywords are
+            its options.
+        without: tuple of str. Keywords that are not options.
+        more: dict. Maps a keyword to `argparse` arguments that replace those from the source, and
+            to its `flag`.
+        summary: str. What it does. Default: the first line of the first function's docstring.
     """
 
     name: str

@@ -11,12 +11,12 @@ AGAIN_AFTER = 5
 
 @contextlib.contextmanager
 def interruptible():
-    """Has SIGINT and SIGTERM raise KeyboardInterrupt until it is heard.
+    """Makes SIGINT and SIGTERM raise KeyboardInterrupt until it takes effect.
 
-    One raise is not enough: Python drops what is raised in callbacks of its garbage collector, and
-    Keras has an `except:` around its look at the inputs of a model, so that a training would go on.
-    Where the system has SIGALRM it is raised again after `AGAIN_AFTER` seconds, and nothing is said
-    of the one that was dropped.
+    One raise is not enough. Python drops what is raised in callbacks of its garbage collector, and
+    Keras has an `except:` where it inspects the inputs of a model, so the training would continue.
+    If the system has SIGALRM, the interrupt is raised again after `AGAIN_AFTER` seconds, without a
+    message about the one that was dropped.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

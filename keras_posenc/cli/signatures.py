@@ -25,7 +25,7 @@ class Keyword(typing.NamedTuple):
 
 
 class Described(typing.NamedTuple):
-    """What the source says of a function: the first line of its docstring, and its keywords."""
+    """A function as its source describes it: the first line of its docstring, and its keywords."""
 
     summary: str
     keywords: dict

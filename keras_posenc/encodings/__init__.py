@@ -24,7 +24,7 @@ from keras_posenc.encodings.transformer_xl import TransformerXLRelative
 from keras_posenc.encodings.xpos import XPos
 from keras_posenc.untrusted import quote
 
-# Name -> class, for every encoding that attention accepts.
+# Name -> class. Every encoding that attention accepts is listed.
 ENCODINGS = {
     "alibi": ALiBi,
     "content_bias": ContentBias,
@@ -68,9 +68,9 @@ def get(spec):
     """Returns the encoding that `spec` names, as `keras.activations.get` does for activations.
 
     Args:
-        spec: a name of `ENCODINGS`; a dict with that name under "name" and the arguments beside it;
-            the serialised form of an encoding; or an instance, which is cloned from its config,
-            because two layers that hold one trainable encoding cannot be saved.
+        spec: str, dict or `Encoding`. A name of `ENCODINGS`, a dict with that name under "name"
+            and the arguments, or the serialised form of an encoding. An instance is cloned from
+            its config, because two layers that share a trainable encoding cannot be saved.
 
     Returns:
         A new `Encoding`.

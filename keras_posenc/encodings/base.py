@@ -39,10 +39,10 @@ class Execution:
             compute only near the diagonal, or need much memory per row.
         all_columns: bool. Blocks keep the columns that are masked for all of their rows; for hooks
             that read them too.
-        by_distance: None, or a function of distances (N,) int32 that returns what `heads` adds to
-            the logits, (N, H) float32, if that depends on distances alone. Where the map is
-            materialised anyway, attention adds these numbers and skips `heads`: wider heads cost
-            more than one more term.
+        by_distance: function or None. If what `heads` adds to the logits depends on distances
+            alone, this computes it: distances (N,) int32 -> (N, H) float32. Where the attention
+            matrix is materialised anyway, attention adds these numbers and skips `heads`, because
+            wider heads cost more than one more term.
     """
 
     min_rows: int = 0
@@ -55,8 +55,7 @@ class Execution:
 class Encoding(keras.layers.Layer):
     """Base class of position encodings: a subclass overrides only the hooks it needs.
 
-    `PositionalAttention` calls the hooks of its list of encodings at fixed points of the
-    computation:
+    `PositionalAttention` calls the hooks of its encodings at fixed points:
 
         q, k = heads(q, k)                       in list order; rotary, log-n, separable biases
         q, k = q, k times decay()                xPos
@@ -67,26 +66,26 @@ class Encoding(keras.layers.Layer):
         weights = normalize(logits)              at most one encoding replaces the softmax
         output = weights.v + sum of value(weights)
 
-    Before these, `restrict` may mask cells of the attention map and `features` may compute more
-    about each key from its hidden state, `query_features` about each query. Shapes: q, k (B, T, H,
-    D); logits and weights (B, H, Tq, Tk). The q passed to `bias` and `score` is the content query,
-    from before any `heads`.
+    Before these, `restrict` may mask positions of the attention matrix. `features` may compute more
+    about each key from its hidden state, and `query_features` about each query. Shapes: q, k (B, T,
+    H, D); logits and weights (B, H, Tq, Tk). The q passed to `bias` and `score` is the content
+    query, from before any `heads`.
 
-    The `grid` describes the attention map: `grid.query_positions` and `grid.key_positions` are the
-    position ids, `grid.mask()` is True where a query may attend. `grid.content` holds the content
-    queries, keys and values (`queries`, `keys`, `values`), the q and k that produced the logits
-    (`encoded`) and the results of `features` and `query_features` (`features[self]`,
-    `query_features[self]`).
+    The `grid` describes the attention matrix: `grid.query_positions` and `grid.key_positions` are
+    the position ids, and `grid.mask()` is True where a query may attend. `grid.content` holds the
+    content queries, keys and values (`queries`, `keys`, `values`) and the q and k that produced the
+    logits (`encoded`). It also holds the results of `features` and `query_features`
+    (`features[self]`, `query_features[self]`).
 
     Attention may call the hooks on blocks of query rows and leave out key columns that are masked
     for the whole block. Row i of a hook's result may therefore depend only on row i of the grid and
     on the columns visible from it. An encoding that also reads masked columns declares this in its
     `execution`; one that reads earlier rows implements `scan` instead of `score`.
 
-    Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D); with `features` or
-    `query_features` in `build(heads_shape, states_shape)`, where (B, T, E) is the shape of the
-    hidden states behind the keys or queries, and with both in the shapes of both, keys first. An
-    encoding whose weights are one table may let several layers share it: it implements
+    Weights are created in `build(heads_shape)`, the shape of q, (B, T, H, D). With `features` or
+    `query_features` the method is `build(heads_shape, states_shape)`, where (B, T, E) is the shape
+    of the hidden states behind the keys or queries. With both it gets the shapes of both, keys
+    first. An encoding whose weights are one table may let several layers share it: it implements
     `table_arguments`, and with `shared=True` its `build` creates no table and its hooks read
     `grid.content.tables[self]`.
 
@@ -110,7 +109,7 @@ class Encoding(keras.layers.Layer):
         feature_size: int. Size F of the result of `features`, set by `build`.
 
     Raises:
-        TypeError: if a subclass overrides no hook, or has a method that is nearly named as one.
+        TypeError: if a subclass overrides no hook, or has a method whose name nearly matches one.
         ValueError: if `shared` is True for an encoding without a table.
 
     Example:
@@ -152,8 +151,8 @@ class Encoding(keras.layers.Layer):
             )
         if Encoding.overrides(self, "scan") != Encoding.overrides(self, "carry"):
             raise TypeError(
-                f"{type(self).__name__} must override both `scan` and `carry`, which says what "
-                "`scan` gets with the first rows, or neither."
+                f"{type(self).__name__} must override both `scan` and `carry`, the input of `scan` "
+                "for the first rows, or neither."
             )
         if shared and not Encoding.overrides(self, "table_arguments"):
             raise ValueError(

@@ -15,6 +15,8 @@ from keras_posenc.maps.diagonals import map_of_distances
 class KERPLE(Encoding):
     """A learned penalty on the distance, from a family of kernels, with parameters per head.
 
+    For head h, query i and key j it is
+
         b[h, i, j] = -p_h ln(1 + a_h |i - j|)        kind "log",
         b[h, i, j] = -a_h |i - j|^p_h, 0 < p_h <= 2  kind "power".
 
@@ -23,12 +25,12 @@ class KERPLE(Encoding):
     p), so that 0 < p < 2. `keras_posenc.encodings.published.kerple_weights` converts published
     numbers.
 
-    Power 2 is an inner product in exact arithmetic, but of terms of size a T^2 that cancel: with a
-    = 0.3, float32 is off by 0.04 at 2048 tokens and by 2 at 16384, and bfloat16 keeps nothing. It
-    too is therefore computed on the logits matrix.
+    In exact arithmetic, power 2 is an inner product, but of terms of size a T^2 that cancel. With
+    a = 0.3, float32 is already off by 0.04 at 2048 tokens, and bfloat16 keeps nothing. Power 2 is
+    therefore computed on the logits matrix, too.
 
     Args:
-        kind: "log", the best of the family in the paper, or "power".
+        kind: str. "log", the best of the family in the paper, or "power".
         power: float in (0, 2], or None. With "power", a fixed exponent for all heads.
 
     Raises:
@@ -100,23 +102,25 @@ class KERPLE(Encoding):
 class T5Bias(Encoding):
     """A learned bias per bucket of distances: exact for short ones, logarithmic for longer ones.
 
-        b[h, i, j] = table[bucket(i - j), h];  with N buckets on a side, E = N // 2 and M the
-        longest distance: bucket(n) = n for n < E, else
-        min(N - 1, E + floor((N - E) ln(n / E) / ln(M / E))).
+    For head h, query i and key j it is
 
+        b[h, i, j] = table[bucket(i - j), h]
+        bucket(n) = n for n < E, else min(N - 1, E + floor((N - E) ln(n / E) / ln(M / E))).
+
+    There are N buckets on a side. The first E = N // 2 are exact, and M is the longest distance.
     The bias is added to the logits (B, H, Tq, Tk); the table is (num_buckets, H). If bidirectional,
-    keys after the query have buckets of their own. Fractional distances are truncated.
+    keys after the query have separate buckets. Fractional distances are truncated.
 
-    Two things differ in T5 itself. T5 shares one table among its layers: use `shared=True`. And T5
-    does not divide q.k by sqrt(D), while `PositionalAttention` does: to load T5's weights, put a
-    temperature of sqrt(D) before the bias, `encodings=[{"name": "temperature", "value":
+    Two things differ in T5. First, T5 shares one table among its layers: use `shared=True`. Second,
+    T5 does not divide q.k by sqrt(D), while `PositionalAttention` does. To load T5's weights, put a
+    temperature of sqrt(D) before the bias: `encodings=[{"name": "temperature", "value":
     math.sqrt(D)}, "t5"]`.
 
     Args:
         num_buckets: int. Total number of buckets, even if bidirectional.
         max_distance: int. Distance M from which on all distances share the last bucket.
         bidirectional: bool. False for causal attention, which it then requires.
-        embeddings_initializer: initializer of the table.
+        embeddings_initializer: Initializer of the table.
         shared: bool. The table is passed to the call, from a `SharedTable`.
 
     Raises:
@@ -216,10 +220,9 @@ class FIRE(Encoding):
     position i itself, not on distances alone. It was designed for causal attention; for a key after
     the query the absolute distance is used.
 
-    c and the threshold L are stored before a softplus, which keeps them positive: c =
-    softplus(stored c) and L = length * softplus(threshold). The weights of f are w, u (units,), v
-    (units, H) and d (H,). `keras_posenc.encodings.published.fire_weights` converts the weights of
-    the paper's listing.
+    A softplus keeps c and the threshold L positive: c = softplus(stored c) and L = length *
+    softplus(threshold). The weights of f are w, u (units,), v (units, H) and d (H,).
+    `keras_posenc.encodings.published.fire_weights` converts the weights of the paper's listing.
 
     Args:
         units: int. Hidden units of the MLP.
@@ -297,8 +300,8 @@ class FIRE(Encoding):
 def t5_buckets(size, max_distance):
     """Computes the bucket of each distance on one side, in integer arithmetic.
 
-    n is in bucket E + b or above when n^L E^b >= M^b E^L, L = size - E. Floating-point logarithms
-    could round to just below an integer.
+    With L = size - E, n is in bucket E + b or above when n^L E^b >= M^b E^L. Floating-point
+    logarithms could round to just below an integer.
 
     Args:
         size: int. Buckets on this side.

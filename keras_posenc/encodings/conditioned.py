@@ -14,15 +14,16 @@ from keras_posenc.maps.columns import band
 class ContentBias(Encoding):
     """Content-conditioned relative bias: each query mixes profiles of the distance.
 
-        b[h, i, j] = (W_h x_i)' P[:, i - j]  for |i - j| < R, else 0
+        b[h, i, j] = (W_h x_i)' P[:, i - j]  for |i - j| < R, else 0.
 
-    x_i (B, T, E) is the hidden state behind query i; W (E, H, S) has a matrix per head, and P (S,
-    2R - 1) a profile of the distance in each row. The bias is added to the logits (B, H, Tq, Tk).
+    Here x_i (B, T, E) is the hidden state behind query i. W (E, H, S) has a matrix per head, and P
+    (S, 2R - 1) a profile of the distance in each row. The bias is added to the logits (B, H, Tq,
+    Tk).
     Distances of float ids are rounded to the nearest integer.
 
     Args:
-        max_distance: int. R, from which on all distances have the bias 0.
-        size: int. S, the number of profiles.
+        max_distance: int. Distance R from which on the bias is 0.
+        size: int. Number S of profiles.
         bidirectional: bool. False: keys after the query have the bias 0, and P is (S, R), as in
             Inkling.
         kernel_initializer: initializer of W.

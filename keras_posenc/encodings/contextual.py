@@ -22,32 +22,32 @@ class ContextualPositionEmbedding(Encoding):
     """CoPE: each query counts the tokens that its gates select, such as words or sentences.
 
     A gate g_ij in (0, 1) decides whether query i counts key j. The position of a key is the sum of
-    the gates from that key to the query, both included, and its embedding is interpolated between
-    the embeddings of the two nearest integers:
+    the gates from that key to the query, both included. Its embedding is interpolated between those
+    of the two nearest integers:
 
         g_ij = sigmoid(l_ij) where i may attend to j, else 0
         p_ij = min(g_ij + g_i,j+1 + ... + g_ii, P - 1)
         l_ij + q_i . ((1 - w) e[floor p_ij] + w e[floor p_ij + 1]),    w = p_ij - floor p_ij
 
-    This gives the new logits (B, H, Tq, Tk). The table e (D, P) is initialised to zero and
-    shared by the heads. If all gates are 1, p_ij = i - j + 1. l are the logits q.k / sqrt(D) with
-    everything that `heads`, `bias` and earlier encodings of the list added; q is the content query.
-    Position ids are not read, except in the bidirectional form, to know on which side of the query
-    a key is.
+    The third line gives the new logits (B, H, Tq, Tk). The table e (D, P) is initialised to zero
+    and shared by the heads. If all gates are 1, p_ij = i - j + 1. The logits l are q.k / sqrt(D)
+    with everything that `heads`, `bias` and earlier encodings of the list added; q is the content
+    query. Only the bidirectional form reads position ids, to find out on which side of the query a
+    key is.
 
     Args:
-        npos_max: int, at least 2. Number of positions P: 0 .. P - 1; keys further away share the
-            last.
-        gate: "query_key" computes the gates from the logits, at no extra cost; "separate_keys" from
-            q.k' with a second key projection, so that a token can count without being attended to;
-            "values" from q.v. The latter two are scaled by 1 / sqrt(D) and do not see other
-            encodings.
-        scaling: "after", as in the paper's listing: q.k / sqrt(D) + q.e; "before", as in the code
-            of its experiments: (q.k + q.e) / sqrt(D).
-        bidirectional: bool. An extension that is not in the paper: keys after the query, by their
-            position ids, have negative positions, -(g_ii + ... + g_ij), and a table of 2P - 1 rows
-            holds both sides. Under a causal mask it equals the causal form. Prompts with
-            bidirectional attention (UniLM) need it, since the causal form would count later keys.
+        npos_max: int, at least 2. Number of positions P. Keys at P - 1 and beyond share the last.
+        gate: str. What the gates are computed from. "query_key": the logits, at no extra cost.
+            "separate_keys": q.k' with a second key projection, so that a token can count without
+            being attended to. "values": q.v. The latter two are scaled by 1 / sqrt(D) and ignore
+            other encodings.
+        scaling: str. Where the scale 1 / sqrt(D) is applied. With "after", as in the paper's
+            listing: q.k / sqrt(D) + q.e. With "before", as in the code of its experiments:
+            (q.k + q.e) / sqrt(D).
+        bidirectional: bool. An extension that is not in the paper. Keys after the query, by their
+            position ids, have negative positions, -(g_ii + ... + g_ij), and the table has 2P - 1
+            rows for both sides. Under a causal mask it equals the causal form. Prompts with
+            bidirectional attention (UniLM) need it, because the causal form would count later keys.
         shared: bool. The table is passed to the call, from a `SharedTable`, for several layers.
 
     Raises:

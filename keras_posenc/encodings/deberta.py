@@ -49,25 +49,27 @@ def log_bucket(distance, buckets, max_distance):
 class DeBERTaRelative(Encoding):
     """Disentangled attention: both the query and the key are multiplied with the relative position.
 
-        logits[i, j] = (q_i k_j + q_i K[d(i, j)] + k_j Q[d(j, i)]) / sqrt(3 D),
+    For query i and key j it computes
+
+        logits[i, j] = (q_i k_j + q_i K[d(i, j)] + k_j Q[d(j, i)]) / sqrt(3 D)
         d(i, j) = clip(b(i - j) + n, 0, 2n - 1).
 
     The second and third term are the bias (B, H, Tq, Tk). The tables K and Q are (2n, H, D).
-    DeBERTa itself holds one table of 2n rows for all layers and projects it in each. v2 does so
-    with the projections of the content: that is `shared=True`, where a `SharedTable` (2n, H D)
-    holds the rows. Without it each layer holds K and Q themselves. b is the distance itself and n =
-    `max_distance` (v1), or b assigns it to one of n = `buckets` buckets of growing width (v2). The
-    root counts the terms: 3 with both, 2 with one. Distances of float ids are rounded to the
-    nearest integer.
+    DeBERTa has one table of 2n rows for all layers, and each layer projects it. v2 uses the
+    projections of the content for this: that is `shared=True`, where a `SharedTable` (2n, H D)
+    holds the rows. Otherwise each layer has its own K and Q. In v1, b is the distance itself and n
+    is `max_distance`. In v2, b assigns the distance to one of n = `buckets` buckets of growing
+    width. The root counts the terms: 3 with both, 2 with one. Distances of float ids are rounded to
+    the nearest integer.
 
     Args:
         max_distance: int. Distance from which on all distances share a row.
-        buckets: None (v1) or an even int, at least 4 and below 2 (max_distance - 1): number of
-            buckets in one direction (v2: 256).
-        terms: "c2p" (query times K), "p2c" (key times Q) or both.
+        buckets: None (v1) or int. Number of buckets in one direction, 256 in v2: even, at least 4
+            and below 2 (max_distance - 1).
+        terms: tuple. "c2p" (query times K), "p2c" (key times Q) or both.
         released: bool. Read Q at d(i, j), as the released code and its checkpoints do, instead of
             at d(j, i), as in the paper. Set it to use their weights.
-        embeddings_initializer: initializer of K and Q, or of the table.
+        embeddings_initializer: Initializer of K and Q, or of the table.
         shared: bool. The table is passed to the call, from a `SharedTable`, and projected there.
 
     Raises:

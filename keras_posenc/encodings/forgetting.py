@@ -11,13 +11,15 @@ from keras_posenc.hints import Initializer
 class ForgetGate(Encoding):
     """Forgetting Transformer (FoX): a data-dependent decay, each token gating all that came before.
 
-        f_t = sigmoid(w_h . x_t + b_h)
-        l_ij + ln f_j+1 + ... + ln f_i = l_ij + c_i - c_j,    c_t = ln f_0 + ... + ln f_t
+    The gates f and the logits of head h are
 
-    x_t (B, T, E) is the hidden state behind key t; w (E, H) and b (H,) have a column per head. The
-    term is separable: q and k are widened by 6 dimensions, and no logits matrix is needed. If all f
-    are equal it is causal ALiBi with slope -ln f. Padding forgets nothing; a key that only an
-    `attention_mask` masks still does.
+        f_t = sigmoid(w_h . x_t + b_h)
+        l_ij + ln f_j+1 + ... + ln f_i = l_ij + c_i - c_j,    c_t = ln f_0 + ... + ln f_t.
+
+    Here x_t (B, T, E) is the hidden state behind key t; w (E, H) and b (H,) have a column per head.
+    `c` makes the term separable: q and k are widened by 6 dimensions, and no logits matrix is
+    needed. If all f are equal, it is causal ALiBi with slope -ln f. Padding causes no decay; a key
+    that only an `attention_mask` masks still does.
 
     Args:
         initial_bias: float. Initial value of b. sigmoid(5) = 0.993 halves a weight in 103 tokens; 0

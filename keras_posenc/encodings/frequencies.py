@@ -120,8 +120,10 @@ def longrope(
 def llama3(dim, base, factor, original_max_position_embeddings, low_freq_factor, high_freq_factor):
     """theta for fast pairs, theta / s for slow pairs, and a mixture in between.
 
-    With t = N theta / (2 pi) turns in N positions, g = (t - low) / (high - low) clipped to [0, 1]:
-    theta (g + (1 - g) / s). https://arxiv.org/abs/2407.21783
+        theta (g + (1 - g) / s),    g = (t - low) / (high - low).
+
+    A pair makes t = N theta / (2 pi) turns in N positions. The fraction g is clipped to [0, 1].
+    Reference: https://arxiv.org/abs/2407.21783
     """
     plain, _ = default(dim, base)
     turns = original_max_position_embeddings * plain / (2 * math.pi)

@@ -32,7 +32,7 @@ class Window(Encoding):
     (1, 10, 32)
 
     Reference: [Efficient Streaming Language Models with Attention
-    Sinks](https://arxiv.org/abs/2309.17453); the window is that of
+    Sinks](https://arxiv.org/abs/2309.17453). The window is that of
     [Longformer](https://arxiv.org/abs/2004.05150).
     """
 

@@ -7,14 +7,14 @@ from keras_posenc.hints import Encodings
 def alternate(number_of_layers: int, every: int, full: Encodings, local: Encodings):
     """Returns the encodings of each layer when every `every`-th layer differs from the rest.
 
-    Layers `every`, 2 `every`, ... (counted from 1) get `full`, the others `local`. Two patterns of
-    the literature:
+    Layers `every`, 2 `every`, ... (counted from 1) get `full`, the others `local`. Two published
+    patterns:
 
-    - RNoPE-SWA: every fourth layer has full attention without positions, the others have rotary
+    - RNoPE-SWA. Every fourth layer has full attention without positions, and the others have rotary
       positions and a window.
-    - HWFA: the last of L layers has full attention without positions and with log-n scaling; the
-      others have rotary positions and a window w with (w - 1) (L - 1) + 1 about 3/4 of the training
-      length.
+    - HWFA. The last of L layers has full attention without positions and with log-n scaling. The
+      others have rotary positions and a window w. The windows together, (w - 1) (L - 1) + 1
+      positions, are about three quarters of the training length.
 
     Args:
         number_of_layers: int. Number of layers L.

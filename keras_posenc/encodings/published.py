@@ -44,9 +44,9 @@ def kerple_weights(a, p, kind="log"):
 def fire_weights(c, multiplier, hidden_kernel, hidden_bias, output_kernel, output_bias):
     """Converts the weights of FIRE's listing to the stored weights of `FIRE`.
 
-    The listing has c and a multiplier of the threshold, of which it takes absolute values, and two
-    linear layers with kernels (outputs, inputs), as torch stores them. `FIRE(length=...)` must be
-    given the listing's `init_L`.
+    The listing has c and a multiplier of the threshold, and takes the absolute values of both. It
+    has two linear layers with kernels (outputs, inputs), as PyTorch stores them. Set
+    `FIRE(length=...)` to the listing's `init_L`.
 
     Args:
         c: number, not 0.

@@ -189,9 +189,10 @@ class ShawRelative(_ClippedTable):
 class NEZHA(_ClippedTable):
     """Shaw's encoding with fixed sinusoids instead of learned vectors; it has no weights.
 
-        logits[i, j] = q_i (k_j + s(c)) / sqrt(D),    output[i] = sum_j A[i, j] (v_j + s(c)),
-        s(c)[2m] = sin(c w_m),  s(c)[2m + 1] = cos(c w_m),  w_m = 10000^(-2m / D),
-        c = clip(j - i, -k, k).
+        logits[i, j] = q_i (k_j + s(c)) / sqrt(D),    output[i] = sum_j A[i, j] (v_j + s(c))
+
+    `c` is the distance clip(j - i, -k, k). The sinusoid s has s(c)[2m] = sin(c w_m) and
+    s(c)[2m + 1] = cos(c w_m), with w_m = 10000^(-2m / D).
 
     It adds to the logits (B, H, Tq, Tk) and to the output (B, Tq, H, Dv). Distances of float ids
     are rounded to the nearest integer.

@@ -17,11 +17,11 @@ class Region:
     """Pairs of tokens with the same replacement of their distance.
 
     Attributes:
-        later, earlier: functions of position ids that return others, (B, T) float32. The new
-            distance is that of the later token's id from the earlier token's.
-        contains: function of the ids of the later and of the earlier token, (B, Tq, 1) and (B, 1,
-            Tk) float32, that returns which pairs are in the region, (B, Tq, Tk) bool. A pair in the
-            wrong order is in none.
+        later, earlier: functions. Map position ids to others, (B, T) float32. The new distance is
+            that of the later token's id from the earlier token's.
+        contains: function. Maps the ids of the later and of the earlier token, (B, Tq, 1) and (B,
+            1, Tk) float32, to the pairs in the region, (B, Tq, Tk) bool. A pair in the wrong order
+            is in none.
     """
 
     later: Callable
@@ -80,17 +80,18 @@ class RemappedRotary(RotaryEmbedding):
 class SelfExtend(RemappedRotary):
     """Self-Extend: beyond a window, distances are counted in groups of positions.
 
-        r' = i - j                                   if i - j < w,
-        r' = floor(i/g) - floor(j/g) + w - floor(w/g)  beyond
+    The logit (B, H, Tq, Tk) is q_i R_r' k_j with the distance
 
-    The logit (B, H, Tq, Tk) is q_i R_r' k_j. It needs no training: with a training length n, texts
-    of up to (n - w) g + w tokens meet no distance that was not trained. Keys after the query have
-    the same distances with the other sign. It materialises the whole logits matrix, with two
-    products, or three if later keys are visible.
+        r' = i - j                                   if i - j < w,
+        r' = floor(i/g) - floor(j/g) + w - floor(w/g)  beyond.
+
+    It needs no training: with a training length n, texts of up to (n - w) g + w tokens have no
+    untrained distance. Keys after the query have the same distances with the other sign. It
+    materialises the whole logits matrix, with two products, or three if later keys are visible.
 
     Args:
-        group_size: int, at least 2. g, positions per group.
-        window: int. w, the neighbours whose distances stay.
+        group_size: int, at least 2. Number g of positions per group.
+        window: int. Window w in which distances stay unchanged.
         **kwargs: as in `RotaryEmbedding`, except `sections`.
 
     Call arguments:
@@ -149,21 +150,21 @@ class SelfExtend(RemappedRotary):
 class DualChunk(RemappedRotary):
     """Dual chunk attention: positions start again in each chunk, and chunks have few distances.
 
-    With a chunk of s = c - w positions, c the `chunk_size` and w the `local_size`:
+    A chunk has s = c - w positions, where c is the `chunk_size` and w the `local_size`. The logit
+    (B, H, Tq, Tk) is q_i R_r' k_j with the distance
 
         r' = i - j                              in one chunk,
         r' = min(i mod s + s, c) - j mod s      if the key's chunk is the one before,
-        r' = min(2s - 1, c) - j mod s           if it is earlier than that
+        r' = min(2s - 1, c) - j mod s           if it is earlier than that.
 
-    The logit (B, H, Tq, Tk) is q_i R_r' k_j. It needs no training: distances stay at most c, which
-    should be at most the training length, however long the text is, and keys in a window of w stay
-    at their distance. Keys after the query have the same distances with the other sign. The chunks
-    begin at position 0, so a text must not begin elsewhere. It materialises the whole logits
-    matrix, with three products, or five if later keys are visible.
+    It needs no training: distances never exceed c, which should be at most the training length.
+    Keys in a window of w keep their distance. Keys after the query have the same distances with the
+    other sign. The chunks begin at position 0, so a text must begin there, too. It materialises the
+    whole logits matrix, with three products, or five if later keys are visible.
 
     Args:
-        chunk_size: int. c, as in the `dual_chunk_attention_config` of Qwen2.5-1M.
-        local_size: int, below `chunk_size`. w.
+        chunk_size: int. Size c, as in the `dual_chunk_attention_config` of Qwen2.5-1M.
+        local_size: int, below `chunk_size`. Size w.
         **kwargs: as in `RotaryEmbedding`, except `sections`.
 
     Call arguments:
@@ -232,18 +233,20 @@ class DualChunk(RemappedRotary):
 class STRING(RemappedRotary):
     """STRING, shifted rotary positions: far distances take the place of nearer ones.
 
-        r' = i - j            if i - j < s,
-        r' = i - j - s + w    beyond
+    The logit (B, H, Tq, Tk) is q_i R_r' k_j with the distance
 
-    The logit (B, H, Tq, Tk) is q_i R_r' k_j. Distances near the training length are rare in
-    training, so those from a shift s on are replaced by ones that are s - w smaller and trained
-    better. It needs no training, and reads s - w more tokens than were trained. Keys after the
+        r' = i - j            if i - j < s,
+        r' = i - j - s + w    beyond.
+
+    Distances near the training length are rare in training. Therefore those from a shift s on are
+    replaced by ones that are s - w smaller and better trained. It needs no training, and extends
+    the training length by s - w tokens. Keys after the
     query have the same distances with the other sign. It materialises the whole logits matrix, with
     two products, or three if later keys are visible.
 
     Args:
-        shift: int. s; the paper's choice is a third of the training length.
-        window: int, below `shift`. w, the distance that s becomes; in the paper 128.
+        shift: int. Shift s; the paper uses a third of the training length.
+        window: int, below `shift`. Distance w that replaces s; the paper uses 128.
         **kwargs: as in `RotaryEmbedding`, except `sections`.
 
     Call arguments:

@@ -10,16 +10,17 @@ from keras_posenc.encodings.remapped import Region, RemappedRotary
 class ReRoPE(RemappedRotary):
     """Rectified rotary embeddings: distances r = i - j are clipped at a window w.
 
-    The logit is q_i R_r' k_j, with r' = r for |r| < w and r' = sign(r) w beyond; with a `leak` f,
+    The logit is q_i R_r' k_j, with r' = r for |r| < w and r' = sign(r) w beyond. With a `leak` f,
     r' = sign(r) (w + (|r| - w) / f) beyond (Leaky ReRoPE). It needs no training. The logits (B, H,
     Tq, Tk) beyond the window are recomputed from the rotated q and k that attention used, including
-    factors of the queries such as log-n: "log_n" before or after it gives the author's best
-    setting. It materialises the whole logits matrix, with three products, or four if later keys are
+    factors of the queries such as log-n. Add "log_n" before or after it for the best setting of Su
+    (2023). It materialises the whole logits matrix, with three products, or four if later keys are
     visible.
 
     Args:
-        window: number. w, well below the training length; the author's choice is 512 for 4096.
-        leak: None (constant beyond the window), or a float above 1: f.
+        window: number. The window w, well below the training length. Su (2023) uses 512 for 4096.
+        leak: float above 1, or None. The leak f; None keeps the distance constant beyond the
+            window.
         **kwargs: as in `RotaryEmbedding`, except `sections`.
 
     Call arguments:

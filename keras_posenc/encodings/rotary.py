@@ -30,42 +30,43 @@ SECTION_ORDERS = ("contiguous", "round_robin", "axial")
 class RotaryEmbedding(Encoding):
     """Rotary position embedding (RoPE): rotates queries and keys by their positions.
 
-    q_i -> R_i (q_i + a), k_j -> R_j (k_j + b); R_p rotates pair k of the features by the angle p
-    theta_k, theta_k = base^(-2k / rotary size). The inner product depends on i - j only. The biases
-    a, b are off by default; with them the logits gain a term a' R_(j-i) b that can decay with
-    distance (Su Jianlin, https://kexue.fm/archives/9577). A bias of the projection is equivalent;
-    `use_bias` is for projections without one, and for the shared and scalar forms.
+        q_i -> R_i (q_i + a),    k_j -> R_j (k_j + b),    theta_k = base^(-2k / rotary size).
 
-    Angles are exact to about 3e-5 up to a million positions: whole turns are removed before
+    `R_p` rotates pair k of the features by the angle p theta_k. The inner product depends on i - j
+    only. The biases a, b are off by default. With them the logits gain a term a' R_(j-i) b that can
+    decay with distance (Su Jianlin, https://kexue.fm/archives/9577). A bias of the projection is
+    equivalent; `use_bias` is for projections without one, and for the shared and scalar forms.
+
+    Angles are exact to about 3e-5 up to a million positions, because whole turns are removed before
     anything is rounded. As in Hugging Face, a `scaling` with a factor m (YaRN, LongRoPE) multiplies
-    the rotated features of queries and keys, and so their products by m^2, and leaves unrotated
-    features alone.
+    the rotated features of queries and keys, and so their products by m^2. Unrotated features stay
+    as they are.
 
     Args:
-        layout: which features form a pair: "interleaved" (2k, 2k + 1; the paper, RoFormer, GPT-J,
-            Meta's Llama) or "half" (k, k + half; GPT-NeoX, Hugging Face).
-        base: float. Longest wavelength, in units of 2 pi positions. Default 10000, or the
-            "rope_theta" of `scaling`.
-        rotary_dim: number of rotated features, from the first on: None (all), an even int, or a
-            float, a share of the features.
-        use_bias: False; True (a and b, one vector per head each); "shared" (a = b); "scalar" (one
-            number per head, a = b = s (1, ..., 1)).
-        bias_initializer: a Keras initializer, or "sandwich": a = b = (1, 0, 1, 0, ...), for which
-            the term is sum_k cos((i - j) theta_k), as in Sandwich. With "scalar" that is s =
-            sqrt(1/2), which gives the same term.
-        scaling: None, or a dict as Hugging Face's `rope_scaling` or `rope_parameters`: the type
-            under "rope_type" or "type", one of "linear", "proportional" (p-RoPE), "ntk", "dynamic",
-            "ntk_by_parts", "yarn", "longrope", "llama3", "su_fixed", "su_mixed"; and its fields.
+        layout: str. Which features form a pair: "interleaved" (2k, 2k + 1; the paper, RoFormer,
+            GPT-J, Meta's Llama) or "half" (k, k + half; GPT-NeoX, Hugging Face).
+        base: float. Longest wavelength, in units of 2 pi positions. Default: the "rope_theta" of
+            `scaling`, else 10000.
+        rotary_dim: int, float or None. Number of rotated features, from the first on: an even int,
+            or a float for a fraction of the features. None rotates all.
+        use_bias: bool or str. True: a and b, one vector per head each. "shared": a = b. "scalar":
+            one number s per head, a = b = s (1, ..., 1).
+        bias_initializer: A Keras initializer, or "sandwich". The latter starts at a = b = (1, 0, 1,
+            0, ...). Then the term is sum_k cos((i - j) theta_k), as in Sandwich. With "scalar" it
+            starts at s = sqrt(1/2), which gives the same term.
+        scaling: dict or None. As Hugging Face's `rope_scaling` or `rope_parameters`: the type under
+            "rope_type" or "type", and its fields. Types: "linear", "proportional" (p-RoPE), "ntk",
+            "dynamic", "ntk_by_parts", "yarn", "longrope", "llama3", "su_fixed" and "su_mixed".
             "dynamic" and "longrope" read the length of each text: the largest id of an unpadded
             key, plus 1. Keys are cached unrotated, so the length may grow. If config.json gives the
             original length outside the dict, add it: `{**rope_scaling, "max_position_embeddings":
             4096}`.
-        sections: None, or how many pairs each axis of the position ids rotates, such as [16, 24,
-            24]. The ids are then (B, T, axes), or (B, T) for one id on all axes.
-        section_order: "contiguous" (axis after axis along one series of frequencies: M-RoPE of
-            Qwen2-VL), "round_robin" (the axes take turns along the series: Qwen3-VL) or "axial"
-            (each axis has a series of its own: 2-D rotary of images). Default "contiguous", or the
-            "mrope_interleaved" of `scaling`.
+        sections: list of int or None. How many pairs each axis of the position ids rotates, such as
+            [16, 24, 24]. The ids are then (B, T, axes), or (B, T) for one id on all axes.
+        section_order: str. How the axes share the frequencies. "contiguous": one axis after another
+            along one series (M-RoPE of Qwen2-VL). "round_robin": alternating along the series
+            (Qwen3-VL). "axial": a separate series for each axis (2-D rotary of images). Default:
+            the "mrope_interleaved" of `scaling`, else "contiguous".
         learned: bool. Train the frequencies theta_k exp(alpha_k), where alpha_k starts at 0 and is
             the same in all heads (LeRoPE of Mistral Large 4).
 
@@ -111,7 +112,7 @@ class RotaryEmbedding(Encoding):
         learned: bool = False,
         **kwargs,
     ):
-        # Position ids must not be cast to the compute dtype: bfloat16 cannot tell 257 from 256.
+        # Position ids must not be cast to the compute dtype: in bfloat16, 257 equals 256.
         super().__init__(autocast=False, **kwargs)
         checks.choice("layout", layout, LAYOUTS)
         if section_order is not None:
@@ -209,7 +210,7 @@ class RotaryEmbedding(Encoding):
         return value
 
     def _lay_ladder(self):
-        """Sets, for each pair: its turns per position, the axis of its id, and its NTK exponent."""
+        """Sets turns per position, the axis of the id and the NTK exponent of each pair."""
         pairs = self.rotary_size // 2
         sections = self.sections or (pairs,)
         axes = [axis for axis, size in enumerate(sections) for _ in range(size)]
@@ -268,8 +269,8 @@ class RotaryEmbedding(Encoding):
         axes = len(self.sections or (0,))
         if ids.shape[-1] != axes:
             raise ValueError(
-                f"{type(self).__name__} turns by {axes} ids a position"
-                f"{'; `sections` says by how many' if axes == 1 else ''}. "
+                f"{type(self).__name__} rotates by {axes} ids per position"
+                f"{'; `sections` sets their number' if axes == 1 else ''}. "
                 f"Received: position ids on {ids.shape[-1]} axes"
             )
         return ops.take(ids, self.pair_axes, axis=-1)
@@ -280,8 +281,8 @@ class RotaryEmbedding(Encoding):
         Args:
             x: (B, T, H, D or more).
             ids: (B, T) or (B, T, axes).
-            grid: `Grid`, for the length of the text.
-            magnitude: factor of the rotated features.
+            grid: `Grid`. The length of the text is read from it.
+            magnitude: Factor of the rotated features.
 
         Returns:
             float32, of the shape of x.

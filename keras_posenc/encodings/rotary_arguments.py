@@ -8,7 +8,7 @@ def one_of(name, value, scaling, otherwise):
     plain = [list(x) if isinstance(x, tuple) else x for x in (value, scaling[name])]
     if value is not None and plain[0] != plain[1]:
         raise ValueError(
-            f"`{name}` is {value!r}, but `scaling` says {scaling[name]!r}: leave one of them out."
+            f"`{name}` is {value!r}, but `scaling` has {scaling[name]!r}: leave one of them out."
         )
     return scaling[name]
 

@@ -33,13 +33,13 @@ class _QueryFactor(Encoding):
 class LogN(_QueryFactor):
     """Log-n attention: scales the logits by ln n, which keeps the entropy as texts get longer.
 
-    The query (B, Tq, H, D) is multiplied by a factor, and so are its logits. With n the number of
-    keys that a query may attend to and m the training length, the factor is:
+    The query (B, Tq, H, D) is multiplied by a factor, and so are its logits. Let n be the number of
+    keys that a query may attend to, and m the training length.
 
-    - "log_n": ln n / ln m;
-    - "softmax_plus": ln max(n, 16) / ln m, bert4keras's variant, there with m = 512;
-    - "yarn": (1 + 0.1 ln max(n / m, 1))^2, the temperature of YaRN at the scale n / m of each
-      query; see `Temperature` for the other places where it occurs.
+    With "log_n" the factor is ln n / ln m. With "softmax_plus", the variant of bert4keras, it is
+    ln max(n, 16) / ln m; bert4keras has m = 512. With "yarn" it is (1 + 0.1 ln max(n / m, 1))^2,
+    the temperature of YaRN at the scale n / m of each query. `Temperature` explains where else that
+    temperature occurs.
 
     Padding does not count. In an encoder n is the length of the sequence. Under a causal mask it is
     the number of keys so far, so the factor grows from row to row; it is 0 for the first row, which
@@ -65,9 +65,9 @@ class LogN(_QueryFactor):
     >>> layer(x, x).shape
     (1, 100, 32)
 
-    Reference: [Overcoming a Theoretical Limitation of
-    Self-Attention](https://arxiv.org/abs/2202.12172) for ln n; [Transformer upgrade
-    8](https://spaces.ac.cn/archives/9444) for ln n / ln m;
+    Reference: ln n is from [Overcoming a Theoretical Limitation of
+    Self-Attention](https://arxiv.org/abs/2202.12172). The ratio ln n / ln m is from [Transformer
+    upgrade 8](https://spaces.ac.cn/archives/9444). The variant "yarn" is from
     [YaRN](https://arxiv.org/abs/2309.00071).
     """
 
@@ -162,15 +162,15 @@ class ScalableSoftmax(_QueryFactor):
 class Temperature(_QueryFactor):
     """A temperature of the logits that does not depend on the number of keys.
 
-    The query (B, Tq, H, D) is multiplied by a factor. With c the `value`, it is:
+    The query (B, Tq, H, D) is multiplied by a factor, which depends on `kind` and on c, the
+    `value`.
 
-    - "constant": c. Attention without positions extrapolates further with some c > 1;
-    - "learned": a positive number per head (H,), initially c, stored before a softplus;
-    - "yarn": (1 + 0.1 ln c)^2, and 1 for c <= 1, where c is the factor by which the context is
-      extended;
-    - "llama4": 1 + s ln(floor((p + o) / c) + 1), where p is the query's position, s the `slope`
-      and o the `offset`. Llama 4 uses it in its layers without rotation, and Ministral 3 in all,
-      with the offset 0.
+    With "constant" it is c. Attention without positions extrapolates further with some c above 1.
+    With "learned" it is a positive number per head (H,), initially c, stored before a softplus.
+    With "yarn" it is (1 + 0.1 ln c)^2 for a context that is extended by the factor c, and 1 for
+    c <= 1. With "llama4" it is 1 + s ln(floor((p + o) / c) + 1), where p is the query's position, s
+    the `slope` and o the `offset`. Llama 4 uses this in its layers without rotation. Ministral 3
+    uses it in all layers, with the offset 0.
 
     Like `LogN`, the factor scales the query at this point of the list of encodings.
 
@@ -181,7 +181,7 @@ class Temperature(_QueryFactor):
 
     Args:
         kind: "constant", "learned", "yarn" or "llama4".
-        value: positive number c; default 8192 for "llama4", and 1, no change, for the others.
+        value: positive number c. Default: 8192 for "llama4"; 1, which changes nothing, otherwise.
         slope: number s of at least 0, for "llama4".
         offset: number o of at least 0, for "llama4".
 
@@ -197,7 +197,8 @@ class Temperature(_QueryFactor):
     (1, 10, 32)
 
     Reference: [Length Generalization of Causal Transformers without Position
-    Encoding](https://arxiv.org/abs/2404.12224); [YaRN](https://arxiv.org/abs/2309.00071).
+    Encoding](https://arxiv.org/abs/2404.12224). The kind "yarn" is from
+    [YaRN](https://arxiv.org/abs/2309.00071).
     """
 
     paper = "https://arxiv.org/abs/2404.12224"

@@ -27,10 +27,11 @@ class ALiBi(Encoding):
     too.
 
     Args:
-        direction: "causal"; "symmetric", -m_h |i - j|; a pair of factors (left, right), -m_h left
-            (i - j) for keys before the query and -m_h right (j - i) for keys after it; or
-            "one_sided": the first half of the heads sees the keys up to the query, the second half
-            those from the query on, with the slopes of H / 2 heads in each half.
+        direction: str or pair. "causal" is the formula above, and "symmetric" is -m_h |i - j|. A
+            pair of factors (left, right) gives -m_h left (i - j) for keys before the query and
+            -m_h right (j - i) for keys after it. With "one_sided", the first half of the heads sees
+            the keys up to the query, and the second half those from the query on. Each half then
+            has the slopes of H / 2 heads.
         learned: bool. Train the slopes, initialised as above and stored before a softplus.
 
     Raises:

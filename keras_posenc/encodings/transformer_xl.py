@@ -23,26 +23,29 @@ from keras_posenc.positions.angles import angles
 class TransformerXLRelative(Encoding):
     """Transformer-XL's relative attention: projected sinusoids of the distance, two query biases.
 
-        logits[i, j] = ((q_i + u) k_j + (q_i + v) W s(i - j)) / sqrt(D),
-        s(r) = [sin(r w_0), ..., sin(r w_F), cos(r w_0), ..., cos(r w_F)],  w_m = 10000^(-2m / S).
+        logits[i, j] = ((q_i + u) k_j + (q_i + v) W s(i - j)) / sqrt(D).
 
-    It acts on the logits (B, H, Tq, Tk); u, v (H, D) and W (S, H, D) are learned. If queries and
-    keys are consecutive, the rows W s(r) of all distances are computed once and multiplied with
-    each query. Given position ids may be any distance apart, a few query rows with a cache have few
-    distances, and later encodings may scale the heads. In these cases, with (alpha, beta) = W'(q_i
-    + v), the parts multiplied with sines and cosines, the position term is
+    The sinusoid s(r) of size S holds the sines of r w_m and then the cosines, with frequencies
+    w_m = 10000^(-2m / S). It acts on the logits (B, H, Tq, Tk); u, v (H, D) and W (S, H, D) are
+    learned.
 
-        (alpha sin(i w) + beta cos(i w)) cos(j w) + (beta sin(i w) - alpha cos(i w)) sin(j w),
+    If queries and keys are consecutive, the rows W s(r) of all distances are computed once and
+    multiplied with each query. A second form serves the other cases: given position ids may be any
+    distance apart, a few query rows with a cache have few distances, and later encodings may scale
+    the heads. Let alpha and beta be the halves of W'(q_i + v) that meet sines and cosines. Then the
+    position term is
 
-    an inner product of S numbers of the query with S numbers of the key, by which q and k are
-    widened. Positions may be fractional; the two directions are distinguished. Put it before
+        (alpha sin(i w) + beta cos(i w)) cos(j w) + (beta sin(i w) - alpha cos(i w)) sin(j w).
+
+    This is an inner product of S numbers of the query with S numbers of the key, by which q and k
+    are widened. Positions may be fractional; the two directions are distinguished. Put it before
     encodings that rotate or scale the heads.
 
     Args:
-        size: int, even, or None. Size S of the sinusoid; default H D, the model's, as in the paper.
-            A smaller size makes the widened heads cheaper.
-        bias_initializer: initializer of u and v.
-        kernel_initializer: initializer of W.
+        size: int, even, or None. Size S of the sinusoid. Default: H D, the model's, as in the
+            paper. A smaller size makes the widened heads cheaper.
+        bias_initializer: Initializer of u and v.
+        kernel_initializer: Initializer of W.
 
     Raises:
         ValueError: if `size` is not a positive even integer.

@@ -16,16 +16,17 @@ class Block:
         pre    x <- x + dropout(f(norm(x)))
         both   x <- x + dropout(output_norm(f(norm(x))))
 
-    A block is not a layer but a set of layer names: the sublayer `{name}-{kind}` is accompanied by
-    `-Dropout`, `-Add`, `-Norm` and `-Output-Norm`, each a layer of the model around the block. A
-    layer that is neither in `layers` nor in `parts` is skipped.
+    `f` is attention or a feed-forward layer. A block is not a layer but a set of layer names. The
+    sublayer `{name}-{kind}` is accompanied by `-Dropout`, `-Add`, `-Norm` and `-Output-Norm`, each
+    a layer of the model around the block. A layer that is neither in `layers` nor in `parts` is
+    skipped.
 
     Args:
         name: str, such as "Transformer-3".
-        layers: dict, name -> existing layer. New layers are added to it.
-        parts: dict, as from `block_parts`: suffix of a layer's name -> function of `name` that
-            makes the layer. None makes no layers.
-        norm: "post", "pre" or "both".
+        layers: dict. Maps names to existing layers. New layers are added to it.
+        parts: dict, as from `block_parts`. Maps the suffix of a layer's name to a function of
+            `name` that makes the layer. None makes no layers.
+        norm: str. "post", "pre" or "both".
         prefix: str. Prefix of the names of new layers.
 
     Raises:

@@ -12,9 +12,10 @@ from keras_posenc.nested_layers import built, policy_of_part, with_quantized_par
 class ConditionalLayerNormalization(keras.layers.Layer):
     """Layer normalization with a scale and shift that depend on a condition c of each sequence.
 
-    y = (gamma + W_g h(c)) (x - mean) / sqrt(var + epsilon) + beta + W_b h(c), where h is a dense
-    layer if `hidden_size` is given, else the identity. W_g and W_b are initialised to zero, so
-    training starts from plain layer normalization.
+        y = (gamma + W_g h(c)) (x - mean) / sqrt(var + epsilon) + beta + W_b h(c).
+
+    `h` is a dense layer if `hidden_size` is given, else the identity. W_g and W_b are initialised
+    to zero, so training starts from plain layer normalization.
 
     Args:
         epsilon: float. Added to the variance.

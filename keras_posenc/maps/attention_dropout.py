@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_posenc import backend
 
-# The share of the attention weights that is dropped where nobody gives one: not even a config.json.
+# Default fraction of the attention weights that is dropped, if not even a config.json sets it.
 ATTENTION_DROPOUT = 0.0
 
 

@@ -16,16 +16,18 @@ from keras_posenc.maps.axes import axes_of, derived, tensor
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Content:
-    """The tensors of the rows and columns of a map.
+    """The tensors of the rows and columns of an attention matrix.
 
     Attributes:
-        queries, keys, values: (B, T, H, D), from before any `heads`.
-        features: dict, encoding -> the result of its `features`, (B, Tk, H, F).
-        query_features: dict, encoding -> the result of its `query_features`, (B, Tq, H, F).
-        tables: dict, encoding -> a tensor for all rows and columns: the table that layers share
-            (`shared=True`), or one that its `restrict` added.
-        distance_biases: dict, encoding -> its logits by distance (2M, H), instead of its `heads`.
-        encoded: (q, k) after the `heads` of all encodings.
+        queries, keys, values: (B, T, H, D). From before any `heads`.
+        features: dict. Maps each encoding to the result of its `features`, (B, Tk, H, F).
+        query_features: dict. Maps each encoding to the result of its `query_features`, (B, Tq, H,
+            F).
+        tables: dict. Maps an encoding to a tensor for all rows and columns: the table that layers
+            share (`shared=True`), or one that its `restrict` added.
+        distance_biases: dict. Maps an encoding to its logits by distance (2M, H), which replace its
+            `heads`.
+        encoded: (q, k). From after the `heads` of all encodings.
     """
 
     queries: object = tensor(rows=1, for_hooks=True)
@@ -40,37 +42,38 @@ class Content:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Grid:
-    """Positions of queries and keys, and who may attend to whom.
+    """Positions of queries and keys, and which query may attend to which key.
 
-    A cell (i, j) is open when all of these hold:
+    Query i may attend to key j when all of these hold:
 
-    - `key_mask[j]`: the key is not padding;
-    - `key_order[j] <= query_order[i]`: order is the index for a causal map, the running sum of the
-      segment ids for UniLM (the prompt sees itself, the answer sees the prompt and its own past);
-    - `query_index[i] - query_positions[i] == key_index[j] - key_positions[j]`: both are of one
-      document, which begins at this index;
-    - `attention_mask[i, j]`: whatever else the caller asks for;
-    - `|distance[i, j]| < window`, or `key_positions[j] < sinks`, or one of `query_positions[i]`
-      and `key_positions[j]` is below `global_tokens`.
+    - `key_mask[j]`: The key is not padding.
+    - `key_order[j] <= query_order[i]`: The key does not come later. For a causal mask the order is
+      the index. For UniLM it is the running sum of the segment ids: the prompt sees itself, and the
+      answer sees the prompt and its own past.
+    - `query_index[i] - query_positions[i] == key_index[j] - key_positions[j]`: Both belong to one
+      document, which begins at this index.
+    - `attention_mask[i, j]`: The caller's mask allows it.
+    - `|distance[i, j]| < window`: The key is near enough. Keys below `sinks` and pairs with a
+      position below `global_tokens` are exempt.
 
     Nothing of size `Tq x Tk` exists until `distance()`, `mask()`, `same_token()` or `visible()` is
     called.
 
     Args:
-        query_positions: (B, Tq) position ids of the queries, int32 or float32; (B, Tq, A) on
+        query_positions: (B, Tq) int32 or float32. Position ids of the queries; (B, Tq, A) on
             several axes.
-        key_positions: (B, Tk) position ids of the keys, or (B, Tk, A).
-        key_mask: (B, Tk) bool, False where the key is padding, or None.
-        query_order: (B, Tq) int32 or None.
-        key_order: (B, Tk) int32 or None; given if and only if `query_order` is.
-        order_is_index: bool. The orders are the indices of the rows and columns in the map.
+        key_positions: (B, Tk) or (B, Tk, A). Position ids of the keys.
+        key_mask: (B, Tk) bool, or None. False where the key is padding.
+        query_order: (B, Tq) int32 or None. The order of each query.
+        key_order: (B, Tk) int32 or None. Given if and only if `query_order` is.
+        order_is_index: bool. The orders are the indices of the rows and columns in the matrix.
         attention_mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk) bool, or None.
-        window: number or None. Cells at this distance or further are closed.
+        window: number or None. Keys at this distance or further are masked.
         sinks: number. Keys at positions below it are visible at any distance.
         global_tokens: number. Tokens at positions below it see all keys, and all queries see them.
-        query_mask: (B, Tq) bool, False where the query is padding, or None; for encodings that need
+        query_mask: (B, Tq) bool, or None. False where the query is padding; for encodings that need
             it.
-        query_index, key_index: (1, Tq) and (1, Tk) int32, or None: indices in a sequence that
+        query_index, key_index: (1, Tq) and (1, Tk) int32, or None. Indices in a sequence that
             holds several documents, in each of which the position ids start again.
         ids_are_indices: bool. The position ids are consecutive, in each document where there are
             several, those of the rows continuing after a cache. False for a block whose columns are
@@ -226,8 +229,8 @@ class Grid:
     def visible(self):
         """Number of keys that each row may attend to, (B, H or 1, Tq or 1) float32.
 
-        It is counted without the map for padding, for the causal order of a plain pass or a cache,
-        and for a window on top of these.
+        The count needs no attention matrix in these cases: padding, the causal order of a plain
+        pass or a cache, and a window on top of these.
         """
         num_columns = ops.shape(self.key_positions)[1]
         if self.key_mask is not None:

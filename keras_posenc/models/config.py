@@ -39,8 +39,8 @@ from keras_posenc.untrusted import (
 
 CONFIG_NAMES = ("config.json", "bert_config.json")
 MOST_KEYS = 1000
-# Field -> the largest value that can be meant. A config of a stranger asks for no more, whatever it
-# says; what a checkpoint can fill is asked when there is one.
+# Field -> the largest plausible value. A config from an unknown source cannot ask for more. If
+# there is a checkpoint, its size is a further bound.
 MOST = {
     "vocab_size": 2**24,
     "hidden_size": 2**17,
@@ -89,8 +89,8 @@ class Config:
 
     Attributes:
         vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size: int.
-        hidden_act: name of an activation ("gelu" is the exact one), or a list of them for a gated
-            unit.
+        hidden_act: str or list. Name of an activation ("gelu" is the exact one), or a list of them
+            for a gated unit.
         max_position: int. Rows of the position table.
         segment_vocab_size: int. Rows of the segment table; 0 for none.
         dropout_rate, attention_dropout_rate: float. Of features and of attention weights.
@@ -105,9 +105,10 @@ class Config:
         position_offset: int. Rows of the checkpoint's position table before position 0.
         padded_positions: bool. Whether positions do not count padding.
         model_type: str or None. The family, as Hugging Face names it.
-        norm: position of the norms in a block: "post", "pre" (with a final norm after all blocks)
-            or "both". With "pre" and a norm of the embeddings, the first attention has none.
-        norm_type: a name of `keras_posenc.layers.norm.NORMS`.
+        norm: str. Position of the norms in a block: "post", "pre" (with a final norm after all
+            blocks) or "both". With "pre" and a norm of the embeddings, the first attention has
+            none.
+        norm_type: str. A name of `keras_posenc.layers.norm.NORMS`.
         embedding_norm: bool. Whether the embeddings are normalised.
         embedding_scale: float or None. Factor of the token embeddings.
         attention_bias: bool. Biases of the projections in attention.
@@ -116,19 +117,19 @@ class Config:
         head_norm: bool. Whether each head of queries and keys is normalised.
         causal: bool. Whether no token sees a later one, with every application.
         position_table: bool. Whether positions are looked up in a table of `max_position` rows.
-        block: "transformer", or "gau" for gated attention units.
-        gau_normalization: of `GatedAttentionUnit`.
+        block: str. "transformer", or "gau" for gated attention units.
+        gau_normalization: str. The `normalization` of `GatedAttentionUnit`.
         table_norm: bool. Whether a table of positions that layers share is normalised.
-        num_hidden_groups: int or None. Blocks with weights of their own, which `num_hidden_layers /
-            num_hidden_groups` layers share; default all.
+        num_hidden_groups: int or None. Number of blocks with separate weights, each shared by
+            `num_hidden_layers / num_hidden_groups` layers. Default: one per layer.
         mlm_dense: bool, or "without_bias". Whether the MLM head has a dense layer and a norm.
-        mlm_act: its activation; default `hidden_act`.
+        mlm_act: str. The activation of that dense layer; default `hidden_act`.
         mlm_bias: bool. Whether the tokens' logits have a bias.
         tie_word_embeddings: bool. Whether the MLM head shares the token table.
-        encodings: list of position encodings for every layer, or a list of such lists, that the
-            family has.
-        family: name of the family, of `FAMILIES`.
-        source: dict of the keys that the config was read from.
+        encodings: list. The position encodings that the family has in every layer, or a list of
+            such lists, one per layer.
+        family: str. Name of the family in `FAMILIES`.
+        source: dict. The keys that the config was read from.
 
     Raises:
         ValueError: on a field that is out of range, or a `hidden_size` that does not divide into
@@ -325,7 +326,7 @@ FIELDS = tuple(
     for field in dataclasses.fields(Config)
     if field.name not in ("encodings", "family", "source")
 )
-# What a config of BERT says, and no more.
+# The fields that a config of BERT has.
 FIRST_FIELDS = FIELDS[: FIELDS.index("position_offset")]
 
 
@@ -338,11 +339,11 @@ def read_config(source=None, model=None, **overrides):
     not support.
 
     Args:
-        source: path of bert_config.json or config.json, a directory with one of them, a dict, or
-            None.
-        model: name of the family, of `keras_posenc.models.families.FAMILIES`, or None.
-        **overrides: fields of `Config`, or their names in the files of Google, Hugging Face and the
-            family; they take precedence over `source`.
+        source: str, path, dict or None. Path of bert_config.json or config.json, a directory with
+            one of them, or a dict.
+        model: str or None. Name of the family in `keras_posenc.models.families.FAMILIES`.
+        **overrides: Fields of `Config`, or their names in the files of Google, Hugging Face and the
+            family. They take precedence over `source`.
 
     Returns:
         A `Config`.
@@ -387,7 +388,7 @@ def read_config(source=None, model=None, **overrides):
         if ours(key) == "causal":
             values.pop(BIDIRECTIONAL, None)
         values[others[0] if others else key] = value  # in the file's own words
-    # What a family's file says itself, another key of it is not a misspelling of.
+    # A key that the family's file has cannot be what another key of it misspells.
     said = {key for key in family.keys_read if key in values}
     known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read} - said
     for key in values:

@@ -5,7 +5,7 @@ from keras_posenc.layers import activations
 from keras_posenc.untrusted import quote
 
 MOST_SPEC = 2000  # characters
-MOST_INTEGER = 2**22  # in the arguments of an encoding, but for its base
+MOST_INTEGER = 2**22  # in the arguments of an encoding, except its base
 
 
 def check_names(config):

@@ -6,7 +6,7 @@ import warnings
 
 from keras_posenc.models.families import FAMILIES
 
-# A config may ask for so much more than the file holds, for the report to list what is missing.
+# A config may ask for this much more than the file has. Then the report lists what is missing.
 SLACK = 2**20  # numbers
 LAYERS = 64
 

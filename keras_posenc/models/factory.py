@@ -46,82 +46,85 @@ def build_transformer_model(
     ignore=None,
     **kwargs,
 ):
-    """Builds an encoder, loads pretrained weights, and stretches it beyond its training length.
+    """Builds an encoder, loads pretrained weights, and extends it beyond its training length.
 
     bert4keras's arguments are accepted, with the same meaning; unknown arguments are refused.
 
     Args:
-        config_path: bert_config.json or config.json, a directory with it and the weights, a dict,
-            or None to pass the sizes as keywords.
-        checkpoint_path: TF checkpoint prefix, .safetensors, .bin, an index of shards, a directory,
-            a .keras file of ours, or a dict of arrays. None: the weights in the directory
-            `config_path`, else random weights.
-        model: family of the checkpoint, a name of `keras_posenc.models.families.FAMILIES`. Default:
-            that of `model_type` in the config, else "bert".
-        application: "encoder"; "lm", causal, with the MLM head; "unilm", also with the MLM head: a
-            prompt (segment 0) that sees itself, and an answer (segment 1) that sees the prompt and
-            its own past.
+        config_path: str, dict or None. Path of bert_config.json or config.json, or of a directory
+            with it and the weights. None takes the sizes from keywords.
+        checkpoint_path: str, dict or None. Path of a .safetensors, .bin or .keras file, of an index
+            of shards or of a directory. Or the prefix of a TensorFlow checkpoint, or a dict of
+            arrays. None takes the weights in the directory `config_path`, else random weights.
+        model: str. Family of the checkpoint, a name of `keras_posenc.models.families.FAMILIES`.
+            Default: that of `model_type` in the config, else "bert".
+        application: str. "encoder"; "lm", which is causal and has the MLM head; or "unilm", which
+            also has the MLM head. In "unilm" a prompt (segment 0) sees itself, and an answer
+            (segment 1) sees the prompt and its own past.
         return_keras_model: bool. False returns the `Transformer`, which has .model, .layers,
             .account.
         hierarchical_position: True (alpha 0.4) or alpha. The table of n rows serves n^2 positions.
-        stretch: how to serve more positions: "hierarchical", "tile", "interpolate" or "fresh".
-        kept_rows: int. First rows of the table that "hierarchical" and "tile" do not repeat: with 1
-            that of [CLS] stands at position 0 alone, which loses less. Default 0, as in Su (2020).
-        max_position: int. Number of positions to serve (required by "interpolate" and "fresh");
-            without stretching, the rows of the table, which must be the checkpoint's.
-        encodings: position encodings of the attention: a list of names, dicts or instances for
-            every layer (`["rotary", "log_n"]`), or a list of such lists, one per layer. See
-            `keras_posenc.encodings.ENCODINGS`. They act beside the table of positions and the
-            family's own encodings; one of the same class takes the place of the family's, and so
-            does "rerope", "self_extend", "dual_chunk" or "string" of its rotary one. With
+        stretch: str. How to serve more positions: "hierarchical", "tile", "interpolate" or "fresh".
+        kept_rows: int. Number of first rows of the table that "hierarchical" and "tile" do not
+            repeat. With 1, the row of [CLS] serves position 0 only, which loses less. Default 0, as
+            in Su (2020).
+        max_position: int. Number of positions to serve (required by "interpolate" and "fresh").
+            Without an extension, the rows of the table, which must be the checkpoint's.
+        encodings: list. Position encodings of the attention: names, dicts or instances for every
+            layer (`["rotary", "log_n"]`), or a list of such lists, one per layer. See
+            `keras_posenc.encodings.ENCODINGS`. They are added to the position table and the
+            encodings of the family; one of the same class replaces the family's. "rerope",
+            "self_extend", "dual_chunk" and "string" replace the rotary one of the family. With
             `{"name": "t5", "shared": True}` equal encodings have one table for all layers.
             Default: those that the config names.
         absolute_positions: bool. False omits the table of positions, even if a checkpoint has one.
         rope_scaling: dict, as in Hugging Face's configs, such as {"rope_type": "yarn", "factor":
-            4.0}: replaces the scaling of all rotary encodings, so that they serve longer texts
-            without training. See `RotaryEmbedding` for the types and their fields; the original
+            4.0}. Replaces the scaling of all rotary encodings, so that they serve longer texts
+            without training. See `RotaryEmbedding` for the types and their fields. The original
             length is that of the config.
-        position_ids: layer that makes the ids from `token_ids`, such as `RandomPositionIds`.
-        keep_tokens: list of token ids to keep in the token table and the MLM bias.
-        compound_tokens: tokens to append; each a list of ids (mean of their rows) or (ids,
+        position_ids: layer. Makes the ids from `token_ids`, such as `RandomPositionIds`.
+        keep_tokens: list of int. Token ids to keep in the token table and the MLM bias.
+        compound_tokens: list. Tokens to append; each is a list of ids (mean of their rows) or (ids,
             weights).
         ignore_invalid_weights: bool. Variables that the checkpoint lacks keep their initial values.
-        ignore: list of patterns, such as "cls.chain.*", of tensors in the checkpoint that the model
-            has no place for and that are left out; the weight-mapping report lists them.
-        with_pool: True, or the activation of the pooler (tanh).
-        with_nsp: True, or the activation of the next-sentence head (softmax).
-        with_mlm: True, or the activation of the MLM head (softmax; "linear" gives logits).
-        with_discriminator: True, or the activation of ELECTRA's discriminator (sigmoid): whether
-            each token was replaced, (B, T, 1).
-        head: the task whose head the checkpoint has: "sequence_classification",
+        ignore: list of str. Patterns, such as "cls.chain.*", of tensors in the checkpoint that the
+            model has no place for and that are left out. The weight-mapping report lists them.
+        with_pool: bool or str. True, or the activation of the pooler (tanh).
+        with_nsp: bool or str. True, or the activation of the next-sentence head (softmax).
+        with_mlm: bool or str. True, or the activation of the MLM head (softmax). The activation
+            "linear" gives logits.
+        with_discriminator: bool or str. True, or the activation of ELECTRA's discriminator
+            (sigmoid), which predicts whether each token was replaced, (B, T, 1).
+        head: str. The task whose head the checkpoint has: "sequence_classification",
             "token_classification" or "question_answering". The model gives its logits, (B, C) or
-            (B, T, C); the labels' names are `model.transformer.config.labels`.
-        labels: list of names, for a new head, in the family's own form, that training is to fill.
+            (B, T, C). The names of the labels are `model.transformer.config.labels`.
+        labels: list of str. Names of the labels of a new head in the family's form, which is to be
+            trained.
         custom_position_ids: bool. Adds the input `position_ids`.
         packed: bool. A row holds several documents, as `MaskedLanguageModelBatches` with
-            `pack=True` makes them: the input `position_ids`, which it adds, starts again at 0 with
-            each, and none sees another.
+            `pack=True` makes them. Adds the input `position_ids`, which starts again at 0 with each
+            document. No document sees another.
         sequence_length: int. Fixed length of the inputs.
         segment_vocab_size: int. 0 removes the segments.
         shared_segment_embeddings: bool. Segments are looked up in the token table.
-        layer_norm_cond, layer_norm_cond_hidden_size, layer_norm_cond_hidden_act: condition tensor
+        layer_norm_cond, layer_norm_cond_hidden_size, layer_norm_cond_hidden_act: Condition tensor
             (B, C) of every layer norm, and its hidden layer.
-        additional_input_layers: further inputs of the model, such as the condition's.
+        additional_input_layers: list. Further inputs of the model, such as the condition's.
         residual_attention_scores: bool. Each layer's logits are added to the next one's
             (RealFormer).
         flash_attention: as in `PositionalAttention`, for all layers.
-        attention_caches: dict, attention layer name -> [K, V], features (B, S, D) that precede the
-            features which keys and values are projected from.
-        layers: dict of layers to share, such as the `.layers` of another Transformer.
+        attention_caches: dict. Maps the name of an attention layer to [K, V], features (B, S, D)
+            that precede those which keys and values are projected from.
+        layers: dict. Layers to share, such as the `.layers` of another Transformer.
         prefix: str. Prefix of the names of all layers and inputs.
         name: str. Name of the model.
-        **kwargs: fields of `Config`, under our name or that of the config file, such as
+        **kwargs: Fields of `Config`, under our name or that of the config file, such as
             dropout_rate or hidden_act.
 
     Returns:
         A functional `keras.Model` of the inputs `token_ids`, `segment_ids` (and `position_ids`),
-        each (B, T) int32. Its output is the features (B, T, D); with one head that head's output;
-        with several a list, pooler or next sentence first, MLM second.
+        each (B, T) int32. Its output is the features (B, T, D). With one head it is the output of
+        that head. With several it is a list, pooler or next sentence first, MLM second.
 
     Raises:
         FileNotFoundError: if the config or the checkpoint is missing.
@@ -151,7 +154,10 @@ def build_transformer_model(
     if application != "encoder":
         options["with_mlm"] = options.get("with_mlm") or True
     if application == "unilm" and not config.segment_vocab_size:
-        raise ValueError('application="unilm" tells prompt from answer by segments: it needs them.')
+        raise ValueError(
+            '`application="unilm"` distinguishes prompt and answer by segments, so the model needs '
+            f"them. Received: segment_vocab_size={config.segment_vocab_size}"
+        )
     config, new = _with_head(config, options)
     if kept_rows is not None and stretch is None:
         raise ValueError(
@@ -314,7 +320,7 @@ def _instead(named, family):
 def _rescaled(encodings, scaling, original, title):
     """The encodings, the rotary ones with another scaling."""
     scaling = {"max_position_embeddings": original, **scaling}
-    read_scaling(scaling)  # Keras would wrap what the encoding says of it
+    read_scaling(scaling)  # Keras would wrap the error of the encoding
 
     def changed(encoding):
         if not isinstance(encoding, RotaryEmbedding):
@@ -351,7 +357,7 @@ def _check_packed(options):
         found.append("head")
     if found:
         raise ValueError(
-            f"`{found[0]}` is of one text a row, and `packed` rows hold several: share the "
+            f"`{found[0]}` needs one text per row, and `packed` rows hold several: share the "
             "`layers` of a packed model with one that is not."
         )
 

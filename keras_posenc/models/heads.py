@@ -224,7 +224,7 @@ def features_of(encoder, head, of_tokens=False):
         )
     if not of_tokens and _is_packed(encoder):
         raise ValueError(
-            f"{head} is of one text a row, and this encoder's rows hold several: build it without "
-            "`packed`, with the same `layers`."
+            f"{head} needs one text per row, and the rows of this encoder hold several: build it "
+            "without `packed`, with the same `layers`."
         )
     return features

@@ -7,7 +7,7 @@ from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.task_heads import TASKS, saved_head
 from keras_posenc.untrusted import quote
 
-# Argument of the factory -> a variable that tells whether a checkpoint has that head.
+# Argument of the factory -> a variable that a checkpoint has if and only if it has that head.
 HEADS = {
     "with_pool": "Pooler-Dense/kernel",
     "with_nsp": "NSP-Proba/kernel",
@@ -24,7 +24,7 @@ def heads_in(checkpoint, model=None, config=None):
         config: path of the config, a dict or a `Config`; None if there is none.
 
     Returns:
-        dict, keyword -> True; or {"head": task}, if the config says that it is a task's.
+        dict, keyword -> True; or {"head": task}, if it is the head of a task by its config.
 
     Raises:
         FileNotFoundError: if there is no checkpoint.

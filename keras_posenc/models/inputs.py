@@ -261,9 +261,9 @@ def _check_padding(model, batches):
     if batches.padding_share and reads_padding(model):
         masks = "no token" if tokens.masked is None else f"the token {tokens.masked}"
         raise ValueError(
-            f"The batches are padded with the token {pad_id}, and the model masks {masks}: what it "
-            f"says of a text would depend on its padding. Build it with pad_token_id={pad_id}, a "
-            "token that no text needs, or give the batches the tokenizer of the model."
+            f"The batches are padded with the token {pad_id}, and the model masks {masks}, so its "
+            f"output for a text would depend on the padding. Build it with pad_token_id={pad_id}, "
+            "a token that no text needs, or make the batches with the tokenizer of the model."
         )
 
 

@@ -9,7 +9,7 @@ from keras_posenc.models.model import TransformerModel
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class EachToken(keras.layers.Wrapper):
-    """Applies a model of tokens to each of S texts, and says which vectors are scored.
+    """Applies a model of tokens to each of S texts, and marks the vectors that are scored.
 
     The first text is a query, the others are documents.
 

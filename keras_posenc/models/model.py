@@ -22,31 +22,31 @@ NO_HDF5 = (
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class TransformerModel(CheckedInputs, keras.Model):
-    """A functional `keras.Model` with a transformer in it, whose config its file keeps.
+    """A functional `keras.Model` that contains a transformer and saves its config.
 
-    `keras.saving.load_model` gives it back with its `transformer`, so that `save_checkpoint` works
-    on a model that was saved, or fine-tuned, or that has further layers on the features.
+    `keras.saving.load_model` returns it with its `transformer`. So `save_checkpoint` works on a
+    model that was saved, or fine-tuned, or that has further layers on the features.
 
     Ids are checked before a program runs: arrays as a whole, batches of a `PyDataset` or of a
-    generator as they come. Other datasets, and steps that you compile yourself, are not looked
-    into; there PyTorch and TensorFlow raise an error, and JAX and XLA read the nearest row. A call
-    that is refused or interrupted leaves the weights as they are, and `predict` may be called from
-    several threads, while no `fit` is running.
+    generator one by one. Other datasets, and steps that you compile yourself, are not checked.
+    There PyTorch and TensorFlow raise an error, and JAX and XLA read the nearest row. A call that
+    is refused or interrupted leaves the weights unchanged. `predict` may be called from several
+    threads, while no `fit` is running.
 
     Args:
-        *args: inputs and outputs, as of `keras.Model`: (B, T) and (B, ...).
+        *args: Inputs and outputs, as of `keras.Model`: (B, T) and (B, ...).
         transformer: `Transformer`, or None.
-        about: str. What a file says of it.
+        about: str. The description of the transformer in a saved file.
         **kwargs: `name` and others of `keras.Model`.
 
     Attributes:
-        transformer: `Transformer`; of a model that was loaded, a `Kept`, with the same `config`,
+        transformer: `Transformer`. A loaded model has a `Kept` instead, with the same `config`,
             `layers`, `table` and `account`.
 
     Raises:
-        ValueError: in a call, on `position_ids` that the model has no input for, ids that are not
-            integers or have no row in a table, and on batches whose padding the model does not mask
-            where its outputs would depend on it.
+        ValueError: in a call with `position_ids` that the model has no input for, or with ids that
+            are not integers or have no row in a table. In a call with a batch whose padding the
+            model does not mask although its outputs would depend on it.
 
     Example:
 
@@ -143,7 +143,7 @@ def model_on(encoder, outputs, name):
 
 
 def _about(transformer):
-    """What a file says of a transformer, as JSON: None of what only classes could say."""
+    """The description of a transformer for a file, as JSON, without what only classes can hold."""
     options, config = transformer.options, transformer.config
     named = options.encodings if options.swapped else ()
     try:
@@ -169,11 +169,11 @@ def _kept(model, about):
         layers = {name: by_name[theirs] for name, theirs in names if theirs in by_name}
         account = about["account"] and Account(**about["account"])
         family, config = about["family"], about["config"]
-        packed = bool(about.get("packed"))  # files of earlier versions do not say
+        packed = bool(about.get("packed"))  # files of earlier versions lack it
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"What the file says of its transformer is damaged ({shorten(error)}): build the model "
-            "again with the file as checkpoint_path."
+            f"The description of the transformer in the file is damaged ({shorten(error)}): build "
+            "the model again with the file as checkpoint_path."
         ) from None
     if family not in FAMILIES:
         raise ValueError(f"The file names a family {quote(family)}, which is not registered.")

@@ -20,18 +20,19 @@ NORMALIZE = Module("Normalize", None, {}, None)
 def embedder(source, pooling=None, normalize=None, **arguments):
     """Builds a model that turns a text into a vector.
 
-    Of a directory of sentence-transformers its `modules.json` is read: how the features are
-    pooled, dense layers with their weights, normalisation, and in which order.
+    In a directory of sentence-transformers, `modules.json` determines the pooling, dense layers
+    with their weights, the normalisation, and their order.
 
     Args:
-        source: a directory of sentence-transformers, or of an encoder, which the mean pools; or a
-            model from `build_transformer_model` with features (B, T, D) as output.
-        pooling: a pooling of `MaskedPooling`, or a list of them to concatenate. Default: that of
+        source: A directory of sentence-transformers; or a directory of an encoder, whose features
+            are averaged; or a model from `build_transformer_model` with features (B, T, D) as
+            output.
+        pooling: A pooling of `MaskedPooling`, or a list of them to concatenate. Default: that of
             the directory, else "mean".
-        normalize: bool. Whether the vectors have length 1. Default: as the directory says; True
-            for a model.
-        **arguments: further arguments of `build_transformer_model`, for a directory, such as
-            hierarchical_position=True or rope_scaling=...
+        normalize: bool. Whether the vectors have length 1. Default: as in the directory; True for a
+            model.
+        **arguments: Further arguments of `build_transformer_model` if `source` is a directory, such
+            as hierarchical_position=True or rope_scaling=...
 
     Returns:
         A `keras.Model` with the encoder's inputs, and float32 vectors (B, D) as output.
@@ -101,7 +102,7 @@ def normalizes(model):
     return isinstance(model.layers[-1], keras.layers.UnitNormalization)
 
 
-# Poolings, dense layers and norms are small, and in float32 whatever the encoder's policy is.
+# Poolings, dense layers and norms are small, and in float32 under every policy of the encoder.
 def _pooled(x, poolings):
     names = ["Pooling"] if len(poolings) == 1 else [f"Pooling-{name}" for name in poolings]
     pooled = [

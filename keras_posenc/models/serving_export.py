@@ -12,13 +12,13 @@ FORMATS = {".onnx": "onnx", ".tflite": "litert"}
 def export_model(model, path):
     """Writes a model as an ONNX or LiteRT file that runs at any batch size and length.
 
-    It is Keras' own `model.export`, but that attention materialises its matrices as a whole,
-    without the loops over blocks of rows that other runtimes do not all have; and that on torch it
-    exports batch size and length as free, which Keras' own export to ONNX fails at.
+    It calls `model.export` of Keras with two differences. Attention materialises its matrices as a
+    whole, because some runtimes do not have loops over blocks of rows. On PyTorch, batch size and
+    length are exported as free, which Keras' export to ONNX cannot do.
 
     Args:
         model: functional `keras.Model`, in float32.
-        path: str or path, of a .onnx file or, on TensorFlow, of a .tflite file.
+        path: str or path. A .onnx file or, on TensorFlow, a .tflite file.
 
     Raises:
         ImportError: if a package is missing that the backend needs for it: onnxscript on torch,

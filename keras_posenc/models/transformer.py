@@ -25,13 +25,12 @@ UNIT = "GatedAttentionUnit"
 
 
 class Transformer:
-    """A transformer as a functional model, with its layers at hand.
+    """A transformer as a functional model, with access to its layers.
 
-    A subclass changes the graph by overriding `embed`, `block` or `heads`, and makes its layers
-    with `layer`, so that they can be shared and filled from a checkpoint:
-    `build_transformer_model` uses the class of the `Family` (see `register_family`).
-    Of a transformer that is there they can be called again, to build another graph of its layers,
-    as to replace some blocks or to leave some out.
+    A subclass changes the graph by overriding `embed`, `block` or `heads`. It makes its layers with
+    `layer`, so that they can be shared and filled from a checkpoint. `build_transformer_model` uses
+    the class of the `Family` (see `register_family`). These methods can be called again on an
+    existing transformer, to build another graph of its layers, for example without some blocks.
 
     Args:
         config: `Config`.
@@ -40,14 +39,15 @@ class Transformer:
         table: `Table` of the names of the weights in checkpoints, or None.
 
     Attributes:
-        config, options, family, table: the arguments.
-        model: the `keras.Model`.
-        inputs: list of its inputs. outputs: one tensor, or the list of the heads' tensors.
-        token_ids, segment_ids, position_ids: the inputs, None where there is no such input.
-        ids: tensor of position ids, or None for 0, 1, 2, ...
-        layers: dict, layer name (without the prefix) -> layer; `layers=` of another model shares
-            them.
-        account: `Account` of the weights loaded, or None.
+        config, options, family, table: The arguments.
+        model: `keras.Model`. The functional model.
+        inputs: list. Its inputs.
+        outputs: One tensor, or the list of the heads' tensors.
+        token_ids, segment_ids, position_ids: The inputs; None if there is no such input.
+        ids: Tensor of position ids, or None for 0, 1, 2, ...
+        layers: dict. Maps the name of a layer (without the prefix) to the layer. Pass it as
+            `layers=` to share them with another model.
+        account: `Account` or None. The weight-mapping report.
 
     Example:
 

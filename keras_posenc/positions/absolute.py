@@ -36,7 +36,7 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
 
     def __init__(self, output_dim, merge_mode="add", **kwargs):
         backend.check_floatx()
-        # Position ids must not be cast to the compute dtype: bfloat16 cannot tell 257 from 256.
+        # Position ids must not be cast to the compute dtype: in bfloat16, 257 equals 256.
         super().__init__(autocast=False, **kwargs)
         # Keras reads a string in a HDF5 file as a function, if it has one of this name: add.
         merge_mode = getattr(merge_mode, "__name__", merge_mode)

@@ -65,9 +65,9 @@ def check_span(ids, bound, message):
 
 
 def mark_missing(rows, ids, bound):
-    """Rows (..., D) that are NaN for ids from `bound` on, and below 0, where no check would tell.
+    """Makes rows (..., D) NaN for ids of `bound` or above, and below 0, if no check reports them.
 
-    XLA on TensorFlow, which `fit` compiles with by default, reads the nearest row in silence.
+    XLA on TensorFlow, which `fit` compiles with by default, reads the nearest row without an error.
     """
     if bound is None or not backend.TRAITS.drops_assertions or not backend.is_traced(ids):
         return rows

@@ -17,10 +17,10 @@ INFERENCE = ("consecutive", "spread", "sampled")
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class RandomPositionIds(keras.layers.Layer):
-    """Position ids drawn at random in training, so that longer texts have no untrained position.
+    """Position ids sampled at random in training, so that longer texts have no untrained position.
 
-    With t = 0 .. n - 1 counting the n tokens of a sequence that are not padding, and
-    L = `max_position`, the id of token t is, by `method`:
+    Let t = 0 .. n - 1 count the n tokens of a sequence that are not padding, and let L be
+    `max_position`. The id of token t depends on `method`:
 
     - "sorted": the t-th smallest of n distinct integers out of 0 .. L - 1, all sets equally likely.
       The mean spacing is (L + 1) / (n + 1).
@@ -34,9 +34,9 @@ class RandomPositionIds(keras.layers.Layer):
       v uniform in 0 .. L - n.
     - "offset": t + v, v uniform in 0 .. L - n.
 
-    Padding, on either side, draws no id: it repeats the id of the token before it, or has that of
-    the first token. Use one layer for the whole model: all attention layers, queries and keys must
-    have the same ids.
+    Padding, on either side, gets no id of its own: it repeats the id of the token before it, or has
+    that of the first token. Use one layer for the whole model, because all attention layers,
+    queries and keys must have the same ids.
 
     Args:
         method: "sorted", "exponential", "beta", "pose" or "offset".
@@ -78,10 +78,11 @@ class RandomPositionIds(keras.layers.Layer):
     >>> attention = PositionalAttention(num_heads=2, key_dim=16, encodings=["rotary"])
     >>> x = attention(x, x, query_positions=ids(tokens))
 
-    Reference: for "sorted" [Randomized positional encodings](https://arxiv.org/abs/2305.16843); for
-    "exponential" and "beta" [Transformer upgrade 8](https://spaces.ac.cn/archives/9444); for "pose"
-    [PoSE](https://arxiv.org/abs/2309.10400); for "offset"
-    [SHAPE](https://arxiv.org/abs/2109.05644).
+    Reference: "sorted" is from [Randomized positional
+    encodings](https://arxiv.org/abs/2305.16843). The sources of the others are [Transformer upgrade
+    8](https://spaces.ac.cn/archives/9444) for "exponential" and "beta",
+    [PoSE](https://arxiv.org/abs/2309.10400) for "pose" and
+    [SHAPE](https://arxiv.org/abs/2109.05644) for "offset".
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class RandomPositionIds(keras.layers.Layer):
         seed: int | None = None,
         **kwargs,
     ):
-        # No dtype policy may round ids: bfloat16 cannot tell 257 from 256.
+        # No dtype policy may round ids: in bfloat16, 257 equals 256.
         kwargs["dtype"] = "float32" if method in FLOAT_METHODS else "int32"
         super().__init__(autocast=False, **kwargs)
         for name, value, choices in (
@@ -176,7 +177,7 @@ class RandomPositionIds(keras.layers.Layer):
                 for shape in (self.alpha, self.alpha * (stretch - 1))
             ]
             return ops.cast(index, "float32") * (stretch * ops.sigmoid(logs[0] - logs[1]))
-        # Of a text that is too long ids go on from 0, so that a table says which do not exist.
+        # If a text is too long, its ids start at 0, so that a table reports the missing ones.
         skip = _uniform_integer(uniform(1), ops.maximum(self.max_position - count, 0) + 1)
         if self.method == "offset":
             return index + skip

@@ -33,30 +33,32 @@ class _RepeatingPositionEmbedding(LearnedPositionEmbedding):
 class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
     """Serves n^2 positions with a table of n rows; the first n embeddings are unchanged.
 
-    A position is written in base n, m = i n + j, and its embedding combines two rows of a base u:
+    A position m is written in base n as m = i n + j, with the block index i. Its embedding q
+    combines two rows of a base u, which is computed from the table p:
 
-        q[i n + j] = alpha u[i] + (1 - alpha) u[j],    u = (p - alpha p[0]) / (1 - alpha),
+        q[i n + j] = alpha u[i] + (1 - alpha) u[j],    u = (p - alpha p[0]) / (1 - alpha).
 
-    so that q[m] = p[m] for m < n. It is computed as
+    This gives q[m] = p[m] for m < n. It is computed as
 
-        q[i n + j] = p[j] + alpha / (1 - alpha) (p[i] - p[0]),
+        q[i n + j] = p[j] + alpha / (1 - alpha) (p[i] - p[0]).
 
-    where the second term is exactly zero for i = 0: the first n embeddings are bit-identical to the
+    The second term is exactly zero for i = 0, so the first n embeddings are bit-identical to the
     table. There are no new weights; the gradient reaches the table through both terms.
 
-    With the first g rows kept for the first g positions alone, the others are written in base
-    n - g: q[g + i (n - g) + j] = p[g + j] + alpha / (1 - alpha) (p[g + i] - p[g]).
+    With g reserved rows for the first g positions, the others are in base n - g:
+
+        q[g + i (n - g) + j] = p[g + j] + alpha / (1 - alpha) (p[g + i] - p[g]).
 
     Args:
         input_dim: int. Number of rows n of the table, 512 for BERT.
         output_dim: int. Size D of a row.
         alpha: float in (0, 1), not 0.5. Weight of the block index i. Below 0.5 the offset j
-            dominates, which distinguishes neighbours; 0.4 is the author's choice.
-        kept_rows: int. First rows g that serve the first positions and no others: 1 keeps that of
-            [CLS] apart. 0, the default, is the author's.
-        merge_mode: "add" (x + p), "mul" (x * (1 + p)), "zero" (p alone) or "concat" (along the
-            features).
-        embeddings_initializer: initializer of the table.
+            dominates, which distinguishes neighbours. Su (2020) uses 0.4.
+        kept_rows: int. Number g of rows that are reserved for the first positions; 1 reserves that
+            of [CLS]. Su (2020) reserves none, which is the default.
+        merge_mode: str. How embeddings meet features: "add" (x + p), "mul" (x * (1 + p)), "zero"
+            (p alone) or "concat" (along the features).
+        embeddings_initializer: Initializer of the table.
 
     Call arguments:
         inputs: (B, T, D) features.
@@ -68,8 +70,8 @@ class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
         (B, T).
 
     Raises:
-        ValueError: if alpha is outside (0, 1) or equal to 0.5, or `kept_rows` outside 0 .. n - 1;
-            on a position outside 0 .. g + (n - g)^2 - 1.
+        ValueError: if `alpha`, `kept_rows` or another argument is out of range. If a position is
+            negative, or not below g + (n - g)^2.
         TypeError: if `position_ids` are floats.
 
     Example:

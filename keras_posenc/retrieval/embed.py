@@ -127,15 +127,15 @@ def embed(
     """Computes the vectors of texts of any length, or of the chunks of each text.
 
     Args:
-        directory: directory of sentence-transformers, or of an encoder.
+        directory: str or path. Directory of sentence-transformers, or of an encoder.
         texts: list of str, or a path for `read_texts`.
-        output: path of the .npy file for the vectors, or of the .npz file for those of chunks, with
-            their texts, starts and ends; or of a .jsonl or .parquet file (the latter needs
-            pyarrow), with a row per vector and its id: that of the column id of `texts`, otherwise
+        output: str or path. Path of the .npy file for the vectors, or of the .npz file for those of
+            chunks, with their texts, starts and ends. A .jsonl or .parquet file (the latter needs
+            pyarrow) has a row per vector with its id: that of the column id of `texts`, otherwise
             the number of the row. Its folder is created. By default nothing is written.
-        text: name of the column of texts; by default one with a usual name, see `read_texts`.
-        max_length: int. Tokens after which texts are truncated, which is logged; by default the
-            length that `directory` names. More than the model has positions extends its table.
+        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
+        max_length: int. Tokens after which texts are truncated, which is logged. Default: the
+            length that `directory` names. A length above the number of positions extends the table.
         chunks: int. Read each text whole, in chunks of this many tokens, the first of which has the
             prompt. The vector is the mean of those of the chunks, weighted by tokens. With `late`,
             the maximum number of tokens of a chunk.

@@ -48,14 +48,14 @@ class ChunkVectors:
 def embed_spans(model, texts, spans, verbose="auto"):
     """Computes one vector per span of a text, with the whole text as its context.
 
-    Late chunking: the encoder reads the whole text, and the vector of a span is the mean of the
-    features of its tokens,
+    With late chunking, the encoder reads the whole text. The features h_t of the tokens of a span
+    are averaged into its vector:
 
-        v = head(mean of h_t over the tokens t of the span),
+        v = head(mean of h_t over the tokens t of the span).
 
-    where `head` is what the model has behind its pooling, such as a normalisation. A span's vector
-    therefore depends on what the text states elsewhere: "she" has the features of her name. A span
-    that is embedded alone cannot have them.
+    Here `head` stands for the layers that the model has after its pooling, such as a normalisation.
+    A span's vector depends on the rest of the text: the features of "she" reflect the name that it
+    refers to. A span that is embedded alone cannot have them.
 
     The special tokens count for the first and the last span, so one span over a whole text gives
     the vector of the text. A text longer than `model.max_length` is read in overlapping windows of

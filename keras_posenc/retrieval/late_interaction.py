@@ -30,18 +30,20 @@ from keras_posenc.untrusted import quote
 class LateInteraction:
     """A model of late interaction: one vector per token, scored by the best match of each.
 
-    v_t = W h_t / |W h_t|, where h_t are the features of the tokens, and the score of a document is
-    the sum over the tokens of the query of the largest product with a token of the document
-    (`maxsim`). A marker tells queries from documents. A query is filled up with mask tokens, which
-    are scored too, where the directory says so; of a document, the tokens in the directory's list
-    of words to skip, which is usually punctuation, have no vector.
+        v_t = W h_t / |W h_t|
+
+    The features of token t are h_t. For each token of the query, `maxsim` takes the largest product
+    with a token of the document; the score of the document is the sum. A marker token distinguishes
+    queries from documents. If the directory requires it, a query is padded with mask tokens, which
+    are scored, too. Tokens of a document that are in the directory's list of words to skip, usually
+    punctuation, have no vector.
 
     Args:
         directory: str or path. A directory of `MultiVectorEncoder` of sentence-transformers, of
             PyLate, or of Stanford's ColBERT.
-        document_length: int. Tokens after which documents are truncated, which is logged; by
-            default the length that the directory names. More than the model has positions extends
-            its table.
+        document_length: int. Tokens after which documents are truncated, which is logged. Default:
+            the length that the directory names. A length above the number of positions extends the
+            table.
         stretch: how to serve more positions than the table has, if the length needs them. One of
             "hierarchical", the default, "tile" or "interpolate".
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
@@ -192,8 +194,8 @@ class LateInteraction:
     def training_model(self, num_texts=2):
         """Builds the model that `fit` trains: the weights are those of `model`.
 
-        Its losses are `MaxSimRanking`, for the documents of the batch and mined negatives, and
-        `MarginMSE` and `ListwiseKL`, for the scores of a teacher. Its inputs are `batches`.
+        Use the loss `MaxSimRanking` with the documents of the batch and mined negatives, and
+        `MarginMSE` or `ListwiseKL` with the scores of a teacher. The inputs come from `batches`.
 
         Args:
             num_texts: int. 2 for (query, document), more for further documents.

@@ -30,26 +30,28 @@ from keras_posenc.writing import make_folder, write_text
 class Reranker:
     """A cross-encoder: it reads a query and a document together and gives their score.
 
-    score = f(head(encoder([CLS] query [SEP] document [SEP]))), where `head` is that of the
-    family's `ForSequenceClassification`, and f is the activation that the directory names; else a
-    sigmoid for one output, and the identity for several. A cross-encoder is more accurate than
-    vectors and far slower: use it on the 10 to 1,000 documents that a search by vectors found.
+        score = f(head(encoder([CLS] query [SEP] document [SEP])))
+
+    `head` is that of the family's `ForSequenceClassification`, and f is the activation that the
+    directory names. Without a name, f is a sigmoid for one output, and the identity for several. A
+    cross-encoder is more accurate than vectors and far slower: use it on the 10 to 1,000 documents
+    that a search by vectors found.
 
     Args:
         directory: str or path. A directory of transformers' `ForSequenceClassification`, or of the
             `CrossEncoder` of sentence-transformers.
-        max_length: int. Tokens of a pair after which its longer text is truncated, which is
-            logged; by default the length that the directory names. More than the model has
-            positions extends its table: full context for a long document.
+        max_length: int. Tokens of a pair after which its longer text is truncated, which is logged.
+            Default: the length that the directory names. A length above the number of positions
+            extends the table, so that a long document is read with full context.
         chunks: int. Read each document whole, in windows of this many tokens with the query before
             each. The score is the maximum over the windows, which finds the best passage.
         overlap: int. Tokens of the document that neighbouring windows share, with `chunks`.
-        prompt: what precedes every query: the name of one of the directory's prompts, or a text. By
-            default the prompt that the directory puts before all queries, if it has one.
-        labels: list of names, one for each output of a new head that training is to fill, for a
-            directory without a head, such as ["score"].
-        stretch: how to serve more positions than the table has, if the length needs them. One of
-            "hierarchical", the default, "tile" or "interpolate".
+        prompt: str. What precedes every query: the name of one of the directory's prompts, or a
+            text. Default: the prompt that the directory puts before all queries, if it has one.
+        labels: list of str. Names of the outputs of a new head, which is to be trained, if the
+            directory has none; such as ["score"].
+        stretch: str. How to serve more positions than the table has, if the length needs them. One
+            of "hierarchical", the default, "tile" or "interpolate".
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
         rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
             "yarn", "factor": 4.0}.
@@ -59,7 +61,7 @@ class Reranker:
         model: `keras.Model` from the ids of pairs (B, T) to logits (B, C). Train it with `fit`, or
             as a part of `ranking`.
         tokenizer: `Tokenizer`.
-        activation: str, name of f among Keras' activations.
+        activation: str. Name of f among Keras' activations.
         max_length: int. Tokens of a pair, or of a window of it.
         chunks, overlap, token_budget: as given.
         prompt: str.
@@ -220,7 +222,7 @@ class Reranker:
         needed = self.tokenizer.special_tokens(pair=True) + longest + self.overlap + 1
         if self.chunks < needed:
             raise ValueError(
-                f"`chunks` must be at least {needed}, for the special tokens, a query of {longest} "
+                f"`chunks` must be at least {needed}: the special tokens, a query of {longest} "
                 f"tokens, an overlap of {self.overlap} and one token of a document. Received: "
                 f"chunks={self.chunks}"
             )
@@ -314,7 +316,7 @@ def _check_windows(max_length, chunks, overlap):
 
 
 def _activation(transformer, model):
-    """The name of the activation: what the directory says, else that of the number of outputs."""
+    """The name of the activation: the directory's, else the default for the number of outputs."""
     config = model.transformer.config.source or {}
     nested = config.get("sentence_transformers")
     candidates = [

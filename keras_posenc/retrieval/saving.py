@@ -11,12 +11,12 @@ def save_as_read(model, tokenizer, max_length, files, directory, finish=None):
     """Writes weights, config, tokenizer and what lies around them, all of them or none.
 
     Args:
-        model: a model of `build_transformer_model`, or its `Transformer`.
-        tokenizer: `Tokenizer`.
+        model: A model of `build_transformer_model`, or its `Transformer`.
+        tokenizer: `Tokenizer`. It is written beside the weights.
         max_length: int. Positions to write as plain rows, if the table is an extended one.
-        files: dict path -> bytes, or a dict of arrays for a .safetensors file, of further files.
-        directory: str or path; created if missing.
-        finish: function of the new folder, called at the end; None for none.
+        files: dict. Further files: path -> bytes, or a dict of arrays for a .safetensors file.
+        directory: str or path. Created if missing.
+        finish: function or None. Called with the new folder at the end.
 
     Returns:
         list of the paths written, in order.

@@ -55,7 +55,7 @@ def write_vectors(output, found, ids):
     Args:
         output: str or path, which `check_output` has passed.
         found: what `embed` returns.
-        ids: (name, ids of the texts), for a table.
+        ids: (name, ids of the texts). Tables need them.
     """
     suffix = pathlib.Path(output).suffix
     with replacing(output) as partial:

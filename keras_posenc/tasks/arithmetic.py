@@ -63,7 +63,7 @@ def evaluate(tokens, name):
 
     Args:
         tokens: ints (B, L) from 0 to CLOSE.
-        name: of the task, for the error.
+        name: str. Name of the task in the error.
 
     Returns:
         B ints from 0 to 4.

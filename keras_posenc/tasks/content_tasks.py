@@ -36,9 +36,10 @@ class NextToken(Task):
 class FlipFlop(NextToken):
     """A one-bit memory: each "read" is followed by the bit of the last "write".
 
-    0 writes, 1 reads, 2 ignores (w, r, i), each followed by a bit: 3 is 0 and 4 is 1. The first
-    instruction is a write, the last a read; each in between is an "ignore" with the probability of
-    the split, else a write or a read with equal probability. The paper has 512 tokens.
+    The instructions are 0 (write), 1 (read) and 2 (ignore). Each is followed by a bit: token 3
+    stands for 0, and token 4 for 1. The first instruction is a write and the last a read. Each in
+    between is an "ignore" with the probability of the split, else a write or a read with equal
+    probability. The paper has 512 tokens.
 
     Args:
         split: "train" (ignore 0.8), "sparse" (0.98) or "dense" (0.1).
@@ -91,12 +92,12 @@ def _register(instruction, bit):
 class SelectiveCopy(NextToken):
     """Copies the tokens without the blanks between them.
 
-    0 to 15 are the tokens, 16 is a blank, 17 ends the text; then the copy follows. The length is
-    the number of tokens to copy, 128 in the paper; the split determines the number of blanks, which
-    are at uniformly random positions.
+    The ids 0 to 15 are tokens, 16 is a blank and 17 ends the text; then the copy follows. The
+    length is the number of tokens to copy, 128 in the paper. The split determines the number of
+    blanks, which are at uniformly random positions.
 
     (The numbers of tokens and blanks are the paper's. The end mark, the 16 tokens and the layout
-    are our choice, since no code was published.)
+    are our choice, because no code was published.)
 
     Args:
         split: "train" (as many blanks as tokens), "dense" (half) or "sparse" (twice).

@@ -40,9 +40,9 @@ class ReverseString(ContextFree):
 class StackManipulation(ContextFree):
     """The contents of a stack after a sequence of actions.
 
-    The bits 0 and 1 are the stack from its bottom; the actions follow: 2 pops (nothing from an
-    empty stack), 3 pushes a 0, 4 pushes a 1. The answer is the stack from its top, then 2, then
-    zeros; it is scored up to the 2. The number of bits is uniform in 1 .. length - 1.
+    The bits 0 and 1 are the stack from its bottom, and the actions follow. Token 2 pops (nothing
+    from an empty stack). Tokens 3 and 4 push 0 and 1. The answer is the stack from its top, then 2,
+    then zeros; it is scored up to the 2. The number of bits is uniform from 1 to length - 1.
 
     Example:
 
@@ -84,10 +84,10 @@ class StackManipulation(ContextFree):
 class ModularArithmeticBrackets(ContextFree):
     """The value modulo 5 of an expression with brackets.
 
-    0 to 4 are digits, 5 is +, 6 is -, 7 is *, 8 is (, 9 is ), 10 is never used. Samples follow
-    the published grammar (d, -d, (d), (-d), (E operator E)); `solve` accepts any expression, with
-    * before + and -. A third of the values are 0, because of the products: always answering 0 is
-    right more often than `chance`.
+    Token ids index the string "01234+-*()", and 10 is never used. Samples follow the published
+    grammar (d, -d, (d), (-d), (E operator E)). `solve` accepts any expression, with * before + and
+    -. A third of the values are 0, because of the products: always answering 0 is right more often
+    than `chance`.
 
     Example:
 
@@ -112,9 +112,9 @@ class ModularArithmeticBrackets(ContextFree):
 class SolveEquation(ContextFree):
     """The x modulo 5 that solves an equation.
 
-    0 to 4 are digits, 5 is +, 6 is -, 7 is (, 8 is ), 9 is x, 10 is =. The equation is an
-    expression of length - 2 tokens without *, one digit of which is replaced by x, then = and the
-    value. Below 3 tokens there is no equation, only zeros with the answer 0.
+    Token ids index the string "01234+-()x=". The equation is an expression of length - 2 tokens
+    without *, in which x replaces one digit, then = and the value. Below 3 tokens there is no
+    equation, only zeros with the answer 0.
 
     Example:
 
@@ -133,7 +133,7 @@ class SolveEquation(ContextFree):
             return np.zeros((batch_size, length), "int32")
         expressions = draw_expressions(rng, batch_size, length - 2, operators=2)
         values = evaluate(expressions, self.name)
-        # As published: a uniform place, then the first digit from there on, around the end.
+        # As in the published code: the first digit from a uniform position on, cyclically.
         digit = expressions < MODULUS
         turn = (np.arange(length - 2) - rng.integers(0, length - 2, (batch_size, 1))) % (length - 2)
         chosen = np.where(digit, turn, length).argmin(1)

@@ -22,16 +22,19 @@ class Counting(NextToken):
     """The value of a variable after a program of "v = 0 ;", "v ++;" and "pass;".
 
     At the end "print v" asks for a variable that was set, chosen uniformly; its value is the only
-    answer. The tokens are those of the published code: 0 pads, 2 "=", 3 ";", 4 "++;", 5 "pass;",
-    6 "print", 7 to 17 the values 0 to 10, from 18 on the variables. (1 is the start token, which is
-    never used.) Statements are drawn with the weights 1 (set), 7 (increment) and 50 (pass); an
-    increment of a variable that is not set, or is 10, is drawn again.
+    answer. Statements are drawn with weights 1 (set), 7 (increment) and 50 (pass). An increment of
+    a variable that is not set, or has the value 10, is drawn again.
+
+    The token ids are those of the published code. Tokens 2 to 6 are "=", ";", "++;", "pass;" and
+    "print". Tokens 7 to 17 are the values 0 to 10, and the variables follow. Token 0 is padding,
+    and 1 is the start token, which is never used.
 
     The length is the number of tokens, 512 in the paper. The number of steps of a program is
-    uniform from 3 to the length, and the program is padded on the right. One that is too long loses
-    its last steps ("whole"), or its first tokens, as in the paper ("code"): then the answer may
-    depend on removed tokens (in one row of 250 with 5 variables), and `solve` refuses it. The
-    values are not uniform: a third of the answers are 0 at 40 tokens, a fifth are 10 at 512.
+    uniform from 3 to the length, and the program is padded on the right. In the variant "whole", a
+    program that is too long loses its last steps. In "code", as in the paper, it loses its first
+    tokens. Then the answer may depend on removed tokens (in one row of 250 with 5 variables), and
+    `solve` refuses it. The values are not uniform: a third of the answers are 0 at 40 tokens, and a
+    fifth are 10 at 512.
 
     Args:
         split: "train" (weight 50 of pass), "sparse" (200) or "dense" (10). The last two are not in
@@ -105,7 +108,7 @@ class Counting(NextToken):
             text[row, start[row, column] + words] = named
         row = np.arange(rows)
         text[row, total - 1] = NUMBER + known[row, asked]
-        # Cut from the left, as published, or not at all.
+        # Truncated on the left, as in the published code, or not at all.
         shift = np.maximum(total - length, 0)[:, None]
         place = np.minimum(np.arange(length) + shift, text.shape[1] - 1)
         return np.take_along_axis(text, place, 1), (known >= 0).any(1)
@@ -141,7 +144,7 @@ class Counting(NextToken):
         variable = (fraction * self.variables).astype(int)
         value = np.zeros(shape, int)
         now = np.full((rows, self.variables), -1)
-        # Only what is no pass needs a loop: the n-th of each row at once.
+        # Only statements other than "pass" need a loop, which takes the n-th of all rows together.
         events = np.argsort(kind == PASS, axis=1, kind="stable")
         count = (kind != PASS).sum(1)
         for number in range(int(count.max(initial=0))):

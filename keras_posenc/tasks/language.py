@@ -13,23 +13,24 @@ WORD = re.compile(r"\w+|[^\w\s]|\n")
 
 
 class Corpus:
-    """A text as token ids, of which a part is held out for the test.
+    """A text as token ids, part of which is held out for the test.
 
     Args:
-        path: path of a file, whose end is held out; or of a directory with train.txt and test.txt.
-        unit: "characters" (of UTF-8; the ids are those of the sorted characters of the text),
-            "bytes", "words" (words in lower case, marks and line ends: the most frequent of the
-            training part from id 1 on, all others 0), or a tokenizer whose `encode(text)` gives
-            `(token_ids, segment_ids)`.
-        test_share: float. Share of the tokens of a file, at its end, that makes the test part.
-        most_words: int. Words that have an id of their own.
+        path: str. Path of a file, whose end is held out, or of a directory with train.txt and
+            test.txt.
+        unit: str, or a tokenizer whose `encode(text)` gives `(token_ids, segment_ids)`. With
+            "characters" (of UTF-8), ids number the sorted characters of the text. With "bytes",
+            they are the bytes. With "words", lower-case words, punctuation marks and line ends have
+            ids: the most frequent ones of the training part from 1 on, all others 0.
+        test_share: float. Fraction of the tokens of a file, at its end, that is the test part.
+        most_words: int. Number of words with a separate id.
 
     Attributes:
-        parts: dict with the ids of "train" and of "test".
-        vocabulary_size: ids are 0 .. vocabulary_size - 1.
-        mask_id: the id of the mask token: the largest id plus 1, or that of the tokenizer.
-        chance: the accuracy, in the test part, of always guessing the most frequent token of the
-            training part.
+        parts: dict. The ids of "train" and of "test".
+        vocabulary_size: int. Ids are 0 .. vocabulary_size - 1.
+        mask_id: int. The id of the mask token: the largest id plus 1, or that of the tokenizer.
+        chance: float. The accuracy, in the test part, of always guessing the most frequent token of
+            the training part.
 
     Raises:
         ValueError: on an unknown unit or a share outside (0, 1), or if the text is not UTF-8 or too

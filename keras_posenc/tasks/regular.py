@@ -44,7 +44,8 @@ class ParityCheck(Regular):
 class CycleNavigation(Regular):
     """The position on a cycle of length five after a sequence of moves from position 0.
 
-    The tokens 0, 1, 2 are the moves -1, 0, +1 in the published code, and 0, +1, -1 in the paper.
+    In the published code the tokens 0, 1, 2 mean back, stay and forward. In the paper they mean
+    stay, forward and back.
 
     Args:
         variant: "code" or "paper".
@@ -66,9 +67,9 @@ class CycleNavigation(Regular):
 class ModularArithmetic(Regular):
     """The value modulo 5 of an expression of digits and operators, * before + and -.
 
-    0 to 4 are digits, 5 is +, 6 is -, 7 is *; 8 is a blank that is never drawn and means 0 or +.
-    Expressions have an odd length: an even one is shortened by one in the published code, and
-    lengthened in the paper. (The published code multiplies in 32 bits, which overflow at a product
+    Token ids index the string "01234+-*". The id 8 is a blank that is never drawn and means 0 or +.
+    Expressions have an odd length. An even length is reduced by one in the published code, and
+    increased in the paper. (The published code multiplies in 32 bits, which overflow at a product
     of sixteen fours; this code does not.)
 
     Args:

@@ -1,7 +1,7 @@
 """Retrieval in which one sentence of a long document matters: passkeys and needles by length.
 
-As in LongEmbed (https://arxiv.org/abs/2404.12096): each query asks for what a single document of
-the collection says somewhere, so that the documents can be made as long as is wanted.
+As in LongEmbed (https://arxiv.org/abs/2404.12096): each query asks for a fact that is in a single
+document of the collection, so documents of any length can be made.
 """
 
 import itertools

@@ -21,17 +21,18 @@ class Task:
         variant: one of `variants`, where the paper and its published code differ.
 
     Attributes:
-        name: the published name.
-        level: of the Chomsky hierarchy: "regular", "context_free", "context_sensitive"; or None.
-        vocabulary_size: token ids are 0 .. vocabulary_size - 1.
-        classes: targets are 0 .. classes - 1.
-        chance: the accuracy of guessing evenly among the answers that occur.
-        causal: the layout, see above.
-        bidirectional: whether a causal layout may be answered with later tokens visible.
-        is_text: whether the tokens are those of a text, so that positions differ only in how much
-            context they have.
-        variants: names of the variants; the first is the default.
-        paper: URL of the paper.
+        name: str. The published name.
+        level: str or None. Level of the Chomsky hierarchy: "regular", "context_free" or
+            "context_sensitive".
+        vocabulary_size: int. Token ids are 0 .. vocabulary_size - 1.
+        classes: int. Targets are 0 .. classes - 1.
+        chance: float. The accuracy of guessing evenly among the answers that occur.
+        causal: bool. The layout, see above.
+        bidirectional: bool. Whether a causal layout may be answered with later tokens visible.
+        is_text: bool. Whether the tokens are those of a text, so that positions differ only in how
+            much context they have.
+        variants: tuple of str. Names of the variants; the first is the default.
+        paper: str. URL of the paper.
 
     Raises:
         ValueError: on an unknown variant.

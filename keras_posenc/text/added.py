@@ -15,11 +15,11 @@ class Added:
     """A token that is found in a text before all others.
 
     Attributes:
-        id: int; None is the one of the vocabulary, or else the next free one.
-        special: bool.
-        flags: dict of bools, those of `FLAGS` that a file names: whether spaces on the left and on
-            the right belong to it, whether it is found within words, and whether it is looked for
-            in the text as the normalizer leaves it. The last is true where it is not special.
+        id: int or None. None takes the id in the vocabulary, or else the next free one.
+        special: bool. Whether it is a special token.
+        flags: dict of bool. Those of `FLAGS` that a file names: whether spaces on the left and on
+            the right belong to it, and whether it is found within words. Another is whether it is
+            searched in the normalized text, which holds if it is not special.
     """
 
     id: int | None = None
@@ -68,14 +68,14 @@ def _refuse(source, token, number, otherwise):
 
 
 def add_tokens(tokenizer, vocabulary, names, found, new):
-    """Has a tokenizer find tokens in a text before all others.
+    """Makes a tokenizer find tokens in a text before all others.
 
     Args:
-        tokenizer: `tokenizers.Tokenizer`.
-        vocabulary: dict token -> id, of its model.
-        names: dict role -> token; these are special.
-        found: dict token -> `Added`, of those in the vocabulary and of new ones.
-        new: dict token -> id, as of `place`.
+        tokenizer: `tokenizers.Tokenizer`. It is changed in place.
+        vocabulary: dict. Token -> id, of its model.
+        names: dict. Role -> token; these are special.
+        found: dict. Token -> `Added`, of those in the vocabulary and of new ones.
+        new: dict. Token -> id, as from `place`.
     """
     special = set(names.values())
     entries, ids = {token: Added() for token in special} | found, vocabulary | new

@@ -13,7 +13,7 @@ MOST_TOKENS = 2**20  # of a vocabulary; the largest have 2^19
 MOST_MERGES = 2**21
 MOST_PIECE = 2**10  # characters of a token; the library's search tree is as deep
 MOST_AROUND = 2**10  # tokens written around a text
-MOST_AFFIX = 2**6  # characters that mark a piece of a word; written anew for every piece tried
+MOST_AFFIX = 2**6  # characters that mark a piece of a word; written again for every piece tried
 MOST_WORD = 2**10  # characters of a word whose pieces are all tried; BERT has 100
 MOST_PATTERN = 2**12  # characters of a regular expression
 
@@ -108,7 +108,7 @@ def _check_added(tokens):
 
 
 def _check_model(model):
-    if not isinstance(model, dict):  # the library says what it lacks
+    if not isinstance(model, dict):  # the library reports what it lacks
         return
     vocabulary, merges = model.get("vocab"), model.get("merges")
     if isinstance(vocabulary, (list, dict)):

@@ -15,13 +15,14 @@ class Row(typing.NamedTuple):
     """What becomes a row of a batch: a text, or a window of one.
 
     Attributes:
-        token_ids, segment_ids: lists of ints.
-        text: number of the text.
-        window: number of the window in the text, from 0.
-        offsets: (T, 3) ints, or None: for each token which text of a pair it is of (-1 for a
-            special token), and of which characters, from where to where. An id is a character.
-        position_ids: list of ints, or None for 0, 1, 2, ...: they start again at 0 with each
-            document of a row that holds several.
+        token_ids, segment_ids: list of int. Both have T entries.
+        text: int. Number of the text.
+        window: int. Number of the window in the text, from 0.
+        offsets: (T, 3) ints, or None. For each token the number of its text in a pair (-1 for a
+            special token), and the start and end of its characters. If texts are ids, an id counts
+            as a character.
+        position_ids: list of int or None. None stands for 0, 1, 2, ... If a row holds several
+            documents, they start again at 0 with each.
 
     Example:
 
@@ -42,12 +43,13 @@ def encode_rows(texts, tokenizer, max_length, stride=None, offsets=False):
     """Encodes texts of any accepted kind.
 
     Args:
-        texts: a list of str, of pairs of str, of lists of words, of lists of ids, of `(token_ids,
+        texts: list of str, of pairs of str, of lists of words, of lists of ids, of `(token_ids,
             segment_ids)` or of `(token_ids, segment_ids, position_ids)`.
-        tokenizer: a `Tokenizer`; may be None for ids.
-        max_length: maximum number of tokens, special tokens included, or None.
-        stride: None truncates a longer text; else it becomes windows that share so many tokens.
-        offsets: whether rows have the place of each token in its text.
+        tokenizer: `Tokenizer`. May be None for ids.
+        max_length: int or None. Maximum number of tokens, special tokens included.
+        stride: int or None. None truncates a longer text. A number splits it into windows that
+            share this many tokens.
+        offsets: bool. Whether rows have the position of each token in its text.
 
     Returns:
         `(rows, lengths)`: a list of `Row`, and an int array of the token counts of the texts before

@@ -7,9 +7,9 @@ import numpy as np
 class Reading:
     """The batches that were read since an epoch began.
 
-    `fit` says that an epoch ended in three situations: it has read all of it, or all of its share;
-    `steps_per_epoch` has made a pause; or it has only looked at the first batches, to learn their
-    shapes, and begins afterwards. In the last one it has just asked for the number of batches.
+    `fit` reports the end of an epoch in three situations. It has read all of it, or all of its
+    part. Or `steps_per_epoch` has made a pause. Or it has only looked at the first batches, to
+    learn their shapes, and begins afterwards; then it has just asked for the number of batches.
 
     Args:
         count: int. Batches of an epoch.
@@ -28,7 +28,7 @@ class Reading:
         self._indices.append(index)
 
     def ends(self):
-        """Returns whether the epoch is over, now that `fit` says so."""
+        """Returns whether the epoch is really over when `fit` reports its end."""
         if self._is_whole():
             return True
         if self._was_counted:

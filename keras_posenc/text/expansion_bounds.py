@@ -108,8 +108,8 @@ def charsmap_growth(charsmap):
     tree, length = int.from_bytes(charsmap[:4], "little"), max(len(charsmap) - 4, 0)
     if tree > length:
         raise ValueError(
-            f"the table of its normalization says that a part of it takes {tree} bytes, and has "
-            f"{length}"
+            f"the table of its normalization declares that a part of it takes {tree} bytes, and "
+            f"has {length}"
         )
     most = 0
     for match in re.finditer(rb"[^\0]+", memoryview(charsmap)[4 + tree :]):

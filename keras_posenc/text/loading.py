@@ -26,19 +26,20 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
     """Loads a `tokenizers.Tokenizer`, without truncation or padding.
 
     Args:
-        path: one of `FILES`, a directory with one of them, or None with `vocabulary`. A file that
-            is neither a .json nor a .model is a vocab.txt.
-        lowercase: whether to lower-case; None follows the files.
-        strip_accents: whether to remove accents; None follows the files, then `lowercase`.
-        vocabulary: a dict token -> id that replaces that of the files.
+        path: str, path or None. One of `FILES`, a directory with one of them, or None with
+            `vocabulary`. A file that is neither a .json nor a .model is a vocab.txt.
+        lowercase: bool or None. Whether to lower-case; None follows the files.
+        strip_accents: bool or None. Whether to remove accents; None follows the files, then
+            `lowercase`.
+        vocabulary: dict or None. Token -> id; replaces the vocabulary of the files.
 
     Returns:
         `(tokenizer, names)`: the tokenizer, and a dict role -> token, of the special tokens that
             the files name.
 
     Raises:
-        FileNotFoundError: no such file, or none of them in the directory.
-        ValueError: a damaged file, or an option that the file does not allow to change.
+        FileNotFoundError: if there is no such file, or none of them in the directory.
+        ValueError: if a file is damaged, or does not allow an option to be changed.
     """
     if vocabulary is not None:
         check_vocabulary(vocabulary, "vocabulary=")
@@ -141,7 +142,7 @@ def _from_json(file, settings):
     except ValueError as error:
         raise ValueError(f"{file} is not a tokenizer.json: {shorten(error)}.") from None
     if getattr(tokenizer.model, "dropout", None):
-        tokenizer.model.dropout = None  # merges left out at random, for the training of a model
+        tokenizer.model.dropout = None  # merges left out at random, to train a model
     names = dict(settings.names)
     if tokenizer.padding:
         names.setdefault("pad", tokenizer.padding["pad_token"])
@@ -182,7 +183,7 @@ def _changed(file, tokenizer, lowercase, strip_accents, vocabulary):
 
 
 def save(tokenizer, vocabulary, names, directory, entries):
-    """Writes tokenizer.json, tokenizer_config.json and, for a BERT tokenizer, vocab.txt.
+    """Writes tokenizer.json and tokenizer_config.json, and BERT tokenizers' vocab.txt.
 
     Args:
         tokenizer: a tokenizer from `load`.

@@ -26,11 +26,12 @@ class Use:
     """What a family makes of the pieces of a file.
 
     Attributes:
-        first: list of (token, score) that stand in place of the first `replaced` pieces.
-        replaced: int.
-        last: list of tokens that follow, unless they are pieces already.
-        names: dict role -> token.
-        layout: of `around`; None adds the tokens `bos` and `eos` as in tokenizer_config.json.
+        first: list of (token, score). They replace the first `replaced` pieces.
+        replaced: int. Number of pieces that are replaced.
+        last: list of str. Tokens that follow, unless they are pieces already.
+        names: dict. Role -> token.
+        layout: A layout of `templates`. None adds the tokens `bos` and `eos` as in
+            tokenizer_config.json.
     """
 
     first: tuple = ()
@@ -160,8 +161,8 @@ def _family(file, model, settings):
     if "<s>" not in pieces and "<pad>" in pieces:
         return "t5"
     raise ValueError(
-        f"{file} is of no family that its pieces tell: put a tokenizer_config.json beside it with "
-        'its "tokenizer_class", such as "XLMRobertaTokenizer".'
+        f"The family of {file} cannot be identified from its pieces: put a tokenizer_config.json "
+        'beside it with its "tokenizer_class", such as "XLMRobertaTokenizer".'
     )
 
 

@@ -55,29 +55,29 @@ def pieces(texts, tokenizer, length):
 class MaskedLanguageModelBatches(TextBatches):
     """Batches for masked language models: `(inputs, targets, weights)`, with new masks each epoch.
 
-    Of each row about a share `masked` of the tokens is chosen, whole words at random; 80% of these
-    become [MASK], 10% another token and 10% stay. Targets are the original ids (B, T), weights 1
-    where a token was chosen and 0 elsewhere. Long texts are cut into rows of full length; a row
-    holds one text, or with `pack` several. Masks and batches are a function of (seed, epoch), as in
-    `TextBatches`.
+    In each row about a fraction `masked` of the tokens is chosen, as whole words at random. Of
+    these 80% become [MASK], 10% another token, and 10% stay. Targets are the original ids (B, T),
+    weights 1 where a token was chosen and 0 elsewhere. Long texts are cut into rows of full length;
+    a row holds one text, or with `pack` several. Masks and batches are a function of (seed, epoch),
+    as in `TextBatches`.
 
-    Train with `keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")`,
-    and `weighted_metrics=["accuracy"]` is that of the chosen tokens.
+    Train with `keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")`.
+    With `weighted_metrics=["accuracy"]`, the accuracy is that of the chosen tokens.
 
     Args:
         texts: list of str, of any length.
         tokenizer: a `Tokenizer` with a mask token.
         length: int. Tokens of a row, special tokens included.
-        masked: float in (0, 1). Share of the tokens to guess.
+        masked: float in (0, 1). Fraction of the tokens to predict.
         whole_words: bool. Whether the pieces of a word are chosen together: WordPiece's "##",
             SentencePiece's and byte-level BPE's spaces mark words.
-        max_ngram: int. Most neighbouring words chosen together; n words are with a probability in
-            proportion to 1 / n.
-        positions: bool. The inputs have `masked_positions` (B, M) too, M = ceil(masked T) places
-            to guess, and targets and weights are (B, M): the head over the vocabulary then need
-            not see the rest, most of the work of a small model.
-        pack: bool. Short texts share rows, filled up to `length`; the inputs have `position_ids`
-            too, which start again with each text. For a model with `packed=True`.
+        max_ngram: int. Maximum number of neighbouring words chosen together. The probability of n
+            words is proportional to 1 / n.
+        positions: bool. Adds an input `masked_positions` (B, M) with the M = ceil(masked T)
+            positions to predict. Targets and weights are then (B, M). The MLM head skips the other
+            positions, which are most of the work of a small model.
+        pack: bool. Short texts share rows, filled up to `length`, and an input `position_ids`
+            starts again with each text. For a model with `packed=True`.
         token_budget, shuffle, seed, max_shapes, pad_to, **kwargs: as in `TextBatches`.
 
     Raises:
@@ -169,14 +169,15 @@ class MaskedLanguageModelBatches(TextBatches):
 class CausalBatches(TextBatches):
     """Batches for language models, `(inputs, targets, weights)`: at each token the next one.
 
-    `TextBatches` with `NextTokenLabels`: targets are the ids (B, T) shifted by one, weights 1 where
-    there is a next token to predict. Of texts all tokens are; long ones are cut into rows of full
-    length. Of pairs (prompt, answer), as UniLM reads them, only those of the answer and the token
-    that ends it; longer pairs are truncated. A row holds one text or pair, or with `pack` several.
-    Batches are a function of (seed, epoch), as in `TextBatches`.
+    These are `TextBatches` with `NextTokenLabels`. Targets are the ids (B, T) shifted by one, with
+    weights 1 where there is a next token to predict. In texts all tokens are predicted, and long
+    texts are cut into rows of full length. In pairs (prompt, answer), as UniLM reads them, only the
+    answer and the token that ends it are predicted, and long pairs are truncated. A row holds one
+    text or pair, or with `pack` several. Batches are a function of (seed, epoch), as in
+    `TextBatches`.
 
-    Train with `keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")`,
-    and `weighted_metrics=["accuracy"]` is that of the predicted tokens.
+    Train with `keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")`.
+    With `weighted_metrics=["accuracy"]`, the accuracy is that of the predicted tokens.
 
     Args:
         texts: list of str, or of (prompt, answer) pairs of str.

@@ -24,12 +24,12 @@ class SentencePiece:
 
     Attributes:
         pieces: list of (piece, score), by id.
-        kinds: list of ints, UNKNOWN and so on, by id.
-        algorithm: "Unigram" or "BPE".
-        byte_fallback: whether characters without a piece become bytes.
-        charsmap: bytes, the table of the normalization; empty if there is none.
-        prefix: whether a space is put before a text.
-        trims: whether spaces at the ends, and all but one of several, are dropped.
+        kinds: list of int, by id. UNKNOWN and so on.
+        algorithm: str. "Unigram" or "BPE".
+        byte_fallback: bool. Whether characters without a piece become bytes.
+        charsmap: bytes. The table of the normalization; empty if there is none.
+        prefix: bool. Whether a space is put before a text.
+        trims: bool. Whether spaces at the ends are dropped, and runs of spaces reduced to one.
     """
 
     pieces: list

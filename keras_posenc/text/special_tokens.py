@@ -52,7 +52,7 @@ def keep_apart(tokenizer, vocabulary, unknown):
     tokenizer.encode_special_tokens = True
     added = tokenizer.get_added_tokens_decoder()
     names = [token.content for token in added.values() if token.special]
-    # What stands for a byte, of which a model says nothing but by these names.
+    # Tokens that stand for a byte. Only their names identify them.
     names += [token for token in vocabulary if re.fullmatch("<0x[0-9A-F]{2}>", token)]
     names = sorted(name for name in names if len(name) > 1)
     encodings = tokenizer.encode_batch_fast(names, add_special_tokens=False)

@@ -77,8 +77,8 @@ def _length(tokenizer, text):
 def set_ends(tokenizer, vocabulary, names, add_bos, add_eos):
     """Follows `add_bos_token` and `add_eos_token` of tokenizer_config.json.
 
-    Each says something of its own token, and None leaves it as tokenizer.json has it. Where that
-    writes other tokens than these two, they say nothing.
+    Each setting concerns one token, and None leaves that token as tokenizer.json has it. If
+    tokenizer.json adds other tokens than these two, both settings are ignored.
 
     Args:
         tokenizer: `tokenizers.Tokenizer`, whose post-processor is set.

@@ -16,67 +16,69 @@ from keras_posenc.text.truncation import tell_truncation
 class TextBatches(keras.utils.PyDataset):
     """Batches of documents of similar length, `{"token_ids", "segment_ids"}` and their labels.
 
-    Both inputs are (B, T) with B * T <= `token_budget`. Targets, and weights where something does
-    not count, are what `labels` makes of them: ids (B,) of a list of names. Documents are encoded
-    once, at construction, on all cores. `batches[i]` is batch i of an epoch, and all of an epoch
-    follows from `(seed, epoch)`, so that a resumed training sees what an uninterrupted one would
-    have. `fit` moves on to the next epoch by itself. The models of `build_transformer_model` read
-    an epoch in its order; give `shuffle=False` to the `fit` of another model, which otherwise reads
-    the same batches in an order drawn by Python's `random`.
+    Both inputs are (B, T) with B * T <= `token_budget`. `labels` determines the targets, such as
+    ids (B,) for a list of names, and the weights, if something does not count. Documents are
+    encoded once, at construction, on all cores. `batches[i]` is batch i of an epoch. An epoch is
+    determined by `(seed, epoch)`, so a resumed training sees the same batches as an uninterrupted
+    one. `fit` moves on to the next epoch automatically. The models of `build_transformer_model`
+    read an epoch in its order. Pass `shuffle=False` to the `fit` of another model, which otherwise
+    reads the same batches in an order drawn by Python's `random`.
 
-    Where a `keras.distribution` has been set before (JAX), or the batches are made in the scope of
-    a strategy of `tf.distribute` (TensorFlow), B is a multiple of its replicas: rows
-    of weight 0, which `restore_order` leaves out, fill up the last batch, and every batch has
-    weights. Compile a loss of `reduction="mean_with_sample_weight"` and `weighted_metrics` then.
-    Several processes of JAX each read their share of the rows of each batch, and `restore_order`
-    has those of all.
+    With several devices, B is a multiple of their number. Set a `keras.distribution` before (JAX),
+    or make the batches in the scope of a strategy of `tf.distribute` (TensorFlow). Rows of weight
+    0, which `restore_order` leaves out, fill up the last batch, and every batch has weights. Then
+    compile with a loss of `reduction="mean_with_sample_weight"` and with `weighted_metrics`. With
+    several processes of JAX, each reads its part of the rows of each batch, and `restore_order`
+    returns those of all.
 
     Args:
-        texts: a list of str, of (first, second) pairs of str, of lists of words, of lists of ids,
-            of `(token_ids, segment_ids)` as `Tokenizer.encode_batch` and `windows` return them, or
-            of `(token_ids, segment_ids, position_ids)` as `pack_rows` does: then `position_ids` are
-            a third input.
-        labels: None; a list of the same length of names, or of ids (ints) if `classes` is None; or
-            `Labels` of another kind: `MultiLabels`, `FloatLabels`, `TagLabels`, `SpanLabels`,
-            `NextTokenLabels`.
-        tokenizer: a `Tokenizer`; may be None if the texts are ids (which are padded with 0).
-        max_length: maximum number of tokens of a document, special tokens included; longer ones are
-            truncated, and how many these are is logged once. None truncates none.
-        stride: int or None. In place of truncation a longer text becomes windows of `max_length`
-            that share so many tokens, each a row; of a pair the second text is split, and the first
-            stands before each window.
-        apart: whether the texts are tuples of S texts that are encoded apart, for `similarity`, or
-            of S pairs of str, for `ranking`, or of S `(token_ids, segment_ids)`: the inputs are
-            (B, S, T), with B * S * T <= `token_budget`.
-        sample_weights: None, or a number for each text, by which its weights are multiplied.
-        class_weight: None; a dict, the name or the id of a class -> a number by which the weights
-            of its texts, or tags, are multiplied, 1 where it is left out; or "balanced", which
-            gives all classes the same sum of weights. For labels of one class a text, and tags.
-        token_budget: maximum number of tokens in a batch, padding included. A longer document gets
-            a batch of its own.
-        classes: the label names in the order of their ids; None sorts those in `labels`.
-        shuffle: whether each epoch has new batches. False keeps one order, longest first, which
-            `restore_order` can undo.
-        seed: seed of the shuffling.
-        max_shapes: maximum number of lengths T; the last documents may add one more shape (B, T).
-        pad_to: every T is a multiple of it, or `max_length`.
-        **kwargs: of `keras.utils.PyDataset`; `workers` and `use_multiprocessing` are accepted and
-            ignored, since a batch is ready in 0.1 ms.
+        texts: list. One kind of texts: str, (first, second) pairs of str, lists of words, lists of
+            ids, or `(token_ids, segment_ids)` as from `Tokenizer.encode_batch` and `windows`.
+            `(token_ids, segment_ids, position_ids)`, as from `pack_rows`, adds a third input
+            `position_ids`.
+        labels: list, `Labels` or None. A list has a name per text, or an id (int) if `classes` is
+            None. `Labels` of another kind are `MultiLabels`, `FloatLabels`, `TagLabels`,
+            `SpanLabels` and `NextTokenLabels`.
+        tokenizer: `Tokenizer`. May be None if the texts are ids (which are padded with 0).
+        max_length: int or None. Maximum number of tokens of a document, special tokens included.
+            Longer ones are truncated, and their number is logged once. None truncates none.
+        stride: int or None. Splits a longer text into windows of `max_length` instead of truncating
+            it. Each window is a row and shares this many tokens with the next. In a pair, the
+            second text is split, and the first precedes each window.
+        apart: bool. Whether the texts are tuples of S texts that are encoded separately. They can
+            be str, for `similarity`, pairs of str, for `ranking`, or `(token_ids, segment_ids)`.
+            The inputs are then (B, S, T), with B * S * T <= `token_budget`.
+        sample_weights: list of float or None. A factor for the weights of each text.
+        class_weight: dict, "balanced" or None. A dict maps the name or the id of a class to a
+            factor for the weights of its texts, or tags; missing classes have 1. "balanced" gives
+            all classes the same sum of weights. For labels with one class per text, and for tags.
+        token_budget: int. Maximum number of tokens in a batch, padding included. A longer document
+            gets a separate batch.
+        classes: list of str or None. The label names in the order of their ids; None sorts those in
+            `labels`.
+        shuffle: bool. Whether each epoch has new batches. False keeps one order, longest first,
+            which `restore_order` can undo.
+        seed: int. Seed of the shuffling.
+        max_shapes: int. Maximum number of lengths T. The last documents may add one more shape
+            (B, T).
+        pad_to: int. Every T is a multiple of it, or `max_length`.
+        **kwargs: Arguments of `keras.utils.PyDataset`. `workers` and `use_multiprocessing` are
+            accepted and ignored, because a batch is ready in 0.1 ms.
 
     Attributes:
-        classes: the label names in the order of their ids, or None.
-        pad_id: the id that fills up rows.
-        text_of: the number of the text of each row, an int array: 0, 1, ... without windows.
-        rows: the `Row` of each, with its offsets, where the labels need them; else None.
-        lengths: token counts of the texts before truncation, an int array.
-        shapes: the distinct (B, T); each is compiled once.
-        padding_share: share of all tokens that is padding, 0 to 1.
-        epoch: the current epoch, from 0.
+        classes: list of str or None. The label names in the order of their ids.
+        pad_id: int. The id that fills up rows.
+        text_of: int array. The number of the text of each row: 0, 1, ... without windows.
+        rows: list of `Row` or None. The rows with their offsets, if the labels need them.
+        lengths: int array. Token counts of the texts before truncation.
+        shapes: The distinct (B, T). Each is compiled once.
+        padding_share: float. Fraction of all tokens that is padding.
+        epoch: int. The current epoch, from 0.
 
     Raises:
-        ValueError: no texts, an empty text, an unknown label, different numbers of texts and
-            labels, or a size that is none.
-        TypeError: a text or a label of another type.
+        ValueError: if there are no texts, a text is empty, or a label is unknown. If texts and
+            labels differ in number, or a size is invalid.
+        TypeError: if a text or a label has another type.
 
     Example:
 

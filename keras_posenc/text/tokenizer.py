@@ -17,39 +17,40 @@ class Tokenizer(Tokens):
     as in `BertTokenizer(split_special_tokens=True)`.
 
     Args:
-        path: a tokenizer.json of any kind, a vocab.txt, a vocab.json with merges.txt beside it, a
-            SentencePiece model (spm.model, spiece.model, sentencepiece.bpe.model,
-            tokenizer.model), or a directory with one of them, where the first in this list counts.
-            tokenizer_config.json and special_tokens_map.json beside it are followed. Settings of
-            truncation, padding and dropout in tokenizer.json are dropped: a text always has the
-            same tokens.
-        lowercase: True or False; None follows tokenizer.json, or `do_lower_case` of the
-            tokenizer_config.json beside vocab.txt, or else the vocabulary (one with more than 1% of
-            tokens in capitals is cased).
-        strip_accents: True or False; None follows the files, then `lowercase`.
-        vocabulary: a dict token -> id that replaces that of the files (see
-            `simplified_vocabulary`).
-        special_in_text: whether "[SEP]" in a text is the special token. False takes it for the five
-            characters it is, so that no writer of a text can end it early; set True for texts of
-            your own with "[MASK]" in them.
-        pre_tokenize: a function from a text, in lower case where the tokenizer makes it so, to the
-            list of its words, as in bert4keras: those in the vocabulary are tokens, the others are
-            cut as usual. For BERT's tokenizers alone; not saved, so give it again. Default: words
-            of jieba for a RoFormer that has them (`pip install rjieba`), none for others.
-        **others: none; a name of bert4keras's or transformers' is refused with the one here.
+        path: str or path. A file, or a directory with one of these files; the first in this order
+            counts. `tokenizer.json` of any kind, `vocab.txt`, or `vocab.json` with `merges.txt`
+            beside it. Or a SentencePiece model: `spm.model`, `spiece.model`,
+            `sentencepiece.bpe.model` or `tokenizer.model`. `tokenizer_config.json` and
+            `special_tokens_map.json` beside it are followed. Settings of truncation, padding and
+            dropout in tokenizer.json are dropped, so that a text always has the same tokens.
+        lowercase: bool or None. None follows tokenizer.json, or `do_lower_case` of the
+            tokenizer_config.json beside vocab.txt. Without these it follows the vocabulary: one
+            with more than 1% of tokens in capitals is cased.
+        strip_accents: bool or None. None follows the files, then `lowercase`.
+        vocabulary: dict. Token -> id; replaces that of the files (see `simplified_vocabulary`).
+        special_in_text: bool. Whether "[SEP]" in a text is the special token. False reads it as
+            five characters, so that no author of a text can end it early. Set True for trusted
+            texts that contain "[MASK]".
+        pre_tokenize: function. Maps a text, in lower case if the tokenizer is, to the list of its
+            words, as in bert4keras. Words in the vocabulary are tokens; the others are split as
+            usual. For BERT's tokenizers only. It is not saved, so pass it again. Default: words of
+            jieba for a RoFormer that has them (`pip install rjieba`), none for others.
+        **others: Not accepted. For an argument of bert4keras or transformers, the error gives the
+            name it has here.
 
     Attributes:
-        vocabulary: the dict token -> id.
-        vocab_size: the required rows of a token table, the largest id + 1.
-        pad_id, cls_id, sep_id, mask_id, unk_id, bos_id, eos_id: ids of the special tokens; None
-            where missing. `pad_id` is never None: where no file names one it is `eos_id`.
-        pre_tokenize: the function that gives words, or None.
+        vocabulary: dict. Token -> id.
+        vocab_size: int. The required rows of a token table, the largest id + 1.
+        pad_id, cls_id, sep_id, mask_id, unk_id, bos_id, eos_id: int or None. Ids of the special
+            tokens; None if missing. `pad_id` is never None: if no file names one, it is `eos_id`.
+        pre_tokenize: function or None. The function that splits a text into words.
 
     Raises:
-        FileNotFoundError: no such file, or none of them in the directory.
-        ValueError: a damaged file, or an option that a tokenizer.json does not allow to change.
+        FileNotFoundError: if there is no such file, or none of them in the directory.
+        ValueError: if a file is damaged, or a tokenizer.json does not allow an option to be
+            changed.
         ImportError: if `tokenizers` is not installed, or `rjieba` for a RoFormer with words.
-        TypeError: an argument that is none, with its name here if it is another library's.
+        TypeError: if an argument is unknown.
 
     Example:
 
@@ -87,22 +88,23 @@ class Tokenizer(Tokens):
         """Encodes one text, or a pair: [CLS] first [SEP] second [SEP].
 
         Args:
-            first: a str.
-            second: a str, or None.
-            max_length: maximum number of tokens, special tokens included; None keeps all. Of a
-                pair, the text that is longer at that moment loses a token. That something was cut
-                off is logged once.
-            truncate_from: "right" keeps the beginning of each text, "left" its end.
-            offsets: whether to add the place of each token in its text.
-            **others: none; a name of bert4keras's or transformers' is refused with the one here.
+            first: str. The text.
+            second: str or None. The second text of a pair.
+            max_length: int or None. Maximum number of tokens, special tokens included; None keeps
+                all. A pair loses one token at a time from the text that is then longer. Truncation
+                is logged once.
+            truncate_from: str. "right" keeps the beginning of each text, "left" its end.
+            offsets: bool. Whether to add the position of each token in its text.
+            **others: Not accepted. For an argument of bert4keras or transformers, the error gives
+                the name it has here.
 
         Returns:
-            `(token_ids, segment_ids)`, two lists of ints of the same length. With `offsets` a
-            third: (start, end) in characters of the text that the token is of, without the spaces
-            around it; (0, 0) for special tokens.
+            `(token_ids, segment_ids)`, two lists of ints of the same length. `offsets` adds a
+            third: (start, end) in characters of the text that contains the token, without the
+            spaces around it; (0, 0) for special tokens.
 
         Raises:
-            TypeError: if a text is not a str, or an argument is none.
+            TypeError: if a text is not a str, or an argument is unknown.
             ValueError: if a text is not valid Unicode, or `max_length` leaves no room for text.
         """
         refuse("Tokenizer.encode", others)
@@ -150,17 +152,18 @@ class Tokenizer(Tokens):
         """Splits a long text into windows, each with the special tokens.
 
         Args:
-            text: a str.
-            length: maximum number of tokens per window, special tokens included.
-            stride: number of tokens that neighbouring windows share (as in `tokenizers`).
-            question: None, or a str that stands whole before the text in every window.
-            offsets: whether to add the place of each token in `text`.
-            **others: none; a name of transformers' is refused with the one here.
+            text: str. The text to split.
+            length: int. Maximum number of tokens per window, special tokens included.
+            stride: int. Number of tokens that neighbouring windows share (as in `tokenizers`).
+            question: str or None. Precedes the text in every window, unabridged.
+            offsets: bool. Whether to add the position of each token in `text`.
+            **others: Not accepted. For an argument of transformers, the error gives the name it has
+                here.
 
         Returns:
             A list of `(token_ids, segment_ids)`; a single window if the text fits. With `offsets`,
-            of `(token_ids, segment_ids, offsets)` as in `encode`, where all tokens that are not of
-            `text`, those of the question too, have (0, 0): an answer can only be where end > start.
+            of `(token_ids, segment_ids, offsets)` as in `encode`. Tokens outside `text`, such as
+            those of the question, have (0, 0), so an answer can only be where end > start.
 
         Raises:
             ValueError: if `stride` is not smaller than the room for text in a window.

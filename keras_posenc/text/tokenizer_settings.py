@@ -12,7 +12,7 @@ ROLES = ("pad", "cls", "sep", "mask", "unk", "bos", "eos")
 NAMING = ("tokenizer_config.json", "special_tokens_map.json")
 LISTS = ("additional_special_tokens", "extra_special_tokens")
 
-# Classes and model types that say nothing of the family.
+# Classes and model types that do not identify the family.
 NAMELESS = ("", "pretrained", "tokenizersbackend", "auto")
 
 
@@ -55,8 +55,8 @@ class TokenizerSettings:
             before = added.setdefault(content, entry)
             if entry.id is not None and before.id not in (None, entry.id):
                 raise ValueError(
-                    f"{self.folder / file}: {key} says that {quote(content)} is token {entry.id}, "
-                    f"and tokenizer_config.json that it is token {before.id}."
+                    f"{quote(content)} is token {entry.id} in {key} of {self.folder / file}, and "
+                    f"token {before.id} in tokenizer_config.json. The ids must be equal."
                 )
             if before.id is None:
                 added[content] = dataclasses.replace(before, id=entry.id)

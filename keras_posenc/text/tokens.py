@@ -126,8 +126,8 @@ class Tokens:
         """Writes files that `Tokenizer(directory)` and `transformers` read.
 
         Args:
-            directory: where tokenizer.json, tokenizer_config.json and, for a BERT tokenizer,
-                vocab.txt go; created if missing.
+            directory: str or path. Directory for tokenizer.json and tokenizer_config.json, and for
+                the vocab.txt of a BERT tokenizer. Created if missing.
         """
         # As it was read: how special tokens in a text are met is the reader's choice.
         apart, self._rust.pre_tokenizer = self._rust.pre_tokenizer, self._splitter

@@ -5,9 +5,9 @@ import logging
 
 import numpy as np
 
-# A line of the log and no warning: `max_length` was asked for, or is the default, and a program
-# that takes warnings for errors should not end because one text of many is long. Where nobody sets
-# up logging, Python prints it to stderr.
+# A line of the log instead of a warning: `max_length` was requested, or is the default. A program
+# that treats warnings as errors should not end because one text of many is long. Without a logging
+# setup, Python prints it to stderr.
 LOGGER = logging.getLogger("keras_posenc")
 
 

@@ -49,5 +49,5 @@ def check_vocabulary(vocabulary, source):
     if missing:
         raise ValueError(
             f"{source}: a vocabulary of {len(vocabulary)} tokens without {', '.join(missing)}. "
-            "A BERT vocabulary has one token a line and holds [PAD], [UNK], [CLS] and [SEP]."
+            "A BERT vocabulary has one token per line and contains [PAD], [UNK], [CLS] and [SEP]."
         )

@@ -7,20 +7,21 @@ from keras_posenc import backend
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class FusedAdamW(keras.optimizers.AdamW):
-    """`keras.optimizers.AdamW`, with steps computed by the fused kernels of TensorFlow and torch.
+    """`keras.optimizers.AdamW` with the fused kernels of TensorFlow and PyTorch.
 
         m += (1 - beta_1) (g - m),  v += (1 - beta_2) (g^2 - v)
-        w -= rate sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v) + epsilon)
+        w -= rate sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v) + epsilon).
 
-    The formula and the variables are those of Keras, so the results differ by rounding only, and
-    each optimizer can continue from the state of the other. On a CPU Keras reads and writes each
-    weight, its gradient and its moments about ten times per step; JAX fuses these operations itself
-    and is left unchanged. Repeated rows in the gradient of a `keras.layers.Embedding` are summed
-    before they are squared, which Keras omits on TensorFlow.
+    It computes the formula of Keras with the variables of Keras. The results differ by rounding
+    only, and each optimizer can continue from the state of the other. On a CPU, Keras reads and
+    writes each weight, its gradient and its moments about ten times per step. JAX fuses these
+    operations itself, so nothing changes there. Repeated rows in the gradient of a
+    `keras.layers.Embedding` are summed before they are squared, which Keras omits on TensorFlow.
 
     Args:
         learning_rate: float or `LearningRateSchedule`.
-        **kwargs: of `keras.optimizers.AdamW`. With `amsgrad=True` the step is Keras' own.
+        **kwargs: Arguments of `keras.optimizers.AdamW`. With `amsgrad=True` Keras computes the
+            step.
 
     Example:
 

@@ -8,9 +8,9 @@ from keras import ops
 def average_checkpoints(model, paths):
     """Sets the weights of `model` to the mean of several files, such as those of the last epochs.
 
-    w = (w_1 + ... + w_n) / n for every floating-point variable; others come from the last file, or
-    stay as they are where files lack them, as the counters of dropout. The files are those of
-    `keras.callbacks.ModelCheckpoint` or `model.save`.
+    Every floating-point variable becomes (w_1 + ... + w_n) / n. Others come from the last file.
+    Those that files lack, such as the counters of dropout, stay as they are. The files are those
+    of `keras.callbacks.ModelCheckpoint` or `model.save`.
 
     Averaging happens after training and costs nothing during it, so different sets of files can be
     tried. The alternative in Keras, `use_ema=True` of an optimizer with
@@ -38,7 +38,7 @@ def average_checkpoints(model, paths):
     >>> average_checkpoints(model, ["1.weights.h5", "2.weights.h5"]).get_weights()[0].tolist()
     [[1.5]]
 
-    Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 6.1, which
+    Reference: [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 6.1. It
     averages the last 5 or 20 checkpoints.
     """
     paths = list(paths)

@@ -66,7 +66,7 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
             length = ops.convert_to_tensor(y_pred).shape[1]
             if len(shape) > 2 or len(shape) == 2 and shape[1] not in (None, 1, length):
                 raise ValueError(
-                    "A conditional random field takes one sample weight a text, (B,), or one a "
+                    "A conditional random field takes one sample weight per text, (B,), or one per "
                     f"token, (B, T), for potentials of {length} tokens. Received: {shape}"
                 )
             if len(shape) == 2:

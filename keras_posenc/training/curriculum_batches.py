@@ -18,10 +18,11 @@ class CurriculumBatches(keras.utils.PyDataset):
     On JAX and TensorFlow each new shape is compiled: pad batches to a few widths, with weights 0.
 
     Args:
-        make_batch: function (length, seed) -> a batch for `fit`: (inputs, targets) or (inputs,
-            targets, sample weights); the seed is a tuple of two ints, as in `Task.sample`.
-        curriculum: function (step, seed) -> length, as `keras_posenc.tasks.curriculum` returns.
-        seed: int.
+        make_batch: function. Maps (length, seed) to a batch for `fit`: (inputs, targets) or
+            (inputs, targets, sample weights). The seed is a tuple of two ints, as in `Task.sample`.
+        curriculum: function. Maps (step, seed) to a length, as `keras_posenc.tasks.curriculum`
+            returns it.
+        seed: int. Seed of the lengths and the batches.
         start: int. The first step.
 
     Example:

@@ -4,24 +4,24 @@ from keras_posenc.training.metrics import f1_of_counts
 
 
 def entities(tags):
-    """The entities in tags, by conlleval's rules, as seqeval's default has them.
+    """The entities in tags, by the rules of conlleval, which are also seqeval's default.
 
-    An entity goes on as long as its kind does and no tag begins a new one: B- and S- always begin
-    one, I- and E- do after O, after E- or S-, and after another kind; so an I- without a B- is an
-    entity too. A tag without a prefix is its own kind.
+    An entity continues as long as its kind does and no tag begins a new one. B- and S- always begin
+    an entity. I- and E- begin one after O, after E- or S-, and after another kind, so an I- without
+    a B- is an entity, too. A tag without a prefix is its own kind.
 
     Args:
-        tags: list of str: O, and B-kind and I-kind (IOB1 or IOB2), with E-kind and S-kind (IOBES).
+        tags: list of str. O, B-kind and I-kind (IOB1 or IOB2), and E-kind and S-kind (IOBES).
 
     Returns:
-        set of (kind, start, end): the first tag, and that after the last.
+        set of (kind, start, end), where end is the index after the last tag.
 
     Example:
 
     >>> sorted(entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"]))
     [('LOC', 3, 4), ('LOC', 4, 5), ('PER', 0, 2)]
 
-    Reference: [CoNLL-2000](https://aclanthology.org/W00-0726/), whose script conlleval is.
+    Reference: [CoNLL-2000](https://aclanthology.org/W00-0726/), the source of conlleval.
     """
     entities, start, before, kind_before = set(), 0, "O", ""
     for place, tag in enumerate([*tags, "O"]):

@@ -20,26 +20,26 @@ def evaluate(
     """Evaluates a fine-tuned model by the metrics of its task, also by document length.
 
     Args:
-        directory: directory that `finetune` wrote.
+        directory: str or path. Directory that `finetune` wrote.
         data: documents of the model's task, as in `finetune`.
-        text: name of the column of texts; by default one with a usual name, see `read_texts`.
-        label: name of the column of labels; by default one with a usual name.
+        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
+        label: str. Name of the column of labels; by default one with a usual name.
         max_length: int or None. Tokens after which documents are truncated; by default as in
             training.
         token_budget: int or None. Maximum number of tokens in a batch; by default as in training.
         chunks: int or None. Read each document whole, in chunks of this many tokens.
-        pool: how the probabilities of the chunks are combined; their mean is weighted by tokens.
+        pool: str. How the probabilities of the chunks are combined; the mean is weighted by tokens.
             One of "mean" or "max".
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        dict with `task`, `labels`, `scores` (the keys of the task's metrics with their titles, the
-            one that matters most first) and `test`, the metrics.
+        dict with `task`, `labels`, `scores` (the keys of the task's metrics with their titles, most
+            important first) and `test`, the metrics.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
-        TypeError: if a document is not a str, or a label is not.
-        ValueError: if a document is empty, or has a label that the model does not know.
+        TypeError: if a document or a label is not a str.
+        ValueError: if a document is empty, or has a label that the model does not have.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Fine-tuning of a pretrained encoder, stretched if needed, for a task on long texts."""
+"""Fine-tunes a pretrained encoder, extended if needed, on a task with long texts."""
 
 import hashlib
 import inspect
@@ -70,56 +70,57 @@ def finetune(
 
     | task | documents | metrics |
     |---|---|---|
-    | "classify" | texts or pairs with a label each | accuracy, macro F1 |
-    | "multilabel" | with any number of labels each | micro and macro F1 |
-    | "regress" | with a number each, or several | Spearman, Pearson |
-    | "tag" | words with a tag each, or texts with spans | F1 as seqeval's |
-    | "qa" | questions, passages and answers | F1 and exact match as SQuAD's |
+    | "classify" | texts or pairs with one label each | accuracy, macro F1 |
+    | "multilabel" | texts with any number of labels each | micro and macro F1 |
+    | "regress" | texts with one or more numbers each | Spearman, Pearson |
+    | "tag" | words with one tag each, or texts with spans | F1 as in seqeval |
+    | "qa" | questions, passages and answers | F1 and exact match as in SQuAD |
     | "embed" | pairs, triples, or pairs with a score | accuracy of the nearest, or Spearman |
 
-    After each epoch the whole state (weights, optimizer, dropout seeds, history, callbacks) is
-    saved to a single file. A second call with the same arguments resumes from there and ends with
-    the same weights as an uninterrupted run; if the run is complete, it returns the metrics
+    The whole state (weights, optimizer, dropout seeds, history, callbacks) is saved to a single
+    file after each epoch. A second call with the same arguments resumes from there and ends with
+    the same weights as an uninterrupted run. If the run is complete, it returns the metrics
     immediately. Each epoch sets the global seeds to a function of `seed` and the epoch.
 
     Args:
-        checkpoint: path of the pretrained weights, or of a directory with weights, config and
+        checkpoint: str. Path of the pretrained weights, or of a directory with weights, config and
             tokenizer.
-        train: the documents: a path, a `Texts`, or a pair (texts, labels); what texts and labels
-            are, and the files, differ by task, see the guide of tasks.
-        output: directory for model.keras, tokenizer.json, labels.json, config.json, recipe.json,
-            metrics.json, history.csv and steps.csv; `load_finetuned` reads it.
-        task: what to train for. One of "classify", "multilabel", "regress", "tag", "qa" or "embed".
-        validation: documents to evaluate after every epoch; a float in (0, 1) holds out that share
-            of `train`.
+        train: the documents: a path, a `Texts`, or a pair (texts, labels). Texts, labels and files
+            differ by task, see the guide of tasks.
+        output: str. Directory for model.keras, tokenizer.json, labels.json, config.json,
+            recipe.json, metrics.json, history.csv and steps.csv. `load_finetuned` reads it.
+        task: str. The task to train for. One of "classify", "multilabel", "regress", "tag", "qa" or
+            "embed".
+        validation: documents to evaluate after every epoch. A float in (0, 1) holds out that
+            fraction of `train`.
         test: documents to evaluate once, at the end.
-        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
             Several names, such as question and passage, read pairs.
-        label: name of the column of labels; by default one with a usual name.
-        config: path of the config; by default in the directory of `checkpoint`.
-        tokenizer: path of the tokenizer; by default in the directory of `checkpoint`.
-        model: family of the checkpoint; by default the one its config names.
+        label: str. Name of the column of labels; by default one with a usual name.
+        config: str. Path of the config; by default in the directory of `checkpoint`.
+        tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
+        model: str. Family of the checkpoint; by default the one its config names.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         max_length: int. Tokens after which documents are truncated. Default 512.
         epochs: int. Passes over the documents. Default 3.
         lengths: stages of growing length under one learning-rate schedule, as pairs of `max_length`
             and `epochs`, in place of these two.
-        longer: one of "cut", which truncates documents that are longer than a stage, or "skip",
-            which leaves them to later stages, because the evidence for a label may be in the part
-            that is cut off. Inference truncates in either case.
-        stretch: how to serve more positions than the checkpoint has, if a length needs them. One of
-            "hierarchical", "tile", "interpolate" or "fresh".
+        longer: str. What a stage does with longer documents. One of "cut", which truncates them, or
+            "skip", which leaves them to later stages. Skipping helps if the evidence for a label
+            may be in the part that is cut off. Inference truncates in either case.
+        stretch: str. How to serve more positions than the checkpoint has, if a length needs them.
+            One of "hierarchical", "tile", "interpolate" or "fresh".
         alpha: float. Weight of the block index in hierarchical positions.
-        stretch_first: long texts without labels, as `keras_posenc.stretch` takes them. The
-            checkpoint is first extended on them, with the defaults of that function, in
-            `output`/stretched; `stretch` and `alpha` are then not used.
+        stretch_first: long texts without labels, as in `keras_posenc.stretch`. The checkpoint is
+            first extended on them, with the defaults of that function, in `output`/stretched. Then
+            `stretch` and `alpha` are not used.
         stride: int. Tokens that neighbouring windows of a passage share, for "qa". Default: a
             quarter of `max_length`.
-        pooling: how the features of the tokens become those of a text. One of "mean", "cls", "max",
-            "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
+        pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
+            "max", "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
             transformers, which `TextModel.export` can write.
         learning_rate: float. Peak learning rate.
-        schedule: decay of the learning rate to 0. One of "cosine" or "linear".
+        schedule: str. Decay of the learning rate to 0. One of "cosine" or "linear".
         warmup: float in [0, 1). Fraction of the steps that warm up the learning rate.
         weight_decay: float. Weight decay; biases, norms and position embeddings have none.
         clip: float or None. Maximum global norm of the gradients; None: no bound.
@@ -151,14 +152,14 @@ def finetune(
 
     Returns:
         dict, the content of metrics.json: `task`, `labels`, `scores` (the keys of its metrics with
-            their titles, the one that matters most first), `train`, `validation`, `test` (None if
-            not given), `versions`, and `stretched`, the report of a stretching before.
+            their titles, most important first), `train`, `validation`, `test` (None if not given),
+            `versions`, and `stretched`, the report of `stretch_first`.
 
     Raises:
         FileNotFoundError: if a file is missing.
         NotADirectoryError: if `output` is a file.
         OSError: if `output` cannot be written, or has no room for the state.
-        BlockingIOError: if another run is at work in `output`.
+        BlockingIOError: if another run uses `output`.
         TypeError: if a document or a label is not what the task takes, or a setting is of the wrong
             type.
         ValueError: if a setting, a document or the checkpoint is invalid, no document is short

@@ -50,7 +50,7 @@ class FinetuneRecipe(Recipe):
 
     @property
     def epoch_lengths(self):
-        """The document length of each epoch: [(512, 2), (1536, 1)] -> [512, 512, 1536]."""
+        """The document length of each epoch: the length of each stage, repeated by its epochs."""
         return [length for length, epochs in self.lengths for _ in range(epochs)]
 
     def stride_of(self, length):

@@ -71,10 +71,10 @@ def read_labelled(source, role, text=None, label=None):
     """Reads labelled documents from a file or from Python lists.
 
     Args:
-        source: a path for `read_texts`, a `Texts`, or a pair (texts, labels) of lists.
-        role: what the documents are for, such as "train"; used in errors.
-        text: name of the text column, if it is not an obvious one.
-        label: name of the label column, also with a default.
+        source: A path for `read_texts`, a `Texts`, or a pair (texts, labels) of lists.
+        role: str. The use of the documents, such as "train"; for errors.
+        text: str. Name of the text column, if it is not an obvious one.
+        label: str. Name of the label column, also with a default.
 
     Returns:
         A `Texts` with labels that are strings, without spaces at their ends.

@@ -10,10 +10,11 @@ from keras_posenc import checks
 class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrossentropy):
     """Sparse categorical cross-entropy with label smoothing.
 
-    loss = -(1 - s) log p_y - s / V sum_k log p_k: the cross-entropy with a mixture of the label y,
-    weight 1 - s, and the uniform distribution over V classes, weight s.
-    `keras.losses.CategoricalCrossentropy` computes it from one-hot targets. A Keras mask of the
-    predictions, `ignore_class` and sample weights work as in Keras' loss.
+        loss = -(1 - s) log p_y - s / V sum_k log p_k.
+
+    The target is a mixture of the label y, with weight 1 - s, and the uniform distribution over V
+    classes, with weight s. `keras.losses.CategoricalCrossentropy` computes it from one-hot targets.
+    A Keras mask of the predictions, `ignore_class` and sample weights work as in Keras' loss.
 
     Args:
         label_smoothing: float, s. Weight of the uniform distribution; 0 is Keras' loss.
@@ -40,8 +41,8 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
     0.35
 
     Reference: [Rethinking the Inception Architecture for Computer
-    Vision](https://arxiv.org/abs/1512.00567), section 7; s = 0.1 in [Attention Is All You
-    Need](https://arxiv.org/abs/1706.03762), section 5.4.
+    Vision](https://arxiv.org/abs/1512.00567), section 7. The value s = 0.1 is from [Attention Is
+    All You Need](https://arxiv.org/abs/1706.03762), section 5.4.
     """
 
     def __init__(

@@ -14,9 +14,10 @@ REMEDY = "Negative ones are padding."
 class MultilabelCategoricalCrossentropy(keras.losses.Loss):
     """Cross-entropy of scores where several classes are right, or none.
 
-    loss = log(1 + sum over wrong classes exp(s)) + log(1 + sum over right classes exp(-s)): right
-    classes are to score above 0, wrong ones below. Unlike a sum of binary cross-entropies it does
-    not drown few right classes in very many wrong ones.
+        loss = log(1 + sum over wrong classes exp(s)) + log(1 + sum over right classes exp(-s)).
+
+    It pushes right classes above 0 and wrong ones below. Unlike in a sum of binary cross-entropies,
+    few right classes are not drowned out by very many wrong ones.
 
     Args:
         axis: -1, or (-2, -1) where the classes are the spans of a `GlobalPointer`.
@@ -25,9 +26,9 @@ class MultilabelCategoricalCrossentropy(keras.losses.Loss):
         dtype: dtype of the result. The sums are float32.
 
     Call arguments:
-        y_true: (..., C) or (..., T, T), 1 for right classes and 0 for wrong ones; in between, how
-            probable a class is.
-        y_pred: the shape of `y_true`, scores (logits). What is closed, below -1e8, does not count.
+        y_true: (..., C) or (..., T, T). 1 for right classes and 0 for wrong ones; a number in
+            between is the probability of the class.
+        y_pred: Scores (logits) of the shape of `y_true`. Scores below -1e8 are masked.
 
     Returns:
         The reduced loss, a scalar by default.
@@ -44,7 +45,7 @@ class MultilabelCategoricalCrossentropy(keras.losses.Loss):
     5.0249
 
     Reference: Su Jianlin, [Softmax cross-entropy for several
-    labels](https://kexue.fm/archives/7359), 2020; Su et al.,
+    labels](https://kexue.fm/archives/7359), 2020. Su et al.,
     [ZLPR](https://arxiv.org/abs/2208.02955), 2022.
     """
 
@@ -241,7 +242,7 @@ def _product(sizes):
 
 
 def _log(x):
-    # Where x is 0 another number stands, for the gradient's sake.
+    # x = 0 is replaced by another number, because the gradient would be NaN.
     return ops.log(ops.where(x > 0, x, 1.0))
 
 

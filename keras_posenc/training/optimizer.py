@@ -46,7 +46,7 @@ def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None, use_ema
 
 
 def _without_decay(optimizer, model):
-    """The optimizer, excluded from the decay what `adamw` says."""
+    """The optimizer, without weight decay for the variables that `adamw` excludes."""
     # By variable, not by name: Keras matches names without their layer, and the position table is
     # called `embeddings` like the token table.
     optimizer.exclude_from_weight_decay(
@@ -187,8 +187,8 @@ def rates_by_depth(model, decay):
 
     Args:
         model: a model of this package, or one that contains it.
-        decay: float in (0, 1]. 0.8 for the smaller ELECTRA models, 0.9 for the largest; 0.95 in
-            later work.
+        decay: float in (0, 1]. ELECTRA uses 0.8 for the smaller models and 0.9 for the largest.
+            Later work uses 0.95.
 
     Returns:
         dict for `LayerwiseAdamW(rates=...)` or `adamw(rates=...)`.

@@ -20,11 +20,11 @@ def predictions_table(predictions, source=None, form="tsv"):
     """Formats predictions with a header and the id of each row, to be read or piped on.
 
     Args:
-        predictions: what `predict` returns.
-        source: what was predicted, a path or a list. The ids are those of a column of the file that
-            has a usual name, such as id; otherwise the numbers of the rows, from 1.
-        form: "tsv", where a cell that a spreadsheet would run as a formula gets an apostrophe in
-            front; or "jsonl", an object per row with all that is predicted.
+        predictions: list. What `predict` returns.
+        source: str, path or list. The texts. The ids are those of a column of the file that has a
+            usual name, such as id; otherwise the numbers of the rows, from 1.
+        form: str. With "tsv", a cell that a spreadsheet would run as a formula is preceded by an
+            apostrophe. With "jsonl", there is an object per row with the whole prediction.
 
     Returns:
         str.
@@ -32,6 +32,7 @@ def predictions_table(predictions, source=None, form="tsv"):
     Raises:
         FileNotFoundError: if `source` is missing.
         ValueError: on another `form`, or if the file has another number of rows.
+        FileNotFoundError: if the file of `source` is missing.
 
     Example:
 
@@ -66,6 +67,7 @@ def write_predictions(path, predictions, source=None):
         FileNotFoundError: if `source` is missing.
         ValueError: if `path` has another suffix, `source` has a column of one of these names, or
             another number of rows.
+        FileNotFoundError: if the file of `source` is missing.
 
     Example:
 
@@ -122,7 +124,7 @@ def _words(text):
 
 
 def _delimited(columns, cells, predictions, delimiter, prefix="", source=None):
-    """The text of a table. Only what a model or its labels say is guarded against formulas: the
+    """The text of a table. Only the cells of the predictions are guarded against formulas: the
     rest is as the user has it."""
     names = [f"{prefix}{name}" for name in (predictions[0].columns() if predictions else ())]
     _check_free(source, columns, names)

@@ -68,26 +68,27 @@ def pretrain(
 ):
     """Continues pretraining a checkpoint on unlabelled texts; an interrupted run can be resumed.
 
-    The result is a checkpoint with its head over the vocabulary, which `finetune`, `stretch` and
-    Hugging Face's transformers read. An interrupted run resumes where it was: the same call
-    continues from the last state, at most half a minute back, to the weights of an uninterrupted
-    run, and after the end it returns immediately.
+    The result is a checkpoint with its MLM head, which `finetune`, `stretch` and Hugging Face's
+    transformers read. The same call resumes an interrupted run from its last state, at most half a
+    minute back. It ends with the weights of an uninterrupted run. If the run is complete, the call
+    returns immediately.
 
     Args:
-        checkpoint: path of the pretrained weights, or of a directory with weights, config and
-            tokenizer. If they have no head over the vocabulary, a new one is trained.
-        corpus: texts: a path for `read_texts`, a `Texts`, or a list of str; for "unilm" with their
-            answers, the labels, or a list of (prompt, answer) pairs.
-        output: directory for the checkpoint, its tokenizer, recipe.json and metrics.json.
-        objective: one of "mlm", masked tokens, see `MaskedLanguageModelBatches`; "causal", the next
-            token; or "unilm", the next token of an answer to a prompt, see `CausalBatches`.
+        checkpoint: str. Path of the pretrained weights, or of a directory with weights, config and
+            tokenizer. If they have no MLM head, a new one is trained.
+        corpus: the texts: a path for `read_texts`, a `Texts`, or a list of str. The objective
+            "unilm" also needs the answers: as labels, or in a list of (prompt, answer) pairs.
+        output: str. Directory for the checkpoint, its tokenizer, recipe.json and metrics.json.
+        objective: str. What to predict. One of "mlm", masked tokens, see
+            `MaskedLanguageModelBatches`; "causal", the next token; or "unilm", the next token of an
+            answer to a prompt, see `CausalBatches`.
         length: int. Tokens of a row, special tokens included. Longer texts are several rows.
-        validation: texts to measure the loss on, before and after, as `corpus`; a float in (0, 1)
-            holds out that share of `corpus`.
+        validation: texts to measure the loss on, before and after, as `corpus`. A float in (0, 1)
+            holds out that fraction of `corpus`.
         epochs: int. Passes over the corpus.
         steps: int. Batches to train on, in place of `epochs`.
-        stretch: how to serve more positions than the checkpoint has, if `length` needs them. One of
-            "hierarchical", "tile", "interpolate" or "fresh". With None it is an error.
+        stretch: str. How to serve more positions than the checkpoint has, if `length` needs them.
+            One of "hierarchical", "tile", "interpolate" or "fresh". With None it is an error.
         alpha: float. Weight of the block index in hierarchical positions.
         masked: float in (0, 1). Fraction of the tokens to predict.
         whole_words: bool. Mask all pieces of a word together.
@@ -103,27 +104,27 @@ def pretrain(
         dropout_rate: float. Dropout of the features; by default that of the config.
         attention_dropout_rate: float. Dropout of the attention weights; by default that of the
             config.
-        text: name of the column of texts; by default one with a usual name, see `read_texts`.
-        label: name of the column of answers, for "unilm"; by default one with a usual name.
-        config: path of the config; by default in the directory of `checkpoint`.
-        tokenizer: path of the tokenizer; by default in the directory of `checkpoint`.
-        model: family of the checkpoint; by default the one its config names.
+        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
+        label: str. Name of the column of answers, for "unilm"; by default one with a usual name.
+        config: str. Path of the config; by default in the directory of `checkpoint`.
+        tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
+        model: str. Family of the checkpoint; by default the one its config names.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         seed: int. Seed of the batches, the masks, the dropout and the new weights.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
-        verbose: bool. Whether to print where it stands and how long it will take.
+        verbose: bool. Whether to print the progress and the time left.
 
     Returns:
-        dict, the content of metrics.json: `before` and `after`, each the `loss` and the `accuracy`
-            over the tokens to guess in the validation texts (the same ones, hidden in the same
-            way); `losses` of the steps, `seconds`, `new_head`, `versions`.
+        dict, the content of metrics.json. `before` and `after` have the `loss` and the `accuracy`
+            on the tokens to predict in the validation texts, which are the same before and after.
+            The others are `losses` of the steps, `seconds`, `new_head` and `versions`.
 
     Raises:
         FileNotFoundError: if a file is missing.
         NotADirectoryError: if `output` is a file.
         OSError: if `output` cannot be written, or has no room for the state.
-        BlockingIOError: if another run is at work in `output`.
+        BlockingIOError: if another run uses `output`.
         TypeError: if a text is not a str.
         ValueError: if a setting, a text or the checkpoint is invalid, or `output` holds a run with
             other settings.

@@ -146,7 +146,7 @@ class Pretraining:
             places = keras.Input((None,), dtype="int32", name="masked_positions")
             features = ops.take_along_axis(encoder.output, places[..., None], axis=1)
             logits, inputs = self.transformer.heads(features), [*encoder.inputs, places]
-        # Sums over the vocabulary are in float32, whatever the policy.
+        # Sums over the vocabulary are in float32 under every policy.
         named = {each.name: each for each in inputs}
         return TransformerModel(named, ops.cast(logits, "float32"))
 

@@ -41,11 +41,12 @@ def _check(y_true, scores, sizes):
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class MarginMSE(keras.losses.Loss):
-    """The squared error of how much better the first document is than each other.
+    """The squared error of the margins between the first document and the others.
 
-    loss = mean over j > 1 of ((s_1 - s_j) - (t_1 - t_j))^2, where s are the scores of a query's
-    documents, the positive first, and t those of a teacher, such as a cross-encoder. Only the
-    margins are learned, so the two may have different scales.
+        loss = mean over j > 1 of ((s_1 - s_j) - (t_1 - t_j))^2.
+
+    The scores of a query's documents are s, the positive first. Those of a teacher, such as a
+    cross-encoder, are t. Only the margins are learned, so the two may have different scales.
 
     Args:
         reduction: as in `keras.losses.Loss`, over the queries.
@@ -54,9 +55,9 @@ class MarginMSE(keras.losses.Loss):
 
     Call arguments:
         y_true: (B, S) scores of the teacher, or (B, S - 1) margins t_1 - t_j.
-        y_pred: (B, S) scores, as of `ranking`; or of a query and its documents vectors
-            (B, 1 + S, D), as of `similarity`, whose scores are dot products, or those of tokens,
-            (B, 1 + S, T, D + 1), of `LateInteraction.training_model`.
+        y_pred: (B, S) scores, as from `ranking`. Or the vectors of a query and its documents
+            (B, 1 + S, D), as from `similarity`, whose scores are dot products. Or the vectors of
+            their tokens (B, 1 + S, T, D + 1), as from `LateInteraction.training_model`.
 
     Returns:
         The reduced loss, a scalar by default.
@@ -89,9 +90,11 @@ class MarginMSE(keras.losses.Loss):
 class ListwiseKL(keras.losses.Loss):
     """The Kullback-Leibler divergence of the scores' distribution from that of the targets.
 
-    loss = T^2 sum_j p_j log(p_j / q_j), with p = softmax(t / T) and q = softmax(s / T) over the
-    documents of a query. Of relevance grades t it is ListNet's loss up to a constant, the entropy
-    of p; of a teacher's scores it is distillation.
+        loss = T^2 sum_j p_j log(p_j / q_j).
+
+    Here p = softmax(t / T) and q = softmax(s / T) over the documents of a query. With relevance
+    grades t it is the loss of ListNet up to a constant, the entropy of p. With the scores of a
+    teacher it is distillation.
 
     Args:
         temperature: float, T.
@@ -101,9 +104,9 @@ class ListwiseKL(keras.losses.Loss):
 
     Call arguments:
         y_true: (B, S) grades, or scores of a teacher.
-        y_pred: (B, S) scores, as of `ranking`; or of a query and its documents vectors
-            (B, 1 + S, D), as of `similarity`, whose scores are dot products, or those of tokens,
-            (B, 1 + S, T, D + 1), of `LateInteraction.training_model`.
+        y_pred: (B, S) scores, as from `ranking`. Or the vectors of a query and its documents
+            (B, 1 + S, D), as from `similarity`, whose scores are dot products. Or the vectors of
+            their tokens (B, 1 + S, T, D + 1), as from `LateInteraction.training_model`.
 
     Returns:
         The reduced loss, a scalar by default.
@@ -144,10 +147,11 @@ class ListwiseKL(keras.losses.Loss):
 class MaxSimRanking(keras.losses.Loss):
     """Late interaction with every other document of the batch as a negative.
 
-    loss_i = -log(exp(s f(q_i, d_i)) / sum_j exp(s f(q_i, d_j))), where f is the score of late
-    interaction, the sum over the tokens of the query of the largest product with a token of the
-    document, d_i is the second text of row i, and the d_j are all second texts of the batch and
-    all further ones, mined negatives.
+        loss_i = -log(exp(s f(q_i, d_i)) / sum_j exp(s f(q_i, d_j))).
+
+    The score of late interaction is f: the sum over the tokens of the query of the largest product
+    with a token of the document. The second text of row i is d_i. The d_j are all second texts of
+    the batch and all further texts, which are mined negatives.
 
     Args:
         scale: float, s, one over the temperature.
@@ -156,9 +160,9 @@ class MaxSimRanking(keras.losses.Loss):
         dtype: dtype of the result.
 
     Call arguments:
-        y_true: (B,) or (B, 1) integers: rows of the same number belong together, and are no
-            negatives of each other. A row of -1 is no negative of any.
-        y_pred: (B, S, T, D + 1), of `LateInteraction.training_model`.
+        y_true: (B,) or (B, 1) integers. Rows with the same number belong together, and are not
+            negatives of each other. A row with -1 is not a negative of any.
+        y_pred: (B, S, T, D + 1), as from `LateInteraction.training_model`.
 
     Returns:
         The reduced loss, a scalar by default.

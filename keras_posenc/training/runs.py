@@ -24,21 +24,21 @@ RECORD = {"step": int, "losses": list, "seconds": (int, float)}
 
 
 def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data=None):
-    """Runs in a directory once: a call after its end reads the metrics that it left.
+    """Runs in a directory once; a call after the end reads the metrics of that run.
 
     Args:
-        output: str or path of the directory.
-        record: dict that JSON can hold, which identifies this run.
-        overwrite: bool. Start again, whatever run is already there; it is kept until what it takes
-            to start has been found in order.
+        output: str or path. The directory.
+        record: dict. Identifies this run; JSON can store it.
+        overwrite: bool. Start again, whatever run is already there. The old run is kept until the
+            new one has passed its checks.
         verbose: as the run takes it.
-        prepare: function without arguments that refuses what cannot be run, and returns a run:
-            `run(state, verbose)` does the work that the path of a state does not hold yet and
-            returns the metrics, which JSON can hold; `save(folder)` writes the other results.
-        keys: tuple of str, what the metrics have at least.
-        results: names of files that a finished run has beside metrics.json.
-        data: dict, what a report says of where the texts are from; no part of the record, since the
-            same texts may be moved.
+        prepare: function without arguments. Refuses what cannot be run, and returns a run. Its
+            `run(state, verbose)` does the work that the state does not contain yet and returns the
+            metrics, which JSON can store. Its `save(folder)` writes the other results.
+        keys: tuple of str. Keys that the metrics must have.
+        results: list of str. Files that a finished run has beside metrics.json.
+        data: dict or None. The source of the texts, as the report gives it. It is not part of the
+            record, because the same texts may be moved.
 
     Returns:
         dict, the content of metrics.json.
@@ -58,7 +58,7 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
             return all((output / name).exists() for name in ("metrics.json", *results))
 
         def announce():
-            if overwrite:  # not before: a run that is there is worth more than a mistake in a call
+            if overwrite:  # not before: a mistake in a call must not delete an existing run
                 for path in files.values():
                     path.unlink(missing_ok=True)
             write_text(files["recipe.json"], json.dumps(record, indent=1, ensure_ascii=False))
@@ -115,8 +115,7 @@ def check_same_run(output, record):
         return
     check_inside(path, output)
     before, record = read_json(path), json.loads(json.dumps(record))
-    # Runs from before there were tasks say nothing of them, nor do runs without a task, nor those
-    # from before rows were packed, a policy was kept, or there was such a setting.
+    # Records of earlier versions, and of runs without a task, lack some of these keys.
     since = {"task": "classify", "stride": None, "longer": "cut", "pack": False, "ignore": None}
     since |= {"optimizer": None, "use_ema": False, "metrics": None}
     since |= {"class_weight": None, "callbacks": None}
@@ -149,12 +148,12 @@ def take_steps(model, steps, state, step, start, tell):
     """Takes the training steps that a state does not hold yet.
 
     Args:
-        model: a compiled `keras.Model`.
-        steps: int.
-        state: path of the state, written about twice a minute and at the end.
-        step: function of the number of a step, which takes it and returns the loss.
-        start: function that returns more of the record before the first step.
-        tell: function of str, which is called with where the run stands.
+        model: `keras.Model`. It is compiled.
+        steps: int. Number of steps of the run.
+        state: str or path. File of the state, written about twice a minute and at the end.
+        step: function. Takes the step of the given number and returns the loss.
+        start: function. Returns more of the record before the first step.
+        tell: function. Called with the progress as a str.
 
     Returns:
         dict, the record: `step`, `losses`, `seconds`, and what `start` returned.

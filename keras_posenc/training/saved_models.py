@@ -107,7 +107,7 @@ def _load(directory, name, max_length, token_budget, chunks, pool):
 
 
 def _read_settings(path, shown):
-    """What a directory says of its model: fields of `TextModel`, and `pad_id`."""
+    """The settings of the model in a directory: fields of `TextModel`, and `pad_id`."""
     saved = read_json(path, ("labels", "max_length", "token_budget"))
     has_task = shown.name == LABELS
     # Before there were tasks, all was classification.

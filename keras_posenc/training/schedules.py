@@ -58,12 +58,14 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
 class Noam(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up, then inverse square root decay: the schedule of the original Transformer.
 
-    rate(t) = factor * d^-0.5 * min(n^-0.5, n * w^-1.5), n = t + 1, with w warm-up steps; the peak
-    is factor * (d w)^-0.5, at n = w. It does not need the total number of steps.
+        rate(t) = factor * d^-0.5 * min(n^-0.5, n * w^-1.5),    n = t + 1.
+
+    After w warm-up steps, at n = w, the rate has its peak, factor / sqrt(d w). It does not need the
+    total number of steps.
 
     Args:
-        hidden_size: int. d, the size of the model's features.
-        warmup_steps: int. w, at least 1.
+        hidden_size: int. Size d of the model's features.
+        warmup_steps: int, at least 1. Number w of warm-up steps.
         factor: float. Scales all rates.
 
     Call arguments:

@@ -46,10 +46,11 @@ def _cosines(y_true, y_pred):
 class MultipleNegativesRanking(keras.losses.Loss):
     """Every other text of the batch is a negative: cross-entropy of scaled cosines.
 
-    loss_i = -log(exp(s cos(a_i, p_i)) / sum_j exp(s cos(a_i, c_j))), where a_i and p_i are the
-    first and the second text of row i, and the c_j are all second texts and all further ones, hard
-    negatives. Also known as InfoNCE. SimCSE is this loss on pairs (text, the same text), which
-    dropout makes different.
+        loss_i = -log(exp(s cos(a_i, p_i)) / sum_j exp(s cos(a_i, c_j))).
+
+    The first and the second text of row i are a_i and p_i. The c_j are all second texts of the
+    batch and all further texts, which are hard negatives. The loss is also known as InfoNCE. SimCSE
+    is this loss on pairs (text, the same text), which dropout makes different.
 
     Args:
         scale: float, s, one over the temperature.
@@ -58,10 +59,10 @@ class MultipleNegativesRanking(keras.losses.Loss):
         dtype: dtype of the result.
 
     Call arguments:
-        y_true: (B,) or (B, 1) integers: rows of the same number belong together, and are no
-            negatives of each other. `range` where all rows are apart. A row of -1 is no negative of
-            any.
-        y_pred: (B, S, D) vectors, as of `similarity`; they are normalized here.
+        y_true: (B,) or (B, 1) integers. Rows with the same number belong together, and are not
+            negatives of each other. Use `range` if no rows belong together. A row with -1 is not a
+            negative of any.
+        y_pred: (B, S, D) vectors, as from `similarity`. They are normalized here.
 
     Returns:
         The reduced loss, a scalar by default.

@@ -14,10 +14,10 @@ class Source:
     """A checkpoint with its config, tokenizer and family.
 
     Attributes:
-        checkpoint: path of the weights, or of a directory.
-        config, tokenizer: paths; None for the directory of the checkpoint.
-        model: name of the family; None for the one that the config names.
-        ignore: list of patterns of tensors to leave out, or None.
+        checkpoint: str. Path of the weights, or of a directory.
+        config, tokenizer: str or None. Paths; None for the directory of the checkpoint.
+        model: str or None. Name of the family; None for the one that the config names.
+        ignore: list of str or None. Patterns of tensors to leave out.
     """
 
     checkpoint: object

@@ -1,4 +1,4 @@
-"""Metrics and predictions as text, for a terminal or another program."""
+"""Metrics and predictions as text for terminals and other programs."""
 
 import json
 
@@ -89,7 +89,7 @@ def to_tsv(predictions):
 
 
 def to_jsonl(predictions):
-    """Formats predictions as JSON lines: all that they say.
+    """Formats predictions as JSON lines, with all their fields.
 
     Args:
         predictions: what `predict` returns.

@@ -32,27 +32,27 @@ class TextModel:
     """A model with the tokenizer that its texts go through, and with the task it was trained for.
 
     Attributes:
-        model: `keras.Model` from token ids (and segment ids) (B, T) to (B, ...), a row for each
-            text, or to what else its task has.
-        tokenizer: `Tokenizer`.
+        model: `keras.Model`. Maps token ids (and segment ids) (B, T) to (B, ...), one row per text,
+            or to the output of its task.
+        tokenizer: `Tokenizer`. The tokenizer of the model.
         max_length: int or None. Tokens after which texts are truncated, which is logged; None
             truncates none.
-        token_budget: int. Maximum tokens in a batch, padding included.
-        labels: list of str, the names of the model's outputs: classes or tags in the order of the
-            logits, or others; or None.
-        prompt: str, put before every text.
-        task: str, as in `finetune`; None for a model of rows.
-        chunks: int or None. Read all of a document in chunks of so many tokens, in place of its
+        token_budget: int. Maximum number of tokens in a batch, padding included.
+        labels: list of str or None. The names of the model's outputs, such as classes or tags in
+            the order of the logits.
+        prompt: str. Text that precedes every text.
+        task: str or None. As in `finetune`; None for a model that gives one row per text.
+        chunks: int or None. Read all of a document in chunks of this many tokens, in place of its
             first `max_length` tokens.
-        pool: "mean" or "max". Of the chunks' probabilities, class by class; in the mean a chunk
-            counts by its tokens.
+        pool: str. "mean" or "max" of the chunks' probabilities, class by class. The mean is
+            weighted by tokens.
         stride: int or None. With task "qa", tokens that windows of a passage share.
 
     Raises:
-        ValueError: if a model without a task does not give a row for each text, the tokenizer has
-            more tokens than the model's table has rows, the model has no positions for a length or
-            other outputs than `labels`, on a bad `chunks`, `pool` or `task`, or a task that reads
-            no chunks.
+        ValueError: if a model without a task does not give one row per text, or the tokenizer has
+            more tokens than the model's table has rows. If the model has no positions for a length,
+            or other outputs than `labels`. If `chunks`, `pool` or `task` is invalid, or the task
+            cannot read chunks.
         TypeError: if `prompt` is no str.
 
     Example:

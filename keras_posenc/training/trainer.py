@@ -215,7 +215,7 @@ class Trainer:
 
     @functools.cached_property
     def _judged_batches(self):
-        """`TextBatches` of what is evaluated, for the metrics that the user gave."""
+        """`TextBatches` of the documents to evaluate with the metrics of the user."""
         return {
             role: self.finetuned.batches(
                 part.texts, self.task.targets(part), **self.task.training_options()
@@ -225,7 +225,7 @@ class Trainer:
         }
 
     def _measure(self, role, verbose):
-        # Where lines are printed, one per evaluation has nothing that the others do not say.
+        # If lines are printed, one per evaluation would only repeat the others.
         verbose = 0 if verbose == 2 else verbose
         judged = self.task.measure(self.finetuned, self.documents[role], verbose)
         if self._metric_names:

@@ -69,7 +69,7 @@ REFUSED = [
     ({"key_order": IDS}, "must be given together, or neither. Received: `key_order` alone"),
     (
         {"query_order": IDS, "key_order": IDS, "use_causal_mask": True},
-        "`query_order` and `key_order` say who may attend",
+        "`query_order` and `key_order` replace the causal order",
     ),
     ({"packed": True}, "`packed` rows hold documents .* call the layer with these ids"),
     ({"packed": True, "query_positions": IDS / 2}, "`packed` rows need ids .* float"),

@@ -124,7 +124,7 @@ def test_shards(tmp_path):
     places = {name: f"{name}.safetensors" for name in TWO}
     checkpoint = open_checkpoint(index(tmp_path, places))
     np.testing.assert_array_equal(checkpoint["a"], TWO["a"])
-    with pytest.raises(ValueError, match=r"a\.safetensors holds 'c', which it does not"):
+    with pytest.raises(ValueError, match=r"lists 'c' in a\.safetensors, which does not contain it"):
         open_checkpoint(index(tmp_path, places | {"c": "a.safetensors"}))
     with pytest.raises(FileNotFoundError, match=r"not beside it: c\.safetensors, d\.safetensors"):
         open_checkpoint(index(tmp_path, {"c": "c.safetensors", "d": "d.safetensors"}))

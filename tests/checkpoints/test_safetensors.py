@@ -74,20 +74,20 @@ def test_a_header_as_long_as_other_formats_begin(tmp_path, length):
 
 
 DAMAGED = {
-    r"its header says \{'shape'": {"a": {"shape": [2]}},
-    "its header says 3 of 'a'": {"a": 3},
-    r"its header says .*'x'": entry(shape="x"),
+    r"its header has \{'shape'": {"a": {"shape": [2]}},
+    "its header has 3 for 'a'": {"a": 3},
+    r"its header has .*'x'": entry(shape="x"),
     r"shape \(3,\) and the type float32": entry(shape=(3,)),
-    r"its header says .*\[-2\]": entry(shape=(-2,), offsets=(0, 8)),
-    r"its header says .*\[-8, 0\]": entry(offsets=(-8, 0)),
-    r"its header says .*\[2.0\]": entry(shape=(2.0,)),
-    r"its header says .*\[2, True\]": entry(shape=(2, True)),
-    r"its header says .*\[0, 4611686018427387904, 4": entry(shape=(0, 2**62, 4), offsets=(0, 0)),
-    r"its header says .*\[False, 8\]": entry(offsets=(False, 8)),
-    r"its header says .*\['2'\]": entry(shape=("2",)),
-    r"its header says .*'shape': \{\}": entry("U8", {}, (0, 1)),
-    r"its header says .*\[0, 8, 8\]": entry(offsets=(0, 8, 8)),
-    r"its header says .*'dtype': \['F32'\]": entry(dtype=["F32"]),
+    r"its header has .*\[-2\]": entry(shape=(-2,), offsets=(0, 8)),
+    r"its header has .*\[-8, 0\]": entry(offsets=(-8, 0)),
+    r"its header has .*\[2.0\]": entry(shape=(2.0,)),
+    r"its header has .*\[2, True\]": entry(shape=(2, True)),
+    r"its header has .*\[0, 4611686018427387904, 4": entry(shape=(0, 2**62, 4), offsets=(0, 0)),
+    r"its header has .*\[False, 8\]": entry(offsets=(False, 8)),
+    r"its header has .*\['2'\]": entry(shape=("2",)),
+    r"its header has .*'shape': \{\}": entry("U8", {}, (0, 1)),
+    r"its header has .*\[0, 8, 8\]": entry(offsets=(0, 8, 8)),
+    r"its header has .*'dtype': \['F32'\]": entry(dtype=["F32"]),
     r"what bytes 8 to 0 can hold": entry(offsets=(8, 0)),
     r"holds 'a' as F4; the types read here are F64, F32": entry(dtype="F4"),
     r"'a' should end at byte \d+, the file ends": entry(shape=(4,), offsets=(0, 16)),
@@ -119,7 +119,7 @@ def test_damaged_header(tmp_path, message):
 
 def test_more_axes_than_numpy_has(tmp_path):
     path = written(tmp_path / "model.safetensors", entry(shape=(1,) * 99 + (2,)), b"\0" * 8)
-    with pytest.raises(ValueError, match=r"its header says .*\[1, 1, 1, 1, 1, 1, \.\.\.\]"):
+    with pytest.raises(ValueError, match=r"its header has .*\[1, 1, 1, 1, 1, 1, \.\.\.\]"):
         open_checkpoint(path)
 
 

@@ -459,7 +459,7 @@ def test_configs_are_complete(make):
         ({"scaling": {"type": "yarn", "factor": 2.0}}, f"'yarn' lacks `{N}`"),
         (
             {"base": 7.0, "scaling": {"type": "default", "rope_theta": 8.0}},
-            "`base` is 7.0, but `scaling` says 8.0: leave one of them out",
+            "`base` is 7.0, but `scaling` has 8.0: leave one of them out",
         ),
     ],
 )
@@ -488,8 +488,8 @@ def test_arguments_without_a_meaning_are_refused(arguments, words):
         (lambda: RotaryEmbedding(sections=[2, 1])(Q), r"add up to the 4 pairs.*\[2, 1\]"),
         (lambda: RotaryEmbedding()(Q[0]), r"takes heads \(B, T, H, D\). Received: \(7, 3, 8\)"),
         (lambda: RotaryEmbedding()(Q, IDS[:, :5]), r"`positions` must have shape.*T = 7.*\(2, 5\)"),
-        (lambda: RotaryEmbedding()(Q, AXES), "by 1 ids a position; `sections` .*on 3 axes"),
-        (lambda: RotaryEmbedding(sections=[2, 2])(Q, AXES), "by 2 ids a position. Rec.*on 3 axes"),
+        (lambda: RotaryEmbedding()(Q, AXES), "by 1 ids per position; `sections` .*on 3 axes"),
+        (lambda: RotaryEmbedding(sections=[2, 2])(Q, AXES), "by 2 ids per position.*on 3 axes"),
         (lambda: RotaryEmbedding()((Q, K[:, :5]), IDS), "`positions` must have shape"),
     ],
 )

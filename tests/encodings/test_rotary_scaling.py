@@ -25,7 +25,7 @@ def test_an_argument_that_scaling_contradicts_is_refused(cls, name, value, same,
         return
     scaling = {"rope_type": "linear", "factor": 2.0, field: theirs}
     more = {"sections": [1, 3]} if name == "section_order" else {}
-    with pytest.raises(ValueError, match=f"`{name}` is .* but `scaling` says .*: leave one"):
+    with pytest.raises(ValueError, match=f"`{name}` is .* but `scaling` has .*: leave one"):
         cls(**{name: value}, scaling=scaling, **more)
     layer = cls(**{name: same}, scaling=scaling, **more)
     assert getattr(layer, name) == same == getattr(cls(scaling=scaling, **more), name)

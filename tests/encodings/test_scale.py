@@ -291,7 +291,7 @@ def test_the_factor_is_computed_in_float32_and_cast_last(policy):
         (lambda: LogNAttention(2, 4, train_length=1), "`train_length` must be an integer"),
         (
             lambda: LogNAttention(2, 4, variant="ssmax", clipped=True),
-            'no factor falls below 1, while "ssmax" learns it',
+            'at 1 or above, while "ssmax" learns it',
         ),
         (lambda: LogNAttention(2, 4, encodings=["log_n"]), "scales by ln n itself: take `LogN`"),
         (lambda: LogNAttention(2, 4, encodings=["ssmax"]), "scales by ln n itself"),

@@ -169,7 +169,7 @@ def test_sample_weights_are_one_a_text_or_one_a_token():
     assert number(loss(Y, potentials, weights)) == expected
     assert number(loss(Y, potentials, weights[:, None])) == expected
     assert number(loss(Y, potentials, np.ones((SIZE, SIZE)) * weights[:, None])) == expected
-    message = r"one sample weight a text, \(B,\), or one a token, .* 4 tokens. Received: \(4, 3\)"
+    message = r"weight per text, \(B,\), or one per token, .* 4 tokens. Received: \(4, 3\)"
     with pytest.raises(ValueError, match=message):
         loss(Y, potentials, np.ones((SIZE, 3)))
 

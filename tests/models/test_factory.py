@@ -462,7 +462,9 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
     refused(ValueError, "`stretch` must be one of", tiny_config, stretch="pad")
     refused(ValueError, "stretch='fresh' needs `max_position`", tiny_config, stretch="fresh")
     refused(ValueError, "out of reach", tiny_config, hierarchical_position=True, max_position=145)
-    refused(ValueError, "it needs them", tiny_config, application="unilm", segment_vocab_size=0)
+    refused(
+        ValueError, "answer by segments", tiny_config, application="unilm", segment_vocab_size=0
+    )
     refused(ValueError, "`keep_tokens` has 40, but the ids of 40", tiny_config, keep_tokens=[0, 40])
     refused(ValueError, "must keep the padding token, 0", tiny_config, keep_tokens=[1, 2])
     strange = {"model_type": "xlnet", "attention_dropout": 0.1, "n_layer": 3}

@@ -98,15 +98,15 @@ def test_heads_of_a_text_are_refused():
     packed = build_transformer_model(TINY_CONFIG, packed=True)
     assert [each.name for each in packed.inputs] == ["token_ids", "segment_ids", "position_ids"]
     for build in (lambda: classifier(packed, 2), lambda: embedder(packed)):
-        with pytest.raises(ValueError, match="of one text a row, and this encoder"):
+        with pytest.raises(ValueError, match="one text per row, and the rows of this encoder"):
             build()
     assert token_classifier(packed, 3).output_shape == (None, None, 3)
     with pytest.raises(ValueError, match="A model of `packed` rows, each of several texts, writ"):
         Generator(build_transformer_model(TINY_CONFIG, packed=True, application="lm"))
     for name in ("with_pool", "with_nsp"):
-        with pytest.raises(ValueError, match=f"`{name}` is of one text a row, and `packed` rows"):
+        with pytest.raises(ValueError, match=f"`{name}` needs one text per row, and `packed` rows"):
             build_transformer_model(TINY_CONFIG, packed=True, **{name: True})
-    with pytest.raises(ValueError, match="`head` is of one text a row"):
+    with pytest.raises(ValueError, match="`head` needs one text per row"):
         build_transformer_model(
             TINY_CONFIG, packed=True, head="sequence_classification", labels=["a", "b"]
         )

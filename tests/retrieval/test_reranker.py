@@ -161,7 +161,7 @@ def test_refused_arguments(plain, arguments, message):
 @pytest.mark.once
 def test_refused_texts(plain):
     reranker = Reranker(plain, chunks=12, overlap=4)
-    with pytest.raises(ValueError, match="`chunks` must be at least 13, for the special tokens, a"):
+    with pytest.raises(ValueError, match="`chunks` must be at least 13: the special tokens, a"):
         reranker.rank("who lives where one two", ["three"])
     with pytest.raises(TypeError, match="`pairs` must be a list of .query, document. pairs of str"):
         reranker.predict(["one text"])

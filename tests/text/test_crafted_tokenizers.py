@@ -167,7 +167,7 @@ MODELS = {
     ),
     "half a table": (sentence_piece(*WORDS, normalizer=[(2, b"\0")]), "no tokenizer that works"),
     "without the end of a text": (sentence_piece(T5[0], T5[2]), "has no piece '</s>', which its"),
-    "of no family": (sentence_piece(T5[2], piece("▁a")), "is of no family that its pieces tell"),
+    "of no family": (sentence_piece(T5[2], piece("▁a")), "cannot be identified from its pieces"),
 }
 
 

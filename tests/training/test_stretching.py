@@ -276,7 +276,7 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
         start="fresh",
     )
     refused("`keep` must be one of .'context', 'features'.. Received: 'all'", keep="all")
-    refused("global_every says .*give local too. Received: global_every=2", global_every=2)
+    refused("`global_every` selects .*set `local`, too. Received: global_every=2", global_every=2)
     refused("`global_every` must be a positive integer. Received: 0", local=4, global_every=0)
     refused("`local` must be a positive integer. Received: 0", local=0)
     refused("`steps` must be an integer of at least 0. Received: -1", steps=-1)

@@ -5,9 +5,9 @@ tag i at the token of the chain before it. Before the first one stands tag 0, an
 first or the last tag is part of those tokens' potentials. A token outside of the chain (padding)
 has -inf everywhere; nothing else is -inf.
 
-So a loss, a metric or a decoder needs no weights, no mask and no lengths besides: on JAX a metric
-that read a layer's weights would see those of the first step for ever, and a mask (B, T) beside a
-loss (B,) is applied to the wrong axis where B = T.
+So a loss, a metric or a decoder needs no weights, no mask and no lengths. This avoids two faults.
+On JAX, a metric that read a layer's weights would always see those of the first step. A mask (B, T)
+next to a loss (B,) would be applied to the wrong axis if B = T.
 """
 
 import numpy as np

@@ -17,7 +17,7 @@ class Chain(keras.layers.Layer):
     """
 
     def __init__(self, lr_multiplier=1.0, initializer="glorot_uniform", **kwargs):
-        # Sums over paths are in float32, whatever the policy.
+        # Sums over paths are in float32 under every policy.
         super().__init__(autocast=False, **kwargs)
         self.lr_multiplier = checks.number("lr_multiplier", lr_multiplier, above=0)
         self.initializer = keras.initializers.get(initializer)

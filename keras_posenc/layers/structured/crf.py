@@ -16,16 +16,16 @@ class ConditionalRandomField(Chain):
     p(y) = exp(s(y)) / sum_y' exp(s(y')), s(y) = start[y_1] + sum_t x_t[y_t] + sum_t A[y_(t-1), y_t]
     + end[y_T], with trained transitions A, start and end.
 
-    The output are the potentials: x, A, start and end in one tensor. Train them with
-    `ConditionalRandomFieldLoss`, and read them with `ViterbiDecoder` (the best tags) or
+    The outputs are the potentials: x, A, start and end in one tensor. Train them with
+    `ConditionalRandomFieldLoss`, and decode them with `ViterbiDecoder` (the best tags) or
     `ChainMarginals` (probabilities), which need nothing else. Tokens that the mask leaves out,
-    padding or not, are not part of the chain: those on both sides of them are neighbours.
+    padding or not, are not part of the chain: their left and right neighbours become adjacent.
 
     Args:
         boundaries: bool. Whether there are scores of the first and of the last tag.
-        lr_multiplier: float. How many times faster the weights learn than without, under Adam: what
-            suits an encoder is too slow for transitions. They are stored divided by it.
-        initializer: initializer of the transitions; start and end are initialised to zero.
+        lr_multiplier: float. How many times faster the weights learn under Adam, because the rate
+            that suits an encoder is too slow for transitions. They are stored divided by it.
+        initializer: Initializer of the transitions; start and end are initialised to zero.
 
     Call arguments:
         inputs: (B, T, N), the scores (logits) of N tags, as a dense layer gives them.
@@ -50,8 +50,8 @@ class ConditionalRandomField(Chain):
     (1, 4)
 
     Reference: Lafferty et al., [Conditional Random
-    Fields](https://repository.upenn.edu/cis_papers/159), 2001; `lr_multiplier`: Su
-    Jianlin, [Your CRF layer may learn too slowly](https://kexue.fm/archives/7196), 2020.
+    Fields](https://repository.upenn.edu/cis_papers/159), 2001. The factor `lr_multiplier` is from
+    Su Jianlin, [Your CRF layer may learn too slowly](https://kexue.fm/archives/7196), 2020.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ def check_labels(labels, bound, what, remedy):
 
 
 def mark_missing_labels(losses, labels, bound):
-    """The losses, NaN where one of the labels (..., more) does not exist and no check tells."""
+    """The losses, NaN where one of the labels (..., more) is invalid and no check reports it."""
     if not (backend.TRAITS.drops_assertions and backend.is_traced(labels)):
         return losses
     axes = tuple(range(len(losses.shape), len(labels.shape)))

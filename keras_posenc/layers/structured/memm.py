@@ -14,15 +14,18 @@ from keras_posenc.layers.structured.chain_layer import Chain
 class MaximumEntropyMarkovModel(Chain):
     """A maximum-entropy Markov model (MEMM) of tags, which reads the sequence from both ends.
 
-    p(y_t | y_(t-1)) = softmax((x_t + A[y_(t-1)]) / 2) and p(y_t | y_(t+1)) = softmax((x_t + A[:,
-    y_(t+1)]) / 2), softmax(x_t) at either end, with trained transitions A. The score of a sequence
-    is the mean of both log-likelihoods. Each step is normalized by itself, so that there is no sum
-    over paths: training needs no loop over the length, where a `ConditionalRandomField` takes a
-    step per token. What it reads of a tag's other neighbour goes into two softmaxes, not one.
+        p(y_t | y_(t-1)) = softmax((x_t + A[y_(t-1)]) / 2),
+        p(y_t | y_(t+1)) = softmax((x_t + A[:, y_(t+1)]) / 2).
 
-    The output are the potentials, the terms of that mean: train them with
-    `MaximumEntropyMarkovLoss`, and read them with `ViterbiDecoder`, which need nothing else. Tokens
-    that the mask leaves out are not part of the chain.
+    `A` are the trained transitions; at either end the probability is softmax(x_t). The score of a
+    sequence is the mean of both log-likelihoods. Each step is normalized separately, so there is no
+    sum over paths. Therefore training needs no loop over the length, where a
+    `ConditionalRandomField` takes one step per token. The two neighbours of a tag enter two
+    softmaxes instead of one.
+
+    The outputs are the potentials, the terms of that mean. Train them with
+    `MaximumEntropyMarkovLoss` and decode them with `ViterbiDecoder`, which need nothing else.
+    Tokens that the mask leaves out are not part of the chain.
 
     Args:
         rank: int or None. A = L R' with L and R of shape (N, rank), for many tags; None trains A.

@@ -24,7 +24,7 @@ class GlobalPointer(keras.layers.Layer):
         head_size: int. Size of a query and of a key.
         rotary: bool, or a dict of the arguments of `RotaryEmbedding`.
         use_bias: bool. Of the projections.
-        tril_mask: bool. Whether to close the lower triangle: no span ends before it begins.
+        tril_mask: bool. Whether to mask the lower triangle, because no span ends before it begins.
         kernel_initializer: initializer of the projections.
 
     Call arguments:
@@ -122,7 +122,7 @@ class GlobalPointer(keras.layers.Layer):
         return ops.where(is_span, scores, CLOSED)
 
     def compute_mask(self, inputs, mask=None):
-        """None: what is closed says so itself."""
+        """None, because masked spans are already marked by their scores."""
         return None
 
     def compute_output_spec(self, inputs, mask=None):
@@ -152,10 +152,11 @@ class GlobalPointer(keras.layers.Layer):
 class EfficientGlobalPointer(GlobalPointer):
     """A `GlobalPointer` whose kinds of spans share one pair of projections, with few weights more.
 
-    s_a(i, j) = (R_i q_i) . (R_j k_j) / sqrt(head size) + (w_a . h_i + v_a . h_j) / 2, where h =
-    [q, k] of a token: whether a span is an entity is found once for all kinds, and which kind it is
-    by two numbers for each end. With D features and H kinds it has 2 D head_size + 4 H head_size
-    weights in place of 2 D H head_size.
+        s_a(i, j) = (R_i q_i) . (R_j k_j) / sqrt(head size) + (w_a . h_i + v_a . h_j) / 2
+
+    `h` is [q, k] of a token. The first term scores once for all kinds whether the span is an
+    entity. The second scores the kind from its two ends. With D features and H kinds there are
+    2 D head_size + 4 H head_size weights instead of 2 D H head_size.
 
     Args:
         heads, head_size, rotary, use_bias, tril_mask, kernel_initializer: as in `GlobalPointer`.

@@ -48,7 +48,7 @@ def configure(config):
 
 
 def weights(config=None):
-    """The names of the weights; the head has other ones where the config says `legacy`: false."""
+    """The names of the weights; those of the head differ if the config has `legacy`: false."""
     new = config is not None and config.source.get("legacy") is False
     return NEW if new else LEGACY
 

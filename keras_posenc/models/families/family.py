@@ -24,27 +24,29 @@ class Family:
     """A model family: how its config files are read, and what its weights are called.
 
     Attributes:
-        name: str, the `model` of `build_transformer_model`.
-        title: str, as people write it.
-        model_types: tuple of the values of `model_type` in its config files.
-        weights: `Table` of the names of its weights, or a function Config -> `Table`.
-        configure: function Config -> Config, called once, when the config has been read. The keys
+        name: str. The `model` of `build_transformer_model`.
+        title: str. The usual spelling of the name.
+        model_types: tuple of str. The values of `model_type` in its config files.
+        weights: `Table` or function. The names of its weights, or a function Config -> `Table`.
+        configure: function Config -> Config. Called once, when the config has been read. The keys
             of the file are in `config.source`.
-        aliases: dict, a key of the file -> field of `Config`, beside the usual ones (`ALIASES`).
-        older: dict, the same for the keys of another dialect, which is read and not written.
-        defaults: dict, field of `Config` -> its value where the file is silent.
-        keys: tuple of the other keys that `configure` reads.
-        rates: dict, a further dropout key of the file -> field of `Config`. They are not read, but
-            written where the file was silent, because other libraries have defaults of their own.
-        required: dict, key -> the values that are supported, or None for all.
-        recognises: function dict -> bool, if more than `model_type` tells the family.
+        aliases: dict. Maps a key of the file to a field of `Config`, in addition to `ALIASES`.
+        older: dict. The same for the keys of another dialect, which is read and not written.
+        defaults: dict. Maps a field of `Config` to its value if the file lacks it.
+        keys: tuple of str. The other keys that `configure` reads.
+        rates: dict. Maps a further dropout key of the file to a field of `Config`. These keys are
+            not read. They are written if the file lacked them, because other libraries have
+            different defaults.
+        required: dict. Maps a key to the values that are supported, or None for all.
+        recognises: function dict -> bool. Needed if `model_type` alone does not identify the
+            family.
         without_type: bool. Whether `model=` may name it for a config without `model_type`, or with
             BERT's.
-        transformer: subclass of `Transformer` to build, or None for `Transformer`.
-        heads: dict, task -> `TaskHead`, or a function Config -> that dict.
-        positions: str, for the table of families: how it knows where a token stands.
-        compared: str: what its numbers are compared to in the tests.
-        paper: str, URL.
+        transformer: class or None. Subclass of `Transformer` to build; None for `Transformer`.
+        heads: dict or function. Maps a task to its `TaskHead`, or a function Config -> that dict.
+        positions: str. How it encodes positions, as shown in the table of families.
+        compared: str. The reference of its numbers in the tests.
+        paper: str. URL of the paper.
 
     Example:
 
@@ -83,11 +85,11 @@ class Family:
 
     @property
     def causal(self):
-        """Whether its models are causal unless their config says otherwise."""
+        """Whether its models are causal by default."""
         return self.defaults.get("causal", False)
 
     def is_family_of(self, values):
-        """Whether the keys of a config file say that it belongs to this family."""
+        """Whether a config file belongs to this family, by its keys."""
         if self.recognises is not None:
             return self.recognises(values)
         return values.get("model_type") in self.model_types

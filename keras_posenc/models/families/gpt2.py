@@ -44,7 +44,7 @@ FAMILY = Family(
     },
     defaults={
         "hidden_act": "gelu_new",
-        "intermediate_size": 1,  # `configure` says how many
+        "intermediate_size": 1,  # `configure` sets it
         "max_position": 1024,
         "segment_vocab_size": 0,
         "layer_norm_eps": 1e-5,

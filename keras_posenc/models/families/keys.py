@@ -109,7 +109,7 @@ REFUSALS = {
     "pruned_heads": "Pruned heads are not supported.",
 }
 
-# Read wherever a model has labels, or a family is chosen.
+# Read when a model has labels, or a family is chosen.
 READ_BY_ALL = {"model_type", "architectures", "id2label", "num_labels", "encodings"}
 
 IRRELEVANT = {

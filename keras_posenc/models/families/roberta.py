@@ -23,7 +23,7 @@ def behind_padding(config):
 
 
 def configure(config):
-    """BERT itself in Google's layout; fairseq's positions if Hugging Face's config says so."""
+    """BERT in Google's layout; fairseq's positions if Hugging Face's config has them."""
     return behind_padding(config) if config.model_type in FAIRSEQ_TYPES else config
 
 

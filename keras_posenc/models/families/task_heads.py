@@ -18,14 +18,14 @@ class TaskHead:
     """The head of a task: pooling, a dense layer and a norm where a family has them, and logits.
 
     Attributes:
-        output: name of the last layer.
-        pooling: of `MaskedPooling`; None for logits of each token.
-        dense: name of the layer before, or None.
-        activation: of `dense`.
-        dense_bias, output_bias: bool.
-        norm: name of the norm behind `dense`, or None.
-        dropout: float, the rate before the last layer; None for that of the config.
-        closes: bool. Whether it is a `SpanLogits`, which closes padding and questions.
+        output: str. Name of the last layer.
+        pooling: str or None. A pooling of `MaskedPooling`; None for logits of each token.
+        dense: str or None. Name of the layer before the last one.
+        activation: str. Activation of `dense`.
+        dense_bias, output_bias: bool. Whether the two layers have biases.
+        norm: str or None. Name of the norm after `dense`.
+        dropout: float or None. Rate before the last layer; None for that of the config.
+        closes: bool. Whether it is a `SpanLogits`, which masks padding and questions.
 
     Example:
 

@@ -89,11 +89,12 @@ def feed_forward(scope, inner, output, norm, kind="dense"):
     """Rows of a feed-forward layer and of its norm.
 
     Args:
-        scope: of the block.
-        inner: name of the inner matrix; for a gated unit a pair, the activated one first, or
-            {"packed": name, "activated": 0 or 1}, the half that goes through the activation.
-        output, norm: names of the parts.
-        kind: "dense" or "conv1d".
+        scope: str. Scope of the block.
+        inner: str, pair or dict. Name of the inner matrix. A gated unit has a pair, the activated
+            one first, or {"packed": name, "activated": 0 or 1}, the half that goes through the
+            activation.
+        output, norm: str. Names of the parts.
+        kind: str. "dense" or "conv1d".
     """
     first, second = f"{FEED_FORWARD}/intermediate", f"{FEED_FORWARD}/intermediate_1"
     if isinstance(inner, dict):

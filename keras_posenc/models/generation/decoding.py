@@ -14,10 +14,11 @@ OF_GATED_UNIT = {"query_positions": "positions", "value_mask": "mask"}
 def decoding_of(model, start_id, max_length):
     """The decoding of a model: `AfterPrompt`, or `FromSource` for an encoder-decoder.
 
-    Both have `begin(inputs)`, which reads what is given and returns a context, the caches and the
-    logits (B, V) of the first new token, and `step(tokens, place, context, caches)`, which appends
-    tokens (B,) as number `place` = 1, 2, ... of the new text and returns the logits of the next one
-    and the caches. All tensors of the context and the caches, but numbers, have the batch in front.
+    Both have `begin(inputs)`, which reads the inputs and returns a context, the caches and the
+    logits (B, V) of the first new token. Both have `step(tokens, place, context, caches)`, which
+    appends tokens (B,) as number `place` = 1, 2, ... of the new text. It returns the logits of the
+    next one and the caches. In the context and the caches, all tensors except scalars have the
+    batch as their first axis.
     """
     names = {layer.name for layer in getattr(model, "layers", ())}
     if "Decoder-0-FeedForward" in names:

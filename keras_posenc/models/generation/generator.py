@@ -22,11 +22,13 @@ class Generator(backend.SafeTrainer, keras.Model):
     """Writes texts with a causal language model, a UniLM or an encoder-decoder.
 
     The keys and values of all earlier tokens are cached, so each new token costs one query row of
-    attention. By default the likeliest token is taken each time. With `temperature`, `top_k` or
-    `top_p` one is drawn from softmax(logits / temperature), among the `top_k` likeliest, and of
-    these among the fewest that have the probability `top_p` together. With `beams` K > 1 the K
-    likeliest beginnings y are kept, and the text of the best log p(y) / ((5 + |y|) / 6)^alpha is
-    returned.
+    attention.
+
+    By default decoding is greedy: the likeliest token is taken each time. With `temperature`,
+    `top_k` or `top_p`, a token is sampled from softmax(logits / temperature). Sampling is
+    restricted to the `top_k` likeliest tokens, and among these to the fewest that together have the
+    probability `top_p`. With `beams` K > 1, beam search keeps the K likeliest beginnings y. It
+    returns the text with the best log p(y) / ((5 + |y|) / 6)^alpha.
 
     Args:
         model: a model of `build_transformer_model` with application="lm" or "unilm", or of a causal
@@ -48,13 +50,13 @@ class Generator(backend.SafeTrainer, keras.Model):
         seed: int or None. Seed of the draws.
         pad_id: int or None. The token that fills up short prompts of an array, and the output
             behind the end. Default: the token that the model masks. It is never written unless it
-            ends a text. Where the model does not mask it, as GPT-2's end of text, it is padding at
-            the ends of an array's rows, except that one at the start of every row begins the texts;
-            lists have no padding.
-        callback: function of (step, tokens): the number of the step, from 0 on, and the new tokens
-            (B, n), NumPy. It is called after each step, for showing a text as it comes; not with
-            beams. It is not saved. On TensorFlow the program is then not compiled by XLA.
-        **kwargs: of `keras.Model`.
+            ends a text. If the model does not mask it, as GPT-2's end of text, it is padding at the
+            ends of an array's rows. One at the start of every row still begins the texts. Lists
+            have no padding.
+        callback: function of (step, tokens). It gets the number of the step, from 0 on, and the new
+            tokens (B, n), NumPy. It is called after each step, to show a text as it is generated;
+            not with beams. It is not saved. On TensorFlow the program is then not compiled by XLA.
+        **kwargs: Arguments of `keras.Model`.
 
     Call arguments:
         inputs: `predict` takes prompts, or sources, as a list of lists of ids, as an array (B, T)
@@ -80,9 +82,9 @@ class Generator(backend.SafeTrainer, keras.Model):
     >>> generator.predict([[7, 8, 9], [4, 5]], verbose=0).shape
     (2, 3, 5)
 
-    Reference: [Google's Neural Machine Translation System](https://arxiv.org/abs/1609.08144),
-    section 7, for alpha; K = 4 and alpha = 0.6 are those of [Attention Is All You
-    Need](https://arxiv.org/abs/1706.03762), section 6.1; [UniLM](https://arxiv.org/abs/1905.03197).
+    Reference: [UniLM](https://arxiv.org/abs/1905.03197). The penalty alpha is from [Google's Neural
+    Machine Translation System](https://arxiv.org/abs/1609.08144), section 7. The values K = 4 and
+    alpha = 0.6 are from [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 6.1.
     """
 
     def __init__(
@@ -174,7 +176,7 @@ class Generator(backend.SafeTrainer, keras.Model):
         batch = ops.shape(inputs["token_ids"])[0]
         rows = batch * search.rows
         uniforms = None
-        if self.settings.samples:  # all at once: a loop cannot change the generator's state
+        if self.settings.samples:  # all in advance: a loop cannot change the generator's state
             uniforms = keras.random.uniform(
                 (rows, length), dtype="float32", seed=self.seed_generator
             )

@@ -10,7 +10,7 @@ from keras_posenc.models.inputs import masked_token
 from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 
-# What each pass says anew: who sees whom, and the positions of queries and keys.
+# Arguments that each pass sets again: the masks, and the positions of queries and keys.
 SAID_ANEW = (
     "use_causal_mask",
     "query_order",

@@ -12,16 +12,16 @@ class Labels:
     """The labels of all texts of a `TextBatches`; a kind of labels is a subclass.
 
     Args:
-        values: a list with one entry a text, or None where the labels are not known.
+        values: list or None. One entry per text; None if the labels are not known.
 
     Attributes:
-        classes: the names of the classes in the order of their ids, or None.
-        of_tokens: whether labels are of places in a row, and not of a text as a whole.
-        needs_offsets: whether `encode` reads where in its text each token stands.
+        classes: list of str or None. The names of the classes in the order of their ids.
+        of_tokens: bool. Whether labels belong to positions in a row, not to a text as a whole.
+        needs_offsets: bool. Whether `encode` reads the position of each token in its text.
 
     Example:
 
-    >>> class Lengths(Labels):  # a kind of its own: how many tokens a row has
+    >>> class Lengths(Labels):  # a new kind: how many tokens a row has
     ...     def encode(self, texts, rows):
     ...         return [len(row.token_ids) for row in rows]
     >>> _, lengths = TextBatches([[7, 8, 9], [7]], Lengths(), shuffle=False)[0]
@@ -101,13 +101,14 @@ def class_ids(names):
 
 
 def class_weights(weights, classes, counts=None):
-    """The weight of each class, of what a user gave.
+    """The weight of each class, from the argument of a user.
 
     Args:
-        weights: dict, the name or the id of a class -> its weight, 1 where it is left out; or
-            "balanced", which gives each class the same sum of weights.
-        classes: list of str, the names in the order of their ids, or None if there are only ids.
-        counts: (C,) array, how often each class occurs.
+        weights: dict or str. Maps the name or the id of a class to its weight, 1 if it is missing.
+            "balanced" gives each class the same sum of weights.
+        classes: list of str or None. The names in the order of their ids; None if there are only
+            ids.
+        counts: (C,) array. How often each class occurs.
 
     Returns:
         (C,) array, float32.

@@ -6,15 +6,15 @@ from keras_posenc.text.labels.protocol import Labels
 
 
 class NextTokenLabels(Labels):
-    """At each token the next one: the shifted text itself, for a language model or UniLM.
+    """The next token at each position, as language models and UniLM predict it.
 
-    Targets are (B, T) int32; the weights (B, T) float32 are 0 where no token follows, or one of the
-    next document of a row that holds several. A text is one row, truncated or in windows as
-    `TextBatches` says; `CausalBatches` cuts long texts into rows of full length instead.
+    Targets are (B, T) int32. The weights (B, T) float32 are 0 where no token follows, or one of the
+    next document of a row that holds several. A text is one row, truncated or in windows as in
+    `TextBatches`; `CausalBatches` cuts long texts into rows of full length instead.
 
     Args:
-        segment: int or None. Only tokens of this segment are to be predicted: 1 is the second text
-            of a pair, as in UniLM's "text, then its title".
+        segment: int or None. Only tokens of this segment are to be predicted. In UniLM's "text,
+            then its title", segment 1 is the title.
 
     Example:
 

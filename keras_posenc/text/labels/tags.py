@@ -10,19 +10,19 @@ OUTSIDE = "O"
 
 
 class TagLabels(Labels):
-    """A tag for each word, or stretches of characters with their kinds, for `token_classifier`.
+    """A tag for each word, or spans of characters with their kinds, for `token_classifier`.
 
     Targets are (B, T) int32, weights (B, T) float32. The first token of a word has the tag of the
     word and weight 1. Everything else has weight 0: further tokens of a word (which repeat its tag,
-    B- turned into I-), special tokens and padding (0). So compile with `weighted_metrics`, and for
-    a mean over the tags alone with a loss of `reduction="mean_with_sample_weight"`.
+    B- turned into I-), special tokens and padding (0). So compile with `weighted_metrics`. For a
+    mean over the tags alone, use a loss of `reduction="mean_with_sample_weight"`.
 
     Args:
-        values: a list with one entry a text, or None if not known:
-            for a list of words, or of ids, a list with the tag of each;
-            for a str, a list of `(start, end, kind)` in characters, which become B-kind, I-kind and
-            O, all of weight 1.
-        classes: the tags in the order of their ids; None takes `tag_names(values)`.
+        values: list or None. One entry per text; None if not known. For a list of words, or of ids,
+            the entry is a list with the tag of each. For a str, it is a list of `(start, end,
+            kind)` in characters, which become B-kind, I-kind and O, all of weight 1.
+        classes: list of str or None. The tags in the order of their ids; None takes
+            `tag_names(values)`.
 
     Raises:
         TypeError: if an entry is neither tags nor spans.

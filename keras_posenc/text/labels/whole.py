@@ -63,7 +63,7 @@ def _checked(values):
 
 
 class MultiLabels(Labels):
-    """Any number of classes a text, for `keras.losses.BinaryCrossentropy`.
+    """Any number of classes per text, for `keras.losses.BinaryCrossentropy`.
 
     Targets are 1.0 for each class that a text has, else 0.0: (B, C) float32.
 

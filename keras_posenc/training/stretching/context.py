@@ -1,8 +1,8 @@
-"""Distant context: what the opening of a text changes in the features of passages far behind it.
+"""Distant context: how the opening of a text changes the features of passages far behind it.
 
-The teacher cannot read the opening and a distant passage at once. It reads them with the text
-between them left out, and its features of the passage are what the student, which reads the whole
-text, must find there.
+The teacher cannot read the opening and a distant passage together. It reads them with the text
+between them left out. Its features of the passage are the target of the student, which reads the
+whole text.
 """
 
 import dataclasses
@@ -41,9 +41,9 @@ def draw_passages(length, size, rng, most=3):
 
     Args:
         length: int. Tokens of the text, more than `size`.
-        size: int. Tokens that the teacher reads at once.
+        size: int. Tokens that the teacher reads in one window.
         rng: NumPy generator.
-        most: int. How many passages at most.
+        most: int. Maximum number of passages.
 
     Returns:
         list of `Passage`. All have the same opening, of a twentieth to two fifths of `size`.

@@ -83,68 +83,71 @@ def stretch(
 ):
     """Extends a pretrained encoder to longer texts by position distillation, without labels.
 
-    The unstretched encoder is the teacher of the stretched one, which reads the whole text:
+    The original encoder is the teacher of the extended one, which reads the whole text.
 
-    - For each token, the target is the teacher's feature vector, taken from the window of the old
-      length in which the token is most central. This keeps near features.
-    - With keep="context" passages beyond the old length have another target: the features that the
-      teacher gives them when it reads the opening of the text and then the passage, with the text
-      between them left out. This keeps what the opening means for a distant passage, which a
-      teacher of windows cannot show. In half of these texts the positions jump once, up to
-      `length`, so that short texts train distant positions.
+    For each token, the target is the teacher's feature vector, taken from the window of the old
+    length in which the token is most central. This preserves the features of near context.
 
-    The loss is 1 - cos + scaled squared error, over all tokens. The first positions start as they
-    were, and [CLS]'s row serves position 0 alone.
+    With keep="context", passages beyond the old length have another target. The teacher reads the
+    opening of the text and then the passage, with the text between them left out. This preserves
+    the effect of the opening on a distant passage, which a teacher of windows cannot show. In half
+    of these texts the positions jump once, up to `length`, so that short texts train distant
+    positions.
 
-    An interrupted run resumes where it was: the same call continues from the last state, to the
-    weights of an uninterrupted run, and after the end it returns immediately.
+    The loss is 1 - cos + scaled squared error, over all tokens. The first positions start with the
+    values of the checkpoint, and the row of [CLS] serves position 0 only.
+
+    The same call resumes an interrupted run from its last state, and ends with the weights of an
+    uninterrupted run. If the run is complete, the call returns immediately.
 
     Args:
-        checkpoint: path of the pretrained weights, or of a directory with weights, config and
-            tokenizer; or a model of `build_transformer_model`, with `tokenizer`.
+        checkpoint: str. Path of the pretrained weights, or of a directory with weights, config and
+            tokenizer. Or a model of `build_transformer_model`, with `tokenizer`.
         texts: long texts, without labels: a path for `read_texts`, a `Texts`, or a list of str.
-        output: directory for the stretched checkpoint, its tokenizer, recipe.json and metrics.json;
-            None saves nothing. Pooling, prompts and what else a directory of sentence-transformers
-            has come along.
+        output: str or None. Directory for the extended checkpoint, its tokenizer, recipe.json and
+            metrics.json; None saves nothing. Pooling, prompts and everything else in a directory of
+            sentence-transformers are copied.
         test: texts to measure on, as `texts`; by default a tenth of `texts` is held out.
         length: int. Number of positions to serve.
-        keep: "context" or "features": what is trained to stay as it was. "context" is for late
-            chunking, retrieval and tasks on distant facts; "features" for tasks whose answers are
-            near, such as tags. Default: "context", but "features" with `local`, because a local
+        keep: str. What the training preserves: "context" or "features". "context" suits late
+            chunking, retrieval and tasks on distant facts. "features" suits tasks whose answers are
+            near, such as tagging. Default: "context", but "features" with `local`, because a local
             layer does not see distant context.
         local: int. Tokens to each side that a local layer attends to; [CLS] attends to all tokens
             and all attend to it. By default every layer is global.
-        global_every: int. With `local`: of this many layers the first is global.
+        global_every: int. With `local`, the first of this many layers is global.
         steps: int. Training steps, each on one text of `train_length` tokens.
         learning_rate: float. Peak of a cosine schedule. The first updates of Adam are large: at
             2e-4 a single one undoes more than the training gains.
-        start: initial values of the new positions. One of "hierarchical", "tile" or "interpolate".
+        start: str. Initial values of the new positions. One of "hierarchical", "tile" or
+            "interpolate".
         alpha: float. Weight of the block index in hierarchical positions.
-        kept_rows: int. First rows of the table that are reserved, such as that of [CLS]: no new
-            position uses them.
+        kept_rows: int. Number of first rows of the table that are reserved, such as that of [CLS].
+            No new position uses them.
         train_length: int. Tokens of the texts for training and measuring. Default: `length`, but at
             most four times the old length, because later positions share the rows of these.
-        text: name of the column of texts; by default one with a usual name, see `read_texts`.
-        config: path of the config; by default in the directory of `checkpoint`.
-        tokenizer: path of the tokenizer; by default in the directory of `checkpoint`.
-        model: family of the checkpoint; by default the one its config names.
+        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
+        config: str. Path of the config; by default in the directory of `checkpoint`.
+        tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
+        model: str. Family of the checkpoint; by default the one its config names.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         seed: int. Seed of the choice of text pieces.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
-        verbose: bool. Whether to print where it stands and how long it will take.
+        verbose: bool. Whether to print the progress and the time left.
 
     Returns:
-        `Stretched`: the model and the report, a dict: `agreement`, mean cosine of the features with
-            the teacher's by position, before and after, and of the teacher with itself, between two
-            readings whose windows are shifted by a quarter; `within` and `beyond`, their means
-            within and beyond the old length; `losses`, `seconds`, `versions`.
+        `Stretched`: the model and the report, a dict. `agreement` is the mean cosine with the
+            teacher's features by position, before and after. It is also given for the teacher with
+            itself, between two readings whose windows are shifted by a quarter. `within` and
+            `beyond` are the means within and beyond the old length. The others are `losses`,
+            `seconds` and `versions`.
 
     Raises:
         FileNotFoundError: if a file is missing.
         TypeError: if `checkpoint` is neither a path nor such a model.
         NotADirectoryError: if `output` is a file.
-        BlockingIOError: if another run is at work in `output`.
+        BlockingIOError: if another run uses `output`.
         ValueError: if a setting or the checkpoint is invalid, there are too few texts, or `output`
             holds a run with other settings.
 

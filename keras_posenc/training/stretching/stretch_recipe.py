@@ -27,8 +27,8 @@ class StretchRecipe(Recipe):
             checks.whole("global_every", self.global_every)
             if self.local is None:
                 raise ValueError(
-                    "global_every says which layers stay global where the others are local: give "
-                    f"local too. Received: global_every={self.global_every!r}, local=None"
+                    "`global_every` selects the layers that stay global when the others are local: "
+                    f"set `local`, too. Received: global_every={self.global_every!r}, local=None"
                 )
 
     @property

@@ -32,8 +32,8 @@ def most_central(length, size, starts):
     """Chooses for each token of a text the window in which it has the most context.
 
     The context in a window is the number of tokens on the shorter side of the token. The ends of
-    the text need no rule of their own: a token close to one has more of this context in the window
-    at that end than in the next window, whether or not the end counts as missing context.
+    the text need no special rule. A token close to an end has more of this context in the window at
+    that end than in the next one, whether or not the end counts as missing context.
 
     Args:
         length, size: ints, as in `window_starts`.

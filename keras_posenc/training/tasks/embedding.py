@@ -128,9 +128,9 @@ class Embedding(FinetuneTask):
         if names == list(ROLES[:2]) and alone:
             raise ValueError(
                 f"The {len(batches.lengths):,} pairs of train make {len(batches):,} batches, and a "
-                "pair that is alone in one has no other to be told from: raise token_budget to "
-                "several times what a pair takes, lower max_length, or give negatives. The "
-                f"shapes are {batches.shapes}."
+                "pair that is alone in a batch has no negatives: raise `token_budget` to several "
+                "times what a pair takes, lower `max_length`, or add negatives. The shapes are "
+                f"{batches.shapes}."
             )
 
     def model(self, encoder, names, recipe):

@@ -5,8 +5,8 @@ import numpy as np
 from keras_posenc.training.labelled_documents import open_documents
 from keras_posenc.untrusted import quote
 
-# Of what a model says of the chunks of a text (chunks, ...) and their numbers of tokens. The last
-# chunk is short, and says as much less.
+# Combine the outputs for the chunks of a text (chunks, ...), given their numbers of tokens. The
+# last chunk is short, so the mean gives it less weight.
 POOLS = {
     "mean": lambda parts, tokens: np.average(parts, axis=0, weights=tokens),
     "max": lambda parts, tokens: parts.max(axis=0),

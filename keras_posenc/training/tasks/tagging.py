@@ -21,9 +21,9 @@ class TagPrediction(typing.NamedTuple):
     """What was found in a text.
 
     Attributes:
-        entities: list of dict with `kind`, `start`, `end` (characters) and `text`; of a list of
-            words the characters are those of the words joined by spaces.
-        tags: list of str, one a word; None if the text was a str.
+        entities: list of dict. Each has `kind`, `start`, `end` (in characters) and `text`. For a
+            list of words, the characters are those of the words joined by spaces.
+        tags: list of str or None. One per word; None if the text was a str.
     """
 
     entities: list
