@@ -4,9 +4,11 @@ Each returns the value, so that it can be checked where it is stored.
 """
 
 import difflib
+import functools
 import math
 import numbers
 import operator
+import warnings
 
 
 def choice(name, value, choices):
@@ -69,6 +71,27 @@ def number(name, value, least=None, above=None, below=None, most=None, why="", r
     bounds = [f"{word} {bound}" for word, bound, _ in bounds]
     wanted = "a positive number" if bounds == ["above 0"] else f"a number {' and '.join(bounds)}"
     raise ValueError(_message(name, wanted.strip(), why, value, remedy))
+
+
+def renamed_argument(old, new):
+    """A decorator for functions that still take an argument by the name it had, with a warning."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            if old in kwargs:
+                warnings.warn(
+                    f"`{old}` of {function.__name__} is called `{new}` now; the old name works "
+                    "until version 0.4.",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def _message(name, wanted, why, value, remedy):

@@ -52,3 +52,11 @@ def test_what_is_taken_is_returned():
     assert checks.number("x", np.float32(0.5), above=0, below=1) == 0.5
     assert checks.number("x", 0, least=0, most=0) == 0
     assert checks.choice("x", None, {None: 1, "a": 2}) is None
+
+
+def test_an_argument_is_taken_by_its_former_name_with_a_warning():
+    from keras_posenc.training import exact_match, spearman
+
+    assert exact_match(predicted="a", answers=["a"]) == exact_match("a", ["a"]) == 1
+    with pytest.warns(DeprecationWarning, match="`said` of spearman is called `predicted` now"):
+        assert spearman(true=[1, 2, 3], said=[3, 5, 9]) == 1

@@ -15,12 +15,12 @@ from keras_posenc.checkpoints.sentence_transformers import (
     MODULES,
     TRANSFORMER_CONFIGS,
     Module,
-    files_around,
     is_embedder,
     read_longest,
     read_model_config,
     read_modules,
     read_prompts,
+    sentence_transformers_files,
 )
 from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes
 
@@ -111,7 +111,7 @@ def files_of(directory, query, document):
         settings = _metadata(directory)
         settings |= {"query_maxlen": query.expand, "doc_maxlen": document.length}
         return {METADATA: json.dumps(settings, indent=4).encode()}
-    files = files_around(directory, document.length, LATE_INTERACTION)
+    files = sentence_transformers_files(directory, document.length, LATE_INTERACTION)
     path = MODEL_CONFIG if "query_length" in read_model_config(directory) else None
     path = path or TRANSFORMER_CONFIGS[0]
     settings = parse_json(files[path])

@@ -264,7 +264,7 @@ def read_prompts(directory):
     return prompts, default if default in list(prompts) else None
 
 
-def files_around(directory, longest, layout=EMBEDDER):
+def sentence_transformers_files(directory, longest, layout=EMBEDDER):
     """What makes a model of the transformer in a directory: pooling, other modules, prompts.
 
     Args:

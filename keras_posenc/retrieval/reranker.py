@@ -11,10 +11,10 @@ from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import (
     ACTIVATIONS,
     CROSS_ENCODER,
-    files_around,
     is_embedder,
     read_model_config,
     read_modules,
+    sentence_transformers_files,
 )
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.retrieval.opening import choose_prompt, read_encoder
@@ -213,7 +213,7 @@ class Reranker:
         """
         files = {}
         if is_embedder(self.directory):
-            files = files_around(self.directory, self.max_length, CROSS_ENCODER)
+            files = sentence_transformers_files(self.directory, self.max_length, CROSS_ENCODER)
         return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
 
     def _check_room(self, queries):

@@ -8,10 +8,10 @@ import numpy as np
 from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import (
     SPARSE,
-    files_around,
     is_embedder,
     read_modules,
     read_prompts,
+    sentence_transformers_files,
 )
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.sparse_pooling import ACTIVATIONS, POOLINGS, sparse_embedder
@@ -262,7 +262,7 @@ class SparseEmbedder:
         """
         files = {}
         if is_embedder(self.directory):
-            files = files_around(self.directory, self.max_length, SPARSE)
+            files = sentence_transformers_files(self.directory, self.max_length, SPARSE)
         return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
 
     def _encode(self, texts, kind, verbose):

@@ -12,7 +12,7 @@ MOST_LISTS = 2**22  # and objects; merges and pieces may be lists, of 100 bytes 
 MOST_TOKENS = 2**20  # of a vocabulary; the largest have 2^19
 MOST_MERGES = 2**21
 MOST_PIECE = 2**10  # characters of a token; the library's search tree is as deep
-MOST_AROUND = 2**10  # tokens written around a text
+MOST_SPECIAL_TOKENS = 2**10  # tokens written around a text
 MOST_AFFIX = 2**6  # characters that mark a piece of a word; written again for every piece tried
 MOST_WORD = 2**10  # characters of a word whose pieces are all tried; BERT has 100
 MOST_PATTERN = 2**12  # characters of a regular expression
@@ -40,8 +40,8 @@ def check_tokenizer(data):
     for name in ("normalizer", "pre_tokenizer", "decoder"):
         for step in steps_of(get(name)):
             _check_lengths(f"a pattern of its {name}", step.get("pattern"), MOST_PATTERN)
-    around = sum(_written(step) for step in steps_of(get("post_processor")))
-    _at_most("its post_processor writes {} tokens around a text", around, MOST_AROUND)
+    written = sum(_written(step) for step in steps_of(get("post_processor")))
+    _at_most("its post_processor writes {} tokens around a text", written, MOST_SPECIAL_TOKENS)
     _check_lengths("a token of its post_processor", get("post_processor"), MOST_PIECE)
     _check_added(get("added_tokens"))
     _check_model(get("model"))

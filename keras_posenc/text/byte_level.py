@@ -57,11 +57,11 @@ def from_vocab_and_merges(file, settings):
         tokenizer.decoder = tokenizers.decoders.ByteLevel()
         add_tokens(tokenizer, vocabulary, names, settings.found, new)
     vocabulary |= new
-    around = {role: names[role] for role in ("cls", "sep") if role in names}
-    lacking = [token for token in around.values() if layout != NOTHING and token not in vocabulary]
+    special = {role: names[role] for role in ("cls", "sep") if role in names}
+    lacking = [token for token in special.values() if layout != NOTHING and token not in vocabulary]
     if lacking:
         raise ValueError(f"{file} has no token {quote(lacking[0])}, which its family needs.")
-    tokenizer.post_processor = template(layout, vocabulary, **around)
+    tokenizer.post_processor = template(layout, vocabulary, **special)
     return tokenizer, names
 
 
@@ -104,13 +104,13 @@ def _read_merges(file):
 
 def _family(file, vocabulary, settings):
     # DeBERTa's first version, of whose pairs transformers 4 and 5 make different rows.
-    said = settings.family or ("deberta" if "[CLS]" in vocabulary else None)
-    family = SAME.get(said, said)
+    type_or_default = settings.family or ("deberta" if "[CLS]" in vocabulary else None)
+    family = SAME.get(type_or_default, type_or_default)
     if family in USES:
         return family
     if family is not None:
         raise ValueError(
-            f"{file}: how {quote(said)} uses a vocab.json is not known here, only how "
+            f"{file}: how {quote(type_or_default)} uses a vocab.json is not known here, only how "
             f"{', '.join(USES)} do. With its tokenizer.json, which transformers writes "
             "(AutoTokenizer.from_pretrained(...).save_pretrained(...)), it is read."
         )

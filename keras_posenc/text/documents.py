@@ -163,7 +163,7 @@ def _windows(number, parts, room, stride):
 def _with_offsets(tokenizer, texts, side):
     """The tokens of texts, without special ones: lists of (id, side, start, end) in characters."""
     contents = tokenizer.contents(texts, offsets=True)
-    return [[(i, side, *span) for i, span in zip(*own, strict=True)] for own in contents]
+    return [[(i, side, *span) for i, span in zip(*content, strict=True)] for content in contents]
 
 
 def _encode_ids(texts, tokenizer, max_length, stride, offsets):

@@ -26,5 +26,5 @@ def refusals(source):
         rust = type(error) is Exception or type(error).__name__ == "PanicException"
         if not rust and not isinstance(error, ValueError):
             raise
-        said = shorten(str(error).removeprefix("Exception: "))
-        raise ValueError(f"{source} is no tokenizer that works: {said}.") from None
+        reason = shorten(str(error).removeprefix("Exception: "))
+        raise ValueError(f"{source} is no tokenizer that works: {reason}.") from None

@@ -120,8 +120,8 @@ def _word_piece(vocabulary, names, normalizer, pre_tokenizer, longest_word, foun
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
     add_tokens(tokenizer, vocabulary, names, found, new)
     layout = ROBERTA if names["cls"] == "<s>" else BERT
-    around = {role: names[role] for role in ("cls", "sep")}
-    tokenizer.post_processor = template(layout, vocabulary | new, **around)
+    special = {role: names[role] for role in ("cls", "sep")}
+    tokenizer.post_processor = template(layout, vocabulary | new, **special)
     tokenizer.decoder = tokenizers.decoders.WordPiece(prefix="##")
     return tokenizer
 

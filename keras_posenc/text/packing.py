@@ -44,19 +44,19 @@ def pack_rows(rows, length):
     for number in sorted(range(len(rows)), key=lambda n: -sizes[n]):
         place = bisect.bisect_left(rooms, sizes[number])
         if place == len(rooms):
-            room, own = length, ([], [], [])
-            packed.append(own)
+            room, packed_row = length, ([], [], [])
+            packed.append(packed_row)
         else:
             room = rooms[place]
-            own = with_room[room].pop()
+            packed_row = with_room[room].pop()
             if not with_room[room]:
                 del with_room[room], rooms[place]
         ids, segments, positions = rows[number]
-        own[0].extend(ids)
-        own[1].extend(segments)
-        own[2].extend(range(len(ids)) if positions is None else positions)
+        packed_row[0].extend(ids)
+        packed_row[1].extend(segments)
+        packed_row[2].extend(range(len(ids)) if positions is None else positions)
         room -= sizes[number]
         if room not in with_room:
             bisect.insort(rooms, room)
-        with_room.setdefault(room, []).append(own)
+        with_room.setdefault(room, []).append(packed_row)
     return packed

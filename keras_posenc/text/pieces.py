@@ -102,13 +102,15 @@ def from_sentence_piece(file, settings):
     with refusals(file):
         tokenizer = tokenizers.Tokenizer(_model(model, pieces, vocabulary, names))
         tokenizer.normalizer = tokenizers.normalizers.Sequence(
-            [*_own_steps(family, settings), *_steps(model)]
+            [*_family_steps(family, settings), *_steps(model)]
         )
         tokenizer.pre_tokenizer = _splitter(model, pieces, settings)
         tokenizer.decoder = _decoder(model)
-        own = zip(model.pieces, model.kinds, strict=True)
+        pieces_and_kinds = zip(model.pieces, model.kinds, strict=True)
         added = {
-            piece: Added(special=kind != USER_DEFINED) for (piece, _), kind in own if kind in APART
+            piece: Added(special=kind != USER_DEFINED)
+            for (piece, _), kind in pieces_and_kinds
+            if kind in APART
         }
         added |= {token: Added() for token in (*last, *(token for token, _ in use.first))}
         # The pieces that it has are found in the text as it is written, and so are those beside it.
@@ -119,16 +121,16 @@ def from_sentence_piece(file, settings):
     if use.layout is None:
         wanted = {"bos": settings.switch("add_bos_token") is not False}
         wanted |= {"eos": bool(settings.switch("add_eos_token"))}
-        around = {role: names[role] for role, add in wanted.items() if add and role in names}
+        special = {role: names[role] for role, add in wanted.items() if add and role in names}
     else:
-        around = {role: names[role] for role in ("cls", "sep") if f"{{{role}}}" in use.layout[0]}
-    lacking = [token for token in around.values() if token not in vocabulary]
+        special = {role: names[role] for role in ("cls", "sep") if f"{{{role}}}" in use.layout[0]}
+    lacking = [token for token in special.values() if token not in vocabulary]
     if lacking:
         raise ValueError(f"{file} has no piece {quote(lacking[0])}, which its family needs.")
     if use.layout is None:
-        tokenizer.post_processor = ends(around.get("bos"), around.get("eos"), vocabulary)
+        tokenizer.post_processor = ends(special.get("bos"), special.get("eos"), vocabulary)
     else:
-        tokenizer.post_processor = template(use.layout, vocabulary, **around)
+        tokenizer.post_processor = template(use.layout, vocabulary, **special)
     return tokenizer, names
 
 
@@ -215,7 +217,7 @@ def _merges(ordinary, vocabulary):
     return [(pieces[left], pieces[right]) for _, left, right in sorted(merges)]
 
 
-def _own_steps(family, settings):
+def _family_steps(family, settings):
     """What a family does to a text before the model's own normalization."""
     normalizers = import_tokenizers().normalizers
     lowercase = settings.switch("do_lower_case")

@@ -56,11 +56,11 @@ def simplified_vocabulary(source, starts_with=SPECIAL):
             f"starts_with names {missing}, not among the vocabulary's {len(full)} tokens; "
             f"leave out what this vocabulary has not."
         )
-    kept = dict.fromkeys(starts_with)
+    tokens = dict.fromkeys(starts_with)
     redundant = _redundant if source.pre_tokenize is None else _pieces_alone
     added = source.added_tokens
-    kept.update((t, None) for t in sorted(full, key=full.get) if t in added or not redundant(t))
-    return {token: new for new, token in enumerate(kept)}, [full[token] for token in kept]
+    tokens.update((t, None) for t in sorted(full, key=full.get) if t in added or not redundant(t))
+    return {token: new for new, token in enumerate(tokens)}, [full[token] for token in tokens]
 
 
 def _redundant(token):

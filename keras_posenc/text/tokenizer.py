@@ -74,7 +74,7 @@ class Tokenizer(Tokens):
     ):
         refuse("Tokenizer", others)
         super().__init__(path, lowercase, strip_accents, vocabulary, special_in_text, pre_tokenize)
-        self._told = False
+        self._has_warned = False
 
     def encode(
         self,
@@ -142,10 +142,10 @@ class Tokenizer(Tokens):
                 raise ValueError(f"{len(texts)} texts but {len(pairs)} pairs: give one to each.")
             rows.append(self._contents(pairs, offsets))
         rows = list(zip(*rows, strict=True))
-        if max_length is not None and not self._told:
+        if max_length is not None and not self._has_warned:
             special = self.special_tokens(pairs is not None)
             lengths = [special + sum(len(ids) for ids, _ in row) for row in rows]
-            self._told = tell_truncation(lengths, max_length)
+            self._has_warned = tell_truncation(lengths, max_length)
         return [self._row(row, max_length, truncate_from, offsets) for row in rows]
 
     def windows(self, text, length, stride=0, question=None, offsets=False, **others):
@@ -291,9 +291,11 @@ class Tokenizer(Tokens):
         special = self.special_tokens(pair)
         room = max_length - special - taken
         if room < 1:
-            beside = f"the {special} special tokens" + f" and {taken} of the question" * bool(taken)
+            reserved = f"the {special} special tokens" + f" and {taken} of the question" * bool(
+                taken
+            )
             raise ValueError(
-                f"max_length={max_length} leaves no room for text beside {beside}; give at least "
+                f"max_length={max_length} leaves no room for text beside {reserved}; give at least "
                 f"{special + taken + 1}."
             )
         return room

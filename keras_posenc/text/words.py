@@ -33,16 +33,16 @@ class Words:
         text.split(self._split)
 
     def _split(self, _, text):
-        said, pieces, end = str(text), [], 0
-        words = self.function(said)
+        content, pieces, end = str(text), [], 0
+        words = self.function(content)
         if isinstance(words, str) or not isinstance(words, collections.abc.Iterable):
             raise ValueError(f"pre_tokenize gives {quote(words)}, which is no list of words")
         for word in words:
-            start = said.find(word, end) if isinstance(word, str) else -1
+            start = content.find(word, end) if isinstance(word, str) else -1
             if start < 0:
                 raise ValueError(
                     f"pre_tokenize gives {quote(word)}, which is not in the rest of the text, "
-                    f"{quote(said[end:])}: it must give words of the text in their order"
+                    f"{quote(content[end:])}: it must give words of the text in their order"
                 )
             end = start + len(word)
             if word in self.vocabulary:

@@ -7,6 +7,8 @@ import typing
 
 import numpy as np
 
+from keras_posenc import checks
+
 LONGEST = 30  # tokens of an answer
 BEST = 20  # spans between which probabilities are shared
 
@@ -73,11 +75,12 @@ def normalized(answer):
     return " ".join(_ARTICLES.sub(" ", answer).split())
 
 
-def exact_match(said, answers):
+@checks.renamed_argument("said", "predicted")
+def exact_match(predicted, answers):
     """1.0 if an answer is one of several, else 0.0; without case, punctuation and articles.
 
     Args:
-        said: str, the answer that is judged; "" is none.
+        predicted: str, the answer that is judged; "" is none.
         answers: list of str, the true ones; empty if there is none.
 
     Returns:
@@ -90,16 +93,17 @@ def exact_match(said, answers):
 
     Reference: [SQuAD](https://arxiv.org/abs/1606.05250), section 6.1.
     """
-    return float(any(normalized(said) == normalized(answer) for answer in answers or [""]))
+    return float(any(normalized(predicted) == normalized(answer) for answer in answers or [""]))
 
 
-def answer_f1(said, answers):
+@checks.renamed_argument("said", "predicted")
+def answer_f1(predicted, answers):
     """The F1 of an answer's words with those of the best of several answers.
 
     "" is no answer: 1.0 if there is none, else 0.0.
 
     Args:
-        said, answers: as in `exact_match`.
+        predicted, answers: as in `exact_match`.
 
     Returns:
         float, 0 to 1.
@@ -111,11 +115,11 @@ def answer_f1(said, answers):
 
     Reference: [SQuAD](https://arxiv.org/abs/1606.05250), section 6.1.
     """
-    return max(_f1(normalized(said).split(), normalized(a).split()) for a in answers or [""])
+    return max(_f1(normalized(predicted).split(), normalized(a).split()) for a in answers or [""])
 
 
-def _f1(said, answer):
-    if not said or not answer:
-        return float(said == answer)
-    common = sum((collections.Counter(said) & collections.Counter(answer)).values())
-    return 2 * common / (len(said) + len(answer))
+def _f1(predicted, answer):
+    if not predicted or not answer:
+        return float(predicted == answer)
+    common = sum((collections.Counter(predicted) & collections.Counter(answer)).values())
+    return 2 * common / (len(predicted) + len(answer))

@@ -1,5 +1,6 @@
 """Entities in sequences of tags, and their F1 by the rules of conlleval and seqeval."""
 
+from keras_posenc import checks
 from keras_posenc.training.metrics import f1_of_counts
 
 
@@ -47,11 +48,12 @@ def _parts(tag):
     return (mark, kind) if dash and mark in ("B", "I", "E", "S") else ("I", tag)
 
 
-def entity_scores(true, said):
+@checks.renamed_argument("said", "predicted")
+def entity_scores(true, predicted):
     """Precision, recall and F1 of entities over all texts, and of each kind.
 
     Args:
-        true, said: lists of sets of (kind, start, end), one set a text.
+        true, predicted: lists of sets of (kind, start, end), one set a text.
 
     Returns:
         dict with `precision`, `recall`, `f1` and `support`, the number of true entities, over all
@@ -63,9 +65,9 @@ def entity_scores(true, said):
     >>> scores["precision"], scores["recall"], round(scores["f1"], 3)
     (1.0, 0.5, 0.667)
     """
-    kinds = sorted({kind for entities in (*true, *said) for kind, _, _ in entities})
+    kinds = sorted({kind for entities in (*true, *predicted) for kind, _, _ in entities})
     counts = dict.fromkeys(kinds, (0, 0, 0))
-    for one, other in zip(true, said, strict=True):
+    for one, other in zip(true, predicted, strict=True):
         for which, entities in enumerate((one & other, one, other)):
             for kind, _, _ in entities:
                 counts[kind] = tuple(n + (k == which) for k, n in enumerate(counts[kind]))

@@ -193,12 +193,12 @@ def split(documents, share, seed, names_in=lambda label: ()):
     for name in sorted(set(names)):
         members = rng.permutation(np.flatnonzero(labels == name))
         is_held_out[members[: min(round(share * len(members)), len(members) - 1)]] = True
-    own = [set(names_in(label)) for label in documents.labels]
-    shown = set().union(*(own[index] for index in np.flatnonzero(~is_held_out)))
+    names_of = [set(names_in(label)) for label in documents.labels]
+    shown = set().union(*(names_of[index] for index in np.flatnonzero(~is_held_out)))
     for index in np.flatnonzero(is_held_out):
-        if own[index] - shown:
+        if names_of[index] - shown:
             is_held_out[index] = False
-            shown |= own[index]
+            shown |= names_of[index]
     if not is_held_out.any():
         raise ValueError(
             f"A share of {share} holds out none of {len(labels)} documents in {len(set(names))} "

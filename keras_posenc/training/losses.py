@@ -77,8 +77,8 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
             return smoothed
         if len(y_true.shape) == len(y_pred.shape):
             y_true = ops.squeeze(y_true, axis=-1)
-        kept = ops.not_equal(y_true, ops.cast(self.ignore_class, y_true.dtype))
-        return self._counted([ops.where(kept, smoothed, 0.0), kept])
+        counts = ops.not_equal(y_true, ops.cast(self.ignore_class, y_true.dtype))
+        return self._counted([ops.where(counts, smoothed, 0.0), counts])
 
     def _against_uniform(self, y_pred):
         """-mean_k log p_k."""
@@ -93,7 +93,7 @@ class SmoothedSparseCategoricalCrossentropy(keras.losses.SparseCategoricalCrosse
 
 
 class Counted(keras.layers.Layer):
-    """[losses, kept] -> the losses, under the Keras mask `kept`.
+    """[losses, counts] -> the losses, under the Keras mask `counts`.
 
     A mask defines for Keras over which positions a loss is averaged, and only a layer can set one.
     """

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_posenc import checks
+
 # Borders of the length groups: a group is borders[k] < tokens <= borders[k + 1].
 LENGTH_BORDERS = (0, 128, 256, 512, 1024, 2048, 4096)
 
@@ -43,10 +45,10 @@ def precision_recall_f1(matrix):
     """Precision, recall and F1, (C,) each, from a confusion matrix; a ratio of zeros counts as
     0."""
     matrix = np.asarray(matrix, "float64")
-    hit, true, said = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+    hit, true, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
     return tuple(
         np.divide(top, bottom, out=np.zeros_like(hit), where=bottom > 0)
-        for top, bottom in ((hit, said), (hit, true), (2 * hit, said + true))
+        for top, bottom in ((hit, predicted), (hit, true), (2 * hit, predicted + true))
     )
 
 
@@ -144,27 +146,28 @@ def by_lengths(scores, lengths):
     }
 
 
-def f1_of_counts(hits, true, said):
+def f1_of_counts(hits, true, predicted):
     """Precision, recall, F1 and support, a dict, from three counts; a ratio of zeros is 0.
 
     Example:
 
-    >>> f1_of_counts(hits=1, true=2, said=1)["recall"]
+    >>> f1_of_counts(hits=1, true=2, predicted=1)["recall"]
     0.5
     """
     return {
-        "precision": float(hits / said) if said else 0.0,
+        "precision": float(hits / predicted) if predicted else 0.0,
         "recall": float(hits / true) if true else 0.0,
-        "f1": float(2 * hits / (true + said)) if true + said else 0.0,
+        "f1": float(2 * hits / (true + predicted)) if true + predicted else 0.0,
         "support": int(true),
     }
 
 
-def pearson(true, said):
+@checks.renamed_argument("said", "predicted")
+def pearson(true, predicted):
     """Pearson's correlation of two series; 0.0 where one of them is constant.
 
     Args:
-        true, said: (N,) numbers.
+        true, predicted: (N,) numbers.
 
     Returns:
         float, -1 to 1.
@@ -174,17 +177,18 @@ def pearson(true, said):
     >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
     0.9934
     """
-    one, other = (np.asarray(each, "float64") for each in (true, said))
+    one, other = (np.asarray(each, "float64") for each in (true, predicted))
     one, other = one - one.mean(), other - other.mean()
     scale = np.sqrt((one @ one) * (other @ other))
     return float(one @ other / scale) if scale > 0 else 0.0
 
 
-def spearman(true, said):
+@checks.renamed_argument("said", "predicted")
+def spearman(true, predicted):
     """Spearman's rank correlation of two series, ties having their mean rank.
 
     Args:
-        true, said: (N,) numbers.
+        true, predicted: (N,) numbers.
 
     Returns:
         float, -1 to 1.
@@ -194,7 +198,7 @@ def spearman(true, said):
     >>> spearman([1, 2, 3], [2, 40, 700])
     1.0
     """
-    return pearson(_ranks(true), _ranks(said))
+    return pearson(_ranks(true), _ranks(predicted))
 
 
 def _ranks(values):

@@ -34,8 +34,8 @@ class PretrainingTexts:
 
     def digest(self):
         """A fingerprint of all texts."""
-        said = repr((self.train, self.validation)).encode("utf-8", "surrogatepass")
-        return hashlib.sha256(said).hexdigest()[:16]
+        content = repr((self.train, self.validation)).encode("utf-8", "surrogatepass")
+        return hashlib.sha256(content).hexdigest()[:16]
 
 
 def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
@@ -198,9 +198,9 @@ class Pretraining:
             logits = self.model.predict_on_batch(self._named(inputs))
             top = logits.max(axis=-1)
             sums = top + np.log(np.exp(logits - top[..., None]).sum(axis=-1))
-            own = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+            target_logits = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
             right = logits.argmax(axis=-1) == targets
-            totals += [(weights * part).sum() for part in (sums - own, right, 1.0)]
+            totals += [(weights * part).sum() for part in (sums - target_logits, right, 1.0)]
         return {"loss": totals[0] / totals[2], "accuracy": totals[1] / totals[2]}
 
     def _named(self, inputs):

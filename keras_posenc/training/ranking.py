@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import checks
-from keras_posenc.training.similarity_losses import without_own
+from keras_posenc.training.similarity_losses import without_false_negatives
 
 
 def _scores(y_pred):
@@ -196,7 +196,7 @@ class MaxSimRanking(keras.losses.Loss):
         logits = self.scale * scores
         targets = ops.arange(ops.shape(y_pred)[0])
         return ops.sparse_categorical_crossentropy(
-            targets, without_own(y_true, logits, y_pred.shape[1] - 1), from_logits=True
+            targets, without_false_negatives(y_true, logits, y_pred.shape[1] - 1), from_logits=True
         )
 
     def get_config(self):

@@ -17,7 +17,7 @@ def _candidates(y_pred):
     return vectors[:, 0], ops.reshape(others, (-1, vectors.shape[-1]))
 
 
-def without_own(y_true, scores, sides):
+def without_false_negatives(y_true, scores, sides):
     """Scores (B, sides x B) of rows and candidates, -1e9 for those that are no negatives.
 
     Args:
@@ -31,15 +31,15 @@ def without_own(y_true, scores, sides):
     same = ops.logical_or(ops.equal(ids[:, None], ids[None]), ids[None] < 0)
     same = ops.tile(same, (1, sides))
     places = ops.arange(rows * sides)
-    own = ops.equal(places[None] % rows, ops.arange(rows)[:, None])
-    return ops.where(ops.logical_and(same, ops.logical_not(own)), -1e9, scores)
+    is_positive = ops.equal(places[None] % rows, ops.arange(rows)[:, None])
+    return ops.where(ops.logical_and(same, ops.logical_not(is_positive)), -1e9, scores)
 
 
 def _cosines(y_true, y_pred):
     """Cosines of anchors and candidates, -1e9 for those that are no negatives."""
     anchors, candidates = _candidates(y_pred)
     cosines = ops.matmul(anchors, ops.transpose(candidates))
-    return without_own(y_true, cosines, y_pred.shape[1] - 1)
+    return without_false_negatives(y_true, cosines, y_pred.shape[1] - 1)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

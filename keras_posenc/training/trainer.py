@@ -78,13 +78,13 @@ class Trainer:
         train = self.documents["train"]
         texts, targets = train.texts, self.task.targets(train)
         if self.recipe.longer == "skip":
-            kept = np.flatnonzero(self.token_counts <= length)
-            if not len(kept):
+            short_enough = np.flatnonzero(self.token_counts <= length)
+            if not len(short_enough):
                 raise ValueError(
                     f"No document of train fits in {length} tokens, the shortest has "
                     f"{self.token_counts.min()}: give a longer stage, or longer='cut'."
                 )
-            texts, targets = ([column[i] for i in kept] for column in (texts, targets))
+            texts, targets = ([column[i] for i in short_enough] for column in (texts, targets))
         if self.recipe.class_weight is not None:
             options["class_weight"] = self.recipe.class_weight
         batches = at_length.batches(texts, targets, **options)

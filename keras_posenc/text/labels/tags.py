@@ -72,8 +72,8 @@ class TagLabels(Labels):
             tags = check_tags(number, entry, len(starts))
         first = [class_id(self._ids, number, tag, "tag") for tag in tags]
         further = [
-            self._ids.get(f"I-{tag[2:]}", own) if tag.startswith("B-") else own
-            for tag, own in zip(tags, first, strict=True)
+            self._ids.get(f"I-{tag[2:]}", first_id) if tag.startswith("B-") else first_id
+            for tag, first_id in zip(tags, first, strict=True)
         ]
         return np.array(starts), np.array(ends), first, further, spans
 
@@ -176,9 +176,9 @@ def check_spans(number, text, spans):
                 f"{quote(span)}: a token has one tag."
             )
         before = span
-        own = text[start:end]
-        end -= len(own) - len(own.rstrip())
-        trimmed.append((start + len(own) - len(own.lstrip()), end, kind))
+        content = text[start:end]
+        end -= len(content) - len(content.rstrip())
+        trimmed.append((start + len(content) - len(content.lstrip()), end, kind))
     return trimmed
 
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_posenc.checkpoints import save_checkpoint
-from keras_posenc.checkpoints.sentence_transformers import files_around, is_embedder
+from keras_posenc.checkpoints.sentence_transformers import is_embedder, sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text.replicas import fill
@@ -174,9 +174,11 @@ def stretch(
         recipe.options(old)  # refuses a length before the texts are read
         tokenizer = source.read_tokenizer(old)
         corpus = CorpusPieces(texts, test, tokenizer, recipe.train_length, seed, text)
-        around = _around(checkpoint, length, printer(verbose))
+        other_files = _files_beside_the_encoder(checkpoint, length, printer(verbose))
         output = pathlib.Path(scratch) / "stretched" if output is None else output
-        prepare = functools.partial(Distillation, recipe, source, old, tokenizer, corpus, around)
+        prepare = functools.partial(
+            Distillation, recipe, source, old, tokenizer, corpus, other_files
+        )
         record = recipe.record(texts=corpus.digest())
         data = whence(texts=texts, test=test, text=text)
         report = run_once(output, record, overwrite, verbose, prepare, KEYS, data=data)
@@ -192,11 +194,11 @@ class Distillation:
         old: `Config` of the teacher.
         tokenizer: `Tokenizer`.
         corpus: `CorpusPieces`.
-        around: dict path -> bytes, files to save with the checkpoint.
+        other_files: dict path -> bytes, files to save with the checkpoint.
     """
 
-    def __init__(self, recipe, source, old, tokenizer, corpus, around):
-        self.recipe, self.old, self.corpus, self.around = recipe, old, corpus, around
+    def __init__(self, recipe, source, old, tokenizer, corpus, other_files):
+        self.recipe, self.old, self.corpus, self.other_files = recipe, old, corpus, other_files
         keras.utils.set_random_seed(recipe.seed)
         weights, options = source.open_weights(), recipe.options(old)
         build = dict(
@@ -329,7 +331,7 @@ class Distillation:
         self.whole.config = dataclasses.replace(self.whole.config, **rates)
         save_checkpoint(self.whole, folder, positions=self.recipe.length)
         self.corpus.tokenizer.save(folder)
-        for name, content in self.around.items():
+        for name, content in self.other_files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(content)
 
@@ -359,19 +361,21 @@ def stretch_summary(report):
     for part, name in names.items():
         row = report[part]
         lines.append(f"{name:22}{row['before']:>11.3f}{row['after']:>10.3f}{row['teacher']:>22.3f}")
-    kept = report["context"]
-    lines.append(f"{'distant context':22}{kept['before']:>11.3f}{kept['after']:>10.3f}{1:>22.3f}")
+    context = report["context"]
+    lines.append(
+        f"{'distant context':22}{context['before']:>11.3f}{context['after']:>10.3f}{1:>22.3f}"
+    )
     steps = len(report["losses"])
     lines.append(f"Mean cosine of features; {steps:,} steps in {report['seconds']:,.0f} s.")
     return "\n".join(lines)
 
 
-def _around(checkpoint, length, tell):
+def _files_beside_the_encoder(checkpoint, length, tell):
     """What lies around the encoder in a directory of sentence-transformers: pooling, prompts."""
     if not isinstance(checkpoint, (str, os.PathLike)) or not is_embedder(checkpoint):
         return {}
     try:
-        return files_around(checkpoint, length)
+        return sentence_transformers_files(checkpoint, length)
     except (ValueError, FileNotFoundError) as error:
         tell(f"The encoder alone is stretched, without what modules.json lists: {error}")
         return {}

@@ -86,13 +86,17 @@ class Reader:
         # As many rows as another shift may need, so that all shifts have one shape.
         most = len(window_starts(length, self.size, self.hop, self.hop - 1))
         features = self._features(rows, most)
-        own = most_central(length, self.size, starts)
-        inside = np.arange(length) - np.maximum(np.array(starts)[own], 0)
+        window_of_token = most_central(length, self.size, starts)
+        inside = np.arange(length) - np.maximum(np.array(starts)[window_of_token], 0)
         first = first_token(self.tokenizer)
         last = self.tokenizer.special_tokens() - first
         ends = [features[i, len(row) - last : len(row)] for i, row in enumerate(rows)]
         return np.concatenate(
-            [features[:, :first].mean(0), features[own, first + inside], np.mean(ends, axis=0)]
+            [
+                features[:, :first].mean(0),
+                features[window_of_token, first + inside],
+                np.mean(ends, axis=0),
+            ]
         )
 
     def after(self, opening, passages):

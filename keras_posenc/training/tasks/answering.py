@@ -101,13 +101,13 @@ class Answering(FinetuneTask):
 
     def measure(self, finetuned, documents, verbose):
         results, lengths = finetuned.judged(documents.texts, verbose)
-        said = [each.answer for each in self.predictions(documents.texts, results, None)]
+        predicted = [each.answer for each in self.predictions(documents.texts, results, None)]
         true = [
             [passage[start:end] for start, end in spans]
             for (_, passage), spans in zip(documents.texts, documents.labels, strict=True)
         ]
-        f1 = np.array([answer_f1(*each) for each in zip(said, true, strict=True)])
-        exact = np.array([exact_match(*each) for each in zip(said, true, strict=True)])
+        f1 = np.array([answer_f1(*each) for each in zip(predicted, true, strict=True)])
+        exact = np.array([exact_match(*each) for each in zip(predicted, true, strict=True)])
 
         def scores(chosen):
             return {"f1": float(f1[chosen].mean()), "exact_match": float(exact[chosen].mean())}

@@ -173,15 +173,15 @@ def _is_labelled(source):
 
 
 def _scored(vectors, groups, true, lengths):
-    said = (vectors[groups[:, 0]] * vectors[groups[:, 1]]).sum(axis=1, dtype="float64")
+    cosines = (vectors[groups[:, 0]] * vectors[groups[:, 1]]).sum(axis=1, dtype="float64")
 
     def scores(chosen):
-        return {"loss": float(np.square(said - true)[chosen].mean())}
+        return {"loss": float(np.square(cosines - true)[chosen].mean())}
 
     return {
         **by_lengths(scores, lengths),
-        "pearson": pearson(true, said),
-        "spearman": spearman(true, said),
+        "pearson": pearson(true, cosines),
+        "spearman": spearman(true, cosines),
     }
 
 
@@ -196,9 +196,9 @@ def _ranked(vectors, groups, lengths):
         part = groups[start : start + ROWS]
         cosines = vectors[part[:, 0]] @ vectors[candidates].T
         for row, (anchor, positive) in zip(cosines, part[:, :2].tolist(), strict=True):
-            own = row[np.searchsorted(candidates, positive)]
+            positive_cosine = row[np.searchsorted(candidates, positive)]
             others = ~np.isin(candidates, [*belongs[anchor], anchor])
-            ranks.append(1 + int((row[others] >= own).sum()))
+            ranks.append(1 + int((row[others] >= positive_cosine).sum()))
     ranks = np.array(ranks)
 
     def scores(chosen):

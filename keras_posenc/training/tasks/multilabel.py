@@ -100,19 +100,21 @@ class MultiLabel(FinetuneTask):
 
     def measure(self, finetuned, documents, verbose):
         results, lengths = finetuned.judged(documents.texts, verbose)
-        true = np.array([[name in own for name in finetuned.labels] for own in documents.labels])
-        said = results >= 0.5
+        true = np.array(
+            [[name in label for name in finetuned.labels] for label in documents.labels]
+        )
+        predicted = results >= 0.5
         p = np.clip(np.where(true, results, 1 - results), 1e-7, None)
 
         def scores(chosen):
-            hits, trues, saids = _counts(true[chosen], said[chosen])
-            micro = f1_of_counts(hits.sum(), trues.sum(), saids.sum())
-            return {"micro_f1": micro["f1"], "exact_match": _share(true[chosen], said[chosen])}
+            hits, num_true, num_predicted = _counts(true[chosen], predicted[chosen])
+            micro = f1_of_counts(hits.sum(), num_true.sum(), num_predicted.sum())
+            return {"micro_f1": micro["f1"], "exact_match": _share(true[chosen], predicted[chosen])}
 
-        hits, trues, saids = _counts(true, said)
+        hits, num_true, num_predicted = _counts(true, predicted)
         classes = {
             name: f1_of_counts(*counts)
-            for name, *counts in zip(finetuned.labels, hits, trues, saids, strict=True)
+            for name, *counts in zip(finetuned.labels, hits, num_true, num_predicted, strict=True)
         }
         return {
             **by_lengths(scores, lengths),
@@ -126,9 +128,9 @@ class MultiLabel(FinetuneTask):
         return [MultiPrediction([name for name in row if row[name] >= 0.5], row) for row in rows]
 
 
-def _counts(true, said):
-    return (true & said).sum(0), true.sum(0), said.sum(0)
+def _counts(true, predicted):
+    return (true & predicted).sum(0), true.sum(0), predicted.sum(0)
 
 
-def _share(true, said):
-    return float((true == said).all(axis=1).mean())
+def _share(true, predicted):
+    return float((true == predicted).all(axis=1).mean())

@@ -94,17 +94,17 @@ class Regression(FinetuneTask):
 
     def measure(self, finetuned, documents, verbose):
         results, lengths = finetuned.judged(documents.texts, verbose)
-        true, said = np.array(documents.labels), np.asarray(results, "float64")
+        true, predicted = np.array(documents.labels), np.asarray(results, "float64")
 
         def scores(chosen):
-            return {"mean_absolute_error": float(np.abs(true - said)[chosen].mean())}
+            return {"mean_absolute_error": float(np.abs(true - predicted)[chosen].mean())}
 
-        columns = list(zip(true.T, said.T, strict=True))
+        columns = list(zip(true.T, predicted.T, strict=True))
         return {
             **by_lengths(scores, lengths),
             "pearson": float(np.mean([pearson(*each) for each in columns])),
             "spearman": float(np.mean([spearman(*each) for each in columns])),
-            "loss": float(np.square(true - said).mean()),
+            "loss": float(np.square(true - predicted).mean()),
         }
 
     def predictions(self, texts, results, names):

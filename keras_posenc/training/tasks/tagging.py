@@ -134,25 +134,25 @@ class Tagging(FinetuneTask):
     def measure(self, finetuned, documents, verbose):
         names = finetuned.labels
         results, lengths = finetuned.judged(documents.texts, verbose)
-        true, said, losses, rights = [], [], [], []
+        true, predicted, losses, rights = [], [], [], []
         for text, entry, words in zip(documents.texts, documents.labels, results, strict=True):
-            tags, own = words.tags(names), true_tags(text, entry, words)
+            tags, target_tags = words.tags(names), true_tags(text, entry, words)
             if isinstance(text, str):
                 true.append({(kind, start, end) for start, end, kind in entry})
-                said.append(
+                predicted.append(
                     {(e["kind"], e["start"], e["end"]) for e in _entities(text, words, tags)}
                 )
             else:
-                true.append(entities(own))
-                said.append(entities(tags))
+                true.append(entities(target_tags))
+                predicted.append(entities(tags))
             seen = ~np.isnan(words.logits[:, 0])
-            ids = np.array([names.index(tag) for tag in own], int)[seen]
+            ids = np.array([names.index(tag) for tag in target_tags], int)[seen]
             losses.append(-log_softmax(words.logits[seen])[np.arange(len(ids)), ids])
-            rights.append(np.array(own) == np.array(tags))
+            rights.append(np.array(target_tags) == np.array(tags))
 
         def scores(chosen):
             which = np.flatnonzero(chosen)
-            scored = entity_scores([true[n] for n in which], [said[n] for n in which])
+            scored = entity_scores([true[n] for n in which], [predicted[n] for n in which])
             right = np.concatenate([rights[n] for n in which])
             return {
                 **{key: scored[key] for key in ("precision", "recall", "f1")},
@@ -163,7 +163,7 @@ class Tagging(FinetuneTask):
         return {
             **by_lengths(scores, lengths),
             "loss": float(losses.mean()) if len(losses) else 0.0,
-            "classes": entity_scores(true, said)["classes"],
+            "classes": entity_scores(true, predicted)["classes"],
         }
 
     def predictions(self, texts, results, names):
@@ -171,8 +171,8 @@ class Tagging(FinetuneTask):
         for text, words in zip(texts, results, strict=True):
             tags = words.tags(names)
             whole = text if isinstance(text, str) else " ".join(map(str, text))
-            own = None if isinstance(text, str) else tags
-            predictions.append(TagPrediction(_entities(whole, words, tags), own))
+            tag_list = None if isinstance(text, str) else tags
+            predictions.append(TagPrediction(_entities(whole, words, tags), tag_list))
         return predictions
 
 
@@ -183,8 +183,8 @@ def _places(text, rows):
     tokens = np.concatenate([row.offsets for row in rows])
     tokens = np.unique(tokens[(tokens[:, 0] >= 0) & (tokens[:, 1] < tokens[:, 2]), 1:], axis=0)
     # Tokens of one character, as of its bytes, are one word.
-    kept = np.r_[True, tokens[1:, 0] >= tokens[:-1, 1]][: len(tokens)]
-    return tokens[kept].T
+    is_new_word = np.r_[True, tokens[1:, 0] >= tokens[:-1, 1]][: len(tokens)]
+    return tokens[is_new_word].T
 
 
 def true_tags(text, entry, words):
