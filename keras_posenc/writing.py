@@ -181,7 +181,7 @@ def _flock(number, operation):
         pass
 
 
-def open_own(path):
+def open_regular(path):
     """Opens a file to read and write, and creates it; a link or a pipe in its place is refused.
 
     Args:

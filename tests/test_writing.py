@@ -13,7 +13,7 @@ from keras_posenc.checkpoints import folder
 from keras_posenc.text import Tokenizer
 from keras_posenc.writing import (
     clear_partials,
-    open_own,
+    open_regular,
     replacing,
     subfolder,
     temporary_folder,
@@ -100,7 +100,7 @@ def test_a_lock_is_a_file_with_one_name(precious, output, kind):
     }
     make[kind](output / ".lock")
     with pytest.raises(ValueError, match=r"\.lock is refused: a run writes there"):
-        open_own(output / ".lock")
+        open_regular(output / ".lock")
 
 
 def test_what_looks_like_the_rest_of_a_killed_run_may_be_a_link(precious, output):

@@ -179,12 +179,12 @@ def rotary_terms_of(layer, states):
     heads = map(ops.convert_to_numpy, layer._project(states, states, states)[:2])
     contents, biases = [], []
     learned = (rotary.query_bias, rotary.key_bias) if rotary.use_bias else (0.0, 0.0)
-    for x, own, more in zip(heads, _biases_of_heads(layer), learned, strict=True):
-        own = np.zeros((1, x.shape[-1])) if own is None else ops.convert_to_numpy(own)
-        own = np.reshape(own, (-1, x.shape[-1]))
-        own = np.repeat(own, x.shape[2] // len(own), axis=0)  # heads that share keys
-        contents.append(x - own)
-        biases.append(own + ops.convert_to_numpy(more))
+    for x, bias, more in zip(heads, _biases_of_heads(layer), learned, strict=True):
+        bias = np.zeros((1, x.shape[-1])) if bias is None else ops.convert_to_numpy(bias)
+        bias = np.reshape(bias, (-1, x.shape[-1]))
+        bias = np.repeat(bias, x.shape[2] // len(bias), axis=0)  # heads that share keys
+        contents.append(x - bias)
+        biases.append(bias + ops.convert_to_numpy(more))
     return rotary_terms(*contents, *biases, rotary=rotary)
 
 

@@ -219,8 +219,8 @@ def cross_attention(figure, weights, sources, targets):
     panels = figure.subplots(-(-len(weights) // columns), columns, squeeze=False).ravel()
     sources, targets = printable(sources), printable(targets)
     size = max(4, min(9, 240 // max(len(sources), len(targets))))
-    for head, (axes, own) in enumerate(zip(panels, weights, strict=False)):
-        image = axes.imshow(own, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for head, (axes, matrix) in enumerate(zip(panels, weights, strict=False)):
+        image = axes.imshow(matrix, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         axes.grid(False)
         axes.set(title=f"head {head}")
         axes.set_xticks(range(len(sources)), sources, rotation=90, size=size)

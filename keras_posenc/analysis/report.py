@@ -233,13 +233,13 @@ def _confusion(run):
 
 def _confusions(labels, matrix, most=10):
     pairs = [
-        (count, true, said)
+        (count, true, predicted)
         for true, row in zip(labels, matrix, strict=True)
-        for said, count in zip(labels, row, strict=True)
-        if count and said != true
+        for predicted, count in zip(labels, row, strict=True)
+        if count and predicted != true
     ]
     pairs.sort(key=lambda pair: -pair[0])
-    rows = [(true, said, count) for count, true, said in pairs[:most]]
+    rows = [(true, predicted, count) for count, true, predicted in pairs[:most]]
     if not rows:
         return "<p>None.</p>"
     return table(["true class", "predicted class", "documents"], rows)

@@ -120,8 +120,8 @@ def _numbers(rows):
 def _context(report):
     if "context" not in report:  # of an earlier version
         return ""
-    kept = report["context"]
-    rows = [(name, f"{kept[name]:.3f}") for name in ("before", "after")]
+    context = report["context"]
+    rows = [(name, f"{context[name]:.3f}") for name in ("before", "after")]
     return table(["training", "kept"], rows) + (
         "<p class=note>A text is read with its opening and with that of another text. Kept is how "
         "much of what this changes in the unstretched encoder's features of a distant passage, "

@@ -183,13 +183,13 @@ class PositionalAttention(keras.layers.Layer):
         key_shape = value_shape if key_shape is None else key_shape
         shapes = {"query": query_shape, "key": key_shape, "value": value_shape}
         check_features(type(self).__name__, **shapes)
-        heads, kept = (None, self.num_heads), (None, self.num_key_value_heads)
+        heads, key_heads = (None, self.num_heads), (None, self.num_key_value_heads)
         self.query_dense = self._projection("query", query_shape, (*heads, self.key_dim))
-        self.key_dense = self._projection("key", key_shape, (*kept, self.key_dim))
+        self.key_dense = self._projection("key", key_shape, (*key_heads, self.key_dim))
         if self.use_gate:
             gate_shape = *heads, self.value_dim
             self.gate_dense = self._projection("gate", query_shape, gate_shape, "sigmoid")
-        self.value_dense = self._projection("value", value_shape, (*kept, self.value_dim))
+        self.value_dense = self._projection("value", value_shape, (*key_heads, self.value_dim))
         merged_shape = (*query_shape[:-1], self.num_heads, self.value_dim)
         output_size = self.output_size or query_shape[-1]
         self.output_dense = self._projection("attention_output", merged_shape, (None, output_size))

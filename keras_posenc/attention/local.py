@@ -76,7 +76,9 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute):
         if axis is None:
             others[key] = x
         else:
-            columns[key] = _around(key, x, axis, count, block_rows, left, right, seen, counted)
+            columns[key] = _neighbourhoods(
+                key, x, axis, count, block_rows, left, right, seen, counted
+            )
     output = run(block, others, block_rows, carry, columns)
     if grid.global_tokens:
         few = min(math.ceil(grid.global_tokens), q.shape[1] or math.ceil(grid.global_tokens))
@@ -91,7 +93,7 @@ def _chunks(reach, block_rows):
     return -(-reach // block_rows)
 
 
-def _around(key, x, axis, count, size, left, right, seen, counted):
+def _neighbourhoods(key, x, axis, count, size, left, right, seen, counted):
     """The columns that each of N blocks reads, (N, ...): its own chunk and those around it."""
     axis %= len(x.shape)
     length = ops.shape(x)[axis]
@@ -111,8 +113,8 @@ def _around(key, x, axis, count, size, left, right, seen, counted):
             x = ops.pad(x, sides)
     shape = ops.shape(x)
     chunks = ops.reshape(x, (*shape[:axis], left + count + right, size, *shape[axis + 1 :]))
-    around = [slice_axis(chunks, axis, i, count) for i in range(left + 1 + right)]
-    x = ops.moveaxis(ops.concatenate(around, axis=axis + 1), axis, 0)
+    shifted = [slice_axis(chunks, axis, i, count) for i in range(left + 1 + right)]
+    x = ops.moveaxis(ops.concatenate(shifted, axis=axis + 1), axis, 0)
     if first is None:
         return x
     shape = ops.shape(first)

@@ -227,13 +227,13 @@ def keep_by_hash(weights, rate, hashes):
     is kept."""
 
     @tf.custom_gradient
-    def kept(weights):
+    def dropped(weights):
         def chosen(x):
             return one_pass(_chosen, x, rate, *hashes)
 
         return chosen(weights), chosen
 
-    return kept(weights)
+    return dropped(weights)
 
 
 def _chosen(weights, rate, *hashes):

@@ -43,10 +43,10 @@ def save_pictures(results, output):
         return []
     paths = []
     for task in dict.fromkeys(result["task"] for result in results):
-        own = [result for result in results if result["task"] == task]
-        drawn = {task: (curves(own), "length")}
-        if all("by_place" in result for result in own):
-            drawn[f"{task}-by-place"] = (curves_by_place(own), "place in the text")
+        of_task = [result for result in results if result["task"] == task]
+        drawn = {task: (curves(of_task), "length")}
+        if all("by_place" in result for result in of_task):
+            drawn[f"{task}-by-place"] = (curves_by_place(of_task), "place in the text")
         for name, (lines_of, along) in drawn.items():
             panels = {
                 task if split == "test" else f"{task}, {split}": lines
@@ -54,10 +54,10 @@ def save_pictures(results, output):
             }
             figure = pictures.accuracy_against_length(
                 panels,
-                trained=own[0]["train_lengths"][1],
-                chance=own[0]["chance"],
+                trained=of_task[0]["train_lengths"][1],
+                chance=of_task[0]["chance"],
                 along=along,
-                of="documents found" if "scores" in own[0] else "places answered right",
+                of="documents found" if "scores" in of_task[0] else "places answered right",
                 size=(3.2 * len(panels) + 3.2, 4.2),
             )
             paths.append(pathlib.Path(output) / f"{file_name(name)}.svg")

@@ -179,7 +179,7 @@ class _Source:
         room = self.length - self.tokenizer.special_tokens()
         parts = [[ids[i : i + room] for i in range(0, len(ids), room)] for ids in documents]
         vectors = self.embedded(self.model, sum(parts, []))
-        vectors = np.split(vectors, np.cumsum([len(own) for own in parts])[:-1])
+        vectors = np.split(vectors, np.cumsum([len(part) for part in parts])[:-1])
         self.known[length, seed] = self.embedded(self.model, queries), vectors
         return self.known[length, seed]
 
@@ -199,8 +199,8 @@ class _Short:
     def __call__(self, source, length, seed):
         queries, chunks = source.chunks(length, seed)
         if self.pool == "max":
-            return np.stack([(queries @ own.T).max(1) for own in chunks], axis=1)
-        means = [own[0] if self.pool is None else own.mean(0) for own in chunks]
+            return np.stack([(queries @ document.T).max(1) for document in chunks], axis=1)
+        means = [document[0] if self.pool is None else document.mean(0) for document in chunks]
         return queries @ np.stack([each / np.linalg.norm(each) for each in means], axis=1)
 
 
@@ -297,11 +297,11 @@ def _begun(path, source, way, seed, settings):
 def _of_lengths(result, lengths):
     """A result of these lengths alone, in this order."""
 
-    def kept(values):
+    def chosen(values):
         return {n: values[n] for n in map(str, lengths)}
 
-    measured = {name: kept(result[name]) for name in ("scores", "seconds")}
-    return {**result, **measured, "accuracy": {"test": kept(result["accuracy"]["test"])}}
+    measured = {name: chosen(result[name]) for name in ("scores", "seconds")}
+    return {**result, **measured, "accuracy": {"test": chosen(result["accuracy"]["test"])}}
 
 
 def _quiet(*words, **options):

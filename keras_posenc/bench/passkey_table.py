@@ -32,15 +32,15 @@ def passkey_table(results):
     ways = {}
     for result in results:
         ways.setdefault(result["model"], {})[result["seed"]] = result["scores"]
-    lengths = sorted({int(n) for own in ways.values() for one in own.values() for n in one})
+    lengths = sorted({int(n) for by_seed in ways.values() for one in by_seed.values() for n in one})
     heads = [results[0]["task"], *map(str, lengths), "more than chunks_max"]
     rows, verdicts = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"], {}
-    for way, own in ways.items():
+    for way, by_seed in ways.items():
         cells = [way]
         for length in map(str, lengths):
-            scores = [score for one in own.values() for score in one.get(length, [])]
+            scores = [score for one in by_seed.values() for score in one.get(length, [])]
             cells.append(f"{100 * statistics.fmean(scores):.0f}" if scores else "–")
-        more = [] if way == "chunks_max" else _more(own, ways.get("chunks_max", {}), trained)
+        more = [] if way == "chunks_max" else _more(by_seed, ways.get("chunks_max", {}), trained)
         if len(more) > 1:
             mean, half = statistics.fmean(more), statistics.stdev(more) * 1.96 / len(more) ** 0.5
             what = "no significant difference for"
@@ -48,23 +48,23 @@ def passkey_table(results):
             verdicts.setdefault(what, []).append(way)
         cells.append(f"{100 * mean:+.1f} ± {100 * half:.1f}" if len(more) > 1 else "")
         rows.append(f"| {' | '.join(cells)} |")
-    told = f"Chance is {100 * results[0]['chance']:.1f}."
+    caption = f"Chance is {100 * results[0]['chance']:.1f}."
     if verdicts:
-        said = "; ".join(
+        comparison = "; ".join(
             f"{what} {', '.join(verdicts[what])}"
             for what in ("better", "worse", "no significant difference for")
             if what in verdicts
         )
-        told += f" Beyond {trained:,} tokens, against chunks_max: {said}."
-    return "\n".join([*rows, "", told])
+        caption += f" Beyond {trained:,} tokens, against chunks_max: {comparison}."
+    return "\n".join([*rows, "", caption])
 
 
-def _more(own, chunks, trained):
+def _more(by_seed, chunks, trained):
     """What each query of a way has more than with the chunks, its mean over the longer lengths."""
     more = []
-    for seed in own.keys() & chunks.keys():
-        both = [n for n in own[seed].keys() & chunks[seed].keys() if int(n) > trained]
-        pairs = [zip(own[seed][n], chunks[seed][n], strict=True) for n in both]
+    for seed in by_seed.keys() & chunks.keys():
+        both = [n for n in by_seed[seed].keys() & chunks[seed].keys() if int(n) > trained]
+        pairs = [zip(by_seed[seed][n], chunks[seed][n], strict=True) for n in both]
         more += [
             statistics.fmean(a - b for a, b in queries) for queries in zip(*pairs, strict=True)
         ]

@@ -184,12 +184,12 @@ class Contender:
             wide = width(length)
             rows, each = max(1, MOST_PLACES // wide), []
             for first in range(0, count, rows):
-                own = slice(first, first + rows)
-                ids, answers = padded(task, tokens[own, -length:], wide)
+                batch = slice(first, first + rows)
+                ids, answers = padded(task, tokens[batch, -length:], wide)
                 with self.clock("test", ids.shape):
                     logits = self.model.predict_on_batch(ids)
                 last = np.asarray(logits[:, answers], "float32")[:, -scored:]
-                each.append(cross_entropy(last, targets[own, -scored:]))
+                each.append(cross_entropy(last, targets[batch, -scored:]))
             losses[str(length)] = round(float(np.concatenate(each).mean()), 5)
         return losses
 

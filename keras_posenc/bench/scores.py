@@ -83,18 +83,18 @@ def verdict(result, split):
     learned = "learned" if share >= BOUNDS[1] else "learned in part"
     if not any(int(n) > result["train_lengths"][1] for n in result["accuracy"][split]):
         return learned
-    kept = gain / share
-    ends = "lost" if kept < BOUNDS[0] else "kept" if kept >= BOUNDS[1] else "kept in part"
+    retained = gain / share
+    ends = "lost" if retained < BOUNDS[0] else "kept" if retained >= BOUNDS[1] else "kept in part"
     return f"{learned}, {ends}"
 
 
 def verdicts(results, split):
     """The verdicts of all seeds in words, with how many seeds where they differ."""
-    said = [verdict(result, split) for result in results]
-    distinct = dict.fromkeys(said)
+    all_verdicts = [verdict(result, split) for result in results]
+    distinct = dict.fromkeys(all_verdicts)
     if len(distinct) == 1:
-        return said[0]
-    return "; ".join(f"{word} ({said.count(word)})" for word in distinct)
+        return all_verdicts[0]
+    return "; ".join(f"{word} ({all_verdicts.count(word)})" for word in distinct)
 
 
 def compared(seeds, control):

@@ -204,6 +204,6 @@ def _controls(result, lines):
     plain, _, _ = result["encodings"].partition(":")
     less = [{"positions": "consecutive"}, {"encodings": encodings}, {"encodings": plain}]
     names = [name_of({**result, **one}) for one in less]
-    own, first = name_of(result), next(iter(lines))
-    controls = [name for name in dict.fromkeys(names) if name in lines and name != own]
-    return controls or [first] * (first != own)
+    tested, first = name_of(result), next(iter(lines))
+    controls = [name for name in dict.fromkeys(names) if name in lines and name != tested]
+    return controls or [first] * (first != tested)

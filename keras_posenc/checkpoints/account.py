@@ -57,8 +57,8 @@ class Account:
 
     def __str__(self):
         misfits = [
-            (variable, tensor, f"{ours} in the model, {theirs} in the file")
-            for variable, ours, tensor, theirs in self.wrong_shape
+            (variable, tensor, f"{model_shape} in the model, {file_shape} in the file")
+            for variable, model_shape, tensor, file_shape in self.wrong_shape
         ]
         parts = [
             ("Loaded", self.loaded),
@@ -85,10 +85,11 @@ class Account:
             str or None.
         """
         misfits = [
-            f"{variable} is {ours} in the model, {shorten(tensor)} is {theirs} in the file"
-            for variable, ours, tensor, theirs in self.wrong_shape
+            f"{variable} is {model_shape} in the model, "
+            f"{shorten(tensor)} is {file_shape} in the file"
+            for variable, model_shape, tensor, file_shape in self.wrong_shape
         ]
-        of_a_type = any(" of " in theirs for *_, theirs in self.wrong_shape)
+        of_a_type = any(" of " in file_shape for *_, file_shape in self.wrong_shape)
         kinds = [
             ("missing", [] if ignore_missing else self.missing),
             ("unexpected", self.unexpected),

@@ -218,9 +218,9 @@ def _named(arrays, table, format, dtype):
             f"{nameless[0]}: save the model as .keras instead."
         )
     named, cuts = {}, {}
-    for ours, array in arrays.items():
-        name, transposed, cut = table.written_name(ours, format)
-        flat = array.reshape(flat_shape(ours, array.shape))
+    for variable, array in arrays.items():
+        name, transposed, cut = table.written_name(variable, format)
+        flat = array.reshape(flat_shape(variable, array.shape))
         if cut is not None:
             heads = array.shape[-2] if cut.by_head else 1
             flat = flat.reshape(*flat.shape[:-1], heads, 1, -1)

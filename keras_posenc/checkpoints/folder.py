@@ -12,7 +12,7 @@ from keras_posenc.writing import (
     clear_partials,
     is_folder,
     make_folder,
-    open_own,
+    open_regular,
     released,
     remove,
     temporary_folder,
@@ -42,7 +42,7 @@ def owned(folder):
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"output={os.fspath(folder)!r} is a file; give a directory.")
     make_folder(folder)
-    with open_own(folder / LOCK) as file:
+    with open_regular(folder / LOCK) as file:
         if not _lock(file):
             file.seek(0)
             holder = shorten(file.read(200).decode("utf-8", "replace")) or "unknown"

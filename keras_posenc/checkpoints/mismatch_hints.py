@@ -88,8 +88,8 @@ def _prefix_hint(names, table):
     return None
 
 
-def _shape_hint(variable, ours, tensor, theirs):
-    (rows, *size), (their_rows, *their_size) = _numbers(ours), _numbers(theirs)
+def _shape_hint(variable, model_shape, tensor, file_shape):
+    (rows, *size), (their_rows, *their_size) = _numbers(model_shape), _numbers(file_shape)
     if size == their_size and variable == "Embedding-Position/embeddings":
         return (
             f"The file has {their_rows} positions, the model {rows}: to go beyond the table, name "
@@ -108,10 +108,10 @@ def _numbers(shape):
 
 
 def _layers_hint(names, account):
-    ours = {name.split("-")[1] for name in account.missing if name.startswith("Transformer-")}
+    in_model = {name.split("-")[1] for name in account.missing if name.startswith("Transformer-")}
     numbers = [re.search(r"layer[_.](\d+)[/.]", name) for name in names]
-    theirs = {number[1] for number in numbers if number}
+    in_file = {number[1] for number in numbers if number}
     beyond = [name for name in account.unexpected if re.search(r"layer[_.]\d+[/.]", name)]
-    if theirs and (beyond or ours - theirs):
-        return f"The file has {len(theirs)} layers: is num_hidden_layers of the model the same?"
+    if in_file and (beyond or in_model - in_file):
+        return f"The file has {len(in_file)} layers: is num_hidden_layers of the model the same?"
     return None

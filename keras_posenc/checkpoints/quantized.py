@@ -21,8 +21,8 @@ REMEDY = (
 def check_config(values):
     """Raises ValueError if the keys of a config file mean that its weights are quantized."""
     for key in KEYS:
-        if (said := values.get(key)) is not None:
-            method = said.get("quant_method") if isinstance(said, dict) else said
+        if (entry := values.get(key)) is not None:
+            method = entry.get("quant_method") if isinstance(entry, dict) else entry
             raise ValueError(f"`{key}` has quant_method {quote(method)}. {REMEDY}")
 
 
@@ -35,6 +35,6 @@ def hint(checkpoint, wrong):
     """
     kinds = sorted({checkpoint.dtype(name).name for name in wrong if name in checkpoint})
     kinds = [kind for kind in kinds if DTYPES.match(kind)]
-    beside = sorted(name for name in checkpoint if NAMES.search(name))[:1]
-    found = [*(f"numbers of {kind}" for kind in kinds), *map(shorten, beside)]
+    scales = sorted(name for name in checkpoint if NAMES.search(name))[:1]
+    found = [*(f"numbers of {kind}" for kind in kinds), *map(shorten, scales)]
     return f"The file has {' and '.join(found)}. {REMEDY}" if found else None

@@ -46,8 +46,8 @@ class Rows:
 
     def count(self, count):
         """Returns the number of rows that are left of `count` rows."""
-        kept = count - self.skip if self.keep is None else len(self.keep)
-        return kept + len(self.compound)
+        selected = count - self.skip if self.keep is None else len(self.keep)
+        return selected + len(self.compound)
 
     def apply(self, table):
         """Returns the rows of the variable, given those of the file."""

@@ -34,16 +34,16 @@ def interruptible():
 
     def dropped(found):
         if found.exc_type is not KeyboardInterrupt:
-            told(found)
+            default_hook(found)
 
     before = {number: signal.signal(number, interrupt) for number in signals}
-    told = sys.unraisablehook
+    default_hook = sys.unraisablehook
     if again:
         sys.unraisablehook = dropped
     try:
         yield
     finally:
-        sys.unraisablehook = told
+        sys.unraisablehook = default_hook
         if again:
             signal.alarm(0)
         for number, handler in before.items():

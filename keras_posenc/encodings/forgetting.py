@@ -77,13 +77,13 @@ class ForgetGate(Encoding):
 
     def heads(self, q, k, grid):
         """q and k widened to (B, T, H, D + 6), so that the logits gain c_i - c_j."""
-        columns = self.log_kept(grid)
+        columns = self.cumulative_log_gates(grid)
         rows = _at_queries(columns, q, grid)
         # c_i cancels in a softmax, but it keeps the logits small, and so their rounding errors.
         rows = _stacked([*_digits(rows), 256.0, 1.0, 1.0])
         return self.widen(q, k, rows, _stacked([256.0, 1.0, 1.0, *_digits(-columns)]))
 
-    def log_kept(self, grid):
+    def cumulative_log_gates(self, grid):
         """c, (B, Tk, H) float32: the running sum of ln f over the real tokens."""
         product, bias = (
             ops.cast(x, "float32") for x in (grid.content.features[self], self.gate_bias)

@@ -11,7 +11,7 @@ from keras_posenc.untrusted import quote
 # Other names in published configs; "mrope" leaves the frequencies as they are.
 ALIASES = {"su": "longrope", "mrope": "default"}
 # Fields of a `rope_scaling` dict that are not about frequencies -> argument of RotaryEmbedding.
-BESIDE = {
+OTHER_ARGUMENTS = {
     "rope_theta": "base",
     "partial_rotary_factor": "rotary_dim",
     "mrope_section": "sections",
@@ -64,7 +64,7 @@ def read_scaling(scaling):
     parameters = inspect.signature(frequencies.SCALINGS[kind]).parameters.values()
     parameters = [p for p in parameters if p.name not in ("dim", "base", "length")]
     names = {p.name: p.default is p.empty for p in parameters}
-    fields = {k: v for k, v in fields.items() if k in names or k not in BESIDE}
+    fields = {k: v for k, v in fields.items() if k in names or k not in OTHER_ARGUMENTS}
     reached = fields.pop("max_position_embeddings", None)
     if reached is not None and "original_max_position_embeddings" in names:
         original = fields.setdefault("original_max_position_embeddings", reached)
@@ -92,7 +92,11 @@ def arguments_in(scaling):
     """Returns the fields that are not about frequencies, as arguments of `RotaryEmbedding`."""
     kind, fields = _kind_and_fields(scaling)
     parameters = inspect.signature(frequencies.SCALINGS[kind]).parameters
-    arguments = {BESIDE[k]: v for k, v in fields.items() if k in BESIDE and k not in parameters}
+    arguments = {
+        OTHER_ARGUMENTS[k]: v
+        for k, v in fields.items()
+        if k in OTHER_ARGUMENTS and k not in parameters
+    }
     if "section_order" in arguments:
         arguments["section_order"] = "round_robin" if arguments["section_order"] else "contiguous"
     if "rotary_dim" in arguments:

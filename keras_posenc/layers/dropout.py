@@ -39,5 +39,5 @@ class Dropout(keras.layers.Dropout):
         if not training or not 0 < self.rate < 1 or self.noise_shape is not None:
             return super().call(inputs, training=training)
         map_of_one = ops.reshape(inputs, (1, 1, -1, inputs.shape[-1]))
-        kept = drop_weights(map_of_one, self.rate, self.seed_generator.next())
-        return ops.reshape(kept, ops.shape(inputs))
+        outputs = drop_weights(map_of_one, self.rate, self.seed_generator.next())
+        return ops.reshape(outputs, ops.shape(inputs))

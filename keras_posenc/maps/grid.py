@@ -234,23 +234,25 @@ class Grid:
         """
         num_columns = ops.shape(self.key_positions)[1]
         if self.key_mask is not None:
-            kept = ops.cast(self.key_mask, "int32")
+            is_key = ops.cast(self.key_mask, "int32")
         else:
-            kept = ops.ones((1, num_columns), "int32")
+            is_key = ops.ones((1, num_columns), "int32")
         by_index = self.query_order is None or self.order_is_index
         if self.attention_mask is not None or self.query_index is not None or not by_index:
             return self._visible_by_map()
         if self.window is not None:
-            return self._visible_in_window(kept) if self.ids_are_indices else self._visible_by_map()
+            return (
+                self._visible_in_window(is_key) if self.ids_are_indices else self._visible_by_map()
+            )
         if self.query_order is None:
-            return ops.cast(ops.sum(kept, axis=1), "float32")[:, None, None]
+            return ops.cast(ops.sum(is_key, axis=1), "float32")[:, None, None]
         last = ops.minimum(self.query_order[0], num_columns - 1)
-        return ops.cast(ops.take(ops.cumsum(kept, axis=1), last, axis=1), "float32")[:, None]
+        return ops.cast(ops.take(ops.cumsum(is_key, axis=1), last, axis=1), "float32")[:, None]
 
     def _visible_by_map(self):
         return ops.sum(ops.cast(self.mask(), "float32"), axis=-1)
 
-    def _visible_in_window(self, kept):
+    def _visible_in_window(self, is_key):
         """Counts kept (B, Tk) keys in the window, and outside it those that every row sees."""
         num_columns = ops.shape(self.key_positions)[1]
         first = self.key_positions[0, 0]
@@ -267,7 +269,7 @@ class Grid:
         stop = ops.where(everything, end, stop)
         before = ops.minimum(seen, start)
         after = ops.maximum(ops.minimum(seen, end), stop)
-        sums = ops.pad(ops.cumsum(kept, axis=1), [(0, 0), (1, 0)])
+        sums = ops.pad(ops.cumsum(is_key, axis=1), [(0, 0), (1, 0)])
 
         def up_to(index):
             return ops.take(sums, ops.clip(index, 0, num_columns), axis=1)

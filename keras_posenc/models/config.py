@@ -294,7 +294,7 @@ class Config:
                 else without a word.
         """
         family = FAMILIES[self.family]
-        names = {ours: theirs for theirs, ours in {**ALIASES, **family.aliases}.items()}
+        names = {field: key for key, field in {**ALIASES, **family.aliases}.items()}
         if self.source is None:
             values = {name: getattr(self, name) for name in FIRST_FIELDS}
         else:
@@ -302,13 +302,13 @@ class Config:
         sizes = {name: getattr(self, name) for name in ("vocab_size", "pad_token_id", *RATES)}
         sizes["max_position"] = self.max_position + self.position_offset
         for name, size in sizes.items():
-            written = [theirs for theirs in values if family.ours(theirs) == name]
+            written = [key for key in values if family.ours(key) == name]
             values |= dict.fromkeys(written or [name], size)
         # Another library would take a default of its own for what is not there.
         for key, name in family.rates.items():
             if values.get(key) is None:
                 values[key] = getattr(self, name)
-        names = {ours: theirs for ours, theirs in names.items() if ours not in family.required}
+        names = {field: key for field, key in names.items() if field not in family.required}
         values = {names.get(k, k): v for k, v in values.items() if v is not None}
         values |= write_direction(self.causal, values, family)
         values["model_type"] = self.model_type or family.model_types[0]
@@ -362,8 +362,8 @@ def read_config(source=None, model=None, **overrides):
     if isinstance(source, Config):
         family = FAMILIES[source.family]
         overrides = {family.ours(key): value for key, value in overrides.items()}
-        kept = source.source and _without_rates(source.source, family, overrides)
-        return dataclasses.replace(source, **overrides, source=kept)
+        remaining = source.source and _without_rates(source.source, family, overrides)
+        return dataclasses.replace(source, **overrides, source=remaining)
     if source is None or isinstance(source, dict):
         values, where = dict(source or {}), "the keywords" if source is None else "the config"
     else:
@@ -389,11 +389,12 @@ def read_config(source=None, model=None, **overrides):
             values.pop(BIDIRECTIONAL, None)
         values[others[0] if others else key] = value  # in the file's own words
     # A key that the family's file has cannot be what another key of it misspells.
-    said = {key for key in family.keys_read if key in values}
-    known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read} - said
+    family_keys = {key for key in family.keys_read if key in values}
+    known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read} - family_keys
     for key in values:
         short = len(key) < 100  # comparing takes as long as the square of a key
-        near = nearest(key, known, 0.85) if short and key not in known | said | _HARMLESS else []
+        compared = short and key not in known | family_keys | _HARMLESS
+        near = nearest(key, known, 0.85) if compared else []
         if near:
             raise ValueError(f"Unknown key {quote(key)} in {where}: did you mean {near[0]!r}?")
     fields = {ours(key): value for key, value in values.items() if ours(key) in FIELDS}

@@ -37,12 +37,12 @@ def check_size(config, loader):
     }
     if config.position_table:
         parts["max_position"] = config.max_position * embedding
-    held = sum(math.prod(checkpoint.shape(name)) for name in checkpoint)
+    available = sum(math.prod(checkpoint.shape(name)) for name in checkpoint)
     for key, numbers in parts.items():
-        if numbers > 2 * held + SLACK:
+        if numbers > 2 * available + SLACK:
             raise ValueError(
                 f"{key}={getattr(config, key)} asks for {numbers:,} numbers, and {checkpoint} "
-                f"holds {held:,}. Is it the config of this checkpoint?"
+                f"holds {available:,}. Is it the config of this checkpoint?"
             )
 
 
@@ -60,14 +60,14 @@ def fit_labels(config, loader, head):
     rows = _rows(loader, f"{head.output}/bias") or _rows(loader, f"{head.output}/kernel")
     source = dict(config.source or {})
     named, count = source.get("id2label"), source.pop("num_labels", None)
-    said = len(named) if isinstance(named, dict) else count or 2
-    if rows is None or rows == said:
+    num_labels = len(named) if isinstance(named, dict) else count or 2
+    if rows is None or rows == num_labels:
         return config
     if named is not None or count is not None:
         warnings.warn(
-            f"The config names {said} labels, and the head in {loader.checkpoint} has {rows}: the "
-            f"head's size is used, with the labels LABEL_0 to LABEL_{rows - 1}. Correct `id2label` "
-            "to give them names.",
+            f"The config names {num_labels} labels, and the head in {loader.checkpoint} has "
+            f"{rows}: the head's size is used, with the labels LABEL_0 to LABEL_{rows - 1}. "
+            "Correct `id2label` to give them names.",
             stacklevel=3,
         )
     labels = {str(i): f"LABEL_{i}" for i in range(rows)}

@@ -293,11 +293,11 @@ def _together(family, named):
     if not family or not named:
         return family or named
     layers = []
-    for own, more in zip(family, named, strict=True):
+    for published, more in zip(family, named, strict=True):
         new = {_kind(encoding): encoding for encoding in more}
-        kept = [_instead(new[_kind(e)], e) if _kind(e) in new else e for e in own]
-        replaced = {_kind(encoding) for encoding in own}
-        layers.append([*kept, *(e for e in more if _kind(e) not in replaced)])
+        updated = [_instead(new[_kind(e)], e) if _kind(e) in new else e for e in published]
+        replaced = {_kind(encoding) for encoding in published}
+        layers.append([*updated, *(e for e in more if _kind(e) not in replaced)])
     return tuple(layers)
 
 
@@ -379,8 +379,8 @@ def _sort_arguments(arguments, model):
                 "To serve more positions give `hierarchical_position=True` or a `stretch`."
             )
         if name not in KEYWORDS | for_config:
-            own = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
-            near = nearest(name, KEYWORDS | for_config | own, cutoff=0)
+            arguments = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
+            near = nearest(name, KEYWORDS | for_config | arguments, cutoff=0)
             raise TypeError(
                 f"build_transformer_model has no argument {name!r}: did you mean {near[0]!r}?"
             )

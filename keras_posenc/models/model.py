@@ -40,8 +40,8 @@ class TransformerModel(CheckedInputs, keras.Model):
         **kwargs: `name` and others of `keras.Model`.
 
     Attributes:
-        transformer: `Transformer`. A loaded model has a `Kept` instead, with the same `config`,
-            `layers`, `table` and `account`.
+        transformer: `Transformer`. A loaded model has a `LoadedTransformer` instead, with the
+            same `config`, `layers`, `table` and `account`.
 
     Raises:
         ValueError: in a call with `position_ids` that the model has no input for, or with ids that
@@ -78,7 +78,7 @@ class TransformerModel(CheckedInputs, keras.Model):
     def transformer(self):
         """The `Transformer`, or what a file keeps of it; None if it is not known."""
         if self._transformer is None and self._about is not None:
-            self._transformer = _kept(self, self._about)
+            self._transformer = _loaded_transformer(self, self._about)
         return self._transformer
 
     def save(self, filepath, *args, **kwargs):
@@ -101,7 +101,7 @@ class TransformerModel(CheckedInputs, keras.Model):
 
 
 @dataclasses.dataclass
-class Kept:
+class LoadedTransformer:
     """What a loaded model knows of the `Transformer` that it was made by.
 
     Attributes:
@@ -161,12 +161,12 @@ def _about(transformer):
     return json.dumps(about)
 
 
-def _kept(model, about):
+def _loaded_transformer(model, about):
     try:
         about = parse_json(about.encode(), nan=True)
         by_name = {layer.name: layer for layer in model.layers}
         names = about["layers"].items()
-        layers = {name: by_name[theirs] for name, theirs in names if theirs in by_name}
+        layers = {name: by_name[saved] for name, saved in names if saved in by_name}
         account = about["account"] and Account(**about["account"])
         family, config = about["family"], about["config"]
         packed = bool(about.get("packed"))  # files of earlier versions lack it
@@ -180,4 +180,4 @@ def _kept(model, about):
     config = read_config(config, family)
     table, specs = FAMILIES[family].table(config), config.saved_encodings or ()
     encodings = tuple([get_encoding(spec) for spec in layer] for layer in specs)
-    return Kept(config, family, table, account, layers, encodings, bool(specs), packed)
+    return LoadedTransformer(config, family, table, account, layers, encodings, bool(specs), packed)

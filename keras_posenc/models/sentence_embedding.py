@@ -67,10 +67,10 @@ def embedder(source, pooling=None, normalize=None, **arguments):
     features = features_of(encoder, "An embedder")
     poolings = pooling or (read_pooling(modules[0])[0] if modules else "mean")
     x = _pooled(features, [poolings] if isinstance(poolings, str) else poolings)
-    kept = [m for m in modules[1:] if m.kind != "Normalize" or normalize is not False]
+    chosen = [m for m in modules[1:] if m.kind != "Normalize" or normalize is not False]
     if normalize and not (modules and modules[-1].kind == "Normalize"):
-        kept.append(NORMALIZE)
-    return with_modules(encoder, x, kept, "embedder")
+        chosen.append(NORMALIZE)
+    return with_modules(encoder, x, chosen, "embedder")
 
 
 def with_modules(encoder, x, modules, name):

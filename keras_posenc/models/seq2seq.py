@@ -183,21 +183,21 @@ class EncoderDecoder:
         x = self._embed(target_ids, "Decoder-Embedding", offset=place)
         here = ops.reshape(ops.cast(place, "int32"), (1,))
         later = []
-        for i, (own, cross) in enumerate(caches):
+        for i, (self_cache, cross_cache) in enumerate(caches):
             block = Block(f"Decoder-{i}", self.layers)
             of_source = {
                 "value_mask": memory_mask,
-                "cache": cross,
+                "cache": cross_cache,
                 "query_positions": here,
                 # Without these orders a cache implies causal attention.
                 "query_order": ops.zeros((1, 1), "int32"),
-                "key_order": ops.zeros((1, ops.shape(cross[0])[1]), "int32"),
+                "key_order": ops.zeros((1, ops.shape(cross_cache[0])[1]), "int32"),
             }
             read = functools.partial(_read_source, memory=memory, arguments=of_source)
-            x, own = block.add(x, SELF, functools.partial(_append, cache=own))
-            x, cross = block.add(x, CROSS, read)
+            x, self_cache = block.add(x, SELF, functools.partial(_append, cache=self_cache))
+            x, cross_cache = block.add(x, CROSS, read)
             x = block.add(x, "FeedForward")
-            later.append((own, cross))
+            later.append((self_cache, cross_cache))
         return self.layers["Embedding-Token"](x, reverse=True)[:, 0], later
 
     def _embed(self, ids, name, offset=0):

@@ -248,7 +248,7 @@ class Transformer:
         return self.options.encodings[i] if self.options.encodings else ()
 
     def _attend(self, attention, x, path, scores):
-        arguments = self._who_attends()
+        arguments = self._mask_arguments()
         if (attention.encodings or self.options.packed) and self.ids is not None:
             queries = "positions" if self.config.block == "gau" else "query_positions"
             arguments.update({queries: self.ids, "key_positions": self.ids})
@@ -263,7 +263,7 @@ class Transformer:
         keys, values = self._cached(x, path)
         return attention(x, values, keys, **arguments)
 
-    def _who_attends(self):
+    def _mask_arguments(self):
         """Causal for a language model; for UniLM the prompt sees itself, the answer its past
         too."""
         if self.options.application == "unilm":

@@ -17,13 +17,13 @@ class _RepeatingPositionEmbedding(LearnedPositionEmbedding):
         self.kept_rows = checks.whole("kept_rows", kept_rows, 0, input_dim - 1, why=why)
 
     def rows(self, position_ids):
-        kept, size = self.kept_rows, self.input_dim - self.kept_rows
-        later = ops.maximum(position_ids - kept, 0) if kept else position_ids
-        rows = self._repeated(kept + later % size, kept + later // size)
-        if not kept:
+        first, size = self.kept_rows, self.input_dim - self.kept_rows
+        later = ops.maximum(position_ids - first, 0) if first else position_ids
+        rows = self._repeated(first + later % size, first + later // size)
+        if not first:
             return rows
-        first = ops.take(self.table, ops.minimum(position_ids, kept), axis=0)
-        return ops.where((position_ids < kept)[..., None], first, rows)
+        reserved = ops.take(self.table, ops.minimum(position_ids, first), axis=0)
+        return ops.where((position_ids < first)[..., None], reserved, rows)
 
     def get_config(self):
         return {**super().get_config(), "kept_rows": self.kept_rows}

@@ -352,11 +352,11 @@ class LateInteraction:
     def _encode(self, texts, side, verbose):
         rows = self._rows(texts, side)
         skipped = self._skipped(side)
-        kept = [np.flatnonzero(~np.isin(ids, skipped)) for ids, _ in rows]
-        if not all(map(len, kept)):
-            number = [len(each) for each in kept].index(0)
+        token_indices = [np.flatnonzero(~np.isin(ids, skipped)) for ids, _ in rows]
+        if not all(map(len, token_indices)):
+            number = [len(each) for each in token_indices].index(0)
             raise ValueError(f"Text {number} has no token that is not skipped: leave it out.")
-        offsets = np.concatenate([[0], np.cumsum([len(each) for each in kept])])
+        offsets = np.concatenate([[0], np.cumsum([len(each) for each in token_indices])])
         vectors = np.empty((offsets[-1], self.model.output_shape[-1]), "float32")
         for found, number in predicted(
             self.model,
@@ -366,7 +366,7 @@ class LateInteraction:
             max_length=None,
             token_budget=self.token_budget,
         ):
-            vectors[offsets[number] : offsets[number + 1]] = found[kept[number]]
+            vectors[offsets[number] : offsets[number + 1]] = found[token_indices[number]]
         return MultiVectors(vectors, offsets)
 
 

@@ -159,8 +159,8 @@ class Counting(NextToken):
             now[row, chosen] = np.where(refused, old, new)
             kind[row[refused], column[refused]] = PAD
             variable[row, column], value[row, column] = chosen, new
-        kept = np.argsort(kind == PAD, axis=1, kind="stable")[:, :steps]
-        return (np.take_along_axis(array, kept, axis=1) for array in (kind, variable, value))
+        order = np.argsort(kind == PAD, axis=1, kind="stable")[:, :steps]
+        return (np.take_along_axis(array, order, axis=1) for array in (kind, variable, value))
 
     def solve(self, tokens):
         self._verify(self._checked(tokens))

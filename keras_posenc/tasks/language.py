@@ -203,9 +203,9 @@ class MaskedLanguageModel(Text):
     def sample(self, batch_size, length, seed):
         rng = np.random.default_rng(seed)
         targets = self.corpus.windows(self.split, rng, batch_size, length)
-        told = max(round(self.rate * length), 1)
+        num_masked = max(round(self.rate * length), 1)
         mask = np.zeros(targets.shape, "int32")
-        chosen = np.argsort(rng.random(targets.shape), axis=1)[:, :told]
+        chosen = np.argsort(rng.random(targets.shape), axis=1)[:, :num_masked]
         np.put_along_axis(mask, chosen, 1, axis=1)
         way = rng.random(targets.shape)
         shown = np.where(way < 0.8, self.mask_id, targets)

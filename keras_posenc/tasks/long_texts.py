@@ -52,7 +52,10 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
     for text, group in zip(posts.texts, posts.labels, strict=True):
         by_group[group].append(" ".join(text.split()[:most_words]))
     rng = np.random.default_rng(seed)
-    left = {group: [own[i] for i in rng.permutation(len(own))] for group, own in by_group.items()}
+    left = {
+        group: [unused[i] for i in rng.permutation(len(unused))]
+        for group, unused in by_group.items()
+    }
     texts, labels = [], []
     for number in range(count):
         first = groups[number % len(groups)]
@@ -60,13 +63,13 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
         chosen = [first, *rng.choice(others, len(shares) - 1, replace=False)]
         parts = []
         for group, share in zip(chosen, shares, strict=True):
-            own = left[str(group)]
-            if len(own) < share:
+            unused = left[str(group)]
+            if len(unused) < share:
                 raise ValueError(
                     f"The {len(by_group[str(group)]):,} posts of {group} are not enough for "
                     f"{count:,} digests, which share none: ask for fewer digests, or give more."
                 )
-            parts += [own.pop() for _ in range(share)]
+            parts += [unused.pop() for _ in range(share)]
         texts.append("\n\n".join(parts[i] for i in rng.permutation(len(parts))))
         labels.append(first)
     order = rng.permutation(count)
@@ -108,14 +111,14 @@ def distant_facts(fillers, count, words, seed=0):
     rng = np.random.default_rng(seed)
     texts, labels = [], []
     for number in range(count):
-        name, said, other = rng.choice(NAMES), *rng.choice(COLORS, 2, replace=False)
+        name, color, other = rng.choice(NAMES), *rng.choice(COLORS, 2, replace=False)
         filler = long[rng.integers(len(long))]
         size = rng.integers(low, high + 1)
         start = rng.integers(0, len(filler) - size + 1)
         true = number % 2 == 0
         between = " ".join(filler[start : start + size])
-        last = said if true else other
-        texts.append(f"{name} has a {said} box. {between} {name} has a {last} box.")
+        last = color if true else other
+        texts.append(f"{name} has a {color} box. {between} {name} has a {last} box.")
         labels.append("true" if true else "false")
     order = rng.permutation(count)
     return Texts([texts[i] for i in order], [labels[i] for i in order], list(range(1, count + 1)))

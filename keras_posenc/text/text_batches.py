@@ -151,12 +151,12 @@ class TextBatches(keras.utils.PyDataset):
         self._tokens = np.concatenate([np.asarray(row.token_ids, "int32") for row in rows])
         self._segments = np.concatenate([np.asarray(row.segment_ids, "int32") for row in rows])
         self._position_ids = _position_ids(rows)
-        kept = tokens.reshape(-1, sides).max(axis=1)
-        widths = choose_lengths(kept, max_shapes, pad_to, price=token_budget)
+        lengths = tokens.reshape(-1, sides).max(axis=1)
+        widths = choose_lengths(lengths, max_shapes, pad_to, price=token_budget)
         # Never past max_length: a model may have no position there.
         self._widths = widths if max_length is None else np.minimum(widths, max_length)
-        bucket = np.searchsorted(self._widths, kept)
-        by_length = np.argsort(kept, kind="stable")
+        bucket = np.searchsorted(self._widths, lengths)
+        by_length = np.argsort(lengths, kind="stable")
         self._buckets = [by_length[bucket[by_length] == k] for k in range(len(self._widths))]
         counts = [len(documents) for documents in self._buckets]
         # So that the devices of a distribution, which is set before, can share each batch. It is
@@ -239,9 +239,11 @@ class TextBatches(keras.utils.PyDataset):
         """The position ids (B, T) of rows; padding counts on, as if it were of the last text."""
         position_ids = np.zeros((len(rows), width), "int32")
         for row, document in enumerate(rows):
-            own = self._position_ids[slice(*self._starts[document : document + 2])]
-            position_ids[row, : len(own)] = own
-            position_ids[row, len(own) :] = own[-1] + 1 + np.arange(width - len(own))
+            positions = self._position_ids[slice(*self._starts[document : document + 2])]
+            position_ids[row, : len(positions)] = positions
+            position_ids[row, len(positions) :] = (
+                positions[-1] + 1 + np.arange(width - len(positions))
+            )
         return position_ids
 
     def _with_labels(self, inputs, documents, width):
@@ -249,11 +251,11 @@ class TextBatches(keras.utils.PyDataset):
             return inputs
         targets, weights = self._labels.pad([self._entries[n] for n in documents], width)
         if self._weights is not None:
-            own = self._weights[self.text_of[documents]]
-            weights = own if weights is None else (weights.T * own).T
+            text_weights = self._weights[self.text_of[documents]]
+            weights = text_weights if weights is None else (weights.T * text_weights).T
         if self._class_weights is not None:
-            own = self._class_weights[targets]
-            weights = own if weights is None else weights * own
+            class_weights = self._class_weights[targets]
+            weights = class_weights if weights is None else weights * class_weights
         return (inputs, targets) if weights is None else (inputs, targets, weights)
 
     def set_epoch(self, epoch):
@@ -323,7 +325,7 @@ class TextBatches(keras.utils.PyDataset):
     def padding_share(self):
         """Share of all tokens that is padding, 0 to 1."""
         padded = sum(
-            filled_size(len(own), self._multiple) * self._widths[k] for k, own in self._batches
+            filled_size(len(rows), self._multiple) * self._widths[k] for k, rows in self._batches
         )
         return float(1 - len(self._tokens) / padded / (self._sides or 1))
 
@@ -335,7 +337,7 @@ def _position_ids(rows):
     ids = [
         range(len(row.token_ids)) if row.position_ids is None else row.position_ids for row in rows
     ]
-    return np.concatenate([np.asarray(own, "int32") for own in ids])
+    return np.concatenate([np.asarray(each, "int32") for each in ids])
 
 
 def _checked_weights(weights, count):

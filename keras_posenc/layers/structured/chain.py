@@ -17,7 +17,7 @@ from keras_posenc.backend.shared import CLOSED
 from keras_posenc.layers.structured.label_range import check_labels
 
 
-def kept_tokens(inputs, mask):
+def tokens_of_chain(inputs, mask):
     """The tokens of a chain, (B, T) bool, of scores (B, T, ...) and a mask or None."""
     return ops.ones(ops.shape(inputs)[:2], "bool") if mask is None else ops.cast(mask, "bool")
 

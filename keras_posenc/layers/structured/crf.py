@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_posenc.backend.shared import CLOSED
 from keras_posenc.hints import Initializer
-from keras_posenc.layers.structured.chain import first_and_last, kept_tokens, outside
+from keras_posenc.layers.structured.chain import first_and_last, outside, tokens_of_chain
 from keras_posenc.layers.structured.chain_layer import Chain
 
 
@@ -77,7 +77,7 @@ class ConditionalRandomField(Chain):
     def call(self, inputs, mask=None):
         # Scores that are closed already are not to look as if a token were outside.
         scores = ops.maximum(ops.cast(inputs, "float32"), CLOSED)
-        keep = kept_tokens(scores, mask)
+        keep = tokens_of_chain(scores, mask)
         first, last = first_and_last(keep)
         start = ops.zeros((self.num_tags,), "float32")
         if self.boundaries:

@@ -6,7 +6,7 @@ from keras import ops
 from keras_posenc import checks
 from keras_posenc.backend.shared import CLOSED
 from keras_posenc.hints import Initializer
-from keras_posenc.layers.structured.chain import before, first_and_last, kept_tokens, outside
+from keras_posenc.layers.structured.chain import before, first_and_last, outside, tokens_of_chain
 from keras_posenc.layers.structured.chain_layer import Chain
 
 
@@ -78,7 +78,7 @@ class MaximumEntropyMarkovModel(Chain):
 
     def call(self, inputs, mask=None):
         scores = ops.maximum(ops.cast(inputs, "float32"), CLOSED)
-        keep = kept_tokens(scores, mask)
+        keep = tokens_of_chain(scores, mask)
         first, last = first_and_last(keep)
         earlier = ops.take_along_axis(scores, before(keep)[..., None], axis=1)
         forth = ops.log_softmax((scores[:, :, None] + self.transitions) / 2, axis=3)

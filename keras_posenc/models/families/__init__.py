@@ -110,24 +110,24 @@ def choose_family(values, model=None):
         near = nearest(model, FAMILIES) if isinstance(model, str) else []
         hint = f"did you mean {near[0]!r}?" if near else LISTED
         raise ValueError(f"Unknown model {model!r}: {hint}")
-    said = _said(values)
-    if model is None and said is None:
+    family = _family_of_type(values)
+    if model is None and family is None:
         near = nearest(kind, _types()) if isinstance(kind, str) and len(kind) < 100 else []
         hint = f"did you mean {near[0]!r}?" if near else LISTED
         raise ValueError(f"model_type {quote(kind)} is not supported: {hint}")
-    if model is None or said is not None and said.name == model:
-        return said
-    if FAMILIES[model].without_type and kind in (None, "bert") and said.without_type:
+    if model is None or family is not None and family.name == model:
+        return family
+    if FAMILIES[model].without_type and kind in (None, "bert") and family.without_type:
         return FAMILIES[model]
     if kind is None or kind in FAMILIES[model].model_types:
         return FAMILIES[model]
-    remedy = f"give model={said.name!r}, or none." if said else LISTED
+    remedy = f"give model={family.name!r}, or none." if family else LISTED
     raise ValueError(
         f"model={model!r} cannot hold a checkpoint of model_type {quote(kind)}: {remedy}"
     )
 
 
-def _said(values):
+def _family_of_type(values):
     """The family that a config belongs to by its own words, or None."""
     if values.get("model_type") is None:
         return FAMILIES["bert"]

@@ -18,27 +18,31 @@ def rotary(config, base=10000.0, layout="half", kind=None):
         dict for `keras_posenc.encodings.get`.
     """
     source = config.source
-    said = source.get("rope_parameters") or {}
-    said = (said.get(kind) if kind in said else said if kind is None else None) or {}
-    if not isinstance(said, dict):
-        raise ValueError(f"`rope_parameters` of {kind} must be a dict. Received: {quote(said)}")
-    said = {**(source.get("rope_scaling") or {}), **said}
+    parameters = source.get("rope_parameters") or {}
+    parameters = (
+        parameters.get(kind) if kind in parameters else parameters if kind is None else None
+    ) or {}
+    if not isinstance(parameters, dict):
+        raise ValueError(
+            f"`rope_parameters` of {kind} must be a dict. Received: {quote(parameters)}"
+        )
+    parameters = {**(source.get("rope_scaling") or {}), **parameters}
     part = source.get("partial_rotary_factor")
     if part is not None and part != 1:
-        said.setdefault("partial_rotary_factor", part)
-    base = float(said.pop("rope_theta", None) or source.get("rope_theta") or base)
+        parameters.setdefault("partial_rotary_factor", part)
+    base = float(parameters.pop("rope_theta", None) or source.get("rope_theta") or base)
     spec = {"name": "rotary", "layout": layout, "base": base}
-    if said.get("rope_type", said.get("type", "default")) == "default" and not (
-        said.keys() - {"rope_type", "type"}
+    if parameters.get("rope_type", parameters.get("type", "default")) == "default" and not (
+        parameters.keys() - {"rope_type", "type"}
     ):
         return spec
-    said.setdefault("rope_type", said.pop("type", "default"))
-    return {**spec, "scaling": {**said, "max_position_embeddings": config.max_position}}
+    parameters.setdefault("rope_type", parameters.pop("type", "default"))
+    return {**spec, "scaling": {**parameters, "max_position_embeddings": config.max_position}}
 
 
 # The scalings that config files of transformers may ask for.
 PUBLISHED = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
-BESIDE_SCALING = ("rope_theta", "partial_rotary_factor")
+NOT_OF_SCALING = ("rope_theta", "partial_rotary_factor")
 
 
 def rescaled(source, scaling):
@@ -60,7 +64,7 @@ def rescaled(source, scaling):
         return {**source, "rope_scaling": scaling}
 
     def changed(part):
-        return {**{name: part[name] for name in BESIDE_SCALING if name in part}, **scaling}
+        return {**{name: part[name] for name in NOT_OF_SCALING if name in part}, **scaling}
 
     if any(isinstance(part, dict) for part in parameters.values()):
         parameters = {kind: changed(part) for kind, part in parameters.items()}

@@ -66,7 +66,7 @@ def attention(scope, query, key, value, output, norm):
         query, key, value, output, norm: names of the parts.
     """
     names = {"query": query, "key": key, "value": value, "attention_output": output}
-    rows = {f"{ATTENTION}/{ours}": (f"{scope}.{name}", "dense") for ours, name in names.items()}
+    rows = {f"{ATTENTION}/{layer}": (f"{scope}.{name}", "dense") for layer, name in names.items()}
     return {**rows, f"{ATTENTION}-Norm": (f"{scope}.{norm}", "norm")}
 
 
@@ -134,14 +134,15 @@ def like_bert(family, *, classes, root="bert", rows=None, **changes):
         rows: dict, rows that differ, or None for a layer that there is not.
         **changes: other fields of `Table`.
     """
-    own = {
+    all_rows = {
         layer: (scope.replace("bert/", f"{root}/", 1), kind)
         for layer, (scope, kind) in BERT.rows.items()
     }
-    own = {layer: row for layer, row in {**own, **(rows or {})}.items() if row is not None}
+    all_rows |= rows or {}
+    all_rows = {layer: row for layer, row in all_rows.items() if row is not None}
     unused = {**BERT.unused, **BUFFERS, **changes.pop("unused", {})}
     return dataclasses.replace(
-        BERT, family=family, root=root, rows=own, classes=classes, unused=unused, **changes
+        BERT, family=family, root=root, rows=all_rows, classes=classes, unused=unused, **changes
     )
 
 

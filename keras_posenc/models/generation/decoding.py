@@ -174,13 +174,13 @@ def _for(arguments):
     """A function from an attention layer to those of the arguments that it takes."""
 
     def of_layer(layer):
-        kept = dict(arguments)
+        named = dict(arguments)
         if not layer.encodings:
-            kept.pop("query_positions", None)
-            kept.pop("key_positions", None)
+            named.pop("query_positions", None)
+            named.pop("key_positions", None)
         if isinstance(layer, GatedAttentionUnit):
-            kept = {OF_GATED_UNIT.get(name, name): x for name, x in kept.items()}
-        return kept
+            named = {OF_GATED_UNIT.get(name, name): x for name, x in named.items()}
+        return named
 
     return of_layer
 

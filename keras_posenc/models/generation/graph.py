@@ -11,7 +11,7 @@ from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 
 # Arguments that each pass sets again: the masks, and the positions of queries and keys.
-SAID_ANEW = (
+SET_BY_PASS = (
     "use_causal_mask",
     "query_order",
     "key_order",
@@ -114,7 +114,7 @@ class CausalGraph(keras.Function):
         waiting, filled = list(caches), []
 
         def attend(layer, *tensors, **named):
-            named = {name: x for name, x in named.items() if name not in SAID_ANEW}
+            named = {name: x for name, x in named.items() if name not in SET_BY_PASS}
             named.update(arguments(layer), cache=waiting.pop(0))
             *results, cache = layer(*tensors, **named)
             filled.append(cache)

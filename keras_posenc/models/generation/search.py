@@ -128,16 +128,16 @@ class Beams(Search):
         ends = self._ends(token)
         state = self._ended(place, state, texts, score, ends)
         # The likeliest that go on, likeliest first.
-        score, kept = ops.top_k(ops.where(ends, NEVER, score), beams)
-        rows = ops.reshape(ops.take_along_axis(rows, kept, axis=1), (-1,))
-        texts = ops.take_along_axis(texts, kept[..., None], axis=1)
+        score, best = ops.top_k(ops.where(ends, NEVER, score), beams)
+        rows = ops.reshape(ops.take_along_axis(rows, best, axis=1), (-1,))
+        texts = ops.take_along_axis(texts, best[..., None], axis=1)
         state = {
             **state,
             "score": score,
             "tokens": ops.reshape(texts, (-1, settings.max_length)),
         }
         if "seen" in state:
-            tokens = ops.reshape(ops.take_along_axis(token, kept, axis=1), (-1,))
+            tokens = ops.reshape(ops.take_along_axis(token, best, axis=1), (-1,))
             state["seen"] = self._noted(ops.take(state["seen"], rows, axis=0), tokens)
         caches = keras.tree.map_structure(
             lambda x: ops.take(x, rows, axis=0) if len(x.shape) else x, caches
@@ -152,11 +152,11 @@ class Beams(Search):
         ranks = ops.where(ends, score / self._penalty(place + 1), NEVER)
         ranks = ops.concatenate([state["ranks"], ranks], axis=1)
         texts = ops.concatenate([state["texts"], texts], axis=1)
-        ranks, kept = ops.top_k(ranks, beams)
+        ranks, best = ops.top_k(ranks, beams)
         return {
             **state,
             "ranks": ranks,
-            "texts": ops.take_along_axis(texts, kept[..., None], axis=1),
+            "texts": ops.take_along_axis(texts, best[..., None], axis=1),
         }
 
     def _penalty(self, length):

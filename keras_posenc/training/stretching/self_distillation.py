@@ -174,7 +174,7 @@ def stretch(
         recipe.options(old)  # refuses a length before the texts are read
         tokenizer = source.read_tokenizer(old)
         corpus = CorpusPieces(texts, test, tokenizer, recipe.train_length, seed, text)
-        other_files = _files_beside_the_encoder(checkpoint, length, printer(verbose))
+        other_files = _read_other_files(checkpoint, length, printer(verbose))
         output = pathlib.Path(scratch) / "stretched" if output is None else output
         prepare = functools.partial(
             Distillation, recipe, source, old, tokenizer, corpus, other_files
@@ -370,7 +370,7 @@ def stretch_summary(report):
     return "\n".join(lines)
 
 
-def _files_beside_the_encoder(checkpoint, length, tell):
+def _read_other_files(checkpoint, length, tell):
     """What lies around the encoder in a directory of sentence-transformers: pooling, prompts."""
     if not isinstance(checkpoint, (str, os.PathLike)) or not is_embedder(checkpoint):
         return {}
