@@ -25,16 +25,20 @@ class Progress:
     def __init__(self, total, done, tell, reports_steps=True):
         self.total, self.done, self.tell, self.reports_steps = total, done, tell, reports_steps
         self.every = TO_A_TERMINAL if sys.stdout and sys.stdout.isatty() else TO_A_FILE
-        self.taken, self.started, self.told = 0, time.perf_counter(), None
+        self.taken, self.started, self.last_report = 0, time.perf_counter(), None
 
     def step(self, loss):
         """Counts one step, and reports it if it is time for a line."""
         self.done, self.taken, now = self.done + 1, self.taken + 1, time.perf_counter()
         if self.taken == 1:
             self.first_ended = now
-        is_due = self.told is None or now - self.told >= self.every or self.done == self.total
+        is_due = (
+            self.last_report is None
+            or now - self.last_report >= self.every
+            or self.done == self.total
+        )
         if is_due and self.reports_steps:
-            self.told = now
+            self.last_report = now
             self.tell(f"step {self.done:,} of {self.total:,}, loss {loss:.4f}, {self.times()}")
 
     def epoch(self, number, epochs, words):
