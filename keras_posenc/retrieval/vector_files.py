@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 
 from keras_posenc.text.files import read_ids
-from keras_posenc.untrusted import quote
+from keras_posenc.untrusted import quote, visible_json
 from keras_posenc.writing import replacing
 
 TABLES = (".jsonl", ".parquet")
@@ -62,7 +62,7 @@ def write_vectors(output, found, ids):
         if suffix == ".jsonl":
             with open(partial, "w", encoding="utf-8") as file:
                 for row in _rows(found, ids):
-                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                    file.write(visible_json(json.dumps(row, ensure_ascii=False)) + "\n")
         elif suffix == ".parquet":
             _write_parquet(partial, list(_rows(found, ids)))
         elif dataclasses.is_dataclass(found):

@@ -7,6 +7,7 @@ from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corp
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import STRETCHES, Recipe
 from keras_posenc.training.runs import run_once, whence
+from keras_posenc.training.summary import of_metrics
 
 KEYS = ("before", "after", "losses")
 
@@ -147,6 +148,7 @@ def pretrain(
     return run_once(output, record, overwrite, verbose, prepare, KEYS, data=data)
 
 
+@of_metrics
 def pretrain_summary(metrics):
     """Formats the main numbers of `pretrain` as a table.
 
@@ -155,6 +157,9 @@ def pretrain_summary(metrics):
 
     Returns:
         str.
+
+    Raises:
+        ValueError: if the metrics are damaged.
 
     Example:
 

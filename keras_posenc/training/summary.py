@@ -1,12 +1,30 @@
 """Metrics and predictions as text for terminals and other programs."""
 
+import functools
 import json
 
-from keras_posenc.untrusted import cell, visible_json
+from keras_posenc.untrusted import cell, shorten, visible_json
 
 SCORES = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}  # of older files
 
 
+def of_metrics(summarize):
+    """Makes one clear error of what a summary does not find in metrics, as from a damaged file."""
+
+    @functools.wraps(summarize)
+    def checked(*args, **kwargs):
+        try:
+            return summarize(*args, **kwargs)
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise ValueError(
+                f"The metrics are damaged, or are of another function ({shorten(error)}). Restore "
+                "metrics.json, or run again with overwrite=True (--overwrite)."
+            ) from None
+
+    return checked
+
+
+@of_metrics
 def summary(metrics):
     """Formats the main numbers of `finetune` or `evaluate` as a table.
 
@@ -15,6 +33,9 @@ def summary(metrics):
 
     Returns:
         str, one row per set of documents and one per length group.
+
+    Raises:
+        ValueError: if the metrics are damaged.
 
     Example:
 

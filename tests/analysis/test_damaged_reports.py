@@ -11,6 +11,7 @@ from analysis.test_report import JUDGED, write_run
 from keras_posenc.analysis import write_report, write_stretch_report
 from keras_posenc.analysis.run_files import read_metrics
 from keras_posenc.analysis.stretching import read_metrics as read_stretching
+from keras_posenc.training import pretrain_summary, stretch_summary, summary
 
 pytestmark = [
     pytest.mark.once,
@@ -96,6 +97,37 @@ def test_metrics_of_a_fine_tuning(tmp_path, kind):
 def test_metrics_of_a_stretching(tmp_path):
     (tmp_path / "recipe.json").write_text("{}")
     assert attempts(tmp_path, STRETCHED, read_stretching, write_stretch_report) > 100
+
+
+PRETRAINED = {
+    "before": {"loss": 2.0, "accuracy": 0.5},
+    "after": {"loss": 1.0, "accuracy": 0.6},
+    "losses": [2.0],
+    "seconds": 1.0,
+}
+
+
+@pytest.mark.parametrize("kind", ["finetune", "pretrain", "stretch"])
+def test_summaries_of_damaged_metrics(tmp_path, kind):
+    run = write_run(tmp_path / "run", validation=JUDGED)
+    of = {"finetune": (json.loads((run / "metrics.json").read_text()), summary)}
+    of["pretrain"] = PRETRAINED, pretrain_summary
+    both = dict.fromkeys(("within", "beyond"), {"before": 0.1, "after": 0.2, "teacher": 0.3})
+    of["stretch"] = STRETCHED | both, stretch_summary
+    content, summarize = of[kind]
+    assert summarize(content)
+    refused = 0
+    for place in places(content):
+        for new in VALUES[not place :]:
+            try:
+                summarize(changed(content, place, new))
+            except ValueError as error:
+                refused += 1
+                assert str(error).startswith(
+                    "The metrics are damaged, or are of another function ("
+                )
+                assert len(str(error)) < 600 and str(error).isprintable()
+    assert refused > 50
 
 
 @pytest.mark.parametrize(

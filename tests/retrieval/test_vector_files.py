@@ -75,3 +75,12 @@ def test_formats_that_cannot_be_written(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", without)
     with pytest.raises(ImportError, match="pip install pyarrow, or give a .jsonl"):
         embed("none", ["a"], "found.parquet")
+
+
+def test_ids_that_no_encoding_can_write(pretrained, tmp_path):
+    ids = ["\ud800", "a\x1b[31m"]
+    lines = [json.dumps({"text": "w1", "id": each}) + "\n" for each in ids]
+    (tmp_path / "texts.jsonl").write_text("".join(lines))
+    embed(pretrained, tmp_path / "texts.jsonl", tmp_path / "found.jsonl", verbose=0)
+    assert (tmp_path / "found.jsonl").read_bytes().isascii()
+    assert [row["id"] for row in rows_of(tmp_path / "found.jsonl")] == ids

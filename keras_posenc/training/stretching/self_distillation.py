@@ -32,6 +32,7 @@ from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
 from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 from keras_posenc.training.stretching.windows import Reader, first_token, inputs_of
+from keras_posenc.training.summary import of_metrics
 
 KEYS = ("agreement", "within", "beyond")
 TEST_TEXTS = 2
@@ -336,6 +337,7 @@ class Distillation:
             (folder / name).write_bytes(content)
 
 
+@of_metrics
 def stretch_summary(report):
     """Formats the main numbers of `stretch` as a table.
 
@@ -344,6 +346,9 @@ def stretch_summary(report):
 
     Returns:
         str.
+
+    Raises:
+        ValueError: if the metrics are damaged.
 
     Example:
 
