@@ -127,7 +127,7 @@ def test_what_packed_rows_are_for_is_remembered(tmp_path):
     again = keras.saving.load_model(tmp_path / "packed.keras")
     found, expected = (model.predict(row, verbose=0) for model in (again, packed))
     np.testing.assert_allclose(found, expected, atol=1e-6)
-    with pytest.raises(ValueError, match="of one text a row, and this encoder"):
+    with pytest.raises(ValueError, match="one text per row, and the rows of this encoder"):
         classifier(again, 2)
     alone = build_transformer_model(TINY_CONFIG, with_mlm="linear")
     alone.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
