@@ -29,9 +29,9 @@ from data import CORPORA, MINILM
 from intervals import half_width
 from kept import Study, keys, markdown, options, write_lines
 
-from keras_posenc import TextModel, Tokenizer, embedder, open_embedder
+from keras_posenc import TextModel, Tokenizer, embedder
 from keras_posenc.bench.reading import by_words
-from keras_posenc.retrieval import embed_spans
+from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.training import stretch
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_context.json"

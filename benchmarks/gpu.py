@@ -154,7 +154,8 @@ def torch_device():
 def posenc(task, config, device):
     import keras
 
-    from keras_posenc import build_transformer_model, classifier
+    from keras_posenc import build_transformer_model
+    from keras_posenc.heads import classifier
 
     keras.config.set_dtype_policy("mixed_bfloat16")
     stretched = None if "model_type" in config else True

@@ -81,7 +81,8 @@ class Task:
 def keras_posenc(task):
     import keras
 
-    from keras_posenc import build_transformer_model, classifier
+    from keras_posenc import build_transformer_model
+    from keras_posenc.heads import classifier
 
     encoder = build_transformer_model(task.config(512), hierarchical_position=True)
     tokens, labels = task.arrays()
@@ -163,7 +164,7 @@ def _keras_training(model, inputs, labels, task, keras):
         options = {"jit_compile": "auto"}
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     if task.row.ours:
-        from keras_posenc import FusedAdamW as AdamW
+        from keras_posenc.training import FusedAdamW as AdamW
     else:
         AdamW = keras.optimizers.AdamW
     optimizer = AdamW(1e-4, weight_decay=0.01)

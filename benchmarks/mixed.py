@@ -25,7 +25,8 @@ import numpy as np
 import step
 from data import CORPORA, MINILM
 
-from keras_posenc import TextBatches, Tokenizer, build_transformer_model, classifier
+from keras_posenc import TextBatches, Tokenizer, build_transformer_model
+from keras_posenc.heads import classifier
 from keras_posenc.text import read_texts
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "mixed.json"

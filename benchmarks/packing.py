@@ -17,7 +17,8 @@ import keras
 import numpy as np
 from data import CORPORA, MINILM
 
-from keras_posenc import MaskedLanguageModelBatches, Tokenizer, build_transformer_model, read_texts
+from keras_posenc import Tokenizer, build_transformer_model, read_texts
+from keras_posenc.text import MaskedLanguageModelBatches
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "packing.json"
 CORPUS = {

@@ -19,7 +19,8 @@ import keras
 import numpy as np
 from data import CORPORA, MINILM
 
-from keras_posenc import Tokenizer, build_transformer_model, classifier, read_texts
+from keras_posenc import Tokenizer, build_transformer_model, read_texts
+from keras_posenc.heads import classifier
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "precision.json"
 GROUPS = ("comp.sys.ibm.pc.hardware", "comp.sys.mac.hardware")

@@ -28,13 +28,9 @@ from kept import Study, keys, markdown, options
 from keras import ops
 from old_english import pairs
 
-from keras_posenc import (
-    Generator,
-    Noam,
-    SmoothedSparseCategoricalCrossentropy,
-    build_encoder_decoder,
-)
-from keras_posenc.training import average_checkpoints
+from keras_posenc import Generator, build_encoder_decoder
+from keras_posenc.losses import SmoothedSparseCategoricalCrossentropy
+from keras_posenc.training import Noam, average_checkpoints
 from keras_posenc.training.training_state import load_state, save_state
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "translation.json"

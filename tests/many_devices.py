@@ -15,13 +15,9 @@ import sys
 import keras
 import numpy as np
 
-from keras_posenc import (
-    FusedAdamW,
-    build_transformer_model,
-    classifier,
-    layout_map,
-    save_checkpoint,
-)
+from keras_posenc import build_transformer_model, layout_map, save_checkpoint
+from keras_posenc.heads import classifier
+from keras_posenc.training import FusedAdamW
 
 SIZES = {
     "vocab_size": 40,

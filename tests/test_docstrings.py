@@ -20,6 +20,9 @@ from keras_posenc import (
     bench,
     checkpoints,
     encodings,
+    heads,
+    losses,
+    metrics,
     retrieval,
     tasks,
     text,
@@ -30,6 +33,7 @@ from keras_posenc.encodings.base import HOOKS, Encoding
 
 pytestmark = pytest.mark.once
 
+ROOMS = (analysis, bench, checkpoints, encodings, heads, losses, metrics, retrieval, text, training)
 ROOM = pathlib.Path(keras_posenc.__file__).parent
 # What calls functions that raise with arguments that they accept.
 RAISES_NOTHING = (analysis.encoding_table, bench.save_pictures)
@@ -46,7 +50,7 @@ def own(thing):
 
 def public():
     """{dotted name: class or function}: all that users are told to call."""
-    rooms = (keras_posenc, analysis, bench, checkpoints, retrieval, tasks, text, training)
+    rooms = (keras_posenc, *ROOMS, tasks)
     named = {
         f"{room.__name__}.{name}": getattr(room, name) for room in rooms for name in room.__all__
     }
@@ -254,7 +258,7 @@ def test_examples_say_what_happens(name, tmp_path, monkeypatch, request):
     """With NumPy, Keras and the public names imported, in a folder with the `FILES`."""
     monkeypatch.chdir(tmp_path)
     at_hand = {"keras": keras, "ops": keras.ops, "np": np}
-    for room in (keras_posenc, analysis, bench, checkpoints, retrieval, text, training):
+    for room in (keras_posenc, *ROOMS):
         at_hand |= {each: getattr(room, each) for each in room.__all__}
     module = importlib.import_module(name.removesuffix(".__init__"))
     examples = doctest.DocTestFinder().find(module, globs=at_hand | vars(module))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 ROOMS = ("attention", "encodings", "layers", "positions")
 PUBLIC = {
     name: value
-    for name, value in vars(keras_posenc).items()
+    for name, value in {**vars(keras_posenc.encodings), **vars(keras_posenc)}.items()
     if getattr(value, "__module__", "").startswith(tuple(f"keras_posenc.{r}." for r in ROOMS))
 }
 

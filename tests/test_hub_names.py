@@ -16,11 +16,11 @@ COMMAND = f"hf download {NAME} --local-dir all-MiniLM-L6-v2"
 
 OPENERS = {
     "build_transformer_model": keras_posenc.build_transformer_model,
-    "open_checkpoint": keras_posenc.open_checkpoint,
+    "open_checkpoint": keras_posenc.checkpoints.open_checkpoint,
     "read_config": keras_posenc.read_config,
     "Tokenizer": Tokenizer,
     "embedder": keras_posenc.embedder,
-    "open_embedder": keras_posenc.open_embedder,
+    "open_embedder": keras_posenc.retrieval.open_embedder,
     "embed": lambda name: keras_posenc.embed(name, ["a text"]),
     "load_finetuned": keras_posenc.load_finetuned,
     "inspect_checkpoint": inspect_checkpoint,
@@ -49,5 +49,5 @@ def test_other_paths_are_not_taken_for_names(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     with pytest.raises(FileNotFoundError) as error:
-        keras_posenc.open_checkpoint(path)
+        keras_posenc.checkpoints.open_checkpoint(path)
     assert "hf download" not in str(error.value)

@@ -37,6 +37,7 @@ FLOORS = [
     ("analysis",),
     ("retrieval",),
     ("bench",),
+    ("losses", "metrics", "heads"),
     ("__init__",),
     ("cli",),
     ("__main__",),

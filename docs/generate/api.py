@@ -4,9 +4,9 @@ PAGES = {
     "attention": (
         "Attention",
         "keras_posenc",
-        ["PositionalAttention", "LogNAttention", "GatedAttentionUnit", "SharedTable", "Grid"],
+        ["PositionalAttention", "LogNAttention", "GatedAttentionUnit", "SharedTable"],
     ),
-    "encodings": ("Encodings", "keras_posenc", None),  # what ENCODINGS has
+    "encodings": ("Encodings", "keras_posenc.encodings", None),  # what ENCODINGS has
     "positions": (
         "Positions",
         "keras_posenc",
@@ -29,16 +29,7 @@ PAGES = {
             "build_transformer_model",
             "Transformer",
             "TransformerModel",
-            "classifier",
             "embedder",
-            "regressor",
-            "token_classifier",
-            "span_head",
-            "SpanLogits",
-            "similarity",
-            "ranking",
-            "MaskedPooling",
-            "SparsePooling",
             "register_family",
             "Family",
             "ConditionalLayerNormalization",
@@ -61,17 +52,14 @@ PAGES = {
             "ChainMarginals",
             "GlobalPointer",
             "EfficientGlobalPointer",
-            "ConditionalRandomFieldLoss",
-            "MaximumEntropyMarkovLoss",
-            "ViterbiAccuracy",
-            "MultilabelCategoricalCrossentropy",
-            "SparseMultilabelCategoricalCrossentropy",
-            "SpanF1",
         ],
     ),
+    "heads": ("Heads", "keras_posenc.heads", "__all__"),
+    "losses": ("Losses", "keras_posenc.losses", "__all__"),
+    "metrics": ("Metrics", "keras_posenc.metrics", "__all__"),
     "checkpoints": (
         "Checkpoints",
-        "keras_posenc",
+        "keras_posenc.checkpoints",
         ["open_checkpoint", "load_checkpoint", "save_checkpoint"],
     ),
     "text": ("Text", "keras_posenc.text", "__all__"),
@@ -104,7 +92,8 @@ def members(name):
     if listed == "__all__":
         listed = sorted(importlib.import_module(module).__all__, key=str.lower)
     if listed is None:
-        listed = ["Encoding", "alternate", *sorted({c.__name__ for c in ENCODINGS.values()})]
+        classes = {kind.__name__ for kind in ENCODINGS.values()}
+        listed = ["Encoding", "Grid", "alternate", *sorted(classes)]
     return listed
 
 

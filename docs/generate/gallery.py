@@ -239,7 +239,7 @@ def page(name):
     learned = [f"`{variable}` {shape}" for variable, shape in found["learned"].items()]
     drawn = ", with random tables" if name in ZERO_AT_FIRST else ", as initialised"
     rows = [
-        ("class", f"[`keras_posenc.{found['class']}`](../api/encodings.md)"),
+        ("class", f"[`keras_posenc.encodings.{found['class']}`](../api/encodings.md)"),
         ("acts on", ", ".join(f"`{hook}`" for hook in found["acts_on"])),
         ("learned weights, in 8 heads of 64", ", ".join(learned) or "nothing"),
         ("works on fused kernels", separable[found["separable"]]),
@@ -275,7 +275,7 @@ $Q_{{ij}} = q_i^\\top k_j / \\sqrt D$ is the logit before positions act, $i$ the
 
 ## Arguments
 
-::: keras_posenc.{found["class"]}
+::: keras_posenc.encodings.{found["class"]}
     options:
       heading_level: 3
       members: false

@@ -92,7 +92,7 @@ def describe_encoding(name):
     Example:
 
     >>> print(describe_encoding("alibi").splitlines()[0])
-    alibi: keras_posenc.ALiBi(direction='causal', learned=False)
+    alibi: keras_posenc.encodings.ALiBi(direction='causal', learned=False)
     """
     summary, kind = facts(name), type(get(name))
     signature = inspect.signature(kind.__init__)
@@ -104,7 +104,7 @@ def describe_encoding(name):
     learned = [f"{variable} {shape}" for variable, shape in summary["learned"].items()]
     separable = {True: "yes", False: "no, it needs the map", None: "it only closes cells"}
     lines = [
-        f"{name}: keras_posenc.{summary['class']}({', '.join(arguments)})",
+        f"{name}: keras_posenc.encodings.{summary['class']}({', '.join(arguments)})",
         "",
         inspect.getdoc(kind),
         "",

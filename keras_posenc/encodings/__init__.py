@@ -13,6 +13,7 @@ from keras_posenc.encodings.deberta import DeBERTaRelative
 from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
 from keras_posenc.encodings.masks import Window
 from keras_posenc.encodings.normalizers import SquaredReLU, StickBreaking
+from keras_posenc.encodings.patterns import alternate
 from keras_posenc.encodings.relative import NEZHA, ShawRelative
 from keras_posenc.encodings.remapped import STRING, DualChunk, SelfExtend
 from keras_posenc.encodings.rerope import ReRoPE
@@ -22,7 +23,38 @@ from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich
 from keras_posenc.encodings.sinks import SinkLogits
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
 from keras_posenc.encodings.xpos import XPos
+from keras_posenc.maps.grid import Grid
 from keras_posenc.untrusted import quote
+
+__all__ = [
+    "ALiBi",
+    "alternate",
+    "ContextualPositionEmbedding",
+    "DeBERTaRelative",
+    "Encoding",
+    "ENCODINGS",
+    "FIRE",
+    "ForgetGate",
+    "get",
+    "Grid",
+    "KERPLE",
+    "LogN",
+    "NEZHA",
+    "ReRoPE",
+    "RotaryBias",
+    "RotaryEmbedding",
+    "Sandwich",
+    "ScalableSoftmax",
+    "SelectiveAttention",
+    "ShawRelative",
+    "SquaredReLU",
+    "StickBreaking",
+    "T5Bias",
+    "Temperature",
+    "TransformerXLRelative",
+    "Window",
+    "XPos",
+]
 
 # Name -> class. Every encoding that attention accepts is listed.
 ENCODINGS = {

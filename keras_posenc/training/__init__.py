@@ -6,64 +6,31 @@ import warnings
 from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.answers import answer_f1, exact_match
 from keras_posenc.training.averaging import average_checkpoints
-from keras_posenc.training.chains import (
-    ConditionalRandomFieldLoss,
-    MaximumEntropyMarkovLoss,
-    ViterbiAccuracy,
-)
 from keras_posenc.training.curriculum_batches import CurriculumBatches
 from keras_posenc.training.entities import entities, entity_scores
 from keras_posenc.training.evaluate import evaluate, predict
 from keras_posenc.training.finetune import finetune
 from keras_posenc.training.gradients import gradient
-from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training.metrics import pearson, spearman
-from keras_posenc.training.multilabel_losses import (
-    MultilabelCategoricalCrossentropy,
-    SpanF1,
-    SparseMultilabelCategoricalCrossentropy,
-)
 from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
 from keras_posenc.training.prediction_table import predictions_table, write_predictions
 from keras_posenc.training.pretrain import pretrain, pretrain_summary
-from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
 from keras_posenc.training.saved_models import load_finetuned, load_text_model
 from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
-from keras_posenc.training.similarity_losses import (
-    CosineRegression,
-    InBatchAccuracy,
-    MultipleNegativesRanking,
-)
-from keras_posenc.training.span_losses import SpanAccuracy, SpanCrossentropy
 from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
 from keras_posenc.training.summary import summary, to_jsonl, to_tsv
 from keras_posenc.training.tasks import Prediction
 from keras_posenc.training.text_model import TextModel
 
 __all__ = [
-    "ConditionalRandomFieldLoss",
-    "CosineRegression",
     "CurriculumBatches",
     "FusedAdamW",
-    "InBatchAccuracy",
     "LayerwiseAdamW",
     "LinearWarmup",
-    "ListwiseKL",
-    "MarginMSE",
-    "MaxSimRanking",
-    "MaximumEntropyMarkovLoss",
-    "MultilabelCategoricalCrossentropy",
-    "MultipleNegativesRanking",
     "Noam",
     "Prediction",
-    "SmoothedSparseCategoricalCrossentropy",
-    "SpanAccuracy",
-    "SpanCrossentropy",
-    "SpanF1",
-    "SparseMultilabelCategoricalCrossentropy",
     "Stretched",
     "TextModel",
-    "ViterbiAccuracy",
     "adamw",
     "answer_f1",
     "average_checkpoints",
@@ -91,7 +58,12 @@ __all__ = [
     "write_predictions",
 ]
 
-_MOVED = ("embed", "open_embedder")
+# Names of other modules, which import this one, so that they are looked up when they are asked for.
+_MOVED = {
+    "retrieval": ("embed", "open_embedder"),
+    "losses": None,
+    "metrics": None,
+}
 
 
 def __getattr__(name):
@@ -103,12 +75,14 @@ def __getattr__(name):
             stacklevel=2,
         )
         return TextModel
-    if name not in _MOVED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(
-        f"keras_posenc.training.{name} has moved to keras_posenc.retrieval.{name}; the old name "
-        "works until version 0.4.",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return getattr(sys.modules["keras_posenc.retrieval"], name)  # which the package has imported
+    for room, names in _MOVED.items():
+        module = sys.modules.get(f"keras_posenc.{room}")
+        if module and name in (names or module.__all__):
+            warnings.warn(
+                f"keras_posenc.training.{name} has moved to keras_posenc.{room}.{name}; the old "
+                "name works until version 0.4.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

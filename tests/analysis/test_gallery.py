@@ -41,7 +41,9 @@ def test_features_alone_need_no_map():
 
 def test_a_description_holds_the_arguments_and_the_formula():
     text = gallery.describe_encoding("alibi")
-    assert text.startswith("alibi: keras_posenc.ALiBi(direction='causal', learned=False)\n\n")
+    assert text.startswith(
+        "alibi: keras_posenc.encodings.ALiBi(direction='causal', learned=False)\n\n"
+    )
     assert "b[h, i, j] = -m_h (i - j)" in text
     assert "\n  causal only  yes\n  paper        https://arxiv.org/abs/2108.12409" in text
 

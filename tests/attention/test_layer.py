@@ -350,8 +350,8 @@ def test_paths_agree_inside_attend():
     q, k, v = (
         ops.convert_to_tensor(RNG.normal(size=(B, T, H, D)).astype("float32")) for _ in "qkv"
     )
-    from keras_posenc import Grid
     from keras_posenc.attention.fused import attend_fused
+    from keras_posenc.encodings import Grid
 
     if keras.backend.backend() == "torch" and keras.__version__ < "3.14":
         pytest.skip(f"Keras {keras.__version__} adds no bias in torch's fused kernel")

@@ -7,10 +7,10 @@ import pytest
 from keras import ops
 from selection import on_all
 
-from keras_posenc import Grid, PositionalAttention
+from keras_posenc import PositionalAttention
 from keras_posenc.attention import choose, local
 from keras_posenc.attention.rules import Rules
-from keras_posenc.encodings import Encoding
+from keras_posenc.encodings import Encoding, Grid
 
 BACKEND = keras.backend.backend()
 T = 200  # the last chunk of 16 is not full

@@ -9,11 +9,11 @@ import pytest
 from forks import run_fork
 from keras import ops
 
-from keras_posenc import Grid, PositionalAttention
+from keras_posenc import PositionalAttention
 from keras_posenc.attention import choose
 from keras_posenc.attention.choose import attend
 from keras_posenc.attention.rules import Hooks, Rules
-from keras_posenc.encodings import ENCODINGS, ALiBi, SelectiveAttention
+from keras_posenc.encodings import ENCODINGS, ALiBi, Grid, SelectiveAttention
 
 BACKEND = keras.backend.backend()
 H, D = 2, 4

@@ -7,13 +7,13 @@ import pytest
 from cases import CASES, PAIRS
 from keras import ops
 
-from keras_posenc import Grid, PositionalAttention, backend
+from keras_posenc import PositionalAttention, backend
 from keras_posenc.attention import choose
 from keras_posenc.attention.blocks import attend_in_blocks
 from keras_posenc.attention.fused import attend_fused, fused_cells
 from keras_posenc.attention.matrix import attend_explicitly, weigh_cells
 from keras_posenc.attention.rules import Hooks, Rules
-from keras_posenc.encodings import ContextualPositionEmbedding, DeBERTaRelative
+from keras_posenc.encodings import ContextualPositionEmbedding, DeBERTaRelative, Grid
 
 BACKEND = keras.backend.backend()
 T, BLOCK = 22, 5  # the last block is not full

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc import PositionalAttention, gradient
+from keras_posenc import PositionalAttention
+from keras_posenc.training import gradient
 
 BACKEND = keras.backend.backend()
 T, H, D = 9, 2, 4

@@ -6,15 +6,14 @@ import pytest
 from keras import ops
 
 from keras_posenc import (
-    ALiBi,
     ContextualPositionEmbedding,
     GatedAttentionUnit,
     PositionalAttention,
     SharedTable,
-    T5Bias,
     build_transformer_model,
 )
 from keras_posenc.checkpoints.names import is_fresh
+from keras_posenc.encodings import ALiBi, T5Bias
 
 B, T, H, D, E = 2, 7, 2, 4, 6
 X = np.random.default_rng(0).normal(size=(B, T, E)).astype("float32")

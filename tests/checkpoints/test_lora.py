@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc import build_transformer_model, classifier, save_checkpoint
+from keras_posenc import build_transformer_model, save_checkpoint
+from keras_posenc.heads import classifier
 
 INPUTS = {"token_ids": np.array([[2, 7, 8, 3]]), "segment_ids": np.zeros((1, 4), int)}
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from forks import run_fork
 
-from keras_posenc import Reranker, build_transformer_model
+from keras_posenc import build_transformer_model
 from keras_posenc.checkpoints import open_checkpoint, save_checkpoint
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.cli import main
 from keras_posenc.encodings import ENCODINGS
+from keras_posenc.retrieval import Reranker
 from keras_posenc.text import truncation
 from keras_posenc.training import load_finetuned
 

@@ -5,18 +5,10 @@ import oracles_bias
 import pytest
 from keras import ops
 
-from keras_posenc import (
-    FIRE,
-    KERPLE,
-    ALiBi,
-    Grid,
-    PositionalAttention,
-    RotaryBias,
-    Sandwich,
-    T5Bias,
-)
+from keras_posenc import PositionalAttention
 from keras_posenc.attention.choose import attend
 from keras_posenc.attention.rules import Hooks, Rules
+from keras_posenc.encodings import FIRE, KERPLE, ALiBi, Grid, RotaryBias, Sandwich, T5Bias
 from keras_posenc.encodings.separable import alibi_slopes
 
 B, T, H, D = 2, 11, 3, 5

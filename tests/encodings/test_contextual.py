@@ -5,15 +5,8 @@ import pytest
 from backend_gradients import GRADIENTS
 from keras import ops
 
-from keras_posenc import (
-    ContextualPositionEmbedding,
-    Encoding,
-    ForgetGate,
-    Grid,
-    PositionalAttention,
-    StickBreaking,
-    backend,
-)
+from keras_posenc import ContextualPositionEmbedding, Encoding, PositionalAttention, backend
+from keras_posenc.encodings import ForgetGate, Grid, StickBreaking
 
 B, T, H, D, E = 2, 9, 3, 5, 8
 X = np.random.default_rng(0).normal(size=(B, T, E)).astype("float32")

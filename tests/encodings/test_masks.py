@@ -8,10 +8,11 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_posenc import Grid, PositionalAttention
+from keras_posenc import PositionalAttention
 from keras_posenc.attention.choose import attend
 from keras_posenc.attention.local import local_rows
 from keras_posenc.attention.rules import Hooks, Rules
+from keras_posenc.encodings import Grid
 from keras_posenc.encodings.masks import Window
 from keras_posenc.encodings.patterns import alternate
 

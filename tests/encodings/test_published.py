@@ -7,7 +7,8 @@ import oracles_bias
 import pytest
 from keras import ops
 
-from keras_posenc import FIRE, KERPLE, Grid, PositionalAttention, RotaryBias
+from keras_posenc import PositionalAttention
+from keras_posenc.encodings import FIRE, KERPLE, Grid, RotaryBias
 from keras_posenc.encodings.published import (
     fire_weights,
     kerple_weights,

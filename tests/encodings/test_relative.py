@@ -9,9 +9,10 @@ import oracles_relative as oracles
 import pytest
 from keras import ops
 
-from keras_posenc import Grid, PositionalAttention
+from keras_posenc import PositionalAttention
 from keras_posenc.attention.choose import attend
 from keras_posenc.attention.rules import Hooks, Rules
+from keras_posenc.encodings import Grid
 from keras_posenc.encodings.deberta import DeBERTaRelative, log_bucket
 from keras_posenc.encodings.relative import NEZHA, ShawRelative, summed_by_class
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative

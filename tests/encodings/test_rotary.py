@@ -5,9 +5,10 @@ import oracles_rotary as oracle
 import pytest
 from keras import ops
 
-from keras_posenc import Encoding, Grid, PositionalAttention, ReRoPE, RotaryEmbedding, XPos
+from keras_posenc import Encoding, PositionalAttention, RotaryEmbedding
 from keras_posenc.attention.matrix import decayed
 from keras_posenc.attention.rules import Hooks, Rules
+from keras_posenc.encodings import Grid, ReRoPE, XPos
 from keras_posenc.encodings.rope_scaling import scaled_frequencies
 
 B, T, H, D = 2, 7, 3, 8

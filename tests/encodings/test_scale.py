@@ -6,8 +6,8 @@ import oracles_scale as oracles
 import pytest
 from keras import ops
 
-from keras_posenc import Encoding, Grid, LogN, LogNAttention, PositionalAttention
-from keras_posenc.encodings import get
+from keras_posenc import Encoding, LogNAttention, PositionalAttention
+from keras_posenc.encodings import Grid, LogN, get
 from keras_posenc.encodings.scale import ScalableSoftmax, Temperature
 
 B, T, H, D, E = 2, 7, 3, 8, 10

@@ -8,7 +8,8 @@ import pytest
 from keras import ops
 from laws import B, D, H
 
-from keras_posenc import Encoding, PositionalAttention, XPos
+from keras_posenc import Encoding, PositionalAttention
+from keras_posenc.encodings import XPos
 
 FAR = {"name": "xpos", "scale_base": 1.0}
 T = 220  # as many scale bases

@@ -8,12 +8,11 @@ import keras_posenc
 from keras_posenc import (
     ChainMarginals,
     ConditionalRandomField,
-    ConditionalRandomFieldLoss,
-    MaximumEntropyMarkovLoss,
     MaximumEntropyMarkovModel,
-    ViterbiAccuracy,
     ViterbiDecoder,
 )
+from keras_posenc.losses import ConditionalRandomFieldLoss, MaximumEntropyMarkovLoss
+from keras_posenc.metrics import ViterbiAccuracy
 from keras_posenc.text import TagLabels, TextBatches, Tokenizer
 
 RNG = np.random.default_rng(0)

@@ -4,13 +4,12 @@ import oracles_structured as oracles
 import pytest
 from keras import ops
 
-from keras_posenc import (
-    EfficientGlobalPointer,
-    GlobalPointer,
+from keras_posenc import EfficientGlobalPointer, GlobalPointer
+from keras_posenc.losses import (
     MultilabelCategoricalCrossentropy,
-    SpanF1,
     SparseMultilabelCategoricalCrossentropy,
 )
+from keras_posenc.metrics import SpanF1
 
 RNG = np.random.default_rng(0)
 # As many texts as tokens: a mask on a wrong axis would go unnoticed.

@@ -8,7 +8,8 @@ from backend_gradients import GRADIENTS
 from cases import case, spec
 from keras import ops
 
-from keras_posenc import Grid, PositionalAttention
+from keras_posenc import PositionalAttention
+from keras_posenc.encodings import Grid
 from keras_posenc.maps import diagonals
 from keras_posenc.maps.columns import Columns, band
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc import Grid
+from keras_posenc.encodings import Grid
 from keras_posenc.maps.grid import RENAMED
 
 IDS = np.array([[0, 1, 2, 3], [5, 7, 7, 9]])

@@ -11,9 +11,10 @@ import pytest
 from keras import ops
 from published import SIZES, answer, publish, token_ids
 
-from keras_posenc import build_transformer_model, open_embedder
+from keras_posenc import build_transformer_model
 from keras_posenc.models.families.task_heads import TASKS
 from keras_posenc.models.heads_in import heads_in
+from keras_posenc.retrieval import open_embedder
 
 pytestmark = pytest.mark.once
 

@@ -6,7 +6,8 @@ import pytest
 from keras import ops
 from published import SIZES
 
-from keras_posenc import build_transformer_model, classifier, export_model
+from keras_posenc import build_transformer_model, export_model
+from keras_posenc.heads import classifier
 
 BACKEND = keras.backend.backend()
 SHAPES = [(2, 9), (1, 5), (3, 70)]

@@ -6,12 +6,8 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_posenc import (
-    PositionalAttention,
-    build_transformer_model,
-    classifier,
-    save_checkpoint,
-)
+from keras_posenc import PositionalAttention, build_transformer_model, save_checkpoint
+from keras_posenc.heads import classifier
 
 RNG = np.random.default_rng(0)
 

@@ -12,11 +12,9 @@ from keras_posenc import (
     Tokenizer,
     build_encoder_decoder,
     build_transformer_model,
-    classifier,
     embedder,
-    span_head,
-    token_classifier,
 )
+from keras_posenc.heads import classifier, span_head, token_classifier
 from keras_posenc.layers.token_embedding import IdEmbedding, TokenEmbedding
 from keras_posenc.models.similarity import similarity
 from keras_posenc.training.text_model import TextModel

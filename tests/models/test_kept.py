@@ -15,13 +15,13 @@ from selection import on_all
 from keras_posenc import (
     RotaryEmbedding,
     build_transformer_model,
-    classifier,
     embedder,
     load_finetuned,
-    open_checkpoint,
     save_checkpoint,
 )
+from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.encodings import spec_of
+from keras_posenc.heads import classifier
 from keras_posenc.models.model import model_on
 
 SMALL = {**SIZES, "max_position_embeddings": 16, "hidden_act": "gelu"}

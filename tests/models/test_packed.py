@@ -5,15 +5,9 @@ import numpy as np
 import pytest
 from conftest import TINY_CONFIG, WORDS
 
-from keras_posenc import (
-    CausalBatches,
-    Generator,
-    Tokenizer,
-    build_transformer_model,
-    classifier,
-    embedder,
-    token_classifier,
-)
+from keras_posenc import Generator, Tokenizer, build_transformer_model, embedder
+from keras_posenc.heads import classifier, token_classifier
+from keras_posenc.text import CausalBatches
 
 ENCODINGS = {
     "learned": None,

@@ -10,7 +10,8 @@ from keras import ops
 from published import SIZES, publish, token_ids
 from selection import on_all
 
-from keras_posenc import Transformer, build_transformer_model, open_checkpoint, save_checkpoint
+from keras_posenc import Transformer, build_transformer_model, save_checkpoint
+from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.models import families
 
 TOLERANCE = 1e-5

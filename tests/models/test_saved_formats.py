@@ -8,10 +8,10 @@ from keras_posenc import (
     LearnedPositionEmbedding,
     PositionalAttention,
     build_transformer_model,
-    classifier,
     save_checkpoint,
 )
 from keras_posenc.checkpoints.keras_file import load_keras
+from keras_posenc.heads import classifier
 
 pytestmark = pytest.mark.once
 

@@ -10,16 +10,16 @@ import pytest
 from published import publish
 
 from keras_posenc import (
-    MaskedPooling,
     TextBatches,
     TextModel,
     build_transformer_model,
     embed,
     embedder,
     load_text_model,
-    open_embedder,
     read_texts,
 )
+from keras_posenc.heads import MaskedPooling
+from keras_posenc.retrieval import open_embedder
 from keras_posenc.text import truncation
 
 TEXTS = ["w1 w2 w3 w4 w5 w6 w7", "w8", "w9 w1 w9", "w2 w3"]

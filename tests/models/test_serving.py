@@ -10,7 +10,8 @@ import pytest
 from selection import on_all
 from tiny_models import SIZES
 
-from keras_posenc import Generator, build_transformer_model, classifier
+from keras_posenc import Generator, build_transformer_model
+from keras_posenc.heads import classifier
 
 IDS = np.random.default_rng(0).integers(3, 30, (4, 6)).astype("int32")
 INPUTS = {"token_ids": IDS, "segment_ids": 0 * IDS}

@@ -9,13 +9,8 @@ from keras import ops
 from published import SIZES, answer, publish, token_ids
 from selection import on_all
 
-from keras_posenc import (
-    build_transformer_model,
-    classifier,
-    regressor,
-    save_checkpoint,
-    token_classifier,
-)
+from keras_posenc import build_transformer_model, save_checkpoint
+from keras_posenc.heads import classifier, regressor, token_classifier
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.models.model import model_on
 

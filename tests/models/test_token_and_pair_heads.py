@@ -5,24 +5,19 @@ import numpy as np
 import pytest
 from selection import on_all
 
-from keras_posenc import (
-    CosineRegression,
-    InBatchAccuracy,
+from keras_posenc import TextBatches, build_transformer_model
+from keras_posenc.heads import (
     MaskedPooling,
-    MultipleNegativesRanking,
-    SpanAccuracy,
-    SpanCrossentropy,
-    SpanLabels,
     SpanLogits,
-    TagLabels,
-    TextBatches,
-    build_transformer_model,
     classifier,
     regressor,
     similarity,
     span_head,
     token_classifier,
 )
+from keras_posenc.losses import CosineRegression, MultipleNegativesRanking, SpanCrossentropy
+from keras_posenc.metrics import InBatchAccuracy, SpanAccuracy
+from keras_posenc.text import SpanLabels, TagLabels
 
 RNG = np.random.default_rng(0)
 

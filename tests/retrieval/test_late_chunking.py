@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_posenc import TextModel, embed, embedder, open_embedder
-from keras_posenc.retrieval import chunk_spans, embed_spans
+from keras_posenc import TextModel, embed, embedder
+from keras_posenc.retrieval import chunk_spans, embed_spans, open_embedder
 
 DOCUMENT = (
     "Ada is a chemist. " + "The sea was calm, and the wind blew. " * 9 + "She lives by the harbour."

@@ -7,9 +7,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc import LateInteraction, MultiVectors, embed, embedder, maxsim
+from keras_posenc import embed, embedder
+from keras_posenc.losses import MarginMSE, MaxSimRanking
+from keras_posenc.retrieval import LateInteraction, MultiVectors, maxsim
 from keras_posenc.text import FloatLabels
-from keras_posenc.training import MarginMSE, MaxSimRanking
 
 QUERIES = ["who lives where?", "one"]
 DOCUMENTS = ["Two text, three. (four)!", "five six seven " * 30, "nine; nine"]

@@ -7,9 +7,11 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc import Reranker, TextBatches, TextModel, embedder, ranking, rerank
+from keras_posenc import TextBatches, TextModel, embedder, rerank
+from keras_posenc.heads import ranking
+from keras_posenc.losses import MarginMSE
+from keras_posenc.retrieval import Reranker
 from keras_posenc.text import FloatLabels
-from keras_posenc.training import MarginMSE
 
 QUERY = "who lives where?"
 DOCUMENTS = ["Two text, three.", "one two three four five six seven eight " * 9, "ten", "nine (s)"]

@@ -7,7 +7,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc import SparseEmbedder, SparsePooling, SparseVectors, embed, open_embedder
+from keras_posenc import embed
+from keras_posenc.heads import SparsePooling
+from keras_posenc.retrieval import SparseEmbedder, SparseVectors, open_embedder
 
 TEXTS = ["Two text, three. (four)!", "five six seven " * 30, "nine"]
 

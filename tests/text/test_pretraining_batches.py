@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from keras_posenc import CausalBatches, MaskedLanguageModelBatches, TextBatches, Tokenizer
-from keras_posenc.text import pack_rows
+from keras_posenc import TextBatches, Tokenizer
+from keras_posenc.text import CausalBatches, MaskedLanguageModelBatches, pack_rows
 from keras_posenc.text.masking import begins_words, choose_words, hide
 from keras_posenc.text.pretraining_batches import pieces
 

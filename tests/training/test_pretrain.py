@@ -5,16 +5,9 @@ import numpy as np
 import pytest
 from conftest import TINY_CONFIG, WORDS
 
-from keras_posenc import (
-    CausalBatches,
-    Tokenizer,
-    build_transformer_model,
-    finetune,
-    pretrain,
-    save_checkpoint,
-)
+from keras_posenc import Tokenizer, build_transformer_model, finetune, pretrain, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
-from keras_posenc.text import read_texts
+from keras_posenc.text import CausalBatches, read_texts
 from keras_posenc.training import pretrain_summary, pretraining, progress, runs
 
 SETTINGS = dict(length=16, steps=6, learning_rate=1e-2, token_budget=256)

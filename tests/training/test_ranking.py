@@ -4,14 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc import (
-    ListwiseKL,
-    MarginMSE,
-    MaxSimRanking,
-    build_transformer_model,
-    classifier,
-    ranking,
-)
+from keras_posenc import build_transformer_model
+from keras_posenc.heads import classifier, ranking
+from keras_posenc.losses import ListwiseKL, MarginMSE, MaxSimRanking
 
 RNG = np.random.default_rng(0)
 SCORES, TEACHER = RNG.normal(size=(2, 5, 4)).astype("float32")

@@ -9,13 +9,9 @@ import numpy as np
 import pytest
 from forks import run_fork
 
-from keras_posenc import (
-    MaskedLanguageModelBatches,
-    MultipleNegativesRanking,
-    TextBatches,
-    Tokenizer,
-    backend,
-)
+from keras_posenc import TextBatches, Tokenizer, backend
+from keras_posenc.losses import MultipleNegativesRanking
+from keras_posenc.text import MaskedLanguageModelBatches
 from keras_posenc.text.buckets import batch_sizes
 
 TEXTS = [[7] * (1 + n % 9) for n in range(37)]

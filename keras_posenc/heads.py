@@ -1,0 +1,18 @@
+"""Heads: functions that put one on an encoder, and the layers that they are made of."""
+
+from keras_posenc.models.head_layers import MaskedPooling, SpanLogits
+from keras_posenc.models.heads import classifier, regressor, span_head, token_classifier
+from keras_posenc.models.similarity import ranking, similarity
+from keras_posenc.models.sparse_pooling import SparsePooling
+
+__all__ = [
+    "classifier",
+    "MaskedPooling",
+    "ranking",
+    "regressor",
+    "similarity",
+    "span_head",
+    "SpanLogits",
+    "SparsePooling",
+    "token_classifier",
+]

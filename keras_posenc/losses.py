@@ -1,0 +1,25 @@
+"""Losses for `model.compile`: of chains of tags, sets, spans, similarity and ranking."""
+
+from keras_posenc.training.chains import ConditionalRandomFieldLoss, MaximumEntropyMarkovLoss
+from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
+from keras_posenc.training.multilabel_losses import (
+    MultilabelCategoricalCrossentropy,
+    SparseMultilabelCategoricalCrossentropy,
+)
+from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
+from keras_posenc.training.similarity_losses import CosineRegression, MultipleNegativesRanking
+from keras_posenc.training.span_losses import SpanCrossentropy
+
+__all__ = [
+    "ConditionalRandomFieldLoss",
+    "CosineRegression",
+    "ListwiseKL",
+    "MarginMSE",
+    "MaximumEntropyMarkovLoss",
+    "MaxSimRanking",
+    "MultilabelCategoricalCrossentropy",
+    "MultipleNegativesRanking",
+    "SmoothedSparseCategoricalCrossentropy",
+    "SpanCrossentropy",
+    "SparseMultilabelCategoricalCrossentropy",
+]
