@@ -84,10 +84,7 @@ def test_pages_have_the_tables_of_the_results(generate):
 
 def test_links_between_pages_lead_somewhere():
     """What strict mkdocs would say, without mkdocs; pages that it generates are left to it."""
-    made = [
-        DOCS / name
-        for name in ("results", "notebooks", "gallery", "api", "families", "contributing.md")
-    ]
+    made = [DOCS / name for name in ("results", "notebooks", "api", "contributing.md")]
     lost = []
     for path in [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text("utf-8")):
@@ -102,11 +99,30 @@ def test_every_encoding_has_a_page(generate):
     gallery = generate("gallery")
     assert list(gallery.PAGES) == list(ENCODINGS)
     text = gallery.page("t5")
-    assert "| torch | jax | tensorflow |" in text and "::: keras_posenc.encodings.T5Bias" in text
+    assert "| torch | jax | tensorflow |" in text and "`keras_posenc.encodings.T5Bias`" in text
+    assert "- `num_buckets`: " in text
     assert "| 2,048, 0.1 | 1.21 x, 1.0 maps | 1.14 x, 1.9 maps | 1.23 x, 3.4 maps |" in text
     pictures = gallery.pictures("t5")
     assert list(pictures) == ["t5-decay.svg", "t5-map.svg"]
     assert all(svg.startswith("<?xml") for svg in pictures.values())
+
+
+def test_pages_of_the_gallery_and_of_families_are_in_step(generate):
+    """With their figures, so that a code host shows them; the figures' bytes depend on fonts."""
+    made, remedy = generate("pages").pages(), "run `python docs/generate/pages.py`"
+    kept = {"gallery/index.md"}
+    found = {
+        p.relative_to(DOCS).as_posix()
+        for f in ("gallery", "families")
+        for p in (DOCS / f).glob("*.md")
+    }
+    assert found - kept == set(made), remedy
+    assert {place: (DOCS / place).read_text("utf-8") for place in made} == made, remedy
+    for name in ENCODINGS:
+        for what in ("decay", "map"):
+            assert (DOCS / "gallery" / f"{name}-{what}.svg").read_bytes().startswith(b"<?xml"), (
+                remedy
+            )
 
 
 def test_every_family_has_a_page(generate):

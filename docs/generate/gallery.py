@@ -239,7 +239,7 @@ def page(name):
     learned = [f"`{variable}` {shape}" for variable, shape in found["learned"].items()]
     drawn = ", with random tables" if name in ZERO_AT_FIRST else ", as initialised"
     rows = [
-        ("class", f"[`keras_posenc.encodings.{found['class']}`](../api/encodings.md)"),
+        ("class", f"`keras_posenc.encodings.{found['class']}`"),
         ("acts on", ", ".join(f"`{hook}`" for hook in found["acts_on"])),
         ("learned weights, in 8 heads of 64", ", ".join(learned) or "nothing"),
         ("works on fused kernels", separable[found["separable"]]),
@@ -275,11 +275,19 @@ $Q_{{ij}} = q_i^\\top k_j / \\sqrt D$ is the logit before positions act, $i$ the
 
 ## Arguments
 
-::: keras_posenc.encodings.{found["class"]}
-    options:
-      heading_level: 3
-      members: false
+{arguments(name)}
 """
+
+
+def arguments(name):
+    """The arguments of an encoding with their defaults, a line each, from its docstring."""
+    from keras_posenc.cli.signatures import describe
+    from keras_posenc.encodings import get
+
+    kind = type(get(name))
+    keywords = describe(f"{kind.__module__.removeprefix('keras_posenc.')}.{kind.__name__}").keywords
+    lines = [f"- `{each}`: {keyword.text}" for each, keyword in keywords.items() if keyword.text]
+    return "\n".join(lines) or "It has none of its own."
 
 
 def cost(name):

@@ -31,17 +31,11 @@ FETCHED = re.compile(
 
 @event_priority(100)  # before mkdocs-jupyter, which is to find the notebooks
 def on_files(files, config):
-    """Adds pages of the gallery, families and API, files of results, notebooks, TOP_PAGES."""
+    """Adds pages of the API, files of results, notebooks, TOP_PAGES."""
 
     def add(where, content):
         files.append(File.generated(config, where, content=content))
 
-    for name in gallery.PAGES:
-        add(f"gallery/{name}.md", gallery.page(name))
-        for picture, svg in gallery.pictures(name).items():
-            add(f"gallery/{picture}", svg)
-    for name in families.names():
-        add(f"families/{name}.md", families.page(name))
     for name, content in api.pages().items():
         add(f"api/{name}.md", content)
     for path in sorted([*blocks.BENCH.glob("*.*"), *blocks.RESULTS.glob("*.*")]):

@@ -5,6 +5,7 @@ readers can distinguish; every series also has its own marker or hatch.
 """
 
 import functools
+import importlib.util
 
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.untrusted import shorten
@@ -56,11 +57,7 @@ def require_matplotlib():
 
 def has_matplotlib():
     """Whether figures can be drawn."""
-    try:
-        require_matplotlib()
-    except ImportError:
-        return False
-    return True
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def warn_without_matplotlib(path, again):

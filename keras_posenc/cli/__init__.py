@@ -36,7 +36,7 @@ def main(argv=None, load=import_keras):
     Example:
 
     >>> main(["predict", "out", "--text", "w1 w4 w7 w10"])  # prints label and probability
-    b...
+    row...
     0
     """
     arguments = vars(parser().parse_args(argv))
