@@ -4,7 +4,8 @@ import laws
 import numpy as np
 import pytest
 
-from keras_posenc import ContentBias, PositionalAttention
+from keras_posenc import PositionalAttention
+from keras_posenc.encodings import ContentBias
 
 H, D, E, T, S, R = 3, 4, laws.E, 40, 5, 7
 

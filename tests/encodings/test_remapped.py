@@ -4,7 +4,8 @@ import laws
 import numpy as np
 import pytest
 
-from keras_posenc import STRING, DualChunk, PositionalAttention, ReRoPE, RotaryEmbedding, SelfExtend
+from keras_posenc import PositionalAttention, RotaryEmbedding
+from keras_posenc.encodings import STRING, DualChunk, ReRoPE, SelfExtend
 
 H, D, E, T = 2, 8, laws.E, 60
 

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc import PositionalAttention, ReRoPE, RotaryEmbedding, XPos
+from keras_posenc import PositionalAttention, RotaryEmbedding
+from keras_posenc.encodings import ReRoPE, XPos
 
 
 @pytest.mark.once

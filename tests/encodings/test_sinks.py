@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc import PositionalAttention, SinkLogits, backend
+from keras_posenc import PositionalAttention, backend
+from keras_posenc.encodings import SinkLogits
 
 H, D, E, T = 4, 8, 12, 96
 
