@@ -206,7 +206,7 @@ def test_tensors_that_are_to_be_left_out(with_more, capsys, tmp_path):
     with pytest.raises(ValueError, match="2 unexpected"):
         build_transformer_model(with_more, ignore=ignore[:1])
     assert main(["inspect", str(with_more)]) == 2
-    assert main(["inspect", str(with_more), "--ignore", *ignore]) == 0
+    assert main(["inspect", str(with_more), "--all", "--ignore", *ignore]) == 0
     assert "Ignored (4)" in capsys.readouterr().out
     assert main(["convert", str(with_more), str(tmp_path / "out"), "--ignore", *ignore]) == 0
     assert build_transformer_model(tmp_path / "out").count_params() == model.model.count_params()

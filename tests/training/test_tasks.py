@@ -227,7 +227,7 @@ def test_the_commands(tmp_path, bert, capsys):
     assert main(["evaluate", output, str(tmp_path / "train.conll")]) == 0
     assert "precision" in capsys.readouterr().out
     assert main(["predict", output, "--text", "w30 w32", "--format", "jsonl"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"entities", "tags"}
+    assert set(json.loads(capsys.readouterr().out)) == {"row", "entities", "tags"}
     # The same command again finds the run finished.
     assert main(["finetune", str(bert), str(tmp_path / "train.conll"), output, *arguments]) == 0
 
@@ -239,13 +239,13 @@ def test_the_command_answers(runs, capsys, tmp_path):
     asked = ["predict", str(output), "--question", "w33 w34", "--text", passage]
     assert main(asked) == 0
     captured = capsys.readouterr()
-    assert captured.out.split("\t")[0] == "w30 w31"
+    assert captured.out.splitlines()[1].split("\t")[:2] == ["1", "w30 w31"]
     assert f'[("w33 w34", "{passage}")]' in captured.err
     rows = [{"question": "w33 w34", "context": passage}]
     (tmp_path / "asked.jsonl").write_text("\n".join(map(json.dumps, rows)))
     file = ["predict", str(output), "--file", str(tmp_path / "asked.jsonl")]
     assert main(file) == 0
-    assert capsys.readouterr().out.split("\t")[0] == "w30 w31"
+    assert capsys.readouterr().out.splitlines()[1].split("\t")[1] == "w30 w31"
     assert main([*file, "--question", "who?"]) == 2
     assert "--question belongs to --text" in capsys.readouterr().err
 
