@@ -60,6 +60,7 @@ LAZY = {
 # Who else may ask which backend runs: they write its name into a report, beside the versions.
 TOLD_THE_BACKEND = (
     "backend/",
+    "training/part_file.py",
     "training/recipe.py",
     "training/pretraining.py",
     "training/trainer.py",

@@ -75,6 +75,15 @@ def _predict(arguments):
             )
         texts = [(question, text) for text in texts]
     form, output = arguments.pop("format", None), arguments.pop("output", None)
+    if "part_size" in arguments:
+        if form is not None or output is None:
+            raise ValueError("--part-size needs --output, a .jsonl file, and no --format.")
+        return _program(
+            "from keras_posenc.training import predict",
+            "",
+            f"count = {_call('predict', directory, texts, output=output, **arguments)}",
+            f'print({_literal(output)}, "%d predictions" % count)',
+        )
     if output is None:
         shown = {} if form is None else {"form": form}
         name, show = (
@@ -101,7 +110,7 @@ def _predict(arguments):
 
 def _embed(arguments):
     positional = [arguments.pop(name) for name in ("directory", "texts", "output")]
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() and "part_size" not in arguments:
         arguments["verbose"] = 0
     what = '"%d vectors of %d numbers" % found.shape'
     if {"late", "multi"} & arguments.keys():

@@ -1,10 +1,12 @@
 """Vectors of texts of any length, or of their chunks, by a directory of sentence-transformers."""
 
+import io
 import os
 import pathlib
 
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
@@ -15,11 +17,13 @@ from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import choose_prompt, read_encoder
-from keras_posenc.retrieval.process_shards import read_shard
 from keras_posenc.retrieval.sparse import SparseEmbedder
 from keras_posenc.retrieval.vector_files import check_output, ids_of, write_vectors
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import check_list, kind_of_all
+from keras_posenc.text.process_shards import read_shard
+from keras_posenc.text.text_stream import TextStream
+from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.processes import is_first
 from keras_posenc.training.saved_models import load_finetuned
 from keras_posenc.training.text_model import TextModel
@@ -122,6 +126,7 @@ def embed(
     ignore=None,
     token_budget=8192,
     shard=None,
+    part_size=None,
     verbose="auto",
 ):
     """Computes the vectors of texts of any length, or of the chunks of each text.
@@ -153,11 +158,16 @@ def embed(
         shard: str "i/n", from "1/n" to "n/n". Embed only the i-th of n equal parts of the texts, in
             their order, so that n processes or machines share the work; `np.concatenate` of their
             results has all vectors.
+        part_size: int. For more texts than memory holds, such as 100,000 of a million: read, embed
+            and write so many at a time into the .npy file `output`. An interrupted call continues
+            after its last whole part. A .txt or .jsonl file is read line by line; other files are
+            read whole. Each part prints a line with the time left, unless `verbose` is 0.
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        float32 array (N, D), in the order of the texts; with `late` or `spans`, `ChunkVectors`;
-            with `multi`, `MultiVectors`; with `sparse`, `SparseVectors`.
+        float32 array (N, D), in the order of the texts, with `part_size` mapped from the file; with
+            `late` or `spans`, `ChunkVectors`; with `multi`, `MultiVectors`; with `sparse`,
+            `SparseVectors`.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
@@ -186,6 +196,11 @@ def embed(
         make_folder(pathlib.Path(output).parent)
     ids = ids_of(texts, output)
     ids = ids and (ids[0], part(ids[1]))
+    if (multi or sparse) and part_size is not None:
+        raise ValueError(
+            f"`part_size` is for one vector per text: leave {'multi' if multi else 'sparse'} out, "
+            "or give each call a `shard`."
+        )
     if multi or sparse:
         model = (LateInteraction if multi else SparseEmbedder)(
             directory,
@@ -197,6 +212,9 @@ def embed(
         )
         encode = model.encode_queries if queries else model.encode_documents
         return _written(encode(part(_read(texts, text)), verbose), output, ids)
+    if part_size is not None:
+        _check_parts(part_size, output, by_chunk)
+        stream = TextStream(texts, text)  # checks every line before the model is opened
     model = open_embedder(
         directory,
         max_length=max_length if by_chunk or chunks is None else chunks,
@@ -207,6 +225,21 @@ def embed(
         ignore=ignore,
         token_budget=token_budget,
     )
+    if part_size is not None:
+        settings = {"text": text, "max_length": max_length, "chunks": chunks, "prompt": prompt}
+        settings |= {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
+        settings |= {"ignore": ignore, "token_budget": token_budget}
+        one = _whole if chunks is None else _by_chunks
+        rows = part(range(len(stream)))
+        count = len(rows)
+        rows = slice(rows.start, rows.stop)
+
+        def compute(texts, before):
+            vectors = one(model, texts, 0).astype("<f4")
+            return (b"" if before else _header(count, vectors.shape[1])) + vectors.tobytes()
+
+        write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
+        return np.load(output, mmap_mode="r")
     texts = _read(texts, text)
     if spans is not None:
         check_list(spans, "spans")
@@ -219,10 +252,35 @@ def embed(
             spans = [chunk_spans(each, model.tokenizer, chunks, overlap) for each in texts]
         vectors = embed_spans(model, texts, spans, verbose)
     elif chunks is None:
-        vectors = model.predict(texts, verbose)
+        vectors = _whole(model, texts, verbose)
     else:
         vectors = _by_chunks(model, texts, verbose)
     return _written(vectors, output, ids)
+
+
+def _whole(model, texts, verbose):
+    return model.predict(texts, verbose)
+
+
+def _check_parts(part_size, output, by_chunk):
+    checks.whole("part_size", part_size)
+    if by_chunk:
+        raise ValueError(
+            "`part_size` is for one vector per text: leave `late` and `spans` out, or give each "
+            "call a `shard`."
+        )
+    if output is None or pathlib.Path(output).suffix != ".npy":
+        raise ValueError(
+            f"`part_size` needs a .npy file as `output`, to write into. Received: {output!r}"
+        )
+
+
+def _header(count, width):
+    """How the .npy file of an array (count, width) of float32 begins."""
+    buffer = io.BytesIO()
+    shape = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
+    np.lib.format.write_array_header_1_0(buffer, shape)
+    return buffer.getvalue()
 
 
 def _read(texts, column):

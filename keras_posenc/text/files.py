@@ -132,7 +132,7 @@ def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
     """
     columns, rows, flagged = read_rows(path, readers or READERS)
     label = _label_column(path, label, columns, text, flagged, usual_names)
-    names = _text_columns(path, text, [name for name in columns if name != label], flagged)
+    names = text_columns(path, text, [name for name in columns if name != label], flagged)
     texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
     if not isinstance(text, tuple):
         texts = [only for (only,) in texts]
@@ -230,16 +230,20 @@ def _read_paragraphs(path, content):
 def read_jsonl(path, content):
     rows = []
     for number, line in lines_of(content):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line.encode(), nan=True)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({shorten(error)}).") from None
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}, line {number}: a {type(row).__name__}, not a JSON object.")
-        rows.append((number, row))
+        if line.strip():
+            rows.append((number, jsonl_row(path, number, line)))
     return list(rows[0][1]), rows, {}
+
+
+def jsonl_row(path, number, line):
+    """The object that a line of a .jsonl file is."""
+    try:
+        row = parse_json(line.encode(), nan=True)
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: not JSON ({shorten(error)}).") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{path}, line {number}: a {type(row).__name__}, not a JSON object.")
+    return row
 
 
 def _label_column(path, label, columns, text, flagged, usual_names):
@@ -252,7 +256,8 @@ def _label_column(path, label, columns, text, flagged, usual_names):
     return present(path, label, columns)
 
 
-def _text_columns(path, text, columns, flagged):
+def text_columns(path, text, columns, flagged):
+    """The names of the columns of texts: those that are given, or the one with a usual name."""
     if isinstance(text, tuple):
         return [present(path, name, columns) for name in text]
     if text is not None:

@@ -27,7 +27,8 @@ def fill_batch(batch, multiple, apart=False):
     Where a batch may be filled, every one has weights, because a program is for one structure.
 
     Args:
-        batch: inputs, `(inputs, targets)` or `(inputs, targets, weights)`, NumPy arrays.
+        batch: inputs, `(inputs, targets)` or `(inputs, targets, weights)`, NumPy arrays, or dicts
+            of them where there are several outputs.
         multiple: int, the number of replicas.
         apart: bool. Whether the rows of the batch are compared with each other: then the target of
             a row that fills up is -1, which belongs to no text.
@@ -42,14 +43,26 @@ def fill_batch(batch, multiple, apart=False):
     inputs = {name: fill(array, multiple) for name, array in inputs.items()}
     if not targets:
         return inputs
-    targets, *weights = targets
-    weights = fill(weights[0] if weights else np.ones(count, "float32"), multiple)
-    targets, weights = fill(targets, multiple), weights.copy()
+    targets, weights = targets if len(targets) == 2 else (targets[0], None)
+    if not isinstance(targets, dict):
+        return inputs, *_fill_labels(targets, weights, count, multiple, apart)
+    filled = {
+        name: _fill_labels(target, weights and weights[name], count, multiple, apart)
+        for name, target in targets.items()
+    }
+    targets, weights = ({name: each[n] for name, each in filled.items()} for n in range(2))
+    return inputs, targets, weights
+
+
+def _fill_labels(targets, weights, count, multiple, apart):
+    """Targets and weights of one output, filled up."""
+    weights = fill(np.ones(count, "float32") if weights is None else weights, multiple).copy()
+    targets = fill(targets, multiple)
     weights[count:] = 0
     if apart:
         targets = targets.copy()
         targets[count:] = -1
-    return inputs, targets, weights
+    return targets, weights
 
 
 def share_of(batch, process):

@@ -8,6 +8,7 @@ from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
 from keras_posenc.text.documents import check_list, encode_apart, encode_rows
 from keras_posenc.text.epoch_progress import Reading
 from keras_posenc.text.labels import ClassLabels, Labels
+from keras_posenc.text.labels.outputs import OutputLabels
 from keras_posenc.text.labels.protocol import class_weights
 from keras_posenc.text.replicas import fill_batch, filled_size, share_of
 from keras_posenc.text.truncation import tell_truncation
@@ -36,9 +37,10 @@ class TextBatches(keras.utils.PyDataset):
             ids, or `(token_ids, segment_ids)` as from `Tokenizer.encode_batch` and `windows`.
             `(token_ids, segment_ids, position_ids)`, as from `pack_rows`, adds a third input
             `position_ids`.
-        labels: list, `Labels` or None. A list has a name per text, or an id (int) if `classes` is
-            None. `Labels` of another kind are `MultiLabels`, `FloatLabels`, `TagLabels`,
-            `SpanLabels` and `NextTokenLabels`.
+        labels: list, `Labels`, dict or None. A list has a name per text, or an id (int) if `classes`
+            is None. `Labels` of another kind are `MultiLabels`, `FloatLabels`, `TagLabels`,
+            `SpanLabels` and `NextTokenLabels`. A dict maps the name of each output to its labels,
+            for a model whose outputs are a dict with these names.
         tokenizer: `Tokenizer`. May be None if the texts are ids (which are padded with 0).
         max_length: int or None. Maximum number of tokens of a document, special tokens included.
             Longer ones are truncated, and their number is logged once. None truncates none.
@@ -119,6 +121,8 @@ class TextBatches(keras.utils.PyDataset):
                 raise ValueError(f"{name}={value!r}: give an int, at least 1.")
         if stride is not None and not (type(stride) is int and stride >= 0):
             raise ValueError(f"stride={stride!r}: give an int, at least 0, or None.")
+        if isinstance(labels, dict) and classes is None:
+            labels = OutputLabels(labels)
         if not isinstance(labels, Labels):
             labels = ClassLabels(labels, classes)
         elif classes is not None:
@@ -252,7 +256,7 @@ class TextBatches(keras.utils.PyDataset):
         targets, weights = self._labels.pad([self._entries[n] for n in documents], width)
         if self._weights is not None:
             text_weights = self._weights[self.text_of[documents]]
-            weights = text_weights if weights is None else (weights.T * text_weights).T
+            weights = _multiplied(targets, weights, text_weights)
         if self._class_weights is not None:
             class_weights = self._class_weights[targets]
             weights = class_weights if weights is None else weights * class_weights
@@ -338,6 +342,14 @@ def _position_ids(rows):
         range(len(row.token_ids)) if row.position_ids is None else row.position_ids for row in rows
     ]
     return np.concatenate([np.asarray(each, "int32") for each in ids])
+
+
+def _multiplied(targets, weights, text_weights):
+    """The weights of a batch, or of each output, times those of its rows."""
+    if isinstance(targets, dict):
+        weights = weights or dict.fromkeys(targets)
+        return {name: _multiplied(targets[name], weights[name], text_weights) for name in targets}
+    return text_weights if weights is None else (weights.T * text_weights).T
 
 
 def _checked_weights(weights, count):

@@ -1,8 +1,15 @@
 """Evaluation and predictions of a saved model."""
 
+import json
 import os
+import pathlib
 
+from keras_posenc import checks
+from keras_posenc.text.process_shards import read_shard
+from keras_posenc.text.text_stream import TextStream
+from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.saved_models import load_finetuned
+from keras_posenc.untrusted import visible_json
 
 
 def evaluate(
@@ -67,6 +74,9 @@ def predict(
     token_budget=None,
     chunks=None,
     pool="mean",
+    output=None,
+    part_size=None,
+    shard=None,
     verbose="auto",
 ):
     """Predicts labels, numbers, entities, answers or vectors for texts, by the model's task.
@@ -82,11 +92,20 @@ def predict(
         chunks: int or None. Read each document whole, in chunks of this many tokens.
         pool: how the probabilities of the chunks are combined; their mean is weighted by tokens.
             One of "mean" or "max".
+        output: path of a .jsonl file for the predictions, with `part_size`; without it,
+            `write_predictions` writes what is returned.
+        part_size: int. For more texts than memory holds, such as 100,000 of a million: read,
+            predict and write so many at a time. An interrupted call continues after its last whole
+            part. A .txt or .jsonl file of texts is read line by line; other files are read whole.
+            Each part prints a line with the time left, unless `verbose` is 0.
+        shard: str "i/n", from "1/n" to "n/n". Predict only the i-th of n equal parts of the texts,
+            in their order, so that n processes or machines share the work.
         verbose: as in `keras.Model.predict`.
 
     Returns:
         list of named tuples, in the order of the texts: `Prediction` of a classifier; see the
-            guide for those of other tasks.
+            guide for those of other tasks. With `part_size` the number of predictions written: a
+            JSON object per line, with `row`, the number of the text from 1.
 
     Raises:
         FileNotFoundError: if the directory or the file is missing.
@@ -98,9 +117,44 @@ def predict(
     >>> prediction.label
     'b'
     """
+    part = read_shard(shard)
+    _check_parts(output, part_size)
     finetuned = load_finetuned(directory, max_length, token_budget, chunks, pool)
-    if isinstance(texts, (str, os.PathLike)):
-        texts = finetuned.kind.read_unlabelled(texts, text).texts
+    kind = finetuned.kind
+    if isinstance(texts, (str, os.PathLike)) and not (part_size and kind.reads_plain_texts):
+        texts = kind.read_unlabelled(texts, text).texts
+    if part_size is None:
+        return _predictions(finetuned, part(texts), verbose)
+    stream = TextStream(texts, text)
+    rows = part(range(len(stream)))
+
+    def compute(texts, before):
+        found = _predictions(finetuned, texts, 0)
+        numbers = range(rows.start + before + 1, rows.stop + 1)
+        lines = [{"row": n, **each._asdict()} for n, each in zip(numbers, found, strict=False)]
+        lines = [visible_json(json.dumps(line, ensure_ascii=False)) for line in lines]
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    settings = {"max_length": max_length, "token_budget": token_budget, "chunks": chunks}
+    settings |= {"pool": pool, "text": text}
+    rows_of = slice(rows.start, rows.stop)
+    write_parts(output, settings, directory, stream, part_size, rows_of, compute, verbose)
+    return len(rows)
+
+
+def _predictions(finetuned, texts, verbose):
     finetuned.kind.check_texts(texts)
     results, _ = finetuned.judged(texts, verbose)
     return finetuned.kind.predictions(texts, results, finetuned.labels)
+
+
+def _check_parts(output, part_size):
+    if part_size is not None:
+        checks.whole("part_size", part_size)
+    if (output is None) != (part_size is None):
+        raise ValueError(
+            "`output` and `part_size` go together: predictions are written a part at a time. "
+            f"Received: output={output!r}, part_size={part_size!r}"
+        )
+    if output is not None and pathlib.Path(output).suffix != ".jsonl":
+        raise ValueError(f"`output` must be a .jsonl file. Received: {output!r}")

@@ -20,14 +20,16 @@ class Progress:
         done: int, the steps of earlier calls.
         tell: function of str.
         reports_steps: bool. False beside a bar of Keras, which a line in between would break.
+        unit: str, what a step is called.
     """
 
-    def __init__(self, total, done, tell, reports_steps=True):
+    def __init__(self, total, done, tell, reports_steps=True, unit="step"):
+        self.unit = unit
         self.total, self.done, self.tell, self.reports_steps = total, done, tell, reports_steps
         self.every = TO_A_TERMINAL if sys.stdout and sys.stdout.isatty() else TO_A_FILE
         self.taken, self.started, self.last_report = 0, time.perf_counter(), None
 
-    def step(self, loss):
+    def step(self, loss=None):
         """Counts one step, and reports it if it is time for a line."""
         self.done, self.taken, now = self.done + 1, self.taken + 1, time.perf_counter()
         if self.taken == 1:
@@ -39,7 +41,8 @@ class Progress:
         )
         if is_due and self.reports_steps:
             self.last_report = now
-            self.tell(f"step {self.done:,} of {self.total:,}, loss {loss:.4f}, {self.times()}")
+            words = "" if loss is None else f"loss {loss:.4f}, "
+            self.tell(f"{self.unit} {self.done:,} of {self.total:,}, {words}{self.times()}")
 
     def epoch(self, number, epochs, words):
         """Reports the end of an epoch, with `words` about it."""

@@ -20,6 +20,7 @@ from keras_posenc.writing import write_text
 
 # Seconds between two states on disk: what a kill can cost.
 SAVE_EVERY = 30
+REMEDY = "Give those settings, another output, or overwrite=True (--overwrite) to replace that run."
 RECORD = {"step": int, "losses": list, "seconds": (int, float)}
 
 
@@ -95,12 +96,13 @@ def whence(**sources):
     return {n: source if isinstance(source, plain) else "in memory" for n, source in named.items()}
 
 
-def check_same_run(output, record):
+def check_same_run(output, record, remedy=REMEDY):
     """Refuses a directory that holds another run.
 
     Args:
         output: `pathlib.Path` of a directory.
         record: dict, as `run_once` takes it.
+        remedy: str, the end of the error.
 
     Raises:
         ValueError: if there is another run in the directory, or results of one that is not known.
@@ -127,10 +129,7 @@ def check_same_run(output, record):
         for place, then, now in _differences(key, before.get(key), record.get(key))
     ]
     if other:
-        raise ValueError(
-            f"{output} holds a run with other settings: {'; '.join(other)}. Give those settings, "
-            "another output, or overwrite=True (--overwrite) to replace that run."
-        )
+        raise ValueError(f"{output} holds a run with other settings: {'; '.join(other)}. {remedy}")
 
 
 def _differences(place, then, now):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_posenc import backend
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import (
@@ -310,6 +311,68 @@ def test_fit_takes_class_weights_by_name(pretrained):
         model.fit(batches, class_weight={"a": 9.0}, verbose=0)
     with pytest.raises(ValueError, match="has 'z', which is none of the 2 classes: 'a', 'b'"):
         model.fit(TextBatches(TEXTS, NAMES), class_weight={"z": 9.0}, verbose=0)
+
+
+def test_labels_of_several_outputs_train_each_of_them(tokenizer):
+    """As with arrays by hand: the loss is the sum of those of the outputs."""
+    texts = [["Ada", "left"], ["It", "was", "late"], ["late"]]
+    tags = TagLabels([["B-x", "O"], ["O", "O", "O"], ["O"]])
+    topics, numbers = ["b", "a", "b"], [1.0, 2.0, 3.0]
+    labels = {"topic": topics, "size": FloatLabels(numbers), "tags": tags}
+    batches = TextBatches(texts, labels, tokenizer, shuffle=False)
+    inputs, targets, weights = batches[0]
+    for name, alone in (("topic", topics), ("size", FloatLabels(numbers)), ("tags", tags)):
+        expected = TextBatches(texts, alone, tokenizer, shuffle=False)[0]
+        np.testing.assert_array_equal(targets[name], expected[1])
+        own = expected[2] if len(expected) == 3 else np.ones(3)
+        np.testing.assert_array_equal(weights[name], own)
+    assert batches.classes["topic"] == ["a", "b"]
+
+    ids = keras.Input((None,), dtype="int32", name="token_ids")
+    features = keras.layers.Embedding(40_000, 4)(ids)
+    mean = keras.layers.GlobalAveragePooling1D()(features)
+    heads = {
+        "topic": keras.layers.Dense(2)(mean),
+        "size": keras.layers.Dense(1)(mean),
+        "tags": keras.layers.Dense(3)(features),
+    }
+    model = keras.Model({"token_ids": ids}, heads)
+    crossed = keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+    model.compile("sgd", {"topic": crossed, "size": "mse", "tags": crossed})
+    outputs = model.predict_on_batch({"token_ids": inputs["token_ids"]})
+    parts = [
+        float(crossed(targets["topic"], outputs["topic"])),
+        float(np.square(targets["size"] - outputs["size"]).mean()),
+        float(crossed(targets["tags"], outputs["tags"], weights["tags"])),
+    ]
+    ids_alone = {"token_ids": inputs["token_ids"]}
+    fitted = model.fit(ids_alone, targets, sample_weight=weights, shuffle=False, verbose=0)
+    assert fitted.history["loss"][0] == pytest.approx(sum(parts), rel=1e-5)
+
+
+def test_rows_of_several_outputs_are_weighted_and_filled(monkeypatch):
+    labels = {"one": ["a", "b", "a"], "two": FloatLabels([1, 2, 3])}
+    texts, options = [[5], [6, 7], [8]], {"shuffle": False, "sample_weights": [1, 2, 3]}
+    plain = TextBatches(texts, labels, **options)[0]
+    assert plain[2]["one"].tolist() == plain[2]["two"].tolist() == [1, 3, 2]
+    monkeypatch.setattr(backend, "row_multiple", lambda: 4)
+    _, targets, weights = TextBatches(texts, labels, **options)[0]
+    assert len(targets["two"]) == 4 and weights["one"].tolist() == [1, 3, 2, 0]
+    _, targets, weights = TextBatches(texts, labels, shuffle=False)[0]
+    assert weights["two"].tolist() == [1, 1, 1, 0]
+
+
+def test_labels_of_several_outputs_that_do_not_fit():
+    for labels, message in (
+        ({}, "labels of several outputs are a dict, .* Received: {}"),
+        ({1: [1]}, "labels of several outputs are a dict"),
+        ({"one": ["a", "b"], "two": ["a"]}, "2 texts but 1 labels"),
+        ({"one": ["a", "b"], "two": FloatLabels()}, "The output 'two' has no labels"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TextBatches([[5], [6]], labels)
 
 
 def test_class_weights_need_classes():

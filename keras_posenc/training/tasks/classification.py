@@ -65,6 +65,7 @@ class Classification(FinetuneTask):
     scores = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
     watched = ("accuracy",)
     has_class_weights = True
+    reads_plain_texts = True
     problem_type = "single_label_classification"
 
     def read(self, source, role, text=None, label=None):

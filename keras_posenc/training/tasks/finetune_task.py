@@ -28,6 +28,7 @@ class FinetuneTask:
     has_windows = False  # whether long texts are always read whole, in windows with a stride
     output_per_name = True  # whether the model has one output for each of the names
     has_class_weights = False  # whether `class_weight=` makes sense
+    reads_plain_texts = False  # whether `read_unlabelled` reads what `read_texts` does
     reads_chunks = True  # whether `chunks=` makes sense
     # What transformers calls it, where a model is a classifier's: features, pooled, and numbers of
     # a text.

@@ -45,6 +45,7 @@ class MultiLabel(FinetuneTask):
         "loss": "loss",
     }
     watched = ("accuracy",)
+    reads_plain_texts = True
     problem_type = "multi_label_classification"
 
     def read_file(self, path, text, label):

@@ -44,6 +44,7 @@ class Regression(FinetuneTask):
         "loss": "loss",
     }
     watched = ("mean_absolute_error",)
+    reads_plain_texts = True
     problem_type = "regression"
 
     def read_file(self, path, text, label):

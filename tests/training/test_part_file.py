@@ -1,0 +1,206 @@
+"""Files that are written part by part: vectors and predictions of more texts than memory holds."""
+
+import json
+import signal
+import time
+
+import numpy as np
+import pytest
+from forks import Fork
+
+from keras_posenc import backend
+from keras_posenc.retrieval import embed
+from keras_posenc.text.text_stream import TextStream
+from keras_posenc.training import predict
+from keras_posenc.training.part_file import write_parts
+from keras_posenc.training.text_model import TextModel
+
+TEXTS = [f"w{n} w{(n * 7) % 35} w{(n * 3) % 35}" + " w1" * (n % 5) for n in range(11)]
+
+
+@pytest.fixture
+def lines(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in TEXTS))
+    return path
+
+
+def die_after(monkeypatch, calls):
+    """The model stops after so many parts; returns how many texts each part had."""
+    sizes, judged = [], TextModel.judged
+
+    def counted(self, texts, verbose="auto"):
+        if len(sizes) == calls:
+            raise KeyboardInterrupt
+        sizes.append(len(texts))
+        return judged(self, texts, verbose)
+
+    monkeypatch.setattr(TextModel, "judged", counted)
+    return sizes
+
+
+def test_vectors_in_parts_are_those_of_one_call(pretrained, lines, tmp_path, monkeypatch, capsys):
+    expected = embed(pretrained, TEXTS, verbose=0)
+    output = tmp_path / "new" / "vectors.npy"
+    with monkeypatch.context() as patched:
+        assert die_after(patched, 2) == []
+        with pytest.raises(KeyboardInterrupt):
+            embed(pretrained, lines, output, part_size=3)
+    assert not output.exists() and (tmp_path / "new" / "vectors.npy.parts").is_dir()
+    with monkeypatch.context() as patched:
+        sizes = die_after(patched, 9)
+        found = embed(pretrained, lines, output, part_size=3)
+    assert sizes == [3, 2]  # what was not there yet
+    assert isinstance(found, np.memmap) and found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(np.load(output), found)
+    assert [path.name for path in output.parent.iterdir()] == ["vectors.npy"]
+    printed = capsys.readouterr().out
+    assert "resuming after part 2 of 4" in printed and "part 4 of 4, " in printed
+    assert "left" in printed
+
+
+@pytest.mark.once
+def test_shards_and_chunks_in_parts(pretrained, lines, tmp_path):
+    settings = dict(chunks=6, token_budget=64, verbose=0)
+    expected = embed(pretrained, TEXTS, **settings)
+    parts = [
+        embed(pretrained, lines, tmp_path / f"{n}.npy", shard=f"{n}/2", part_size=2, **settings)
+        for n in (1, 2)
+    ]
+    assert [len(part) for part in parts] == [5, 6]
+    np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.once
+def test_predictions_in_parts_are_those_of_one_call(finetuned, lines, tmp_path, monkeypatch):
+    expected = predict(finetuned, TEXTS, verbose=0)
+    output = tmp_path / "found.jsonl"
+    with monkeypatch.context() as patched:
+        die_after(patched, 1)
+        with pytest.raises(KeyboardInterrupt):
+            predict(finetuned, lines, output=output, part_size=4, verbose=0)
+    assert predict(finetuned, lines, output=output, part_size=4, verbose=0) == len(TEXTS)
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [row["row"] for row in rows] == list(range(1, len(TEXTS) + 1))
+    for row, prediction in zip(rows, expected, strict=True):
+        assert row["label"] == prediction.label
+        assert row["probability"] == pytest.approx(prediction.probability, abs=1e-5)
+    half = predict(finetuned, TEXTS, shard="2/2", output=output, part_size=4, verbose=0)
+    rows = [json.loads(line)["row"] for line in output.read_text().splitlines()]
+    assert half == 6 and rows == [6, 7, 8, 9, 10, 11]
+    assert len(predict(finetuned, TEXTS, shard="1/2", verbose=0)) == 5
+
+
+@pytest.mark.once
+def test_parts_of_another_call_are_refused(pretrained, lines, tmp_path, monkeypatch):
+    def run(texts=lines, directory=pretrained, **settings):
+        with monkeypatch.context() as patched:
+            die_after(patched, 1)
+            embed(directory, texts, tmp_path / "v.npy", **{"part_size": 4, **settings}, verbose=0)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    with pytest.raises(ValueError, match="max_length was None and is now 8. .* or remove .*parts"):
+        run(max_length=8)
+    with pytest.raises(ValueError, match="part_size was 4 and is now 5"):
+        run(part_size=5)
+    with pytest.raises(ValueError, match="holds parts of other texts than those that are given"):
+        run([TEXTS[1], *TEXTS[1:]])
+    (tmp_path / "v.npy.parts" / "data").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"progress.json is damaged: remove .*parts to start"):
+        run()
+
+
+@pytest.mark.once
+def test_a_changed_model_is_another_run(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_text("one")
+
+    def run(fails):
+        def compute(texts, before):
+            if fails and before:
+                raise KeyboardInterrupt
+            return b"x" * len(texts)
+
+        stream = TextStream(TEXTS)
+        rows = slice(0, len(TEXTS))
+        write_parts(tmp_path / "out", {}, tmp_path / "model", stream, 5, rows, compute, 0)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(True)
+    (tmp_path / "model" / "weights").write_text("other")
+    with pytest.raises(ValueError, match="settings: files was '[0-9a-f]{16}' and is now '"):
+        run(False)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"part_size": 0}, "`part_size` must be a positive integer. Received: 0"),
+        ({"output": None}, "`part_size` needs a .npy file as `output`.* Received: None"),
+        ({"output": "v.jsonl"}, "`part_size` needs a .npy file as `output`.*'v.jsonl'"),
+        ({"late": True, "chunks": 4, "output": "v.npz"}, "`part_size` is for one vector per text"),
+        ({"sparse": True, "output": "v.npz"}, "leave sparse out, or give each call a `shard`"),
+    ],
+)
+def test_parts_that_embed_does_not_write(pretrained, tmp_path, monkeypatch, settings, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        embed(pretrained, TEXTS, **{"output": "v.npy", "part_size": 2, **settings})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.once
+def test_parts_that_predict_does_not_write(finetuned, tmp_path, monkeypatch):
+    for settings, message in (
+        ({"output": "p.jsonl"}, "`output` and `part_size` go together"),
+        ({"part_size": 2}, "`output` and `part_size` go together"),
+        ({"output": "p.tsv", "part_size": 2}, "`output` must be a .jsonl file. Received: 'p.tsv'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            predict(finetuned, TEXTS, **settings)
+    monkeypatch.setattr(backend, "processes", lambda: (0, 2))
+    with pytest.raises(ValueError, match="part_size is for one process: .* `shard` of its own"):
+        predict(finetuned, TEXTS, output=tmp_path / "p.jsonl", part_size=2)
+
+
+@pytest.mark.once
+def test_a_killed_call_continues_after_its_last_whole_part(tmp_path):
+    """Killed in the middle of a part, which may be half on disk."""
+    (tmp_path / "model").mkdir()
+    program = f"""
+        import pathlib
+        import time
+        from keras_posenc.text.text_stream import TextStream
+        from keras_posenc.training.part_file import write_parts
+
+        folder = pathlib.Path({str(tmp_path)!r})
+
+        def compute(texts, before):
+            (folder / "calls").open("a").write(f"{{before}}\\n")
+            time.sleep(0.05)
+            return "".join(texts).encode() * 1000
+
+        texts = [f"text{{n}}" for n in range(60)]
+        write_parts(
+            folder / "out", {{}}, folder / "model", TextStream(texts), 1, slice(0, 60), compute, 0
+        )
+        """
+    process = Fork("code", program)
+    progress, deadline = tmp_path / "out.parts" / "progress.json", time.time() + 240
+    while not progress.exists() and process.poll() is None and time.time() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    done = json.loads(progress.read_text())["parts"]
+    assert 1 <= done < 60 and not (tmp_path / "out").exists()
+    with open(tmp_path / "out.parts" / "data", "ab") as file:
+        file.write(b"what a kill leaves of a part")
+    calls = tmp_path / "calls"
+    calls.write_text("")
+    assert Fork("code", program).wait() == 0
+    assert calls.read_text().split() == [str(n) for n in range(done, 60)]
+    expected = "".join(f"text{n}" * 1000 for n in range(60)).encode()
+    assert (tmp_path / "out").read_bytes() == expected
