@@ -170,6 +170,7 @@ def embed(
             `SparseVectors`.
 
     Raises:
+        BlockingIOError: if another call writes the parts of `output`.
         FileNotFoundError: if the directory or the file is missing.
         ImportError: if `output` is a .parquet file and pyarrow is not installed.
         NotADirectoryError: if a folder that `output` lies in is a file.

@@ -108,8 +108,11 @@ def predict(
             JSON object per line, with `row`, the number of the text from 1.
 
     Raises:
+        BlockingIOError: if another call writes the parts of `output`.
         FileNotFoundError: if the directory or the file is missing.
-        ValueError: if a text is empty, or not what the task takes.
+        NotADirectoryError: if a file is in the place of the folder of `output`.
+        TypeError: with `part_size`, if the number of texts is not known.
+        ValueError: if a text is empty, or not what the task takes, or on a bad argument.
 
     Example:
 
