@@ -38,9 +38,9 @@ class TextBatches(keras.utils.PyDataset):
             `(token_ids, segment_ids, position_ids)`, as from `pack_rows`, adds a third input
             `position_ids`.
         labels: list, `Labels`, dict or None. A list has a name per text, or an id (int) if
-            `classes` is None. `Labels` of another kind are `MultiLabels`, `FloatLabels`, `TagLabels`,
-            `SpanLabels` and `NextTokenLabels`. A dict maps the name of each output to its labels,
-            for a model whose outputs are a dict with these names.
+            `classes` is None. `Labels` of another kind are `MultiLabels`, `FloatLabels`,
+            `TagLabels`, `SpanLabels` and `NextTokenLabels`. A dict maps the name of each output to
+            its labels, for a model whose outputs are a dict with these names.
         tokenizer: `Tokenizer`. May be None if the texts are ids (which are padded with 0).
         max_length: int or None. Maximum number of tokens of a document, special tokens included.
             Longer ones are truncated, and their number is logged once. None truncates none.
