@@ -14,7 +14,7 @@ from keras_posenc.checkpoints.folder import owned
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.runs import check_same_run
 from keras_posenc.untrusted import check_inside, read_json
-from keras_posenc.writing import make_folder, open_own, write_text
+from keras_posenc.writing import make_folder, open_regular, write_text
 
 # What is known of the parts that are written.
 STATE = {"parts": 0, "bytes": 0, "digest": ""}
@@ -66,7 +66,7 @@ def write_parts(output, settings, directory, stream, size, shard, compute, verbo
         remedy = f"Give those arguments, another output, or remove {folder} to start again."
         check_same_run(folder, record, remedy)
         write_text(folder / "recipe.json", json.dumps(record, indent=1, ensure_ascii=False))
-        with contextlib.closing(open_own(folder / "data")) as file:
+        with contextlib.closing(open_regular(folder / "data")) as file:
             _write(file, folder, record, stream, compute, printer(verbose))
         os.replace(folder / "data", output)
     shutil.rmtree(folder)
