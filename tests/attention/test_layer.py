@@ -436,7 +436,7 @@ def test_errors_name_the_value_and_the_remedy():
     with pytest.raises(ValueError, match="`query_positions` .*T = 7, one id a token. Received: 1"):
         PositionalAttention(H, D)(X, X, query_positions=np.arange(1))
     order = ops.ones((B, T), "int32")
-    with pytest.raises(ValueError, match="in place of the causal order: leave `use_causal_mask`"):
+    with pytest.raises(ValueError, match="replace the causal order: leave `use_causal_mask`"):
         PositionalAttention(H, D)(X, X, query_order=order, key_order=order, use_causal_mask=True)
     with pytest.raises(ValueError, match="cannot drop attention weights.*`dropout=0`"):
         PositionalAttention(H, D, dropout=0.5, flash_attention=True)(X, X, training=True)

@@ -231,5 +231,5 @@ def test_what_layers_would_drop_without_a_word():
 @pytest.mark.once
 def test_a_clone_of_a_packed_encoder_is_packed(tiny_config):
     packed = build_transformer_model(tiny_config, packed=True)
-    with pytest.raises(ValueError, match="this encoder's rows hold several"):
+    with pytest.raises(ValueError, match="the rows of this encoder hold several"):
         classifier(keras.models.clone_model(packed), 2)
