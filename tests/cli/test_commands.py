@@ -328,7 +328,7 @@ def test_list(capsys):
 def test_describe(capsys):
     program, output = run(capsys, "describe", "cope")
     assert execute(program) == output
-    assert output.startswith("cope: keras_posenc.ContextualPositionEmbedding(npos_max=64")
+    assert output.startswith("cope: keras_posenc.encodings.ContextualPositionEmbedding(npos_max=64")
     assert main(["describe", "alibbi"]) == 2
     assert "Unknown encoding 'alibbi': did you mean 'alibi'?" in capsys.readouterr().err
 
