@@ -112,7 +112,7 @@ def test_what_stands_beside_a_text_in_a_batch_says_nothing_of_it(tmp_path, pooli
 
 @pytest.mark.once
 def test_pairs_that_are_alone_in_their_batches_are_refused(pretrained, tmp_path):
-    with pytest.raises(ValueError, match="The 12 pairs of train make 12 batches, .* token_budget"):
+    with pytest.raises(ValueError, match="The 12 pairs of train make 12 batches, .*token_budget"):
         finetune(pretrained, PAIRS, tmp_path, task="embed", token_budget=16, **QUICK)
 
 
