@@ -54,7 +54,6 @@ def public():
     named = {
         f"{room.__name__}.{name}": getattr(room, name) for room in rooms for name in room.__all__
     }
-    named["keras_posenc.encodings.get"] = encodings.get
     return {
         name: thing
         for name, thing in {**{id(t): (n, t) for n, t in reversed(named.items())}}.values()

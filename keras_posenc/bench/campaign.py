@@ -172,14 +172,14 @@ def bench(
     }
     _check_room(runs, Settings(steps=steps or 1, **settings))
     with owned(pathlib.Path(output)):
-        tell = print if verbose else _quiet
-        return _run_all(runs, settings, steps, budget, pathlib.Path(output), tell)
+        print_line = print if verbose else _quiet
+        return _run_all(runs, settings, steps, budget, pathlib.Path(output), print_line)
 
 
-def _run_all(runs, settings, steps, budget, output, tell):
+def _run_all(runs, settings, steps, budget, output, print_line):
     for folder in ("runs", "states"):
         subfolder(output, folder)
-    steps = steps or _planned(output, runs, settings, budget, tell)
+    steps = steps or _planned(output, runs, settings, budget, print_line)
     settings = Settings(steps=steps, **settings)
     results, contender, made = [], None, None
     for number, run in enumerate(runs):
@@ -192,7 +192,9 @@ def _run_all(runs, settings, steps, budget, output, tell):
         if what != made:
             contender, made = _contender(run, settings), what
         state = output / "states" / f"{run.file_name}.zip"
-        result = _result(run, contender, state, lambda words, p=prefix: tell(p + words, flush=True))
+        result = _result(
+            run, contender, state, lambda words, p=prefix: print_line(p + words, flush=True)
+        )
         write_text(path, json.dumps(result, indent=1))
         state.unlink(missing_ok=True)
         results.append(result)
@@ -206,8 +208,8 @@ def _contender(run, settings):
     return Contender(run.task, settings, run.model, run.encodings, run.positions)
 
 
-def _result(run, contender, state, tell):
-    record = contender.train(run.seed, state, tell)
+def _result(run, contender, state, print_line):
+    record = contender.train(run.seed, state, print_line)
     started = time.perf_counter()
     compiled = contender.clock.compiling()
     measured = contender.test(TRIAL_TEST if run.seed >= FIRST_TRIAL else TEST)
@@ -229,7 +231,7 @@ def _result(run, contender, state, tell):
         "settings": _recorded(contender.settings),
         "versions": _versions(),
     }
-    tell(f"accuracy {_accuracies(result)}")
+    print_line(f"accuracy {_accuracies(result)}")
     return {**result, "command": commands_of([result])}
 
 
@@ -267,7 +269,7 @@ def _recorded(settings):
     return {**fields, "corpus": settings.corpus and pathlib.Path(settings.corpus).name}
 
 
-def _planned(output, runs, settings, budget, tell):
+def _planned(output, runs, settings, budget, print_line):
     """How many steps fit into the budget, once for all."""
     path = output / "plan.json"
     if path.exists():
@@ -280,7 +282,9 @@ def _planned(output, runs, settings, budget, tell):
         return plan["steps"]
     started, step, fixed = time.perf_counter(), 0.0, 0.0
     for what in dict.fromkeys(dataclasses.replace(run, seed=0) for run in runs):
-        tell(f"measuring {what.task} {what.model} {what.encodings} {what.positions}", flush=True)
+        print_line(
+            f"measuring {what.task} {what.model} {what.encodings} {what.positions}", flush=True
+        )
         costs = _contender(what, Settings(steps=10**6, **settings)).cost()
         count = sum(dataclasses.replace(run, seed=0) == what for run in runs)
         step += count * costs[0]
@@ -295,7 +299,7 @@ def _planned(output, runs, settings, budget, tell):
         )
     plan = {"budget": budget, "steps": steps, "seconds_a_step": step / len(runs)}
     write_text(path, json.dumps(plan, indent=1))
-    tell(f"{steps:,} steps for each of {len(runs)} runs", flush=True)
+    print_line(f"{steps:,} steps for each of {len(runs)} runs", flush=True)
     return steps
 
 

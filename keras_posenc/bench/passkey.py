@@ -118,7 +118,7 @@ def bench_passkey(
     source = _Source(checkpoint, fillers, documents, pooling, ignore)
     for reader in readers.values():
         reader.check(source, lengths)
-    tell = print if verbose else _quiet
+    print_line = print if verbose else _quiet
     with owned(pathlib.Path(output)):
         runs, results = subfolder(pathlib.Path(output), "runs"), []
         for seed in seeds:
@@ -135,7 +135,7 @@ def bench_passkey(
                     result["seconds"][str(length)] = seconds
                     result["accuracy"]["test"][str(length)] = float(np.mean(scores))
                     write_text(path, json.dumps(result))
-                    tell(
+                    print_line(
                         f"{source.task}, {way}, seed {seed}, {length:,} tokens: "
                         f"{np.mean(scores):.1%}, {seconds:.0f} s",
                         flush=True,

@@ -88,7 +88,7 @@ class Contender:
         with self.clock("train", last - first):
             return self._take(batches, last - first)
 
-    def train(self, seed, state, tell):
+    def train(self, seed, state, print_line):
         """Trains to the end, from the state in the file `state` if there is one.
 
         Returns:
@@ -112,7 +112,9 @@ class Contender:
             record["seconds"] += time.perf_counter() - started
             record["compiling"] += max(self.clock.compiling() - compiled, 0.0)
             save_state(state, self.model, record)
-            tell(f"step {last:,} of {self.settings.steps:,}, loss {record['validation'][-1]:.4f}")
+            print_line(
+                f"step {last:,} of {self.settings.steps:,}, loss {record['validation'][-1]:.4f}"
+            )
         return record
 
     def _on_plateau(self, record):

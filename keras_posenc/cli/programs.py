@@ -84,21 +84,14 @@ def _predict(arguments):
             f"count = {_call('predict', directory, texts, output=output, **arguments)}",
             f'print({_literal(output)}, "%d predictions" % count)',
         )
-    if output is None:
-        shown = {} if form is None else {"form": form}
-        name, show = (
-            "predictions_table",
-            _call("predictions_table", _Name("predictions"), _Name("texts"), **shown),
-        )
-    else:
+    name, shown = "predictions_table", [_Name("predictions"), _Name("texts")]
+    if output is not None:
         if form is not None:
             raise ValueError("--format is of what is printed; --output is written by its suffix.")
         if pathlib.PurePath(output).suffix not in PREDICTIONS:
             raise ValueError(f"--output: give a {', '.join(PREDICTIONS)} file, not {output!r}.")
-        name, show = (
-            "write_predictions",
-            _call("write_predictions", output, _Name("predictions"), _Name("texts")),
-        )
+        name, shown = "write_predictions", [output, *shown]
+    show = _call(name, *shown, **({} if form is None else {"form": form}))
     return _program(
         f"from keras_posenc.training import predict, {name}",
         "",

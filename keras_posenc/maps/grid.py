@@ -253,7 +253,7 @@ class Grid:
         return ops.sum(ops.cast(self.mask(), "float32"), axis=-1)
 
     def _visible_in_window(self, is_key):
-        """Counts kept (B, Tk) keys in the window, and outside it those that every row sees."""
+        """Counts the keys (B, Tk) in the window, and outside it those that every row sees."""
         num_columns = ops.shape(self.key_positions)[1]
         first = self.key_positions[0, 0]
         diagonal, reach = self.query_positions[0] - first, math.ceil(self.window)

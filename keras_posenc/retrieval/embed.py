@@ -230,14 +230,12 @@ def embed(
         settings = {"text": text, "max_length": max_length, "chunks": chunks, "prompt": prompt}
         settings |= {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
         settings |= {"ignore": ignore, "token_budget": token_budget}
-        one = _whole if chunks is None else _by_chunks
+        vectors_of = _whole if chunks is None else _by_chunks
         rows = part(range(len(stream)))
-        count = len(rows)
-        rows = slice(rows.start, rows.stop)
 
         def compute(texts, before):
-            vectors = one(model, texts, 0).astype("<f4")
-            return (b"" if before else _header(count, vectors.shape[1])) + vectors.tobytes()
+            vectors = vectors_of(model, texts, 0).astype("<f4")
+            return (b"" if before else _header(len(rows), vectors.shape[1])) + vectors.tobytes()
 
         write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
         return np.load(output, mmap_mode="r")

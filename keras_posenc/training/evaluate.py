@@ -133,15 +133,14 @@ def predict(
 
     def compute(texts, before):
         found = _predictions(finetuned, texts, 0)
-        numbers = range(rows.start + before + 1, rows.stop + 1)
-        lines = [{"row": n, **each._asdict()} for n, each in zip(numbers, found, strict=False)]
+        numbered = enumerate(found, rows.start + before + 1)
+        lines = [{"row": number, **each._asdict()} for number, each in numbered]
         lines = [visible_json(json.dumps(line, ensure_ascii=False)) for line in lines]
         return "".join(f"{line}\n" for line in lines).encode()
 
     settings = {"max_length": max_length, "token_budget": token_budget, "chunks": chunks}
     settings |= {"pool": pool, "text": text}
-    rows_of = slice(rows.start, rows.stop)
-    write_parts(output, settings, directory, stream, part_size, rows_of, compute, verbose)
+    write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
     return len(rows)
 
 

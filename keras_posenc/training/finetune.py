@@ -136,7 +136,8 @@ def finetune(
         use_ema: bool. Evaluate and save the exponential moving average of the weights. Training
             goes on with the weights themselves.
         metrics: list of metrics of Keras, by name or as objects, of the model's raw outputs. They
-            are shown in training and, for `validation` and `test`, in what is returned.
+            are shown in training and, for `validation` and `test`, in what is returned, at the cost
+            of a second pass over these documents.
         class_weight: weight of each class in the loss, for "classify" and "tag": a dict, label or
             its index -> number, 1 where it is left out; or "balanced", by which all classes count
             alike. The accuracy in training counts by them too, that of `validation` does not.

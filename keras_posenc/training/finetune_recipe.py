@@ -98,7 +98,7 @@ def check_metrics(metrics, task):
 
     Args:
         metrics: list of what `keras.Model.compile` takes as metrics, or None.
-        task: `Task`.
+        task: `FinetuneTask`.
 
     Raises:
         TypeError: if it is no list of metrics.

@@ -20,7 +20,7 @@ from keras_posenc.writing import make_folder, open_regular, write_text
 STATE = {"parts": 0, "bytes": 0, "digest": ""}
 
 
-def write_parts(output, settings, directory, stream, size, shard, compute, verbose="auto"):
+def write_parts(output, settings, directory, stream, size, rows, compute, verbose="auto"):
     """Writes what is computed of many texts, a part at a time.
 
     The parts are in the folder `output`.parts until all are there. Another call with the same
@@ -32,7 +32,7 @@ def write_parts(output, settings, directory, stream, size, shard, compute, verbo
         directory: str or path of the model's folder: a change in it is another run.
         stream: `TextStream`.
         size: int, texts per part.
-        shard: slice, which of the texts to read.
+        rows: range, which of the texts to read.
         compute: function of a list of texts and of the number of texts before them, which returns
             bytes.
         verbose: 0 for no lines about the progress.
@@ -57,8 +57,8 @@ def write_parts(output, settings, directory, stream, size, shard, compute, verbo
         "files": _files(directory),
         "texts": len(stream),
         "part_size": size,
-        "first": shard.start,
-        "last": shard.stop,
+        "first": rows.start,
+        "last": rows.stop,
         "backend": keras.backend.backend(),
         "dtype_policy": keras.config.dtype_policy().name,
     }
@@ -72,14 +72,14 @@ def write_parts(output, settings, directory, stream, size, shard, compute, verbo
     shutil.rmtree(folder)
 
 
-def _write(file, folder, record, stream, compute, tell):
+def _write(file, folder, record, stream, compute, print_line):
     """Writes the parts that are not there yet."""
     state = _state(folder, file)
     first, last, size = record["first"], record["last"], record["part_size"]
     total = -(-(last - first) // size)
     if state["parts"]:
-        tell(f"resuming after part {state['parts']:,} of {total:,}")
-    progress = Progress(total, state["parts"], tell, unit="part")
+        print_line(f"resuming after part {state['parts']:,} of {total:,}")
+    progress = Progress(total, state["parts"], print_line, unit="part")
     digest = ""
     for number, texts in enumerate(stream.parts(size, first, last)):
         digest = _chained(digest, texts)

@@ -30,9 +30,8 @@ def predictions_table(predictions, source=None, form="tsv"):
         str.
 
     Raises:
-        FileNotFoundError: if `source` is missing.
+        FileNotFoundError: if `source` is a path without a file.
         ValueError: on another `form`, or if the file has another number of rows.
-        FileNotFoundError: if the file of `source` is missing.
 
     Example:
 
@@ -64,10 +63,9 @@ def write_predictions(path, predictions, source=None):
         The path written, as a `pathlib.Path`.
 
     Raises:
-        FileNotFoundError: if `source` is missing.
+        FileNotFoundError: if `source` is a path without a file.
         ValueError: if `path` has another suffix, `source` has a column of one of these names, or
             another number of rows.
-        FileNotFoundError: if the file of `source` is missing.
 
     Example:
 

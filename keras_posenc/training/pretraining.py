@@ -152,17 +152,19 @@ class Pretraining:
 
     def run(self, state, verbose):
         """Trains from where `state`, a path, stands, or from the beginning; returns the metrics."""
-        tell = printer(verbose)
+        print_line = printer(verbose)
 
         def start():
             check_space(state.parent, self.model)
             if self.new_head:
-                tell("The checkpoint has no head over the vocabulary: a new one is trained.")
+                print_line("The checkpoint has no head over the vocabulary: a new one is trained.")
             read = self.recipe.length
-            tell(f"{self.steps:,} steps of {self.recipe.token_budget:,} tokens, rows of {read:,}")
+            print_line(
+                f"{self.steps:,} steps of {self.recipe.token_budget:,} tokens, rows of {read:,}"
+            )
             return {"before": self.measured()}
 
-        record = take_steps(self.model, self.steps, state, self.step, start, tell)
+        record = take_steps(self.model, self.steps, state, self.step, start, print_line)
         return {
             "objective": self.recipe.objective,
             "length": self.recipe.length,

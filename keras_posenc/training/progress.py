@@ -18,14 +18,19 @@ class Progress:
     Args:
         total: int, the steps of the whole run.
         done: int, the steps of earlier calls.
-        tell: function of str.
+        print_line: function of str.
         reports_steps: bool. False beside a bar of Keras, which a line in between would break.
         unit: str, what a step is called.
     """
 
-    def __init__(self, total, done, tell, reports_steps=True, unit="step"):
+    def __init__(self, total, done, print_line, reports_steps=True, unit="step"):
         self.unit = unit
-        self.total, self.done, self.tell, self.reports_steps = total, done, tell, reports_steps
+        self.total, self.done, self.print_line, self.reports_steps = (
+            total,
+            done,
+            print_line,
+            reports_steps,
+        )
         self.every = TO_A_TERMINAL if sys.stdout and sys.stdout.isatty() else TO_A_FILE
         self.taken, self.started, self.last_report = 0, time.perf_counter(), None
 
@@ -42,11 +47,11 @@ class Progress:
         if is_due and self.reports_steps:
             self.last_report = now
             words = "" if loss is None else f"loss {loss:.4f}, "
-            self.tell(f"{self.unit} {self.done:,} of {self.total:,}, {words}{self.times()}")
+            self.print_line(f"{self.unit} {self.done:,} of {self.total:,}, {words}{self.times()}")
 
     def epoch(self, number, epochs, words):
         """Reports the end of an epoch, with `words` about it."""
-        self.tell(f"epoch {number} of {epochs}: {words}{self.times()}")
+        self.print_line(f"epoch {number} of {epochs}: {words}{self.times()}")
 
     def times(self):
         """How long this call has run, and how long the whole run will still take."""

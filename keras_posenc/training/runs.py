@@ -143,7 +143,7 @@ def _differences(place, then, now):
     return [found for part in parts for found in _differences(*part)]
 
 
-def take_steps(model, steps, state, step, start, tell):
+def take_steps(model, steps, state, step, start, print_line):
     """Takes the training steps that a state does not hold yet.
 
     Args:
@@ -152,17 +152,17 @@ def take_steps(model, steps, state, step, start, tell):
         state: str or path. File of the state, written about twice a minute and at the end.
         step: function. Takes the step of the given number and returns the loss.
         start: function. Returns more of the record before the first step.
-        tell: function. Called with the progress as a str.
+        print_line: function. Called with the progress as a str.
 
     Returns:
         dict, the record: `step`, `losses`, `seconds`, and what `start` returned.
     """
     if state.exists():
         record = load_state(state, model, RECORD)
-        tell(f"resuming after step {record['step']:,} of {steps:,}")
+        print_line(f"resuming after step {record['step']:,} of {steps:,}")
     else:
         record = {"step": 0, "losses": [], "seconds": 0.0, **start()}
-    saved, progress = time.perf_counter(), Progress(steps, record["step"], tell)
+    saved, progress = time.perf_counter(), Progress(steps, record["step"], print_line)
     while record["step"] < steps:
         began = time.perf_counter()
         record["losses"].append(round(step(record["step"]), 6))

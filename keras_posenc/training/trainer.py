@@ -126,9 +126,8 @@ class Trainer:
         if self.documents["validation"]:
             names = dict.fromkeys(["loss", *self.task.scores, *self._metric_names])
             logs += [f"val_{name}" for name in names]
-        metrics = [m for each in self.model.metrics for m in getattr(each, "metrics", [each])]
         # By this attribute Keras knows, too.
-        directions = {"loss", *(m.name for m in metrics if hasattr(m, "_direction"))}
+        directions = {"loss", *(m.name for m in self._metrics() if hasattr(m, "_direction"))}
         optimizer = self.model.optimizer
         config = getattr(optimizer, "inner_optimizer", optimizer).get_config()
         has_schedule = isinstance(config["learning_rate"], dict)
@@ -148,14 +147,14 @@ class Trainer:
         self.callbacks.begin(record.get("callbacks"), arrays)
         stops = record.get("stops", False)
         counts = [len(self.batches[length]) for length in self.recipe.epoch_lengths]
-        tell, done = printer(verbose), len(self.history)
+        print_line, done = printer(verbose), len(self.history)
         if done:
-            tell(f"resuming after epoch {done} of {len(counts)}")
+            print_line(f"resuming after epoch {done} of {len(counts)}")
         # "auto" and 1 draw a bar per epoch.
-        progress = Progress(sum(counts), sum(counts[:done]), tell, reports_steps=verbose == 2)
+        progress = Progress(sum(counts), sum(counts[:done]), print_line, reports_steps=verbose == 2)
         for epoch in range(done, len(counts)):
             if stops:
-                tell(f"a callback ended the training after epoch {epoch}")
+                print_line(f"a callback ended the training after epoch {epoch}")
                 break
             stops = self._train_epoch(epoch, verbose, progress)
             record = {"history": self.history, "steps": self.steps}
@@ -206,11 +205,14 @@ class Trainer:
         """What callbacks get of an epoch in the history."""
         return {name: row[name] for name in row if name not in COUNTED}
 
+    def _metrics(self):
+        """The metrics of the model, also those that Keras holds together in one object."""
+        return [m for each in self.model.metrics for m in getattr(each, "metrics", [each])]
+
     @functools.cached_property
     def _metric_names(self):
         """Names of the metrics that the user gave."""
-        metrics = [m for each in self.model.metrics for m in getattr(each, "metrics", [each])]
-        names = dict.fromkeys(metric.name for metric in metrics)
+        names = dict.fromkeys(metric.name for metric in self._metrics())
         return [name for name in names if name not in ("loss", *self.task.watched)]
 
     @functools.cached_property

@@ -124,7 +124,7 @@ def test_a_changed_model_is_another_run(tmp_path):
             return b"x" * len(texts)
 
         stream = TextStream(TEXTS)
-        rows = slice(0, len(TEXTS))
+        rows = range(len(TEXTS))
         write_parts(tmp_path / "out", {}, tmp_path / "model", stream, 5, rows, compute, 0)
 
     with pytest.raises(KeyboardInterrupt):

@@ -228,14 +228,14 @@ class Distillation:
 
     def run(self, state, verbose):
         """Trains from where `state`, a path, stands, or from the beginning; returns the report."""
-        tell = printer(verbose)
+        print_line = printer(verbose)
 
         def start():
-            tell(f"{self.recipe.steps} steps of {self.recipe.train_length:,} tokens")
+            print_line(f"{self.recipe.steps} steps of {self.recipe.train_length:,} tokens")
             return self.at_start()
 
         return self.report(
-            take_steps(self.student, self.recipe.steps, state, self.step, start, tell)
+            take_steps(self.student, self.recipe.steps, state, self.step, start, print_line)
         )
 
     @functools.cached_property
@@ -375,14 +375,14 @@ def stretch_summary(report):
     return "\n".join(lines)
 
 
-def _read_other_files(checkpoint, length, tell):
+def _read_other_files(checkpoint, length, print_line):
     """What lies around the encoder in a directory of sentence-transformers: pooling, prompts."""
     if not isinstance(checkpoint, (str, os.PathLike)) or not is_embedder(checkpoint):
         return {}
     try:
         return sentence_transformers_files(checkpoint, length)
     except (ValueError, FileNotFoundError) as error:
-        tell(f"The encoder alone is stretched, without what modules.json lists: {error}")
+        print_line(f"The encoder alone is stretched, without what modules.json lists: {error}")
         return {}
 
 
