@@ -134,7 +134,8 @@ def measured(seed, length, folder):
     models = {WHOLE: (output, REACHES[length].stages), SHORT: (MINILM, REACHES[length].short)}
     for number, (way, (checkpoint, stages)) in enumerate(models.items(), 2):
         print(f"\nSeed {seed}, {number} of 4: fine-tuned for '{way}'", flush=True)
-        found = finetune(checkpoint, train, runs[way], lengths=stages, seed=seed, **COMMON)
+        settings = {"test": test, "lengths": stages, "seed": seed, **COMMON}
+        found = finetune(checkpoint, train, runs[way], **settings)
         print(f"{found['train']['steps']} updates in {found['train']['seconds']:.0f} s")
         seconds += found["train"]["seconds"]
     write_report(runs, folder / "report.html")

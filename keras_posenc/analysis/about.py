@@ -5,6 +5,7 @@ import json
 
 from keras_posenc.analysis.page import code, pairs
 from keras_posenc.training import finetune, stretch
+from keras_posenc.training.runs import IN_MEMORY
 
 ROLES = {"train": "training data", "texts": "texts", "validation": "validation", "test": "test"}
 
@@ -37,7 +38,7 @@ def _described(source):
 
 
 def _call(name, directory, recipe, data):
-    """The call of Python, with what differs from the defaults."""
+    """The call of Python, with what differs from the defaults; texts in memory by their keyword."""
     function = {"finetune": finetune, "stretch": stretch}[name]
     given = {**recipe, **data, "output": directory}  # a recipe has digests in place of data
     if len(stages := given.get("lengths") or []) == 1:
@@ -45,10 +46,11 @@ def _call(name, directory, recipe, data):
     parts = []
     for key, parameter in inspect.signature(function).parameters.items():
         value = given.get(key)
+        written = key if value == IN_MEMORY else _literal(value)
         if parameter.default is parameter.empty:
-            parts.append(_literal(value))
+            parts.append(written)
         elif key in given and value != parameter.default:
-            parts.append(f"{key}={_literal(value)}")
+            parts.append(f"{key}={written}")
     return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + ")"
 
 

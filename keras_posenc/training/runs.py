@@ -21,6 +21,7 @@ from keras_posenc.writing import write_text
 # Seconds between two states on disk: what a kill can cost.
 SAVE_EVERY = 30
 REMEDY = "Give those settings, another output, or overwrite=True (--overwrite) to replace that run."
+IN_MEMORY = "in memory"  # the source of texts that are from no file
 RECORD = {"step": int, "losses": list, "seconds": (int, float)}
 
 
@@ -93,7 +94,7 @@ def whence(**sources):
         if source is not None
     }
     plain = (str, int, float)
-    return {n: source if isinstance(source, plain) else "in memory" for n, source in named.items()}
+    return {n: source if isinstance(source, plain) else IN_MEMORY for n, source in named.items()}
 
 
 def check_same_run(output, record, remedy=REMEDY):

@@ -10,6 +10,7 @@ from keras_posenc.analysis import plot, write_report, write_stretch_report
 from keras_posenc.analysis import verdict as analysis_verdict
 from keras_posenc.analysis.report import FinetuneRun, read_run
 from keras_posenc.bench import save_pictures
+from keras_posenc.text import read_texts
 from keras_posenc.training import finetune, metrics
 
 pytestmark = pytest.mark.once
@@ -182,6 +183,16 @@ def test_a_page_says_what_was_run(tmp_path, pretrained, corpus):
     call = html.unescape(re.search("<pre>(.*?)</pre>", page, re.DOTALL)[1])
     assert "learning_rate=0.002" in call and "schedule" not in call
     assert eval(call, {"finetune": finetune}) == metrics
+
+
+def test_texts_in_memory_are_keywords_of_the_call(tmp_path, pretrained, corpus):
+    train = read_texts(corpus / "train.tsv")
+    finetune(pretrained, train, tmp_path / "out", test=train, max_length=16, epochs=1, verbose=0)
+    page = write_report(tmp_path / "out").read_text("utf-8")
+    assert "<th>training data</th><td>in memory</td>" in page
+    call = html.unescape(re.search("<pre>(.*?)</pre>", page, re.DOTALL)[1])
+    found = eval(call, {"finetune": finetune, "train": train, "test": train})
+    assert found["test"]["documents"] == len(train.texts)
 
 
 def test_no_picture_leaves_a_window_or_a_changed_style():
