@@ -74,6 +74,11 @@ def _class_weight(text):
         ) from None
 
 
+def _freeze(text):
+    """6 -> 6; other names stay."""
+    return int(text) if text.isdecimal() else text
+
+
 class Command(typing.NamedTuple):
     """A command of the command line.
 
@@ -129,6 +134,7 @@ COMMANDS = (
         without=("callbacks",),
         more={
             "metrics": {"metavar": "NAME", "nargs": "+"},
+            "freeze": {"metavar": "embeddings|N|PATTERN", "nargs": "+", "type": _freeze},
             "class_weight": {"metavar": "balanced|LABEL=X,...", "type": _class_weight},
             "train": {
                 "help": "Documents: .tsv, .csv, .jsonl or .tab with texts and labels; for tag "

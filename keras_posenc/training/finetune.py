@@ -59,6 +59,8 @@ def finetune(
     head_dropout=0.1,
     optimizer=None,
     use_ema=False,
+    lora_rank=None,
+    freeze=None,
     metrics=None,
     class_weight=None,
     callbacks=None,
@@ -135,6 +137,13 @@ def finetune(
             clipping of its own, so leave out those above.
         use_ema: bool. Evaluate and save the exponential moving average of the weights. Training
             goes on with the weights themselves.
+        lora_rank: int or None. Train low-rank factors of this rank (LoRA) in the attention and
+            feed-forward layers, and the head; the weights of the checkpoint are frozen. The files
+            that are written have the sums, as if there were no LoRA. Such a training takes a
+            higher `learning_rate`, such as 1e-3. None trains all weights.
+        freeze: weights of the checkpoint to leave as they are: "embeddings"; an int, for the
+            embeddings and that many of the first layers; a pattern of names, such as
+            "*-FeedForward/*"; or a list of these. LoRA leaves them out.
         metrics: list of metrics of Keras, by name or as objects, of the model's raw outputs. They
             are shown in training and, for `validation` and `test`, in what is returned, at the cost
             of a second pass over these documents.

@@ -6,6 +6,7 @@ from keras_posenc import checks
 from keras_posenc.training.callbacks import callback_record, check_kind
 from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe
 from keras_posenc.training.tasks import TASKS
+from keras_posenc.training.trainable import check_freeze
 from keras_posenc.untrusted import quote
 
 
@@ -42,6 +43,9 @@ class FinetuneRecipe(Recipe):
                 f"class_weight={self.class_weight!r}: task={self.task!r} has no single class a "
                 "text or word; leave it out."
             )
+        if self.lora_rank is not None:
+            checks.whole("lora_rank", self.lora_rank)
+        check_freeze(self.freeze)
         check_metrics(self.metrics, TASKS[self.task])
         check_kind(self.callbacks)
 

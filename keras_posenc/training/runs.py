@@ -121,7 +121,7 @@ def check_same_run(output, record, remedy=REMEDY):
     # Records of earlier versions, and of runs without a task, lack some of these keys.
     since = {"task": "classify", "stride": None, "longer": "cut", "pack": False, "ignore": None}
     since |= {"optimizer": None, "use_ema": False, "metrics": None}
-    since |= {"class_weight": None, "callbacks": None}
+    since |= {"class_weight": None, "callbacks": None, "lora_rank": None, "freeze": None}
     since["dtype_policy"] = record.get("dtype_policy")
     before = {key: value for key, value in since.items() if key in record} | before
     other = [

@@ -18,6 +18,7 @@ from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.processes import by_first, together
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.text_model import TextModel
+from keras_posenc.training.trainable import choose_trainable, trainable_weights
 from keras_posenc.training.training_state import check_space, load_arrays, load_state, save_state
 from keras_posenc.training.vocabulary_check import padding_id
 from keras_posenc.writing import write_text
@@ -47,6 +48,7 @@ class Trainer:
         self.before, self.history, self.steps = before, [], []
         keras.utils.set_random_seed(recipe.seed)
         encoder, tokenizer = _encoder(recipe, names, task)
+        choose_trainable(encoder, recipe.lora_rank, recipe.freeze)
         self.transformer = encoder.transformer
         self.finetuned = TextModel(
             encoder if recipe.pooling == HEAD else task.model(encoder, names, recipe),
@@ -148,6 +150,9 @@ class Trainer:
         stops = record.get("stops", False)
         counts = [len(self.batches[length]) for length in self.recipe.epoch_lengths]
         print_line, done = printer(verbose), len(self.history)
+        trained, weights = trainable_weights(model)
+        if trained < weights:
+            print_line(f"training {trained:,} of {weights:,} weights")
         if done:
             print_line(f"resuming after epoch {done} of {len(counts)}")
         # "auto" and 1 draw a bar per epoch.
@@ -266,6 +271,7 @@ class Trainer:
             "steps": sum(row["steps"] for row in self.history),
             "seconds": sum(row["seconds"] for row in self.history),
             "max_length": self.recipe.final_length,
+            "trainable_weights": trainable_weights(self.model)[0],
             "padding_share": float(last.padding_share),
             "lengths": length_histogram(last.lengths),
         }

@@ -87,6 +87,8 @@ def test_types_choices_and_defaults_are_read_from_the_source():
     assert actions("bench")["seeds"].type("1,2") == [1, 2]
     assert found["class_weight"].type("a=2,b=c=0.5") == {"a": 2.0, "b=c": 0.5}
     assert found["class_weight"].type("balanced") == "balanced"
+    assert found["lora_rank"].type is int and found["freeze"].nargs == "+"
+    assert list(map(found["freeze"].type, ["embeddings", "6"])) == ["embeddings", 6]
     with pytest.raises(argparse.ArgumentTypeError, match="LABEL=X,LABEL=X, not 'a,b'"):
         found["class_weight"].type("a,b")
 

@@ -1,0 +1,108 @@
+"""Which weights of a pretrained encoder are trained: all, those of some layers, or LoRA's."""
+
+import fnmatch
+import math
+import re
+
+from keras_posenc import checks
+from keras_posenc.checkpoints.load import variables_of
+from keras_posenc.untrusted import quote
+
+EMBEDDINGS = "embeddings"
+BLOCK = re.compile(r"Transformer-(\d+)-")
+
+
+def choose_trainable(encoder, lora_rank=None, freeze=None):
+    """Freezes weights that a checkpoint gave, and adds LoRA's.
+
+    A weight that the checkpoint lacks, such as a new position, has yet to be learned and stays
+    trainable, and so do those of heads.
+
+    Args:
+        encoder: a model of `build_transformer_model` with a checkpoint.
+        lora_rank, freeze: as in `finetune`.
+
+    Raises:
+        ValueError: if a pattern matches nothing, or the encoder has fewer layers.
+    """
+    if lora_rank is None and freeze is None:
+        return
+    transformer = encoder.transformer
+    new = {*transformer.account.initialised, *transformer.account.missing}
+    layers = {
+        name: layer
+        for name, layer in transformer.layers.items()
+        if name.startswith("Embedding-") or BLOCK.match(name) or name == "Final-Norm"
+    }
+    variables = variables_of(layers)
+    frozen = _frozen(freeze, variables)
+    for name in variables if lora_rank is not None else frozen:
+        if name not in new:
+            variables[name].trainable = False
+    if lora_rank is not None:
+        kernels = {id(variables[name]) for name in frozen}
+        for name, layer in layers.items():
+            for part in layer._flatten_layers() if BLOCK.match(name) else ():
+                if hasattr(part, "enable_lora") and id(part.kernel) not in kernels:
+                    part.enable_lora(lora_rank)
+
+
+def check_freeze(freeze):
+    """Raises unless this is what `finetune` takes as `freeze`.
+
+    Raises:
+        TypeError: if it is neither a str, nor an int, nor a list of these.
+        ValueError: if a number is below 1.
+    """
+    parts = _parts(freeze)
+    if not parts and freeze is not None or not all(type(part) in (str, int) for part in parts):
+        raise TypeError(
+            '`freeze` must be "embeddings", a number of layers, a pattern of names of variables, '
+            f"or a list of these. Received: {quote(freeze)}"
+        )
+    for part in parts:
+        if type(part) is int:
+            checks.whole("freeze", part)
+
+
+def trainable_weights(model):
+    """How many numbers of a model are trained, and how many it has."""
+    groups = (model.trainable_weights, model.weights)
+    return tuple(sum(math.prod(weight.shape) for weight in group) for group in groups)
+
+
+def _parts(freeze):
+    if freeze is None:
+        return []
+    return list(freeze) if isinstance(freeze, (list, tuple)) else [freeze]
+
+
+def _frozen(freeze, variables):
+    """The names of `variables` that `freeze` describes."""
+    blocks = sorted({int(match[1]) for name in variables if (match := BLOCK.match(name))})
+    found = set()
+    for part in _parts(freeze):
+        if isinstance(part, str) and part != EMBEDDINGS:
+            some = fnmatch.filter(variables, part)
+            if not some:
+                raise ValueError(
+                    f"`freeze` has {quote(part)}, which matches none of the encoder's "
+                    f"{len(variables)} variables, such as {min(variables)} and {max(variables)}: "
+                    f'give a pattern such as "*-FeedForward/*", "{EMBEDDINGS}" or a number of '
+                    "layers."
+                )
+        else:
+            count = 0
+            if part != EMBEDDINGS:
+                why = f"the encoder has {len(blocks)} layers with weights of their own"
+                count = checks.whole("freeze", part, most=len(blocks), why=why)
+            low = {f"{number}" for number in blocks[:count]}
+            some = [name for name in variables if _is_low(name, low)]
+        found.update(some)
+    return found
+
+
+def _is_low(name, low):
+    """Whether a variable is of the embeddings, or of one of these blocks."""
+    match = BLOCK.match(name)
+    return match[1] in low if match else name.startswith("Embedding-")
