@@ -1,5 +1,6 @@
 """What every test may use: a fixed seed, a tiny configuration, real data out of PyPI packages."""
 
+import gc
 import importlib.metadata
 import json
 import os
@@ -77,6 +78,10 @@ def backend():
 
     assert keras.__version__ == importlib.metadata.version("keras")
     assert keras.backend.backend() == os.environ.get("KERAS_BACKEND", keras.backend.backend())
+    # Keras collects garbage whenever a layer loses a variable, as quantizing does, and Python does
+    # now and then: neither needs to look through all that was imported.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

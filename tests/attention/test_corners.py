@@ -52,6 +52,7 @@ def of_tables(layer, x):
     return [gradient for weight, gradient in found if weight.name == "table"]
 
 
+@pytest.mark.once
 def test_a_weight_learns_though_its_encoding_is_frozen():
     layer, x = PositionalAttention(2, 4, encodings=["t5"], seed=1), features()
     layer(x, x)

@@ -75,6 +75,7 @@ def test_it_takes_the_hooks_of_attention():
     assert np.abs(numpy(layer(X, use_causal_mask=True)) - plain).max() > 1e-3
 
 
+@pytest.mark.once
 def test_it_decodes_from_a_cache():
     layer = make(encodings=[{"name": "cope", "npos_max": 4, "gate": "separate_keys"}])
     full = numpy(layer(X, mask=KEEP, use_causal_mask=True))

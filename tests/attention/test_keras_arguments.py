@@ -96,6 +96,7 @@ def test_a_gate_and_a_window_keep_the_laws(case, causal, gated, monkeypatch):
     laws_of_masks.masked_keys_may_hold_any_number(case, causal)
 
 
+@pytest.mark.once
 @over_lists
 def test_they_decode_from_a_cache(case, gated):
     laws.decoding_is_the_full_pass(case)

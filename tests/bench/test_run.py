@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from selection import on_all
 
 from keras_posenc.bench import Settings
 from keras_posenc.bench.run import Clock, Contender
@@ -38,7 +39,7 @@ def test_the_loss_is_the_mean_over_the_places_that_count(model):
     assert contender.steps(0, 0, 1) == pytest.approx([losses[weights == 1].mean()], rel=1e-5)
 
 
-@pytest.mark.parametrize("model", ["transformer", "stack_rnn"])
+@pytest.mark.parametrize("model", on_all(["transformer"], ["transformer", "stack_rnn"]))
 def test_many_steps_are_as_many_single_ones(model):
     """In one program where the backend can, of which the steps beyond `count` are not taken."""
     settings = dataclasses.replace(SMALL, dropout=0.0)

@@ -54,6 +54,7 @@ def test_a_keras_file_has_them_too(pretrained, tmp_path):
     assert not any("lora" in v.path for v in again.weights if "Transformer" in v.path)
 
 
+@pytest.mark.once
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_quantized_weights_are_still_refused(pretrained, tmp_path):
     encoder = build_transformer_model(pretrained)

@@ -231,6 +231,7 @@ ENCODINGS = {
 }
 
 
+@pytest.mark.once
 def test_a_cache_of_raw_keys_does_not_rot_when_the_frequencies_change():
     layer = PositionalAttention(H, D, encodings=[{"name": "rotary", "scaling": DYNAMIC}])
     x = draw(B, T, 12, seed=3)

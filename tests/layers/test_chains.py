@@ -226,6 +226,7 @@ def test_sums_are_float32_whatever_the_policy():
     assert ChainMarginals()(symbolic).shape == (None, None, TAGS)
 
 
+@pytest.mark.once
 def test_nothing_is_lost_in_a_long_text():
     """Without transitions the tags are independent: the loss is a sum of cross-entropies."""
     x = RNG.normal(size=(1, 512, TAGS), scale=60).astype("float32")
@@ -252,6 +253,7 @@ def test_the_program_does_not_grow_with_the_text():
     assert program(8) == program(512)
 
 
+@pytest.mark.once
 def test_adam_moves_the_transitions_as_many_times_faster():
     moved = []
     for times in (1.0, 100.0):

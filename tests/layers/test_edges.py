@@ -49,6 +49,7 @@ def test_a_frozen_layer_is_frozen_in_all_its_parts(name, tmp_path):
     assert len(again.trainable_weights) == len(again.weights)
 
 
+@pytest.mark.once
 def test_a_frozen_encoder_stays_frozen_when_it_is_loaded(tiny_config, tmp_path):
     encoder = build_transformer_model(tiny_config)
     encoder.trainable = False
@@ -119,6 +120,7 @@ def causal(offset, **named):
     return keras.Model(ids, keras.layers.Dense(12)(x))
 
 
+@pytest.mark.once
 def test_positions_that_begin_later_do_so_in_generation():
     model = causal(offset=3)
     prompt = np.array([[5, 7, 2]])

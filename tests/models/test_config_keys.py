@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 from published import answer, publish
-from selection import on_all
 
 from keras_posenc import Config, build_transformer_model, read_config
 from keras_posenc.checkpoints import save_checkpoint
@@ -196,7 +195,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", on_all(("qwen3",), CASES))
+@pytest.mark.once
+@pytest.mark.parametrize("case", CASES)
 def test_decoders_made_encoders_have_the_numbers_of_transformers(case, tmp_path):
     """Also those of what is written, as transformers reads it."""
     import transformers

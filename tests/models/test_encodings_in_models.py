@@ -27,6 +27,7 @@ def attention(model, layer):
     return model.transformer.layers[f"Transformer-{layer}-MultiHeadSelfAttention"]
 
 
+@pytest.mark.once
 def test_a_pretrained_model_takes_encodings_beside_its_table(minilm):
     plain = build_transformer_model(minilm)
     neutral = build_transformer_model(minilm, encodings=[{"name": "temperature", "value": 1.0}])
@@ -38,6 +39,7 @@ def test_a_pretrained_model_takes_encodings_beside_its_table(minilm):
     assert any(name.startswith(prefix) for name in learned.transformer.account.initialised)
 
 
+@pytest.mark.once
 def test_positions_may_be_left_to_the_encodings(minilm):
     """Without the table and without an encoding a reordered text is the same set of features."""
     backwards = {name: x[:, ::-1] for name, x in INPUTS.items()}

@@ -152,6 +152,7 @@ def test_hierarchical_position_says_alpha(tiny_config):
             predict(plain, batch(13))
 
 
+@pytest.mark.once
 def test_padding_changes_nothing_visible(tiny_config):
     model = build_transformer_model(tiny_config, with_mlm="linear")
     shuffle_weights(model)
@@ -351,6 +352,7 @@ def test_tokens_kept_and_compounded(tiny_config, minilm):
     )
 
 
+@pytest.mark.once
 def test_a_stretched_minilm_keeps_its_first_512_positions_to_the_bit(minilm):
     plain = build_transformer_model(minilm)
     long = build_transformer_model(minilm, hierarchical_position=True)

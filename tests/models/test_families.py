@@ -140,8 +140,8 @@ class Case:
 
 
 # A family is a function from config to config, and no matter of the backend: on all of them run a
-# window, scores of content and position, a table of distances, grouped keys with a causal order.
-EVERYWHERE = ("bert", "modernbert", "deberta_v3", "t5", "qwen3")
+# window, scores of content and position, grouped keys with a causal order.
+EVERYWHERE = ("bert", "modernbert", "deberta_v3", "qwen3")
 
 
 @pytest.fixture(scope="module", params=on_all(EVERYWHERE, CASES))
@@ -218,7 +218,8 @@ SCALINGS = {
 }
 
 
-@pytest.mark.parametrize("kind", on_all(("dynamic", "longrope"), SCALINGS))
+@pytest.mark.once
+@pytest.mark.parametrize("kind", SCALINGS)
 def test_rope_scaling_is_that_of_transformers(rotating, tmp_path, kind):
     import transformers
 

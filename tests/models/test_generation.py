@@ -56,7 +56,8 @@ def test_greedy_takes_the_likeliest_token_of_a_full_pass():
     np.testing.assert_array_equal(written, tokens[:, 1:])
 
 
-@pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.once), 1.0])
+@pytest.mark.once
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_a_wide_beam_finds_the_best_of_all_targets(alpha):
     """Of vocabulary 5, with padding 0, start 1 and end 2; 16 beams lose no beginning of two."""
     model = build(vocab_size=5)
@@ -134,7 +135,10 @@ def language_model(application="lm", **changes):
 
 @pytest.mark.parametrize(
     "application, encodings",
-    [("lm", ["rotary", "log_n", {"name": "window", "window": 6}]), ("unilm", ["t5"])],
+    [
+        ("lm", ["rotary", "log_n", {"name": "window", "window": 6}]),
+        pytest.param("unilm", ["t5"], marks=pytest.mark.once),
+    ],
 )
 def test_a_text_is_the_likeliest_by_a_full_pass(application, encodings):
     """Prompts of unlike lengths in one batch, two stop tokens."""

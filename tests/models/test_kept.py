@@ -10,7 +10,6 @@ import pytest
 from keras import ops
 from keras.src.saving.serialization_lib import ObjectSharingScope
 from published import SIZES, publish, token_ids
-from selection import on_all
 
 from keras_posenc import (
     RotaryEmbedding,
@@ -60,7 +59,8 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", on_all(OPTIONS[:1], OPTIONS), ids=str)
+@pytest.mark.once
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_loaded_model_writes_the_same_checkpoint(tmp_path, options):
     model = build_transformer_model(SMALL, **options)
     save_checkpoint(model, tmp_path / "one")

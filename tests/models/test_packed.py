@@ -35,6 +35,7 @@ def both(application="encoder", encodings=None, **arguments):
     )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("application", "name"), CHOSEN)
 def test_each_document_is_as_if_alone(application, name):
     alone, packed = both(application, ENCODINGS[name], with_mlm="linear")

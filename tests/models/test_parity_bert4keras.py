@@ -107,9 +107,9 @@ def outputs_of(transformer, feeds):
     return outputs if isinstance(outputs, list | tuple) else [outputs]
 
 
-# What an argument means is no matter of the backend: every sixth runs on all of them.
+# What an argument means is no matter of the backend: every twelfth runs on all of them.
 FOLLOWED = [
-    pytest.param(name, marks=[] if i % 6 == 0 else pytest.mark.once)
+    pytest.param(name, marks=[] if i % 12 == 0 else pytest.mark.once)
     for i, name in enumerate(TABLES["cases"])
     if name != NOT_FOLLOWED
 ]

@@ -255,7 +255,7 @@ def compare(name, ours, weights, length):
     return abs(found - expected).max() / abs(expected).max()
 
 
-@pytest.mark.parametrize("name", on_all(("nomic_dynamic", "roformer_v2", "gau_alpha"), CASES))
+@pytest.mark.parametrize("name", on_all(("nomic_dynamic",), CASES))
 def test_the_numbers_are_those_of_the_published_code(name, tmp_path):
     family, _, _, config = CASES[name]
     named = config.get("model_type")

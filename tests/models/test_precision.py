@@ -65,7 +65,9 @@ def test_mixed_bfloat16_from_building_to_reading_again(tiny_config, mixed_bfloat
     "options",
     [
         {"hierarchical_position": True},
-        {"absolute_positions": False, "encodings": ["rotary"]},
+        pytest.param(
+            {"absolute_positions": False, "encodings": ["rotary"]}, marks=pytest.mark.once
+        ),
     ],
     ids=["hierarchical", "rotary"],
 )

@@ -34,6 +34,7 @@ def logits(model, source=SOURCE, target=TARGET):
     return ops.convert_to_numpy(model([source, target]))
 
 
+@pytest.mark.once
 def test_the_forward_pass_is_the_papers():
     model = build()
     weights = {v.path: np.array(v) for v in model.trainable_variables}

@@ -195,6 +195,7 @@ POOLED = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", POOLED)
 def test_a_head_that_transformers_lacks_is_saved_with_its_pooling(tmp_path, name):
     """Stretched positions, and a second save, keep it; the encoder alone leaves it out."""

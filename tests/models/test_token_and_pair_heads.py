@@ -140,7 +140,7 @@ def spans_of_ids():
     return TextBatches(texts, labels, token_budget=24, pad_to=4, shuffle=False)
 
 
-@pytest.mark.parametrize("head", on_all(["tags", "pairs"], ["tags", "spans", "pairs"]))
+@pytest.mark.parametrize("head", on_all(["pairs"], ["tags", "spans", "pairs"]))
 def test_in_fit_from_plain_generators_in_mixed_precision_and_saved(encoder, tmp_path, head):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

@@ -73,6 +73,7 @@ def test_a_sequence_of_training_length_rarely_stretches_eightfold():
     assert 12 <= (np.stack(draws) > 8).sum() <= 60 and np.max(draws) < 20
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("alpha", "share"), [(0.5, 0.033), (1.0, 0.0078), (2.0, 0.0005)])
 def test_beta_ids_have_a_mean_spacing_of_one_and_stay_below_the_bound(alpha, share):
     """At M = 8 N: n / M ~ Beta(alpha, 7 alpha), and P(n > M / 2) is the share."""

@@ -47,6 +47,7 @@ def test_equal_to_token_features_of_sentence_transformers(minilm, model):
     ]
 
 
+@pytest.mark.once
 def test_one_span_over_a_text_has_the_vector_of_the_text(model):
     texts = [DOCUMENT, "Short."]
     whole = embed_spans(model, texts, [[(0, len(text))] for text in texts], verbose=0)
@@ -64,6 +65,7 @@ def test_a_prompt_stands_before_the_text_and_in_no_other_span(minilm):
     assert 0.9 < (embed_spans(model, [DOCUMENT], spans, verbose=0).vectors @ without.T).item() < 1
 
 
+@pytest.mark.once
 def test_a_chunk_depends_on_the_rest_of_its_document_and_on_no_other(model):
     other = DOCUMENT.replace("Ada", "Eve")
     start = DOCUMENT.index("She lives")
@@ -95,6 +97,7 @@ def test_a_long_text_is_read_in_windows(minilm):
     assert np.abs(renamed[0] - found[0]).max() > 1e-2
 
 
+@pytest.mark.once
 def test_a_stretched_model_sees_what_windows_do_not(minilm):
     long = "Ada is a chemist. " + "The sea was calm, and the wind blew. " * 80 + "She left."
     spans = [[(long.index("She"), len(long))]]

@@ -98,7 +98,8 @@ def causal(folder, **changes):
     return folder
 
 
-@pytest.mark.parametrize("pooling", ["mean", pytest.param("last", marks=pytest.mark.once)])
+@pytest.mark.once
+@pytest.mark.parametrize("pooling", ["mean", "last"])
 def test_what_stands_beside_a_text_in_a_batch_says_nothing_of_it(tmp_path, pooling):
     long = "the lazy dogs don't jump over the lazy dogs again and again"
     texts = ["a quick fox", long, "jump", "so they say isn't it"] * 2

@@ -63,7 +63,8 @@ def write(files, folder):
     return folder
 
 
-@pytest.mark.parametrize("name", ["finetune", pytest.param("pretrain", marks=pytest.mark.once)])
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["finetune", "pretrain"])
 def test_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, name):
     """And from there the same call goes on to the same weights."""
     job, source, output = JOBS[name], tmp_path / "source", tmp_path / "output"

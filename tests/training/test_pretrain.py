@@ -36,6 +36,7 @@ def weights(folder):
     return {v.path: keras.ops.convert_to_numpy(v) for v in model.trainable_variables}
 
 
+@pytest.mark.once
 def test_a_killed_run_goes_on_to_the_same_end(with_head, texts, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runs, "SAVE_EVERY", 0)
     whole = pretrain(with_head, texts, tmp_path / "whole", **SETTINGS)

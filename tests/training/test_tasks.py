@@ -74,8 +74,8 @@ def runs(tmp_path_factory, bert):
     return run
 
 
-# The others differ from these in nothing that a backend sees.
-EVERYWHERE = ("qa", "embed")
+# The others differ from this one in nothing that a backend sees.
+EVERYWHERE = ("embed",)
 TASKS_HERE = [
     pytest.param(task, marks=() if task in EVERYWHERE else pytest.mark.once) for task in RUNS
 ]
