@@ -5,7 +5,12 @@ around it lacks, since that layer creates it. So the outer layer's config stores
 `DTypePolicyMap`.
 """
 
+import contextlib
+import contextvars
+
 import keras
+
+_LATER = contextvars.ContextVar("_LATER", default=False)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -37,7 +42,23 @@ class Stored(keras.initializers.TruncatedNormal):
 
     @classmethod
     def from_config(cls, config):
+        if _LATER.get():
+            return Stored(config["stddev"], _zeros, "")
         return keras.initializers.TruncatedNormal(**config)
+
+
+@contextlib.contextmanager
+def numbers_come_later():
+    """While a file is read: layers are made before their numbers come, so none are drawn."""
+    token = _LATER.set(True)
+    try:
+        yield
+    finally:
+        _LATER.reset(token)
+
+
+def _zeros(name, shape):
+    return keras.ops.zeros(shape)
 
 
 def initializer_of_part(initializer, name):

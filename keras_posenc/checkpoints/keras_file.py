@@ -61,6 +61,8 @@ def load_keras(path):
     """
     import keras
 
+    from keras_posenc.nested_layers import numbers_come_later
+
     check_file(path)
     try:
         check_keras(mapped(path))
@@ -72,7 +74,8 @@ def load_keras(path):
     except Exception as error:  # a damaged archive may fail in any way
         raise ValueError(f"{path} is damaged ({shorten(error)}). Download it again.") from None
     try:
-        model = keras.saving.load_model(path, compile=False, safe_mode=True)
+        with numbers_come_later():
+            model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:  # Keras raises what JSON, HDF5 or a layer happens to raise
         raise ValueError(f"{path} cannot be loaded by Keras: {shorten(error)}") from None
     if not isinstance(model, keras.Model):  # Keras returns any object that the file describes

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.checkpoints import open_checkpoint
+from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.models.factory import build_transformer_model
 
 pytestmark = pytest.mark.once
@@ -103,6 +104,23 @@ def test_keras_file_of_ours(tiny_config, arrays, tmp_path, loads):
         model.save(tmp_path / "model.keras")
         loads(tmp_path / "model.keras", "keras")
         loads(tmp_path, "keras")
+
+
+def test_a_keras_file_is_read_without_a_draw(pretrained, tmp_path, monkeypatch):
+    model = build_transformer_model(pretrained)
+    model.save(tmp_path / "model.keras")
+
+    def draw(*args, **kwargs):
+        raise AssertionError("a weight was drawn only to be overwritten")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(keras.initializers.TruncatedNormal, "__call__", draw)
+        loaded = load_keras(tmp_path / "model.keras")
+    for one, other in zip(loaded.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # What is made again from its config is drawn, as ever.
+    table = keras.models.clone_model(loaded).get_layer("Embedding-Token").get_weights()[0]
+    assert table.std() > 0
 
 
 def test_keras_file_with_a_head_of_the_user(tiny_config, arrays, tmp_path):
