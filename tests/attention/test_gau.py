@@ -86,6 +86,7 @@ def test_it_decodes_from_a_cache():
     np.testing.assert_allclose(np.concatenate(parts, 1)[KEEP], full[KEEP], atol=1e-5)
 
 
+@pytest.mark.once
 def test_it_trains_in_a_model_with_a_mask_and_positions(tmp_path):
     tokens, ids = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
     embedding = keras.layers.Embedding(5, E, mask_zero=True)

@@ -88,7 +88,7 @@ LIMITS = [{}, {"sinks": 2}, {"global_tokens": 3}, {"window": 20, "sinks": 1, "gl
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("limits", on_all(LIMITS[-1:], LIMITS), ids=str)
 def test_a_window_is_the_map_in_full(limits, causal, small_chunks):
     layer = PositionalAttention(H, D, encodings=[Near(**limits), "rotary"], seed=1)
     compare(small_chunks, layer, causal, padding(), 32 if "window" in limits else 16)

@@ -54,6 +54,7 @@ def tables_of(model, shape):
     return [w for w in model.trainable_weights if tuple(w.shape) == shape]
 
 
+@pytest.mark.once
 def test_layers_share_one_table_and_its_gradients_add_up(tmp_path):
     shared, apart = (filled(stacked(x)) for x in (True, False))
     starts = [numpy(tables_of(shared, shape)[0]) for shape in SHAPES]

@@ -185,7 +185,10 @@ def test_scalable_softmax_starts_as_the_paper_and_scales_by_head():
 
 @pytest.mark.parametrize(
     ("encoding", "weights"),
-    [(ScalableSoftmax(4, use_bias=True), 2), (Temperature("learned", 1.3), 1)],
+    [
+        (ScalableSoftmax(4, use_bias=True), 2),
+        pytest.param(Temperature("learned", 1.3), 1, marks=pytest.mark.once),
+    ],
 )
 def test_learned_factors_learn_and_survive_saving(encoding, weights, tmp_path):
     x = keras.Input((T, E))

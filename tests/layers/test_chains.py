@@ -181,6 +181,7 @@ def test_a_token_of_weight_0_stands_in_the_chain_with_any_tag():
     np.testing.assert_allclose(numpy(loss(Y, potentials, 3.0 * KEEP)), expected, rtol=1e-5)
 
 
+@pytest.mark.once
 def test_a_field_learns_tags_of_words_from_batches_of_texts():
     """Words of two pieces, and a tag that only the transitions tell: I-X follows B-X alone."""
     words = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc", "##c"])}

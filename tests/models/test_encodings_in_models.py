@@ -92,6 +92,7 @@ def test_a_layer_may_make_the_ids(tiny_config):
     np.testing.assert_allclose(outputs(model, padded)[:, 2:], outputs(model), atol=1e-5)
 
 
+@pytest.mark.once
 def test_saved_trained_and_taken_as_a_checkpoint(tiny_config, tmp_path):
     encodings = ["rotary", {"name": "kerple", "kind": "log"}]
     model = build_transformer_model(tiny_config, encodings=encodings)

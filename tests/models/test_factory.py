@@ -39,6 +39,7 @@ def shuffle_weights(model):
             weight.assign(RNG.normal(size=weight.shape) * 0.3)
 
 
+@pytest.mark.once
 def test_inputs_go_by_name_or_by_order(tiny_config):
     model = build_transformer_model(tiny_config, custom_position_ids=True)
     assert [x.name for x in model.inputs] == ["token_ids", "segment_ids", "position_ids"]

@@ -62,6 +62,7 @@ def test_each_document_is_as_if_alone(application, name):
         start += size
 
 
+@pytest.mark.once
 def test_loss_and_gradients_are_those_of_each_text_alone():
     """One step of plain gradient descent, by `fit`: the batches hold all texts."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]

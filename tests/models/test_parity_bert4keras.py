@@ -168,6 +168,7 @@ def test_minilm(stretched_minilm, name):
     assert_close(pooled, MINILM[f"outputs/{name}/pooled"])
 
 
+@pytest.mark.once
 def test_minilm_under_googles_names_is_the_same_model(minilm, stretched_minilm):
     from safetensors.numpy import load_file
 

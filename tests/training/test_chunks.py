@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from selection import on_all
 
 from keras_posenc.training import evaluate, load_finetuned, predict
 from keras_posenc.training.metrics import softmax
@@ -11,7 +10,8 @@ RNG = np.random.default_rng(0)
 TEXTS = [" ".join(f"w{n}" for n in RNG.integers(0, 33, length)) for length in (37, 5, 14, 64, 15)]
 
 
-@pytest.mark.parametrize("pool", on_all(["mean"], ["mean", "max"]))
+@pytest.mark.once
+@pytest.mark.parametrize("pool", ["mean", "max"])
 def test_the_chunks_of_a_document_are_pooled(finetuned, pool):
     model = load_finetuned(finetuned, chunks=16, pool=pool)
     logits, lengths = model.judged(TEXTS, verbose=0)

@@ -190,6 +190,7 @@ def test_what_fit_would_not_do_is_refused(tmp_path, pretrained, corpus, settings
     assert not (tmp_path / "out" / "recipe.json").exists()
 
 
+@pytest.mark.once
 def test_class_weights_weigh_the_loss(tmp_path, pretrained):
     """Of texts of one word the model can learn nothing but the share of each class."""
     data = (["w1"] * 40, ["a"] * 30 + ["b"] * 10)
@@ -236,6 +237,7 @@ def test_metrics_are_in_the_history_and_in_the_results(tmp_path, pretrained, cor
         finetune(pretrained, corpus / "train.tsv", tmp_path, **settings)
 
 
+@pytest.mark.once
 def test_a_learning_rate_that_a_callback_lowers_outlives_an_interruption(
     tmp_path, pretrained, corpus
 ):
