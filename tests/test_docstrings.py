@@ -4,6 +4,7 @@ import ast
 import builtins
 import dataclasses
 import doctest
+import functools
 import importlib
 import inspect
 import pathlib
@@ -104,13 +105,17 @@ def parameters(thing):
     return names, any(p.kind is p.VAR_KEYWORD for p in taken)
 
 
+@functools.cache
+def tree_of(function):
+    return ast.parse(textwrap.dedent(inspect.getsource(function)))
+
+
 def raised(function, seen=()):
     """The names of the exceptions that a function raises, or a helper of ours that it calls."""
     if function in seen or not own(function) or not has_source(function):
         return set()
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     found = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(tree_of(function)):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             found.add(ast.unparse(node.exc.func))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -132,7 +137,7 @@ def refusals(cls):
 
 
 def gives_something(function):
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    tree = tree_of(function)
     inner = {
         id(node)
         for child in ast.walk(tree.body[0])
