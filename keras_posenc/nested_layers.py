@@ -10,6 +10,8 @@ import contextvars
 
 import keras
 
+from keras_posenc import backend
+
 _LATER = contextvars.ContextVar("_LATER", default=False)
 
 
@@ -92,6 +94,21 @@ def built(layer, part, *shapes):
     part.trainable = part.trainable and layer.trainable
     part.build(*shapes)
     return part
+
+
+def applied(dense, x, axes=1):
+    """dense(x), without what Keras does around a call where that costs as much as the product.
+
+    Args:
+        dense: a `Dense` or `EinsumDense` that sums over the last axes of x and the first ones of
+            its kernel.
+        x: tensor (B, T, ...).
+        axes: int. Number of these axes.
+    """
+    if not backend.is_plain(dense, x):
+        return dense(x)
+    y = backend.linear(x, dense.kernel, dense.bias, axes)
+    return y if dense.activation is None else dense.activation(y)
 
 
 def with_quantized_parts(config, layer, parts):

@@ -67,12 +67,16 @@ class Call:
             tables: dict, encoding -> its table.
         """
         cached = memory.start is not None
+        num_keys = ops.shape(memory.keys)[1]  # fewer than `self.num_keys` in a cache that has room
         query_index = consecutive(ops.shape(q)[1], memory.start if cached else 0)[None]
-        key_index = consecutive(ops.shape(memory.keys)[1])[None]
+        key_index = consecutive(num_keys)[None]
         has_ids = self.query_positions is not None or self.key_positions is not None
         query_positions = _as_ids(self.query_positions, query_index)
         key_positions = _as_ids(self.key_positions, key_index)
         query_order, key_order = self.query_order, self.key_order
+        if cached:
+            key_positions = key_positions[:, :num_keys]
+            key_order = key_order if key_order is None else key_order[:, :num_keys]
         causal = query_order is None and (self.use_causal_mask or cached)
         # With a few queries and other keys, only the positions determine which keys are earlier.
         by_index = causal and (cached or not has_ids or q.shape[1] == memory.keys.shape[1])
@@ -86,6 +90,7 @@ class Call:
             query_order=query_order,
             key_order=key_order,
             order_is_index=by_index,
+            rows_are_last=by_index and _is_last(q, memory.start, num_keys),
             attention_mask=self.attention_mask,
             query_index=query_index if self.packed else None,
             key_index=key_index if self.packed else None,
@@ -96,6 +101,11 @@ class Call:
         if causal and not by_index:
             grid.check_one_axis()
         return grid
+
+
+def _is_last(q, start, num_keys):
+    """Whether the only query is known to be that of the last key."""
+    return isinstance(start, int) and q.shape[1] == 1 and start == num_keys - 1
 
 
 def _as_ids(ids, index):

@@ -59,7 +59,7 @@ def attend_fused(q, k, v, grid, rules):
     if bias is not None:
         bias = ops.cast(bias, q.dtype)
     q, k, v, size = _of_one_size(q, k, v)
-    output = ops.dot_product_attention(
+    output = backend.dot_product_attention(
         q,
         k,
         v,

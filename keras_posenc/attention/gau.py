@@ -163,7 +163,7 @@ class GatedAttentionUnit(PositionalAttention):
         q, k = (z * ops.cast(x, z.dtype) for x in (self.query_scale, self.key_scale))
         if self.use_bias:
             q, k = q + ops.cast(self.query_offset, q.dtype), k + ops.cast(self.key_offset, k.dtype)
-        return q, k, v, lambda attended: self.output_dense(u * attended)
+        return q, k, v, lambda attended: self._merge(u * attended)
 
     def compute_output_shape(self, inputs_shape, *others):
         return super().compute_output_shape(inputs_shape, inputs_shape)

@@ -2,12 +2,26 @@
 
 import dataclasses
 import itertools
+import typing
 
 from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.positions import check_positions
-from keras_posenc.positions.position_range import mark_missing
+from keras_posenc.positions.position_range import check_length, mark_missing
+
+
+class Overwritten(typing.NamedTuple):
+    """A cache that nothing else reads: a call may write into its tensors instead of copying them.
+
+    Attributes:
+        keys, values, key_mask, start: as of `empty_cache`.
+    """
+
+    keys: object
+    values: object
+    key_mask: object
+    start: object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,25 +42,42 @@ class Memory:
     key_mask: object
     start: object = None
 
-    def after(self, cache):
+    def after(self, cache, whole=False):
         """Appends these keys and values to those of a cache; returns the result and the new cache.
 
-        A cache stores a key and its features in one tensor.
+        A cache stores a key and its features in one tensor. Where the number of keys is known, only
+        the places of the cache that are written are read.
+
+        Args:
+            cache: as of `empty_cache`, or `Overwritten`.
+            whole: bool. Read the places that are not written, too.
         """
         keys, values, key_mask, start = cache
+        known = backend.TRAITS.values_at_hand and not backend.is_traced(start)
+        start = int(start) if known else start
+        write = backend.overwrite if isinstance(cache, Overwritten) else backend.write
         batch, count = ops.shape(self.keys)[:2]
         remedy = "The cache is full: make it longer, make_cache(batch_size, length)."
-        check_positions(start + count - 1, keys.shape[1], remedy)
+        if known:
+            check_length(start + count - 1, 1, keys.shape[1], remedy)
+        else:
+            check_positions(start + count - 1, keys.shape[1], remedy)
         added = ops.ones((), "bool") if self.key_mask is None else ops.cast(self.key_mask, "bool")
         added = ops.broadcast_to(added, (batch, count))
         stored = [self.keys, *self.features.values()]
         together = ops.concatenate(stored, axis=-1)
-        keys = ops.slice_update(keys, (0, start, 0, 0), ops.cast(together, keys.dtype))
-        ids = (start + ops.arange(count, dtype="int32"))[:, None]
-        added_values = mark_missing(self.values, ids, values.shape[1])
-        values = ops.slice_update(values, (0, start, 0, 0), ops.cast(added_values, values.dtype))
-        key_mask = ops.slice_update(key_mask, (0, start), added)
-        after = keys, values, key_mask, start + count
+        added_values = self.values
+        if not known:
+            ids = (start + ops.arange(count, dtype="int32"))[:, None]
+            added_values = mark_missing(added_values, ids, values.shape[1])
+        keys = write(keys, start, ops.cast(together, keys.dtype))
+        values = write(values, start, ops.cast(added_values, values.dtype))
+        key_mask = write(key_mask, start, added)
+        after = keys, values, key_mask, cache[3] + count
+        after = Overwritten(*after) if isinstance(cache, Overwritten) else after
+        if known and not whole:
+            keys, values, key_mask = (x[:, : start + count] for x in (keys, values, key_mask))
+            key_mask = None if backend.all_true(key_mask) else key_mask
         if self.features:
             ends = itertools.accumulate(x.shape[-1] for x in stored[:-1])
             keys, *features = ops.split(keys, list(ends), axis=-1)
@@ -57,6 +88,8 @@ class Memory:
 
     def cleaned(self):
         """The same with zeros for the padding of `key_mask`, so that NaN cannot pass."""
+        if self.key_mask is None:
+            return self
         if backend.all_true(self.key_mask):
             return dataclasses.replace(self, key_mask=None)
         key_mask = ops.expand_dims(ops.cast(self.key_mask, "bool"), (2, 3))

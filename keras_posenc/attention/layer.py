@@ -16,6 +16,7 @@ from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer, Tensor
 from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT
 from keras_posenc.nested_layers import (
+    applied,
     built,
     initializer_of_part,
     policy_of_part,
@@ -259,10 +260,16 @@ class PositionalAttention(keras.layers.Layer):
 
     def __call__(self, query, value, *args, **kwargs):
         # Decided here: in `call` Keras has made two tensors of one array, or of one cast twice.
+        kwargs = self.with_key_positions(query, value, kwargs)
+        return super().__call__(query, value, *args, **kwargs)
+
+    @staticmethod
+    def with_key_positions(query, value, kwargs):
+        """The keyword arguments of a call, with the positions of keys that are the queries."""
         alone = kwargs.get("key_positions") is None and kwargs.get("cache") is None
         if query is value and alone and kwargs.get("query_positions") is not None:
-            kwargs["key_positions"] = kwargs["query_positions"]
-        return super().__call__(query, value, *args, **kwargs)
+            return {**kwargs, "key_positions": kwargs["query_positions"]}
+        return kwargs
 
     def call(
         self,
@@ -308,8 +315,10 @@ class PositionalAttention(keras.layers.Layer):
             packed,
         )
         check_call(call, self)
-        query, key, value = (
-            ops.cast(x, self.compute_dtype) for x in (call.query, call.key, call.value)
+        query = ops.cast(call.query, self.compute_dtype)
+        key, value = (
+            query if x is call.query else ops.cast(x, self.compute_dtype)
+            for x in (call.key, call.value)
         )
         q, k, v, merge = self._project(query, key, value)
         memory, new_cache = self._remember(call, key, k, v)
@@ -324,24 +333,30 @@ class PositionalAttention(keras.layers.Layer):
 
     def _project(self, query, key, value):
         """The heads q, k, v, and what makes the attention output (B, Tq, H, Dv) the layer's."""
-        q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
+        q, k = applied(self.query_dense, query), applied(self.key_dense, key)
+        v = applied(self.value_dense, value)
         if self.head_norm:
             q, k = self.query_norm(q), self.key_norm(k)
         if self.num_key_value_heads < self.num_heads:
             served = self.num_heads // self.num_key_value_heads
             k, v = (ops.repeat(x, served, axis=2) for x in (k, v))
         if not self.use_gate:
-            return q, k, v, self.output_dense
-        gate = self.gate_dense(query)
-        return q, k, v, lambda attended: self.output_dense(gate * attended)
+            return q, k, v, self._merge
+        gate = applied(self.gate_dense, query)
+        return q, k, v, lambda attended: self._merge(gate * attended)
+
+    def _merge(self, attended):
+        """The layer's output of heads (B, T, H, Dv)."""
+        return applied(self.output_dense, attended, axes=2)
 
     def _remember(self, call, states, k, v):
         """The `Memory` that the queries attend to, and the cache that holds it, if there is one."""
         features = {e: ops.cast(e.features(states), k.dtype) for e in self.hooks.features}
-        memory, cache = Memory(k, v, features, call.key_padding()), call.cache
-        if cache is not None:
-            memory, cache = memory.after(cache)
-        return memory if memory.key_mask is None else memory.cleaned(), cache
+        memory, cache = Memory(k, v, features, call.key_padding()).cleaned(), call.cache
+        if cache is not None:  # all of it was cleaned when it was written
+            by_cell = call.attention_mask is not None or call.bias is not None
+            memory, cache = memory.after(cache, whole=call.with_map or by_cell)
+        return memory, cache
 
     def _rules(self, call, q, k):
         """The `Rules` of a call, with the cells to drop in training."""

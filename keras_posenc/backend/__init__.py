@@ -25,6 +25,10 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `take_last`, `interpolate` | numbers of a row by an index, or between two indices |
 | `cumsum` | a running sum, from either end |
 | `update_slice`, `choose` | `ops.slice_update` and `ops.cond` where those fail |
+| `is_plain` | whether a layer's call may be made without what Keras does around it |
+| `linear`, `layer_norm` | a product with bias and a norm as one operation each |
+| `dot_product_attention` | that of `keras.ops`, without copies of its inputs |
+| `write`, `overwrite` | rows of a cache, in a copy of it or in place |
 | `keep_by_hash` | attention dropout by hashed bits |
 | `weigh_values` | softmax(logits) v over unmasked positions, with a gradient in few passes |
 | `map_blocks` | blocks of query rows one after another, computed again in the backward pass |

@@ -20,6 +20,7 @@ NAMES = (
     "check_range",
     "choose",
     "cumsum",
+    "dot_product_attention",
     "export_model",
     "exporting",
     "gather",
@@ -28,14 +29,18 @@ NAMES = (
     "has_kernel",
     "interpolate",
     "is_exporting",
+    "is_plain",
     "is_traced",
     "keep_by_hash",
     "kernel_forms_map",
     "launched_processes",
     "lay_out",
+    "layer_norm",
+    "linear",
     "map_blocks",
     "on_accelerator",
     "one_pass",
+    "overwrite",
     "platform",
     "processes",
     "product",
@@ -44,6 +49,7 @@ NAMES = (
     "train_steps",
     "update_slice",
     "weigh_values",
+    "write",
 )
 
 
@@ -84,6 +90,8 @@ class Traits:
 
     Attributes:
         processes_apart: str. Why several processes cannot train one model; "" if they can.
+        eager: bool. Operations run as they are called: no shape has a program to compile, and each
+            call of a layer costs time.
         map_bytes: int. A larger float32 map is split into blocks of query rows.
         block_bytes: int. Bytes of a block's map. JAX and torch gain from a block that stays in
             cache, TensorFlow from few blocks.
@@ -103,6 +111,7 @@ class Traits:
     """
 
     processes_apart: str = ""
+    eager: bool = False
     map_bytes: int = 32 * 2**20
     block_bytes: int = 8 * 2**20
     row_runs: int = 4
@@ -183,6 +192,37 @@ def one_pass(function, *arguments):
 def update_slice(whole, start, x):
     """`ops.slice_update`, with a gradient."""
     return ops.slice_update(whole, start, x)
+
+
+def is_plain(layer, x):
+    """Whether layer(x) may be computed as layer.call(x), which saves time where calls cost some."""
+    return False
+
+
+def linear(x, kernel, bias, axes):
+    """The product over the last axes of x and the first of a kernel, plus the bias unless None."""
+    y = ops.tensordot(x, kernel, axes)
+    return y if bias is None else y + bias
+
+
+def layer_norm(x, gamma, beta, epsilon):
+    """Layer normalisation over the last axis, by variables or None."""
+    return ops.layer_normalization(x, gamma, beta, -1, epsilon)
+
+
+def dot_product_attention(q, k, v, **arguments):
+    """`keras.ops.dot_product_attention`, with no copies of q, k and v where that is possible."""
+    return ops.dot_product_attention(q, k, v, **arguments)
+
+
+def write(whole, start, x):
+    """`whole` (B, T, ...) with x (B, count, ...) from the place `start` of its tokens on."""
+    return ops.slice_update(whole, (0, start, *[0] * (len(whole.shape) - 2)), x)
+
+
+def overwrite(whole, start, x):
+    """`write` of a tensor that nothing else reads, in place where the backend can."""
+    return write(whole, start, x)
 
 
 def choose(condition, usual, other):

@@ -4,6 +4,7 @@ import keras
 
 from keras_posenc import checks
 from keras_posenc.nested_layers import (
+    applied,
     built,
     initializer_of_part,
     policy_of_part,
@@ -80,10 +81,10 @@ class FeedForward(keras.layers.Layer):
         return built(self, dense, input_shape)
 
     def call(self, inputs):
-        x = self.inner[0](inputs)
+        x = applied(self.inner[0], inputs)
         for dense in self.inner[1:]:
-            x = x * dense(inputs)
-        return self.outer(x)
+            x = x * applied(dense, inputs)
+        return applied(self.outer, x)
 
     def compute_output_shape(self, input_shape):
         return input_shape

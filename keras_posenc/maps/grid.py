@@ -67,6 +67,7 @@ class Grid:
         query_order: (B, Tq) int32 or None. The order of each query.
         key_order: (B, Tk) int32 or None. Given if and only if `query_order` is.
         order_is_index: bool. The orders are the indices of the rows and columns in the matrix.
+        rows_are_last: bool. No column is later than any row, so that the order masks nothing.
         attention_mask: (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk) bool, or None.
         window: number or None. Keys at this distance or further are masked.
         sinks: number. Keys at positions below it are visible at any distance.
@@ -98,6 +99,7 @@ class Grid:
     query_order: object = tensor(rows=1)
     key_order: object = tensor(columns=1)
     order_is_index: bool = False
+    rows_are_last: bool = False
     attention_mask: object = tensor(rows=-2, columns=-1)
     window: object = None
     sinks: object = 0
@@ -175,7 +177,7 @@ class Grid:
         conditions = []
         if self.key_mask is not None:
             conditions.append(ops.expand_dims(ops.cast(self.key_mask, "bool"), (1, 2)))
-        if self.query_order is not None:
+        if self.query_order is not None and not self.rows_are_last:
             ordered = self.key_order[:, None, :] <= self.query_order[:, :, None]
             conditions.append(ordered[:, None])
         if self.query_index is not None:
@@ -213,7 +215,8 @@ class Grid:
 
     def is_by_cell(self):
         """Whether more than padding and the plain causal order closes cells."""
-        conditions = (self.query_order, self.query_index, self.attention_mask, self.window)
+        order = None if self.rows_are_last else self.query_order
+        conditions = (order, self.query_index, self.attention_mask, self.window)
         return any(other is not None for other in conditions) and not self.is_causal()
 
     def seen_by_all(self):

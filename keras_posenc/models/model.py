@@ -1,15 +1,18 @@
 """A functional model that remembers, also in a `.keras` file, what the transformer in it is."""
 
 import dataclasses
+import functools
 import json
 
 import keras
 from keras.src.backend.common.global_state import get_global_attribute
 
+from keras_posenc import backend
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.encodings import get as get_encoding
 from keras_posenc.encodings import spec_of
 from keras_posenc.models.config import read_config
+from keras_posenc.models.direct import Steps
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.inputs import CheckedInputs
 from keras_posenc.untrusted import parse_json, quote, shorten
@@ -72,7 +75,18 @@ class TransformerModel(CheckedInputs, keras.Model):
                     "with packed=True for rows of several texts (`pack=True`), or with "
                     "custom_position_ids=True for ids of your own."
                 )
+        masked = any(each is not None for each in keras.tree.flatten(mask))
+        if backend.TRAITS.eager and not (training or masked or kwargs):
+            tensors = self._standardize_inputs(inputs)
+            if backend.is_plain(self, tensors[0]):
+                outputs = self._steps.run(tensors)
+                one = isinstance(outputs, (list, tuple)) and len(outputs) == 1
+                return outputs[0] if one else outputs
         return super().call(inputs, training=training, mask=mask, **kwargs)
+
+    @functools.cached_property
+    def _steps(self):
+        return Steps(self)
 
     @property
     def transformer(self):

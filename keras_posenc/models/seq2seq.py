@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_posenc import checks
+from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
@@ -161,7 +162,7 @@ class EncoderDecoder:
         lengths = {SELF: target_length, CROSS: source_length}
         return [
             tuple(
-                self.layers[f"Decoder-{i}-{kind}"].make_cache(batch_size, length)
+                Overwritten(*self.layers[f"Decoder-{i}-{kind}"].make_cache(batch_size, length))
                 for kind, length in lengths.items()
             )
             for i in range(self.depth)

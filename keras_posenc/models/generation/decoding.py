@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc.attention.gau import GatedAttentionUnit
-from keras_posenc.models.generation.graph import CausalGraph
+from keras_posenc.models.generation.graph import CausalGraph, reads_positions
 from keras_posenc.models.seq2seq import EncoderDecoder
 
 # The names of a gated unit's arguments that attention calls otherwise.
@@ -36,8 +36,8 @@ class AfterPrompt:
 
     The cache has P columns for the prompt, the padding among them masked, and then one for each new
     token, so that a text is a row with a gap, and positions are how far apart its tokens are. The
-    last token of the prompt is read again as the first step. A causal model has it in the prompt
-    masked; a UniLM, whose prompt sees all of itself, masks the second reading.
+    last token of the prompt is read as the first step. A causal model has it in the prompt masked,
+    or left out; a UniLM, whose prompt sees all of itself, masks the second reading.
 
     Args:
         model: a functional `keras.Model`; see `CausalGraph`.
@@ -52,12 +52,17 @@ class AfterPrompt:
 
     def begin(self, inputs):
         prompt, lengths = inputs["token_ids"], _lengths(inputs, self.pad_token_id)
-        batch, columns = ops.shape(prompt)
-        index = ops.arange(columns, dtype="int32")[None]
         last = ops.maximum(lengths - 1, 0)
-        zeros = ops.zeros((1, columns), "int32")
         segments = inputs.get("segment_ids")
         segments = ops.zeros_like(prompt) if segments is None else segments
+        token, segment = (ops.take_along_axis(x, last, axis=1) for x in (prompt, segments))
+        if not self.graph.by_segments and prompt.shape[1] not in (None, 1):
+            # Of a causal model the last column is masked in each row: without it, nothing is masked
+            # where all prompts are of one length.
+            prompt, segments = prompt[:, :-1], segments[:, :-1]
+        batch, columns = ops.shape(prompt)
+        index = ops.arange(columns, dtype="int32")[None]
+        zeros = ops.zeros((1, columns), "int32")
         context = {
             name: x
             for name, x in inputs.items()
@@ -68,10 +73,8 @@ class AfterPrompt:
         caches = self.graph.make_caches(batch, columns + self.max_length)
         arguments = {"value_mask": keep, **self._orders(zeros, columns)}
         caches = self.graph.read(tensors, ops.minimum(index, last), _for(arguments), caches)
-        context["last"] = last
-        context["segment"] = ops.take_along_axis(segments, last, axis=1)
-        token = ops.take_along_axis(prompt, last, axis=1)[:, 0]
-        logits, caches = self._next(token, 0, context, caches, again=True)
+        context |= {"last": last, "segment": segment}
+        logits, caches = self._next(token[:, 0], 0, context, caches, again=True)
         return context, caches, logits
 
     def step(self, tokens, place, context, caches):
@@ -87,19 +90,19 @@ class AfterPrompt:
         graph, last = self.graph, context["last"]
         columns = ops.shape(caches[0][0])[1] - self.max_length
         ids = last + place
-        index = ops.arange(ops.shape(caches[0][0])[1], dtype="int32")[None]
-        of_keys = ops.where(index < columns, ops.minimum(index, last), last + index - columns)
         segments = context["segment"]
         if graph.by_segments:
             segments = ops.zeros_like(segments) if again else ops.ones_like(segments)
         keep = ops.ones_like(last, dtype="bool")
         arguments = {
             "value_mask": ops.logical_not(keep) if again and graph.by_segments else keep,
-            "query_positions": ids,
-            # No key is further on than the query, where an encoding asks how long the text is.
-            "key_positions": ops.minimum(of_keys, ids),
             **self._orders(ops.reshape(ops.cast(place, "int32"), (1, 1)), columns),
         }
+        if graph.by_position:
+            index = ops.arange(ops.shape(caches[0][0])[1], dtype="int32")[None]
+            of_keys = ops.where(index < columns, ops.minimum(index, last), last + index - columns)
+            # No key is further on than the query, where an encoding asks how long the text is.
+            arguments |= {"query_positions": ids, "key_positions": ops.minimum(of_keys, ids)}
         tensors = self._inputs(tokens[:, None], ids, segments, context)
         logits, caches = graph.next_logits(tensors, ids, _for(arguments), caches)
         return logits[:, 0], caches
@@ -175,7 +178,7 @@ def _for(arguments):
 
     def of_layer(layer):
         named = dict(arguments)
-        if not layer.encodings:
+        if not reads_positions(layer):
             named.pop("query_positions", None)
             named.pop("key_positions", None)
         if isinstance(layer, GatedAttentionUnit):

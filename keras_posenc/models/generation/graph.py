@@ -4,7 +4,10 @@ import functools
 
 import keras
 
+from keras_posenc import backend
+from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.models.direct import Steps, direct
 from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.inputs import masked_token
 from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
@@ -52,6 +55,7 @@ class CausalGraph(keras.Function):
         pad_token_id: int or None. The token that the model masks.
         bound: int or None. The first position that does not exist.
         by_segments: bool. The prompt sees itself in both directions (UniLM).
+        by_position: bool. Some attention layer reads position ids.
         names: dict, input name without the prefix -> its index among the inputs.
 
     Raises:
@@ -71,8 +75,10 @@ class CausalGraph(keras.Function):
             _check_layer(node)
         for node in calls:
             _check_attention(node)
+        self.steps = Steps(self) if backend.TRAITS.eager else None
         self.by_segments = _by_segments(calls)
         self.attentions = [node.operation for node in calls]
+        self.by_position = any(map(reads_positions, self.attentions))
         self.names = _input_names(model)
         self.bound = min(filter(None, map(_bound, nodes)), default=None)
         self.vocab_size = self.outputs[0].shape[-1]
@@ -90,7 +96,8 @@ class CausalGraph(keras.Function):
 
     def make_caches(self, batch_size, length):
         """Returns empty caches of the attention calls, in the order in which they run."""
-        return [layer.make_cache(batch_size, length) for layer in self.attentions]
+        caches = [layer.make_cache(batch_size, length) for layer in self.attentions]
+        return [Overwritten(*cache) for cache in caches]
 
     def read(self, inputs, ids, arguments, caches):
         """Fills the caches with a piece of the text; what comes after attention is not computed.
@@ -116,7 +123,7 @@ class CausalGraph(keras.Function):
         def attend(layer, *tensors, **named):
             named = {name: x for name, x in named.items() if name not in SET_BY_PASS}
             named.update(arguments(layer), cache=waiting.pop(0))
-            *results, cache = layer(*tensors, **named)
+            *results, cache = direct(layer)(*tensors, **named)
             filled.append(cache)
             return results[0] if len(results) == 1 else results
 
@@ -126,15 +133,23 @@ class CausalGraph(keras.Function):
             if isinstance(operation, PositionalAttention):
                 return functools.partial(attend, operation)
             if _is_position_embedding(operation):
-                return lambda x, *more, **named: operation(x, ids + _offset(more, named))
+                return lambda x, *more, **named: direct(operation)(x, ids + _offset(more, named))
             if isinstance(operation, ID_LAYERS):
                 return lambda *_, **__: keras.ops.cast(ids, operation.compute_dtype)
-            return _same if operation is self.skipped else operation
+            return _same if operation is self.skipped else direct(operation)
 
-        output = self._run_through_graph(inputs, operation_fn=run)
+        if self.steps is None:
+            output = self._run_through_graph(inputs, operation_fn=run)
+        else:
+            output = self.steps.run(inputs, run)
         if self.probabilities and not only_caches:
             output = keras.ops.log(output)
         return output, filled
+
+
+def reads_positions(layer):
+    """Whether the position ids matter to an attention layer."""
+    return bool(layer.encodings or layer.sliding_window)
 
 
 def _same(x, **kwargs):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_posenc import backend
+
 SHORTEST = 16  # length of the shortest bucket
 
 
@@ -42,7 +44,8 @@ def prepare(x, decoding, pad_id):
     lengths = np.array([len(row) for row in tokens], "int32")
     if graph is not None and graph.bound is not None:
         _check_room(lengths, decoding.max_length, graph.bound)
-    columns = bucket(int(lengths.max()))
+    # Where nothing is compiled, no length is shared.
+    columns = int(lengths.max()) if backend.TRAITS.eager else bucket(int(lengths.max()))
     filler = pad_id or 0
     if graph is None:
         # Without a token that it masks, a source is only as long as it is.

@@ -1,0 +1,183 @@
+"""Layers of a graph called without what Keras does around a call, where that costs time.
+
+On PyTorch, Keras' work around a call takes as long as a small layer itself: in a pass over a few
+tokens, or in decoding, most of the time. The graph stays as it is and is read at each pass. What is
+not known here is called as Keras calls it.
+"""
+
+import functools
+import operator
+
+import keras
+
+from keras_posenc import backend
+from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.layers.dropout import Dropout
+from keras_posenc.layers.feedforward import FeedForward
+from keras_posenc.layers.norm import RMSNormalization
+from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, TokenEmbedding
+from keras_posenc.nested_layers import applied
+from keras_posenc.positions.learned import LearnedPositionEmbedding
+from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
+
+
+def direct(operation):
+    """A function of the arguments of operation(...) in inference, with the same result and mask.
+
+    Args:
+        operation: the layer or the operation of a node of a functional graph.
+
+    Returns:
+        A function, or the operation itself.
+
+    Example:
+
+    >>> layer = keras.layers.LayerNormalization()
+    >>> direct(layer)(layer(np.ones((1, 2, 8)))).shape
+    (1, 2, 8)
+    """
+    # Of a subclass, nothing is known.
+    call = CALLS.get(type(operation))
+    return operation if call is None else functools.partial(call, operation)
+
+
+class Steps:
+    """The calls of a functional graph in their order, whose arguments are taken apart only once.
+
+    Args:
+        graph: a functional `keras.Model` or `keras.Function`.
+    """
+
+    def __init__(self, graph):
+        depths = sorted(graph._nodes_by_depth, reverse=True)
+        nodes = [node for depth in depths for node in graph._nodes_by_depth[depth]]
+        self.steps = [
+            (node.operation, _arguments(node.arguments), [id(x) for x in node.outputs])
+            for node in nodes
+            if not node.is_input
+        ]
+        self.inputs = [id(x) for x in graph.inputs]
+        self.outputs = [id(x) for x in graph.outputs]
+        self.structure = graph._outputs_struct
+
+    def run(self, inputs, operation_fn=direct):
+        """The outputs of the graph for a list of all its inputs, as `_run_through_graph` of Keras.
+
+        Args:
+            inputs: list of tensors.
+            operation_fn: function of an operation that returns what is called in its place.
+        """
+        values = dict(zip(self.inputs, inputs, strict=True))
+        for operation, arguments, outputs in self.steps:
+            args, named = arguments(values)
+            found = operation_fn(operation)(*args, **named)
+            alone = len(outputs) == 1 and not isinstance(found, (list, tuple, dict))
+            found = [found] if alone else keras.tree.flatten(found)
+            values.update(zip(outputs, found, strict=False))  # as Keras does
+        return keras.tree.pack_sequence_as(self.structure, [values[key] for key in self.outputs])
+
+
+def _arguments(arguments):
+    """A function of the values of tensors by id that returns the arguments of a call."""
+    readers = [_reader(x) for x in arguments.args]
+    named = {name: _reader(x) for name, x in arguments.kwargs.items()}
+    if None in readers or None in named.values():  # tensors deep inside
+        return arguments.fill_in
+    return lambda values: (
+        [read(values) for read in readers],
+        {name: read(values) for name, read in named.items()},
+    )
+
+
+def _reader(x):
+    """A function of the values by id that returns that of an argument; None if x is nested."""
+    if isinstance(x, keras.KerasTensor):
+        return operator.itemgetter(id(x))
+    if isinstance(x, list) and x and all(isinstance(each, keras.KerasTensor) for each in x):
+        keys = [id(each) for each in x]
+        return lambda values: [values[key] for key in keys]
+    deep = any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(x))
+    return None if deep else lambda values: x
+
+
+def _one(compute, layer, x, *args, **named):
+    """layer(x), by compute(layer, x)."""
+    if named.get("training") or not backend.is_plain(layer, x):
+        return layer(x, *args, **named)
+    y = compute(layer, x, *args, **named)
+    if y is not x and (mask := layer.compute_mask(x, _mask(x))) is not None:
+        y._keras_mask = mask
+    return y
+
+
+def _call(layer, x, *args, **named):
+    return layer.call(x, *args, **named)
+
+
+def _same(layer, x, *args, **named):
+    return x
+
+
+def _product(layer, x, *args, **named):
+    return applied(layer, x)
+
+
+def _norm(layer, x, *args, **named):
+    """`LayerNormalization` of the last axis in float32, without the casts of Keras."""
+    last = layer.axis in (-1, [-1], x.dim() - 1, [x.dim() - 1])
+    if not last or layer.rms_scaling or layer.compute_dtype != "float32":
+        return layer.call(x)
+    return backend.layer_norm(x, layer.gamma, layer.beta, layer.epsilon)
+
+
+def _sum(layer, tensors):
+    """`AddTo` of two tensors of one shape, with the mask of the first."""
+    first, *others = tensors
+    second = others[0]
+    if len(others) > 1 or first.shape != second.shape or first.dtype != second.dtype:
+        return layer(tensors)
+    if not backend.is_plain(layer, first):
+        return layer(tensors)
+    y = first + second
+    y._keras_mask = _mask(first)
+    return y
+
+
+def _attention(layer, query, value, key=None, **named):
+    if named.get("training") or not backend.is_plain(layer, query):
+        tensors = (query, value) if key is None else (query, value, key)
+        return layer(*tensors, **named)
+    for name, x in (("query_mask", query), ("value_mask", value), ("key_mask", key)):
+        if named.get(name) is None:
+            named[name] = _mask(x)
+    found = layer.call(query, value, key, **layer.with_key_positions(query, value, named))
+    y = found[0] if isinstance(found, tuple) else found
+    y._keras_mask = _mask(query)
+    return found
+
+
+def _mask(x):
+    return getattr(x, "_keras_mask", None)
+
+
+# The class of a layer -> how one of it is called. These classes take a mask from their first input
+# or none, and nothing else from Keras.
+CALLS = {
+    PositionalAttention: _attention,
+    AddTo: _sum,
+    keras.layers.Dense: functools.partial(_one, _product),
+    keras.layers.LayerNormalization: functools.partial(_one, _norm),
+    **dict.fromkeys((Dropout, keras.layers.Dropout), functools.partial(_one, _same)),
+    **dict.fromkeys(
+        (
+            BiasAdd,
+            FeedForward,
+            IdEmbedding,
+            LearnedPositionEmbedding,
+            RMSNormalization,
+            SinusoidalPositionEmbedding,
+            TokenEmbedding,
+        ),
+        functools.partial(_one, _call),
+    ),
+}

@@ -1,0 +1,160 @@
+"""Layers called without what Keras does around a call give the numbers, masks and errors of Keras.
+
+Only PyTorch calls them so; the cached decoding of every encoding is in test_cached_decoding.py.
+"""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from tiny_models import SIZES
+
+from keras_posenc import PositionalAttention, backend, build_transformer_model
+from keras_posenc.models.direct import Steps, direct
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="programs have no calls while they run"
+)
+TOKENS = np.array([[3, 4, 5, 6, 0, 0], [7, 8, 9, 10, 11, 12]], "int32")
+WEIGHT = 0.3
+
+
+def build(**changes):
+    model = build_transformer_model(**{**SIZES, "dropout_rate": 0.1, **changes})
+    rng = np.random.default_rng(1)
+    for weight in model.weights:
+        if keras.backend.is_float_dtype(weight.dtype):
+            weight.assign(weight + WEIGHT * rng.normal(size=weight.shape))
+    return model
+
+
+def inputs_of(model):
+    feeds = {"token_ids": TOKENS, "segment_ids": np.zeros_like(TOKENS)}
+    feeds["position_ids"] = np.arange(TOKENS.shape[1], dtype="int32")[None] % 4 + 0 * TOKENS
+    return [ops.convert_to_tensor(feeds[x.name]) for x in model.inputs]
+
+
+def by_keras(model, monkeypatch):
+    """The outputs of the graph by Keras' calls alone."""
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "is_plain", lambda layer, x: False)
+        return model(inputs_of(model), training=False)
+
+
+def check(model, monkeypatch, tolerance=1e-6, calls=1):
+    """The outputs, found by `calls` runs of `Steps`, with the numbers and the mask of Keras'."""
+    expected, runs, run = by_keras(model, monkeypatch), [], Steps.run
+    with monkeypatch.context() as patch:
+        patch.setattr(Steps, "run", lambda *args: (runs.append(1), run(*args))[1])
+        found = model(inputs_of(model), training=False)
+    assert len(runs) == calls
+    masks = [getattr(x, "_keras_mask", None) for x in (found, expected)]
+    assert (masks[0] is None) == (masks[1] is None)
+    if masks[0] is not None:
+        np.testing.assert_array_equal(*map(ops.convert_to_numpy, masks))
+    found, expected = (ops.convert_to_numpy(ops.cast(x, "float32")) for x in (found, expected))
+    assert np.abs(found - expected).max() <= tolerance * max(1, np.abs(expected).max())
+    return found
+
+
+MODELS = {
+    "bert": {"num_hidden_layers": 2},
+    "logits": {"with_mlm": "linear"},
+    "pooled": {"with_pool": True},
+    "unilm": {"application": "unilm"},
+    "gpt2": {"model": "gpt2", "application": "lm"},
+    "qwen3": {"model": "qwen3", "head_dim": 6, "num_key_value_heads": 1, "rope_theta": 500.0},
+    "albert": {"model": "albert", "num_hidden_layers": 2, "embedding_size": 4},
+    "gau_alpha": {"model": "gau_alpha", "attention_key_size": 4},
+    "packed": {"packed": True, "encodings": ["rotary"]},
+    "encodings": {"encodings": [["rotary"], ["t5"]], "num_hidden_layers": 2},
+    "residual scores": {"residual_attention_scores": True, "num_hidden_layers": 2},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_and_masks_are_those_of_keras(name, monkeypatch):
+    check(build(**MODELS[name]), monkeypatch)
+
+
+def test_layers_of_others_are_called_by_keras(monkeypatch):
+    """A subclass with a tensor deep inside its arguments, and a layer that is not known."""
+
+    class Louder(keras.layers.Dense):
+        def call(self, inputs, by=None):
+            return super().call(inputs) * 3 + (0 if by is None else by["more"])
+
+    encoder = build()
+    x = Louder(8)(encoder.output, by={"more": encoder.output})
+    x = keras.layers.Dropout(0.5)(keras.layers.Activation("tanh")(x))
+    model = type(encoder)(encoder.inputs, x)
+    check(model, monkeypatch, tolerance=4e-6)  # three times what rounding makes
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize`:UserWarning")
+@pytest.mark.parametrize("change", ["weights", "lora", "int8", "frozen"])
+def test_a_changed_layer_counts_at_once(change, monkeypatch):
+    model = build(num_hidden_layers=2)
+    before = check(model, monkeypatch)
+    if change == "weights":
+        model.set_weights([2 * weight for weight in model.get_weights()])
+    elif change == "int8":
+        model.quantize("int8")
+    elif change == "frozen":
+        model.trainable = False
+    else:
+        dense = next(layer for layer in model._flatten_layers() if layer.name == "intermediate")
+        dense.enable_lora(2)
+        dense.lora_kernel_b.assign(ops.ones_like(dense.lora_kernel_b))
+    found = check(model, monkeypatch)
+    assert np.array_equal(found, before) == (change == "frozen")
+
+
+@pytest.mark.parametrize(("policy", "calls"), [("mixed_bfloat16", 0), ("float16", 1)])
+def test_low_precision(policy, calls, monkeypatch):
+    """What casts its weights is called by Keras."""
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = build(num_hidden_layers=2)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    check(model, monkeypatch, 0.02, calls)
+
+
+def test_dropout_drops_in_training():
+    model = build(dropout_rate=0.5, attention_dropout_rate=0.5)
+    first, second = (model(inputs_of(model), training=True) for _ in range(2))
+    assert bool(ops.any(first != second))
+    x = keras.layers.Dropout(0.5)(model.output, training=True)
+    always = type(model)(model.inputs, x)
+    assert bool(ops.any(always(inputs_of(model), training=False) == 0))
+
+
+def test_hooks_and_replaced_calls_of_layers_run():
+    """As those that Keras' quantization sets, and those of torch."""
+    model, seen = build(), []
+    attention = next(x for x in model.layers if isinstance(x, PositionalAttention))
+    handle = attention.query_dense.register_forward_hook(lambda *_: seen.append("hook"))
+    dense = next(layer for layer in model._flatten_layers() if layer.name == "intermediate")
+    call = dense.call
+
+    def replaced(*args, **kwargs):
+        seen.append("call")
+        return call(*args, **kwargs)
+
+    object.__setattr__(dense, "call", replaced)
+    model(inputs_of(model), training=False)
+    assert sorted(seen) == ["call", "hook"]
+    handle.remove()
+
+
+def test_a_gradient_passes():
+    model = build()
+    loss = ops.sum(ops.square(model(inputs_of(model), training=False)))
+    loss.backward()
+    assert all(x.value.grad is not None for x in model.trainable_variables)
+
+
+def test_what_is_not_known_is_returned():
+    layer = keras.layers.Permute((2, 1))
+    assert direct(layer) is layer
