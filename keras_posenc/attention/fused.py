@@ -59,19 +59,12 @@ def attend_fused(q, k, v, grid, rules):
     if bias is not None:
         bias = ops.cast(bias, q.dtype)
     q, k, v, size = _of_one_size(q, k, v)
-    output = backend.dot_product_attention(
-        q,
-        k,
-        v,
-        bias=bias,
-        mask=mask,
-        scale=rules.scale,
-        is_causal=causal,
-        flash_attention=rules.flash,
-    )
+    output = backend.dot_product_attention(q, k, v, bias, mask, rules.scale, causal, rules.flash)
     if sinks and causal:
         output = slice_axis(output, 1, len(sinks), num_rows)
     output = ops.cast(output[..., :size], dtype)
+    if unmasked is None:
+        return output
     return by_head(zero_if_blind(by_head(output), grid, unmasked))
 
 

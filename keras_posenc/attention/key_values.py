@@ -65,7 +65,7 @@ class Memory:
         added = ops.ones((), "bool") if self.key_mask is None else ops.cast(self.key_mask, "bool")
         added = ops.broadcast_to(added, (batch, count))
         stored = [self.keys, *self.features.values()]
-        together = ops.concatenate(stored, axis=-1)
+        together = ops.concatenate(stored, axis=-1) if self.features else self.keys
         added_values = self.values
         if not known:
             ids = (start + ops.arange(count, dtype="int32"))[:, None]

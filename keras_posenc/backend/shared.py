@@ -210,9 +210,11 @@ def layer_norm(x, gamma, beta, epsilon):
     return ops.layer_normalization(x, gamma, beta, -1, epsilon)
 
 
-def dot_product_attention(q, k, v, **arguments):
+def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
     """`keras.ops.dot_product_attention`, with no copies of q, k and v where that is possible."""
-    return ops.dot_product_attention(q, k, v, **arguments)
+    return ops.dot_product_attention(
+        q, k, v, bias=bias, mask=mask, scale=scale, is_causal=is_causal, flash_attention=flash
+    )
 
 
 def write(whole, start, x):

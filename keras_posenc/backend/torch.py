@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 import os
 import warnings
 from collections.abc import Callable
@@ -11,11 +10,19 @@ import keras
 import numpy as np
 import torch
 from keras import ops
-from keras.src.backend.common.global_state import get_global_attribute
 from torch.optim.adamw import adamw
 
 from keras_posenc.backend import shared
 from keras_posenc.backend.shared import *  # noqa: F403
+from keras_posenc.backend.torch_calls import (
+    dot_product_attention,  # noqa: F401
+    is_plain,  # noqa: F401
+    is_traced,  # noqa: F401
+    layer_norm,  # noqa: F401
+    linear,  # noqa: F401
+    overwrite,  # noqa: F401
+    tracing,
+)
 
 __all__ = shared.NAMES
 
@@ -44,21 +51,12 @@ def launched_processes():
     return int(os.environ.get("WORLD_SIZE", 1))
 
 
-def is_traced(x):
-    return getattr(x, "is_meta", False) or _tracing()
-
-
-def _tracing():
-    """Whether torch.compile or an export reads the program: it is for other values too."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
-
-
 def all_true(mask):
     """Whether a mask (B, Tk) is True everywhere: one that is costs a pass over the map, and bars
     the kernels for the causal order. To ask an accelerator would be to wait for it, and a program
     that is being traced is for other masks too."""
     mask = ops.convert_to_tensor(mask)
-    return not _tracing() and mask.device.type == "cpu" and bool(torch.all(mask))
+    return not tracing() and mask.device.type == "cpu" and bool(torch.all(mask))
 
 
 def check_range(ids, bound, check, message):
@@ -291,78 +289,6 @@ def _checkpointed(block, stacked, whole, carry):
         output, carry = run(parts, whole, carry)
         outputs.append(output)
     return torch.stack(outputs)
-
-
-def is_plain(layer, x):
-    """Whether layer(x) computes layer.call(x) and nothing else.
-
-    It does not where inputs or variables are cast, weights quantized, penalties added, results laid
-    out on devices, where hooks or another `call` were set on the layer, or a program is traced.
-    """
-    policy = layer.dtype_policy
-    return (
-        layer.built
-        and isinstance(x, torch.Tensor)
-        and policy.quantization_mode is None
-        and policy.compute_dtype == policy.variable_dtype
-        and (DTYPES.get(policy.compute_dtype) == x.dtype or not x.is_floating_point())
-        and layer.activity_regularizer is None
-        and not layer._forward_hooks
-        and not layer._forward_pre_hooks
-        and not torch.nn.modules.module._has_any_global_hook()
-        and "call" not in layer.__dict__
-        and get_global_attribute("autocast_scope") is None
-        and not torch.is_autocast_enabled(x.device.type)
-        and keras.distribution.distribution() is None
-        and not is_traced(x)
-    )
-
-
-DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
-
-
-def linear(x, kernel, bias, axes):
-    """`shared.linear` as one product; a bias that is added to it is a pass of its own."""
-    kernel = getattr(kernel, "value", kernel)  # with LoRA, it is a tensor
-    size = math.prod(kernel.shape[:axes])
-    rows, columns = x.reshape(-1, size), kernel.reshape(size, -1)
-    if bias is None:
-        y = torch.mm(rows, columns)
-    else:
-        y = torch.addmm(bias.value.reshape(-1), rows, columns)
-    return y.reshape(*x.shape[: x.dim() - axes], *kernel.shape[axes:])
-
-
-def layer_norm(x, gamma, beta, epsilon):
-    """`shared.layer_norm`, without the casts of Keras."""
-    scale, shift = (None if each is None else each.value for each in (gamma, beta))
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift, epsilon)
-
-
-def dot_product_attention(q, k, v, mask=None, bias=None, is_causal=False, scale=None, **others):
-    """That of Keras copies q, k and v; on a CPU the kernel reads them as they are."""
-    if is_traced(q) or on_accelerator(q) or is_causal and mask is not None:
-        others |= {"mask": mask, "bias": bias, "is_causal": is_causal, "scale": scale}
-        return ops.dot_product_attention(q, k, v, **others)
-    if mask is not None:
-        least = ops.cast(LEAST[keras.backend.standardize_dtype(q.dtype) == "float16"], q.dtype)
-        bias = torch.where(mask, torch.zeros((), dtype=q.dtype), least)
-    heads = (x.transpose(1, 2) for x in (q, k, v))
-    return torch.nn.functional.scaled_dot_product_attention(
-        *heads, attn_mask=bias, is_causal=is_causal, scale=scale
-    ).transpose(1, 2)
-
-
-# What Keras adds to masked logits, by whether they are of float16.
-LEAST = {False: -0.7 * 3.38953e38, True: -0.7 * 65500.0}
-
-
-def overwrite(whole, start, x):
-    """`shared.write` of a tensor that nothing else reads, in place."""
-    if _tracing() or not isinstance(start, int) or torch.is_grad_enabled():
-        return shared.write(whole, start, x)
-    whole[:, start : start + x.shape[1]] = x
-    return whole
 
 
 def gradient(function, x, differentiable):

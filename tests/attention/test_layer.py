@@ -257,33 +257,6 @@ def test_a_cache_keeps_track_of_padding_and_of_its_end():
         layer(x[:, :1], x[:, :1], cache=cache)
 
 
-def test_a_cache_may_be_continued_in_two_ways():
-    """No call writes into a cache that it is given."""
-    layer = make([Slope()])
-    first, others = X[:, :4], (X[:, 4:6], X[:, 5:7])
-    _, cache = layer(first, first, cache=layer.make_cache(B, T))
-    caches = [layer(x, x, cache=cache)[1] for x in others]
-    for x, after in zip(others, caches, strict=True):
-        last = X[:, :1]
-        whole = np.concatenate([first, x, last], 1)
-        found, _ = layer(last, last, cache=after)
-        expected = layer(whole, whole, use_causal_mask=True)
-        np.testing.assert_allclose(numpy(found), numpy(expected)[:, -1:], atol=2e-5)
-
-
-def test_padding_in_a_cache_may_be_anything():
-    """Also not a number, in what is written first and in what is written later."""
-    layer, found = make([Slope()]), []
-    keep = np.array([[1, 1, 0, 0, 1, 0, 1], [0, 0, 1, 1, 0, 1, 1]], bool)
-    for x in (X, np.where(keep[..., None], X, np.nan)):
-        cache = layer.make_cache(B, T + 1)
-        for piece in (slice(0, 4), slice(4, 6), slice(6, 7)):
-            part = x[:, piece]
-            out, cache = layer(part, part, value_mask=keep[:, piece], cache=cache)
-        found.append(numpy(out))
-    np.testing.assert_array_equal(*found)
-
-
 def test_positions_may_be_given_with_a_cache():
     layer = make([Slope()])
     full = numpy(layer(X, X, use_causal_mask=True))
