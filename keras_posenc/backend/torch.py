@@ -17,7 +17,6 @@ from keras_posenc.backend.shared import *  # noqa: F403
 from keras_posenc.backend.torch_calls import (
     dot_product_attention,  # noqa: F401
     is_plain,  # noqa: F401
-    is_traced,  # noqa: F401
     layer_norm,  # noqa: F401
     linear,  # noqa: F401
     overwrite,  # noqa: F401
@@ -49,6 +48,10 @@ def launched_processes():
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_world_size()
     return int(os.environ.get("WORLD_SIZE", 1))
+
+
+def is_traced(x):
+    return getattr(x, "is_meta", False) or tracing()
 
 
 def all_true(mask):

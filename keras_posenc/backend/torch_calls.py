@@ -13,10 +13,6 @@ from keras.src.backend.common.global_state import get_global_attribute
 from keras_posenc.backend import shared
 
 
-def is_traced(x):
-    return getattr(x, "is_meta", False) or tracing()
-
-
 def tracing():
     """Whether torch.compile or an export reads the program: it is for other values too."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
@@ -43,7 +39,7 @@ def is_plain(layer, x):
         and get_global_attribute("autocast_scope") is None
         and not torch.is_autocast_enabled(x.device.type)
         and keras.distribution.distribution() is None
-        and not is_traced(x)
+        and not (x.is_meta or tracing())
     )
 
 
@@ -70,7 +66,7 @@ def layer_norm(x, gamma, beta, epsilon):
 
 def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
     """That of Keras copies q, k and v; on a CPU the kernel reads them as they are."""
-    if is_traced(q) or q.device.type != "cpu" or flash is not None:
+    if tracing() or q.device.type != "cpu" or flash is not None:
         return shared.dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash)
     if mask is not None:
         least = ops.cast(LEAST[keras.backend.standardize_dtype(q.dtype) == "float16"], q.dtype)
