@@ -21,8 +21,9 @@ def tracing():
 def is_plain(layer, x):
     """Whether layer(x) computes layer.call(x) and nothing else.
 
-    It does not where inputs or variables are cast, weights quantized, penalties added, results laid
-    out on devices, where hooks or another `call` were set on the layer, or a program is traced.
+    It does not where inputs or variables are cast, weights quantized, penalties added, results
+    computed again in the backward pass or laid out on devices, where hooks or another `call` were
+    set on the layer, or a program is traced.
     """
     policy = layer.dtype_policy
     return (
@@ -32,6 +33,7 @@ def is_plain(layer, x):
         and policy.compute_dtype == policy.variable_dtype
         and (DTYPES.get(policy.compute_dtype) == x.dtype or not x.is_floating_point())
         and layer.activity_regularizer is None
+        and not layer._remat_mode
         and not layer._forward_hooks
         and not layer._forward_pre_hooks
         and not torch.nn.modules.module._has_any_global_hook()
