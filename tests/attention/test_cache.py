@@ -11,7 +11,7 @@ X = np.random.default_rng(0).normal(size=(B, T, 8)).astype("float32")
 
 
 def make():
-    return PositionalAttention(3, 5, encodings=["alibi"])
+    return PositionalAttention(3, 5, encodings=["t5"])
 
 
 def numpy(x):
