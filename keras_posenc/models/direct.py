@@ -125,7 +125,7 @@ def _product(layer, x, *args, **named):
 def _norm(layer, x, *args, **named):
     """`LayerNormalization` of the last axis in float32, without the casts of Keras."""
     last = layer.axis in (-1, [-1], x.dim() - 1, [x.dim() - 1])
-    if not last or layer.rms_scaling or layer.compute_dtype != "float32":
+    if not last or getattr(layer, "rms_scaling", False) or layer.compute_dtype != "float32":
         return layer.call(x)
     return backend.layer_norm(x, layer.gamma, layer.beta, layer.epsilon)
 

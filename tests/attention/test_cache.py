@@ -1,11 +1,13 @@
 """What a cache of keys and values holds, and what a call does with the one that it is given."""
 
 import numpy as np
+import pytest
 from keras import ops
 
 from keras_posenc import PositionalAttention
 from keras_posenc.attention.key_values import Overwritten
 
+pytestmark = pytest.mark.once
 B, T = 2, 7
 X = np.random.default_rng(0).normal(size=(B, T, 8)).astype("float32")
 
