@@ -24,6 +24,8 @@ from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.grid import Grid
 
 ROWS = 2  # their axis in the output of a block
+# A TPU stores rows in tiles of this many, and the kernels of GPUs take even numbers of rows.
+LANES = 128
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,7 +146,7 @@ def run(block, tensors, block_rows, carry, columns=None):
     num_rows = ops.shape(tensors["q", None])[ROWS]
     count = (num_rows + block_rows - 1) // block_rows
     if columns is None:  # blocks of even size
-        block_rows, columns = (num_rows + count - 1) // count, {}
+        block_rows, columns = _even_rows(tensors["q", None], num_rows, block_rows), {}
     stacked, whole = dict(columns), {}
     for key, x in tensors.items():
         axis = AXES[key[0]].rows
@@ -164,6 +166,15 @@ def run(block, tensors, block_rows, carry, columns=None):
         of_lists, list(stacked.values()), list(whole.values()), carry, output_shape, dtype
     )
     return _joined(outputs, ROWS, num_rows)
+
+
+def _even_rows(q, num_rows, block_rows):
+    """At most `block_rows` rows, so that no block is much shorter than the others."""
+    count = (num_rows + block_rows - 1) // block_rows
+    rows = (num_rows + count - 1) // count
+    if isinstance(rows, int) and count > 1 and backend.on_accelerator(q):
+        return min(block_rows, -(-rows // LANES) * LANES)
+    return rows
 
 
 def _stacked(x, axis, count, size):

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.blocks import attend_in_blocks
+from keras_posenc.attention.blocks import LANES, attend_in_blocks
 from keras_posenc.attention.fused import attend_fused, fused_cells, heads_of_map
 from keras_posenc.attention.local import attend_locally, local_rows
 from keras_posenc.attention.matrix import (
@@ -18,6 +18,7 @@ from keras_posenc.attention.matrix import (
     weigh_cells,
 )
 from keras_posenc.attention.rules import encode
+from keras_posenc.attention.splash import FEWEST_TOKENS, attend_by_splash, splash_serves
 
 MB = 2**20
 # Bytes of a float32 map from which on it is cut, and of a block's map. On a CPU they are those of
@@ -25,8 +26,6 @@ MB = 2**20
 IN_KERNEL = (128 * MB, 32 * MB)
 # Per chip. A block of 32 MB stays in the 128 MB of fast memory that a TPU v5e has.
 ON_GPU, ON_TPU = (1024 * MB, 256 * MB), (128 * MB, 32 * MB)
-# A TPU stores rows in tiles of this many, and a GPU's products like multiples of it.
-LANES = 128
 # Times the usual bytes, of a block with the rows that an encoding asks for.
 AT_MOST = 4
 # Blocks of fewer rows would read the keys and values too often.
@@ -40,6 +39,7 @@ class Plan:
     Attributes:
         with_map: bool. The map is requested.
         fused: bool. A fused kernel is used.
+        splash: bool. It is that of JAX for TPUs.
         local_rows: int or None. Number of rows in a block of local attention.
         block_rows: int, scalar tensor or None. Number of rows in a block, if the map is cut.
         num_rows: int or scalar tensor. Number of all rows.
@@ -49,6 +49,7 @@ class Plan:
 
     with_map: bool
     fused: bool
+    splash: bool
     local_rows: int | None
     block_rows: object
     num_rows: object
@@ -62,6 +63,7 @@ class Plan:
 # length.
 PATHS = (
     (lambda plan: plan.with_map, lambda plan, *x: attend_with_map(*x)),
+    (lambda plan: plan.splash, lambda plan, *x: attend_by_splash(*x)),
     (
         lambda plan: plan.local_rows,
         lambda plan, *x: attend_locally(*x, plan.local_rows, plan.compute),
@@ -101,7 +103,10 @@ def attend(q, k, v, grid, rules, with_map=False):
         _check_rows(q, rules.hooks.encodings)
     fused = not with_map and _takes_kernel(q, rules)
     q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not fused)
-    plan = make_plan(q, k, grid, rules, with_map, fused)
+    splash = False
+    if fused and backend.platform(q) == "tpu":
+        fused = splash = _takes_splash(q, k, grid, rules)
+    plan = make_plan(q, k, grid, rules, with_map, fused, splash)
     path = next(path for condition, path in PATHS if condition(plan))
     result = path(plan, q, k, v, grid, rules)
     return result if with_map else (result, None, None)
@@ -116,17 +121,29 @@ def _takes_kernel(q, rules):
             "attention map. Set `dropout=0`, take such encodings out, or leave "
             "`flash_attention=None`."
         )
-    if rules.flash and backend.platform(q) == "tpu":
-        raise ValueError(
-            "`flash_attention` must be None or False on a TPU, where the fused kernel of Keras "
-            "computes other numbers. Received: True, or `keras.config.enable_flash_attention()`"
-        )
     if reads_map or rules.flash is False:
         return False
     return bool(rules.flash or backend.has_kernel(q, rules.has_bias()))
 
 
-def make_plan(q, k, grid, rules, with_map, fused):
+def _takes_splash(q, k, grid, rules):
+    """Whether the kernel for TPUs serves this call.
+
+    It is the only one there: the path of Keras 3.15 adds a causal mask, does not scale the queries
+    and leaves out the bias.
+    """
+    serves = splash_serves(q, k, grid, rules)
+    if rules.flash and not serves:
+        raise ValueError(
+            "`flash_attention` must be None or False on a TPU for this call: the fused kernel "
+            f"takes {FEWEST_TOKENS} queries and keys or more, in float32 or bfloat16, and no bias, "
+            "attention mask or learned sinks. Received: True, or "
+            "`keras.config.enable_flash_attention()`"
+        )
+    return serves
+
+
+def make_plan(q, k, grid, rules, with_map, fused, splash):
     """The `Plan` for heads and a grid on which the encodings have acted."""
     hooks, num_rows = rules.hooks, ops.shape(q)[1]
     if fused:
@@ -134,16 +151,16 @@ def make_plan(q, k, grid, rules, with_map, fused):
     else:
         compute = attend_cells if hooks.read_weights else weigh_cells
     local = block_rows = None
-    if not with_map and not backend.is_exporting():
+    if not with_map and not splash and not backend.is_exporting():
         local = None if grid.window is None else local_rows(q, k, grid, rules)
         local = local if local and local <= (hooks.most_rows or local) else None
         heads, sizes = ops.shape(q)[2], (backend.TRAITS.map_bytes, backend.TRAITS.block_bytes)
         if fused:
-            heads, sizes = heads_of_map(q, grid.is_by_cell(), rules.has_bias()), IN_KERNEL
+            heads, sizes = heads_of_map(q, grid, rules), IN_KERNEL
         block_rows = rows_of_block(q, k, hooks, heads, sizes) if heads and not local else None
         if hooks.most_rows:
             block_rows = _limited(block_rows, num_rows, hooks.most_rows)
-    return Plan(with_map, fused, local, block_rows, num_rows, grid.training, compute)
+    return Plan(with_map, fused, splash, local, block_rows, num_rows, grid.training, compute)
 
 
 def _limited(block_rows, num_rows, most_rows):

@@ -16,16 +16,16 @@ from keras_posenc.attention.matrix import (
 )
 from keras_posenc.maps.columns import slice_axis
 
+# The product of these is less than any logit, and each of them is a number of float16.
+FOLDED = 2.0**15
 
-def heads_of_map(q, by_cell, biased):
-    """Number of heads for which the kernel gets a matrix, as bias or mask, or materialises one.
 
-    Args:
-        by_cell: bool. The kernel gets a mask with an entry for each pair of query and key.
-    """
-    if biased or backend.kernel_forms_map(q):
+def heads_of_map(q, grid, rules):
+    """Number of heads for which the kernel gets a matrix, as bias or mask, or materialises one."""
+    folded = _folds_padding(q, grid)
+    if rules.has_bias() or backend.kernel_forms_map(q, folded):
         return ops.shape(q)[2]
-    return int(by_cell)
+    return int((grid.replace(key_mask=None) if folded else grid).is_by_cell())
 
 
 def fused_cells(q, k, v, grid, rules, carry, output=None):
@@ -39,9 +39,13 @@ def attend_fused(q, k, v, grid, rules):
     dtype = q.dtype
     q, k = decayed(q, k, grid, rules, (1, 3), (1, 3))
     v = ops.cast(v, q.dtype)
-    terms = bias_terms(grid, rules)
+    terms, seen = bias_terms(grid, rules), grid
+    if _folds_padding(q, grid):
+        q, k = _with_padding(q, k, grid.key_mask)
+        grid = grid.replace(key_mask=None)
     causal = not terms and grid.is_causal()
-    mask = unmasked = None if causal else grid.mask()
+    mask = None if causal else grid.mask()
+    unmasked = None if seen.is_causal() else seen.mask()
     bias = None
     if terms:
         bias = sum((ops.cast(term, "float32") for term in terms[1:]), ops.cast(terms[0], "float32"))
@@ -58,14 +62,34 @@ def attend_fused(q, k, v, grid, rules):
         bias, mask = _closed(bias, mask, half), None
     if bias is not None:
         bias = ops.cast(bias, q.dtype)
+    even = (bias is not None or mask is not None) and backend.runs_cudnn(q)
+    if even:
+        q, k, v, bias, mask = _of_even_length(q, k, v, bias, mask)
     q, k, v, size = _of_one_size(q, k, v)
-    output = backend.dot_product_attention(q, k, v, bias, mask, rules.scale, causal, rules.flash)
-    if sinks and causal:
-        output = slice_axis(output, 1, len(sinks), num_rows)
+    with backend.fused_kernels(q, k):
+        arguments = bias, mask, rules.scale, causal, rules.flash
+        output = backend.dot_product_attention(q, k, v, *arguments)
+    first = len(sinks) if causal else 0
+    if first or even:
+        output = slice_axis(output, 1, first, num_rows)
     output = ops.cast(output[..., :size], dtype)
     if unmasked is None:
         return output
-    return by_head(zero_if_blind(by_head(output), grid, unmasked))
+    return by_head(zero_if_blind(by_head(output), seen, unmasked))
+
+
+def _folds_padding(q, grid):
+    """Whether padding is a feature of the keys: Keras on JAX would materialise the matrix to mask
+    keys alone."""
+    return grid.key_mask is not None and backend.runs_cudnn(q)
+
+
+def _with_padding(q, k, key_mask):
+    """q and k (B, T, H, D) with a feature by which padding gets less than any logit."""
+    hidden = ops.where(ops.cast(key_mask, "bool"), 0.0, -FOLDED)[:, :, None, None]
+    q = ops.pad(q, _AFTER_LAST, constant_values=FOLDED)
+    more = ops.cast(hidden, k.dtype) + ops.zeros_like(k[..., :1])
+    return q, ops.concatenate([k, more], axis=-1)
 
 
 def _with_sinks(q, k, v, rules, causal):
@@ -87,6 +111,26 @@ def _with_sinks(q, k, v, rules, causal):
 _AFTER_LAST, _BEFORE_FIRST = [(0, 0)] * 3 + [(0, 1)], [(0, 0), (1, 0), (0, 0), (0, 0)]
 
 
+def _of_even_length(q, k, v, bias, mask):
+    """Heads, bias and mask with a query and a key more where there is an odd number of them.
+
+    cuDNN has no gradient for others.
+    """
+    rows, columns = q.shape[1] % 2, k.shape[1] % 2
+    if not rows and not columns:
+        return q, k, v, bias, mask
+    if bias is None:
+        bias = ops.cast(ops.where(mask, 0.0, -1e38), q.dtype)
+    bias = ops.broadcast_to(bias, (*ops.shape(bias)[:2], q.shape[1], k.shape[1]))
+    half = keras.backend.standardize_dtype(bias.dtype) == "float16"
+    least = -math.inf if half else -1e38
+    bias = ops.pad(bias, [(0, 0), (0, 0), (0, 0), (0, columns)], constant_values=least)
+    bias = ops.pad(bias, [(0, 0), (0, 0), (0, rows), (0, 0)])
+    q = ops.pad(q, [(0, 0), (0, rows), (0, 0), (0, 0)])
+    k, v = (ops.pad(x, [(0, 0), (0, columns), (0, 0), (0, 0)]) for x in (k, v))
+    return q, k, v, bias, None
+
+
 def _closed(bias, mask, half):
     """The bias, or None for 0, with less than any logit in masked positions."""
     bias = ops.cast(0.0 if bias is None else bias, "float32")
@@ -102,7 +146,7 @@ def _of_one_size(q, k, v):
 
     JAX has no kernel for other sizes, and torch would materialise whole maps.
     """
-    size, multiple = v.shape[-1], backend.TRAITS.kernel_multiple
+    size, multiple = v.shape[-1], backend.kernel_multiple(q)
     widest = -(-max(size, q.shape[-1]) // multiple) * multiple
 
     def widen(x):

@@ -22,6 +22,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `one_pass` | several operations over an attention matrix as one program |
 | `lay_out` | a tensor stored in the order of its axes |
 | `product` | a product of matrices that float16 has room for |
+| `exact_product` | a product whose factors are not rounded |
 | `take_last`, `interpolate` | numbers of a row by an index, or between two indices |
 | `cumsum` | a running sum, from either end |
 | `update_slice`, `choose` | `ops.slice_update` and `ops.cond` where those fail |
@@ -33,6 +34,9 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `weigh_values` | softmax(logits) v over unmasked positions, with a gradient in few passes |
 | `map_blocks` | blocks of query rows one after another, computed again in the backward pass |
 | `has_kernel`, `kernel_forms_map` | what the backend's fused attention kernels can do |
+| `kernel_multiple`, `runs_cudnn` | which heads and masks they take |
+| `fused_kernels` | refuses a kernel that would materialise a large matrix |
+| `has_splash`, `splash` | the kernel for attention on TPUs that JAX ships |
 | `train_steps` | many training steps as one program |
 | `gradient` | the gradient of a function, inside a loss |
 | `exporting`, `is_exporting` | tracing a program for another runtime |

@@ -10,18 +10,20 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from keras import ops
 
-from keras_posenc.backend import jax_processes, shared
+from keras_posenc.backend import jax_processes, jax_splash, shared
 from keras_posenc.backend.shared import *  # noqa: F403
 
 __all__ = shared.NAMES
 
 gather = jax_processes.gather
 launched_processes = jax_processes.launched_processes
+has_splash = jax_splash.has_splash
+platform = jax_splash.platform
 processes = jax_processes.processes
+splash = jax_splash.splash
 
 TRAITS = shared.Traits(
     chunked_sums=True,
-    kernel_multiple=8,  # the kernels for GPUs, which widened heads seldom fit
     closures_have_gradients=True,
     fills_missing=True,
 )
@@ -132,12 +134,6 @@ def check_floatx():
         )
 
 
-def platform(x):
-    # A program for hardware that is not there is traced within `with jax.default_device(device)`.
-    device = jax.config.jax_default_device
-    return getattr(device, "platform", device) or jax.default_backend()
-
-
 def row_multiple():
     """The replicas of all processes, over which an array is split in equal parts."""
     distribution = keras.distribution.distribution()
@@ -190,6 +186,10 @@ def product(x, y, equation=None):
         return shared.product(x, y, equation)
     multiply = jnp.matmul if equation is None else functools.partial(jnp.einsum, equation)
     return multiply(x, y, preferred_element_type=jnp.float32)
+
+
+def exact_product(x, y):
+    return jnp.matmul(x, y, precision="highest" if on_accelerator(x) else None)
 
 
 def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
@@ -259,24 +259,35 @@ def gradient(function, x, differentiable):
 
 def has_kernel(q, biased):
     """Whether a fused attention kernel is worth using, for logits with or without a bias."""
-    # Not on a TPU: the kernel that Keras 3.15 takes there adds a causal mask, does not scale the
-    # queries and leaves out the bias.
-    return platform(q) == "gpu"
+    return platform(q) == "gpu" or (has_splash(q) and not biased)
 
 
-def kernel_forms_map(q):
-    """Whether the kernel materialises the map of all heads."""
-    return not _has_flash_attention(q)
+def kernel_multiple(q):
+    return 8  # of cuDNN, which widened heads seldom fit
 
 
-def _has_flash_attention(q):
-    """Whether cuDNN's flash attention takes the heads; Keras materialises the matrix of others in
-    XLA."""
-    if platform(q) != "gpu" or q.dtype not in (jnp.float16, jnp.bfloat16):
+def kernel_forms_map(q, padded):
+    """Whether the kernel materialises the map of all heads.
+
+    Args:
+        padded: bool. The heads get a feature more, by `runs_cudnn`.
+    """
+    return not _has_flash_attention(q.dtype, q.shape[-1] + padded)
+
+
+def runs_cudnn(q):
+    return _has_flash_attention(q.dtype, q.shape[-1] + 1)
+
+
+def _has_flash_attention(dtype, size):
+    """Whether cuDNN's flash attention takes heads of this size; Keras materialises the matrix of
+    others in XLA."""
+    if platform(None) != "gpu" or dtype not in (jnp.float16, jnp.bfloat16):
         return False
     device = jax.config.jax_default_device
     device = device if hasattr(device, "compute_capability") else jax.devices()[0]
-    return float(device.compute_capability) >= 8 and q.shape[-1] <= 128
+    capability = float(device.compute_capability)
+    return capability >= 8 and size <= (256 if capability >= 9 else 128)
 
 
 def adamw_step(optimizer, gradient, variable, learning_rate, decay):

@@ -22,17 +22,21 @@ NAMES = (
     "cumsum",
     "dot_product_attention",
     "export_model",
+    "exact_product",
     "exporting",
+    "fused_kernels",
     "gather",
     "gelu",
     "gradient",
     "has_kernel",
+    "has_splash",
     "interpolate",
     "is_exporting",
     "is_plain",
     "is_traced",
     "keep_by_hash",
     "kernel_forms_map",
+    "kernel_multiple",
     "launched_processes",
     "lay_out",
     "layer_norm",
@@ -45,6 +49,8 @@ NAMES = (
     "processes",
     "product",
     "row_multiple",
+    "runs_cudnn",
+    "splash",
     "take_last",
     "train_steps",
     "update_slice",
@@ -99,7 +105,6 @@ class Traits:
             causal order masks; each run is compiled separately.
         chunked_sums: bool. A running sum is faster as products with a triangle of ones.
         diagonals_in_pieces: bool. A map is written faster from pieces of a line than by reshaping.
-        kernel_multiple: int. Head sizes that the fused kernel takes are multiples of this.
         closures_have_gradients: bool. A block may read weights that are not among its arguments.
         values_at_hand: bool. Reading the value of a scalar tensor costs nothing.
         global_random_state: bool. Some random numbers come from a state that is not a variable.
@@ -117,7 +122,6 @@ class Traits:
     row_runs: int = 4
     chunked_sums: bool = False
     diagonals_in_pieces: bool = False
-    kernel_multiple: int = 1
     closures_have_gradients: bool = False
     values_at_hand: bool = False
     global_random_state: bool = True
@@ -167,6 +171,39 @@ def product(x, y, equation=None):
     if standardize_dtype(x.dtype) == "float16":
         x, y = ops.cast(x, "float32"), ops.cast(y, "float32")
     return ops.matmul(x, y) if equation is None else ops.einsum(equation, x, y)
+
+
+def kernel_multiple(q):
+    """The number of which the size of a head must be a multiple for the fused kernels."""
+    return 1
+
+
+def runs_cudnn(q):
+    """Whether JAX has cuDNN compute attention of heads with a feature more.
+
+    It takes no mask of the keys alone, and no bias or mask of odd lengths in training.
+    """
+    return False
+
+
+def fused_kernels(q, k):
+    """Within it, attention runs a kernel that does not materialise a large matrix, or fails."""
+    return contextlib.nullcontext()
+
+
+def has_splash(q):
+    """Whether `splash` computes attention of these heads; only JAX has it."""
+    return False
+
+
+def splash(q, k, v, query_segments, key_segments, before, after):
+    """Attention of heads (B, T, H, D) over a band of diagonals and segments, on a TPU."""
+    raise NotImplementedError("Splash attention is JAX's.")
+
+
+def exact_product(x, y):
+    """x @ y, where an accelerator would round the factors to fewer bits."""
+    return ops.matmul(x, y)
 
 
 def all_true(mask):

@@ -376,7 +376,7 @@ def has_kernel(q, biased):
     return False
 
 
-def kernel_forms_map(q):
+def kernel_forms_map(q, padded):
     """Whether the kernel materialises the map of all heads."""
     return False
 

@@ -1,5 +1,6 @@
 """torch. See `keras_posenc.backend` for what each function does."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -10,6 +11,7 @@ import keras
 import numpy as np
 import torch
 from keras import ops
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.adamw import adamw
 
 from keras_posenc.backend import shared
@@ -32,6 +34,8 @@ TRAITS = shared.Traits(
     values_at_hand=True,
 )
 
+# Bytes of a float32 matrix that a kernel on a GPU must not materialise.
+LARGE = 128 * 2**20
 # Weights of e^-69 are 1e-30: their products with gradients of 1e-8 are numbers as any others.
 SMALL = 69.0
 
@@ -321,9 +325,32 @@ def _keras_is(*version):
     return tuple(int(part) for part in keras.__version__.split(".")[:2]) >= version
 
 
-def kernel_forms_map(q):
+def kernel_multiple(q):
+    return 8 if q.device.type == "cuda" else 1
+
+
+def kernel_forms_map(q, padded):
     """Whether the kernel materialises the map of all heads."""
-    return False
+    if q.device.type != "cuda":
+        return False
+    if q.dtype == torch.bfloat16:
+        return torch.cuda.get_device_capability(q.device) < (8, 0)
+    return q.dtype not in (torch.float16, torch.float32)
+
+
+def fused_kernels(q, k):
+    """Within it, torch's kernel that materialises the matrix is not taken for a large one."""
+    batch, rows, heads = q.shape[:3]
+    large = 4 * batch * heads * rows * k.shape[1] > LARGE
+    if q.device.type != "cuda" or not large or kernel_forms_map(q, False):
+        return contextlib.nullcontext()
+    return sdpa_kernel(
+        [
+            SDPBackend.FLASH_ATTENTION,
+            SDPBackend.CUDNN_ATTENTION,
+            SDPBackend.EFFICIENT_ATTENTION,
+        ]
+    )
 
 
 def gelu(x):

@@ -2,7 +2,8 @@
 
 Where position ids are consecutive, a map of Tq rows and Tk columns has Tq + Tk - 1 diagonals, each
 with one distance (here Tq + Tk, the last of which has no cell). The number of each distance is
-computed once and copied into its diagonal by reshaping, or on TensorFlow in pieces.
+computed once and copied into its diagonal: by reshaping, on TensorFlow in pieces, and on a TPU by
+slices.
 """
 
 from keras import ops
@@ -12,6 +13,8 @@ from keras_posenc.maps.columns import slice_axis
 
 # Numbers that are written at a time, where maps are written in pieces: a cache line of them.
 PIECE = 16
+# Rows that a TPU stores together.
+SUBLANES = 8
 
 
 def all_distances(grid):
@@ -60,6 +63,8 @@ def map_of_distances(function, grid):
     num_rows = ops.shape(grid.query_positions)[1]
     if backend.TRAITS.diagonals_in_pieces:
         return map_of_line(line, num_rows, count - num_rows)
+    if backend.platform(line) == "tpu":
+        return map_of_slices(line, num_rows, count - num_rows)
     return map_of_diagonals(ops.broadcast_to(line[:, :, None], (batch, heads, num_rows, count)))
 
 
@@ -75,6 +80,24 @@ def map_of_diagonals(x):
     # In rows that are one shorter, what is next in a row is next in a column too.
     x = ops.reshape(x, (batch, heads, num_rows, count - 1))
     return ops.slice(x, (0, 0, 0, 0), (batch, heads, num_rows, count - num_rows))
+
+
+def map_of_slices(line, num_rows, num_columns):
+    """`map_of_diagonals` with one line (B, H, Tq + Tk) for all rows, as slices of eight rows.
+
+    On a TPU each row shorter by one column, as reshaping makes them, is a row stored elsewhere:
+    that costs ten times as much. Here eight rows are shifted against each other once, and the map
+    is those, shifted by eight columns for each eight rows.
+    """
+    missing = -num_rows % SUBLANES
+    filled = num_rows + missing
+    line = ops.pad(line, [(0, 0), (0, 0), (missing, 0)])
+    width = filled + num_columns - SUBLANES
+    shifts = range(SUBLANES - 1, -1, -1)
+    rows = ops.stack([slice_axis(line, -1, shift, width) for shift in shifts], axis=2)
+    starts = range(filled - SUBLANES, -1, -SUBLANES)
+    whole = ops.concatenate([slice_axis(rows, -1, i, num_columns) for i in starts], axis=2)
+    return slice_axis(whole, 2, 0, num_rows) if missing else whole
 
 
 def map_of_line(line, num_rows, num_columns):

@@ -40,13 +40,6 @@ def test_on_a_tpu_the_fused_path_of_keras_is_never_taken(case, traced_for_a_tpu,
 
 
 @ON_JAX
-def test_a_fused_kernel_that_must_be_is_refused_on_a_tpu(traced_for_a_tpu):
-    layer, x = PositionalAttention(2, 4, flash_attention=True), laws.numbers()
-    with pytest.raises(ValueError, match="`flash_attention` must be None or False on a TPU"):
-        layer(x, x)
-
-
-@ON_JAX
 def test_the_platform_is_that_of_the_device_that_programs_are_for(traced_for_a_tpu):
     import jax
 
@@ -66,7 +59,7 @@ def test_every_backend_knows_its_platform():
 @ON_JAX
 @pytest.mark.parametrize(
     "capability, dtype, head_size",
-    [("7.5", "float16", 64), ("9.0", "float32", 64), ("9.0", "bfloat16", 256)],
+    [("7.5", "float16", 64), ("9.0", "float32", 64), ("8.0", "bfloat16", 256)],
 )
 def test_a_gpu_without_flash_attention_gets_blocks(capability, dtype, head_size, monkeypatch):
     """There Keras materialises the map, which is 12 GB for 16,384 tokens of 12 heads."""
@@ -93,6 +86,76 @@ def test_a_gpu_without_flash_attention_gets_blocks(capability, dtype, head_size,
     layer.build((1, 8, 16), (1, 8, 16))
     jax.eval_shape(lambda x: layer(x, x), jax.ShapeDtypeStruct(x.shape, "bfloat16"))
     assert rows == [16384]
+
+
+@ON_JAX
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("encodings", [(), ("t5",), ("sink_logits",)], ids=str)
+def test_cudnn_gets_what_it_takes(encodings, causal, monkeypatch):
+    """A mask of the keys alone, or a bias of odd lengths in training, it refuses; Keras then
+    materialises the matrix."""
+    layer, x = laws.attention(laws.Case(encodings)), laws.numbers(length=7)
+    keep = np.ones((laws.B, 7), bool)
+    keep[0, 4:], keep[1, :2] = False, False
+    arguments = {"causal": causal, "value_mask": keep, "counted": keep}
+    explicit = laws.gradients(layer, x, return_attention_scores=True, **arguments)
+    attend = ops.dot_product_attention
+    taken = []
+
+    def kernel(q, k, v, bias=None, mask=None, **named):
+        taken.append(q.shape)
+        for term in (bias, mask):
+            assert term is None or term.shape[-2:] == (q.shape[1], k.shape[1])
+            assert term is None or all(size % 2 == 0 for size in term.shape[-2:])
+        return attend(q, k, v, bias=bias, mask=mask, **named)
+
+    monkeypatch.setattr(ops, "dot_product_attention", kernel)
+    monkeypatch.setattr(backend, "has_kernel", lambda *_: True)
+    monkeypatch.setattr(backend, "runs_cudnn", lambda q: True)
+    for one, other in zip(laws.gradients(layer, x, **arguments), explicit, strict=True):
+        laws.close(one, other, 1e-4)
+    assert taken
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's kernels")
+def test_on_torch_a_gpu_does_not_materialise_a_large_matrix(monkeypatch):
+    """Its kernel for that is disabled; without another, rows are computed in blocks."""
+    import torch
+
+    def heads(dtype, length):
+        device = types.SimpleNamespace(type="cuda")
+        return types.SimpleNamespace(device=device, dtype=dtype, shape=(1, length, 12, 64))
+
+    def allows_math(q):
+        with backend.fused_kernels(q, q):
+            return torch.backends.cuda.math_sdp_enabled()
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    half, brain = heads(torch.float16, 16384), heads(torch.bfloat16, 16384)
+    assert not allows_math(half) and allows_math(heads(torch.float16, 128))
+    assert backend.kernel_forms_map(brain, False) and not backend.kernel_forms_map(half, False)
+    assert allows_math(brain)  # a block at a time
+    assert backend.kernel_forms_map(heads(torch.float64, 16384), False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    assert not backend.kernel_forms_map(brain, False) and not allows_math(brain)
+    assert backend.kernel_multiple(half) == 8
+    on_cpu = torch.zeros(1, 16384, 12, 2)
+    assert backend.kernel_multiple(on_cpu) == 1 and allows_math(on_cpu)
+    assert not backend.kernel_forms_map(on_cpu, False)
+
+
+@ON_JAX
+def test_blocks_on_an_accelerator_have_whole_tiles_of_rows(monkeypatch):
+    """Blocks of 631 rows are those of no tile, and cuDNN has no gradient for odd numbers."""
+    from keras_posenc.attention import blocks
+
+    q = np.zeros((1, 1, 8192, 1), "float32")
+    monkeypatch.setattr(backend, "on_accelerator", lambda q: True)
+    assert blocks._even_rows(q, 8192, 640) == 640
+    assert blocks._even_rows(q, 8192, 1024) == 1024
+    assert blocks._even_rows(q, 300, 200) == 200  # no more than allowed
+    monkeypatch.undo()
+    assert blocks._even_rows(q, 8192, 640) == 631
 
 
 @ON_JAX

@@ -134,10 +134,12 @@ def test_diagonals_hold_one_distance_each(rows, columns):
     np.testing.assert_array_equal(found, laws.to_numpy(grid.distance()) * np.ones((2, 3, 1, 1)))
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's way")
 @pytest.mark.parametrize("rows, columns", [(1, 16), (1, 6), (17, 32), (33, 5), (40, 40)])
-def test_pieces_of_a_line_are_its_diagonals(rows, columns):
+@pytest.mark.parametrize("backend, way", [("tensorflow", "map_of_line"), ("jax", "map_of_slices")])
+def test_pieces_of_a_line_are_its_diagonals(backend, way, rows, columns):
     """Values and gradients."""
+    if backend != BACKEND:
+        pytest.skip(f"the way of {backend}")
     rng = np.random.default_rng(0)
     line = rng.normal(size=(2, 3, rows + columns)).astype("float32")
     weight = rng.normal(size=(2, 3, rows, columns)).astype("float32")
@@ -152,7 +154,7 @@ def test_pieces_of_a_line_are_its_diagonals(rows, columns):
 
         return loss
 
-    ways = by_shape, lambda line: diagonals.map_of_line(line, rows, columns)
+    ways = by_shape, lambda line: getattr(diagonals, way)(line, rows, columns)
     gradients, layer = GRADIENTS[BACKEND], keras.layers.Layer()
     found = [gradients(layer, ops.convert_to_tensor(line), loss_of(way), False) for way in ways]
     for one, other in zip(*found, strict=True):
