@@ -20,11 +20,18 @@ pytestmark = [
 def test_no_program_for_a_tpu_materialises_the_map(tmp_path):
     """The float32 map of 12 heads and 8,192 tokens is 3,072 MB."""
     results = tmp_path / "aot.json"
-    options = ["--encodings", "t5", "--dtypes", "bfloat16", "--results", results]
+    options = ["--encodings", "none", "t5", "--modes", "forward", "train with dropout"]
+    options += ["--dtypes", "bfloat16", "--results", results]
     command = [sys.executable, BENCHMARK, *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = json.loads(results.read_text())["rows"]
-    assert len(rows) == 3
     assert all(row["fits"] for row in rows)
     assert max(row["temporary_mb"] for row in rows) < 3072 / 4
+    kernels = {(row["encoding"], row["mode"]): row["kernels"] for row in rows}
+    assert kernels == {
+        ("none", "forward"): 1,
+        ("none", "train with dropout"): 0,
+        ("t5", "forward"): 0,
+        ("t5", "train with dropout"): 0,
+    }

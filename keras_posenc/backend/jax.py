@@ -10,7 +10,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from keras import ops
 
-from keras_posenc.backend import jax_processes, jax_splash, shared
+from keras_posenc.backend import jax_lookup, jax_processes, jax_splash, shared
 from keras_posenc.backend.shared import *  # noqa: F403
 
 __all__ = shared.NAMES
@@ -174,6 +174,8 @@ def take_last(table, index):
 
     `keras.ops.take_along_axis` checks every index again.
     """
+    if platform(table) == "tpu":
+        return jax_lookup.picked(table, index, table.shape[-1])
     return jnp.take_along_axis(table, index, axis=-1, mode="promise_in_bounds")
 
 
