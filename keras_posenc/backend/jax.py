@@ -18,7 +18,6 @@ __all__ = shared.NAMES
 gather = jax_processes.gather
 launched_processes = jax_processes.launched_processes
 has_splash = jax_splash.has_splash
-platform = jax_splash.platform
 processes = jax_processes.processes
 splash = jax_splash.splash
 
@@ -132,6 +131,12 @@ def check_floatx():
             "positions, which are integers. Received: floatx='bfloat16'; leave it float32, and set "
             'the policy: keras.config.set_dtype_policy("bfloat16").'
         )
+
+
+def platform(x):
+    # A program for hardware that is not there is traced within `with jax.default_device(device)`.
+    device = jax.config.jax_default_device
+    return getattr(device, "platform", device) or jax.default_backend()
 
 
 def row_multiple():
@@ -261,7 +266,8 @@ def gradient(function, x, differentiable):
 
 def has_kernel(q, biased):
     """Whether a fused attention kernel is worth using, for logits with or without a bias."""
-    return platform(q) == "gpu" or (has_splash(q) and not biased)
+    on = platform(q)
+    return on == "gpu" or (on == "tpu" and has_splash(q) and not biased)
 
 
 def kernel_multiple(q):
