@@ -340,9 +340,10 @@ def kernel_forms_map(q, padded):
 
 def fused_kernels(q, k):
     """Within it, torch's kernel that materialises the matrix is not taken for a large one."""
+    if q.device.type != "cuda" or kernel_forms_map(q, False):
+        return contextlib.nullcontext()
     batch, rows, heads = q.shape[:3]
-    large = 4 * batch * heads * rows * k.shape[1] > LARGE
-    if q.device.type != "cuda" or not large or kernel_forms_map(q, False):
+    if 4 * batch * heads * rows * k.shape[1] <= LARGE:
         return contextlib.nullcontext()
     return sdpa_kernel(
         [
