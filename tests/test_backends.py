@@ -1,5 +1,6 @@
 """One backend at a time: the other two are hidden, so that they are as good as not installed."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -64,3 +65,16 @@ def test_real_weights_and_real_text_with_one_backend(backend, minilm, torch_bin,
 def test_a_hidden_package_is_hidden():
     with pytest.raises(AssertionError, match="No module named 'jax'"):
         run("torch", "import_jax")
+
+
+def test_another_backend_is_refused_by_name(monkeypatch):
+    """Keras has more of them, for which nothing here is written."""
+    import keras
+
+    from keras_posenc import backend
+
+    monkeypatch.setattr(keras.backend, "backend", lambda: "openvino")
+    spec = importlib.util.spec_from_file_location("backend_again", backend.__file__)
+    message = "runs on the Keras backends .'torch', 'jax', 'tensorflow'.. Received: 'openvino'. Set"
+    with pytest.raises(ImportError, match=message):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

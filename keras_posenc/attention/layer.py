@@ -45,7 +45,7 @@ class PositionalAttention(keras.layers.Layer):
             their own copy of it.
         encodings: list. Names, dicts or `Encoding` instances; see `keras_posenc.encodings.get`.
         dropout: float. Fraction of the attention weights dropped in training.
-        use_bias: bool. Biases in the four projections.
+        use_bias: bool, or "input" for biases in the projections of queries, keys and values alone.
         output_shape: int. Size of the output; default that of the query.
         attention_axes: None or 1: positions are counted along one axis.
         flash_attention: bool or None. None: the library chooses. True: a fused kernel, or an error.
@@ -109,7 +109,7 @@ class PositionalAttention(keras.layers.Layer):
         value_dim: int | None = None,
         encodings: Encodings = (),
         dropout: float = ATTENTION_DROPOUT,
-        use_bias: bool = True,
+        use_bias: bool | str = True,
         output_shape: int | Sequence[int] | None = None,
         attention_axes: int | Sequence[int] | None = None,
         flash_attention: bool | None = None,
@@ -156,7 +156,7 @@ class PositionalAttention(keras.layers.Layer):
             encoding.name = f"encoding_{i}"  # a name that lasts, for saved weights
         self.hooks = Hooks(self.encodings)
         self.dropout = dropout
-        self.use_bias = use_bias
+        self.use_bias = checks.choice("use_bias", use_bias, (True, False, "input"))
         self.output_size = _one_size(output_shape)
         self.flash_attention = flash_attention
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -210,11 +210,12 @@ class PositionalAttention(keras.layers.Layer):
 
     def _projection(self, name, input_shape, output_shape, activation=None):
         merging = len(output_shape) == 2
+        biased = self.use_bias is True if merging else bool(self.use_bias)
         dense = keras.layers.EinsumDense(
             "bthd,hde->bte" if merging else "btd,dhe->bthe",
             output_shape=output_shape,
             activation=activation,
-            bias_axes=("e" if merging else "he") if self.use_bias else None,
+            bias_axes=("e" if merging else "he") if biased else None,
             kernel_initializer=initializer_of_part(self.kernel_initializer, f"{name}/kernel"),
             bias_initializer=self.bias_initializer.clone(),
             kernel_regularizer=self.kernel_regularizer,

@@ -46,9 +46,16 @@ subpackage imports a backend, except for writing the backend's file formats.
 
 import keras
 
+BACKENDS = ("torch", "jax", "tensorflow")
 if keras.backend.backend() == "torch":
     from keras_posenc.backend.torch import *  # noqa: F403
 elif keras.backend.backend() == "jax":
     from keras_posenc.backend.jax import *  # noqa: F403
-else:
+elif keras.backend.backend() == "tensorflow":
     from keras_posenc.backend.tensorflow import *  # noqa: F403
+else:
+    raise ImportError(
+        f"keras_posenc runs on the Keras backends {BACKENDS}. Received: "
+        f"{keras.backend.backend()!r}. Set the environment variable KERAS_BACKEND to one of them "
+        "before Keras is imported."
+    )

@@ -188,6 +188,68 @@ class BiasAdd(keras.layers.Layer):
         return input_shape
 
 
+# Of all tokens in the training of ESM: 15% were chosen, and 80% of those became mask tokens.
+MASKED_IN_TRAINING = 0.12
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class MaskTokenDropout(keras.layers.Layer):
+    """Zeroes the features of mask tokens, and scales the others by how many there are.
+
+    The features x of the other tokens become x (1 - 0.12) / (1 - m), where m is the fraction of
+    mask tokens in the sequence, without padding. ESM was trained with m of 0.12 on average. It acts
+    with and without training.
+
+    Args:
+        mask_token_id: int.
+        pad_token_id: int, or None if there is no padding.
+
+    Call arguments:
+        inputs: list of the features (B, T, D) and the token ids (B, T).
+
+    Returns:
+        (B, T, D).
+
+    Example:
+
+    >>> layer = MaskTokenDropout(mask_token_id=3)
+    >>> y = keras.ops.convert_to_numpy(layer([np.ones((1, 4, 1)), np.array([[5, 3, 6, 0]])]))
+    >>> y[0, :, 0].round(2).tolist()
+    [1.32, 0.0, 1.32, 1.32]
+
+    Reference: [Evolutionary-scale prediction of atomic-level protein structure with a language
+    model](https://doi.org/10.1126/science.ade2574).
+    """
+
+    def __init__(self, mask_token_id, pad_token_id=0, **kwargs):
+        super().__init__(**kwargs)
+        self.mask_token_id, self.pad_token_id = mask_token_id, pad_token_id
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self.built = True
+
+    def call(self, inputs):
+        x, ids = inputs
+        pad = self.pad_token_id
+        masked = ops.equal(ids, self.mask_token_id)
+        real = ops.ones_like(masked) if pad is None else ops.not_equal(ids, pad)
+        count, zeroed = (ops.sum(ops.cast(m, "float32"), 1, True) for m in (real, masked))
+        scale = (1 - MASKED_IN_TRAINING) * count / ops.maximum(count - zeroed, 1)
+        scale = ops.cast(ops.where(masked, 0.0, scale), x.dtype)
+        return x * scale[..., None]
+
+    def compute_output_shape(self, input_shape):
+        return input_shape[0]
+
+    def compute_mask(self, inputs, mask=None):
+        return None if mask is None else mask[0]
+
+    def get_config(self):
+        ids = {"mask_token_id": self.mask_token_id, "pad_token_id": self.pad_token_id}
+        return {**super().get_config(), **ids}
+
+
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class AddTo(keras.layers.Add):
     """Sums a list of tensors and keeps the mask of the first; `keras.layers.Add` drops a lone mask.

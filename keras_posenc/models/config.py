@@ -64,7 +64,6 @@ RATES = ("dropout_rate", "attention_dropout_rate")
 FLAGS = (
     "padded_positions",
     "embedding_norm",
-    "attention_bias",
     "head_norm",
     "causal",
     "position_table",
@@ -78,6 +77,7 @@ CHOICES = {
     "norm": NORM_PLACES,
     "norm_type": tuple(NORMS),
     "block": ("transformer", "gau"),
+    "attention_bias": (True, False, "input"),
     "feed_forward_bias": (True, False, "output"),
     "mlm_dense": (True, False, "without_bias"),
 }
@@ -111,7 +111,7 @@ class Config:
         norm_type: str. A name of `keras_posenc.layers.norm.NORMS`.
         embedding_norm: bool. Whether the embeddings are normalised.
         embedding_scale: float or None. Factor of the token embeddings.
-        attention_bias: bool. Biases of the projections in attention.
+        attention_bias: bool, or "input" for biases of queries, keys and values alone.
         feed_forward_bias: bool, or "output" for W_o alone.
         num_key_value_heads: int or None. Heads of keys and values; default `num_attention_heads`.
         head_norm: bool. Whether each head of queries and keys is normalised.
@@ -126,6 +126,8 @@ class Config:
         mlm_act: str. The activation of that dense layer; default `hidden_act`.
         mlm_bias: bool. Whether the tokens' logits have a bias.
         tie_word_embeddings: bool. Whether the MLM head shares the token table.
+        zeroed_token_id: int or None. Id of a mask token whose embedding is zero, while those of the
+            other tokens grow with the fraction of masked ones, as in `MaskTokenDropout`.
         encodings: list. The position encodings that the family has in every layer, or a list of
             such lists, one per layer.
         family: str. Name of the family in `FAMILIES`.
@@ -165,7 +167,7 @@ class Config:
     norm_type: str = "layer_norm"
     embedding_norm: bool = True
     embedding_scale: float | None = None
-    attention_bias: bool = True
+    attention_bias: bool | str = True
     feed_forward_bias: bool | str = True
     num_key_value_heads: int | None = None
     head_norm: bool = False
@@ -179,6 +181,7 @@ class Config:
     mlm_act: str | None = None
     mlm_bias: bool = True
     tie_word_embeddings: bool = True
+    zeroed_token_id: int | None = None
     encodings: tuple = ()
     family: str = "bert"
     source: dict | None = dataclasses.field(default=None, compare=False, repr=False)
@@ -199,9 +202,10 @@ class Config:
         ):
             if getattr(self, name) is not None:
                 self._check(name, lambda x: x > 0, "a positive integer", int)
-        if self.pad_token_id is not None:
-            known = f"a token id, from 0 to {self.vocab_size - 1}"
-            self._check("pad_token_id", lambda x: 0 <= x < self.vocab_size, known, int)
+        for name in ("pad_token_id", "zeroed_token_id"):
+            if getattr(self, name) is not None:
+                known = f"a token id, from 0 to {self.vocab_size - 1}"
+                self._check(name, lambda x: 0 <= x < self.vocab_size, known, int)
         names = self.hidden_act if isinstance(self.hidden_act, (list, tuple)) else [self.hidden_act]
         # Keras would take a dict for an object of any class to make.
         if not all(isinstance(name, str) for name in names):
@@ -309,7 +313,9 @@ class Config:
             if values.get(key) is None:
                 values[key] = getattr(self, name)
         names = {field: key for field, key in names.items() if field not in family.required}
-        values = {names.get(k, k): v for k, v in values.items() if v is not None}
+        # "No window" is written, for what is not there has a default.
+        kept = {k: v for k, v in values.items() if v is not None or k in family.keys}
+        values = {names.get(k, k): v for k, v in kept.items()}
         values |= write_direction(self.causal, values, family)
         values["model_type"] = self.model_type or family.model_types[0]
         for key in ("encodings", *QUANTIZED):
@@ -378,7 +384,8 @@ def read_config(source=None, model=None, **overrides):
     for key, allowed in {**REQUIRED_VALUES, **family.required}.items():
         value = overrides.pop(key, values.get(key))
         if allowed is not None and value not in allowed:
-            refusal = REFUSALS.get(key, f"The family {family.name!r} knows no other value.")
+            refusal = None if key in family.required else REFUSALS.get(key)
+            refusal = refusal or f"The family {family.name!r} knows no other value."
             raise ValueError(f"{refusal} Found {key}={quote(value)} in {where}.")
     values = _without_rates(values, family, map(ours, overrides))
     for key, value in overrides.items():
@@ -410,7 +417,7 @@ def read_config(source=None, model=None, **overrides):
             f"Missing in {where}: {', '.join(missing)}. Is it the config of a {family.title}?"
         )
     fields.pop("encodings", None)
-    fields = {k: v for k, v in fields.items() if v is not None or k not in FLAGS}
+    fields = {k: v for k, v in fields.items() if v is not None or k not in (*FLAGS, *CHOICES)}
     try:
         check_finite(values)
         check_quantized(values)

@@ -7,6 +7,7 @@ import os
 import keras
 
 from keras_posenc import checks
+from keras_posenc.checkpoints.adapter import with_adapter
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.encodings import get as get_encoding
 from keras_posenc.encodings.remapped import RemappedRotary
@@ -44,6 +45,7 @@ def build_transformer_model(
     compound_tokens=None,
     ignore_invalid_weights=False,
     ignore=None,
+    adapter=None,
     **kwargs,
 ):
     """Builds an encoder, loads pretrained weights, and extends it beyond its training length.
@@ -89,6 +91,8 @@ def build_transformer_model(
         ignore_invalid_weights: bool. Variables that the checkpoint lacks keep their initial values.
         ignore: list of str. Patterns, such as "cls.chain.*", of tensors in the checkpoint that the
             model has no place for and that are left out. The weight-mapping report lists them.
+        adapter: str or path. Directory of a LoRA adapter that was trained on this checkpoint, as
+            PEFT writes it. It is merged into the weights as they are read.
         with_pool: bool or str. True, or the activation of the pooler (tanh).
         with_nsp: bool or str. True, or the activation of the next-sentence head (softmax).
         with_mlm: bool or str. True, or the activation of the MLM head (softmax). The activation
@@ -181,7 +185,7 @@ def build_transformer_model(
             why = f"{family.title} has no table of positions"
         raise ValueError(f"{why}, so there is nothing to stretch. Received: stretch={stretch!r}")
     if options.get("packed"):
-        _check_packed(options)
+        _check_packed(options, config)
         options["custom_position_ids"] = True
     if position_ids is not None and (
         options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer)
@@ -195,7 +199,7 @@ def build_transformer_model(
     loader = None
     if checkpoint_path is not None:
         loader = Loader(
-            checkpoint_path,
+            checkpoint_path if adapter is None else with_adapter(checkpoint_path, adapter),
             family.table(config),
             keep_tokens=keep_tokens,
             compound_tokens=compound_tokens,
@@ -207,10 +211,9 @@ def build_transformer_model(
             check_size(config, loader)
         if options.get("labels") is None:
             config = fit_labels(config, loader, options.get("head"))
-    elif ignore:
-        raise ValueError(
-            f"`ignore` is for a checkpoint's tensors. Received: ignore={quote(ignore)}"
-        )
+    elif ignore or adapter is not None:
+        name, value = ("ignore", ignore) if ignore else ("adapter", adapter)
+        raise ValueError(f"`{name}` is for a checkpoint's tensors. Received: {name}={quote(value)}")
     options = Options(
         application=application,
         stretch=stretch,
@@ -350,7 +353,13 @@ def _check_encodings(encodings, application, options, config):
         )
 
 
-def _check_packed(options):
+def _check_packed(options, config):
+    if config.zeroed_token_id is not None:
+        title = FAMILIES[config.family].title
+        raise ValueError(
+            f"{title} scales a text by its fraction of mask tokens, so `packed` rows, which hold "
+            "several texts, are not supported. Received: packed=True"
+        )
     of_rows = ("with_pool", "with_nsp", "attention_caches")
     found = [name for name in of_rows if options.get(name)]
     if options.get("head") is not None and options["head"].output != "Token-Output":
@@ -411,12 +420,12 @@ def _with_vocabulary(config, keep_tokens, compound_tokens):
                 "0 "
                 f"to {config.vocab_size - 1}."
             )
-        if config.pad_token_id not in keep_tokens:
-            raise ValueError(f"`keep_tokens` must keep the padding token, {config.pad_token_id}.")
-        config = dataclasses.replace(
-            config,
-            vocab_size=len(keep_tokens),
-            pad_token_id=keep_tokens.index(config.pad_token_id),
-        )
+        moved = {}
+        for name, kind in {"pad_token_id": "padding", "zeroed_token_id": "mask"}.items():
+            token = getattr(config, name)
+            if token is not None and token not in keep_tokens:
+                raise ValueError(f"`keep_tokens` must keep the {kind} token, {token}.")
+            moved[name] = None if token is None else keep_tokens.index(token)
+        config = dataclasses.replace(config, vocab_size=len(keep_tokens), **moved)
     more = len(compound_tokens or ())
     return dataclasses.replace(config, vocab_size=config.vocab_size + more)

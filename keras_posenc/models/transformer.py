@@ -13,7 +13,13 @@ from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import ConditionalLayerNormalization, normalization
-from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, TokenEmbedding
+from keras_posenc.layers.token_embedding import (
+    AddTo,
+    BiasAdd,
+    IdEmbedding,
+    MaskTokenDropout,
+    TokenEmbedding,
+)
 from keras_posenc.models.heads import add_head
 from keras_posenc.models.model import TransformerModel
 from keras_posenc.nested_layers import Stored
@@ -110,6 +116,13 @@ class Transformer:
             embeddings_initializer=self.initializer("Embedding-Token/embeddings"),
         )
         x = tokens(self.token_ids)
+        if config.zeroed_token_id is not None:
+            x = self.layer(
+                MaskTokenDropout,
+                "Embedding-Token-Dropout",
+                mask_token_id=config.zeroed_token_id,
+                pad_token_id=config.pad_token_id,
+            )([x, self.token_ids])
         if config.embedding_scale is not None:
             scale = config.embedding_scale
             x = self.layer(keras.layers.Rescaling, "Embedding-Scale", scale=scale)(x)

@@ -81,7 +81,7 @@ def config_of(name, kind):
     base |= {"share_att_key": True, "pos_att_type": "c2p|p2c"}
     if name == "jina_v2":
         base["position_embedding_type"] = "alibi"
-    if name == "jina_v3":
+    if name in ("jina_v3", "esm"):
         base["position_embedding_type"] = "rotary"
     return base
 
@@ -151,9 +151,33 @@ def test_decoders_made_encoders_are_read_and_written(name, keys):
 
 
 @pytest.mark.once
+def test_a_model_without_a_window_is_written_without_one():
+    """Mistral's default is a window of 4,096, also in transformers."""
+    base = {**SIZES, "model_type": "mistral"}
+    assert {spec["name"] for spec in read_config(base).encodings} == {"rotary", "window"}
+    config = read_config({**base, "sliding_window": None})
+    assert [spec["name"] for spec in config.encodings] == ["rotary"]
+    assert read_config(config.to_huggingface()).encodings == config.encodings
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind", ["llama_bidirec", "bidirectional_pplx_qwen3"])
+def test_types_of_embedding_models_see_all_tokens(kind):
+    """NVIDIA's and Perplexity's names for decoders without the causal order."""
+    config = read_config({**SIZES, "model_type": kind})
+    assert not config.causal and not read_config(config.to_huggingface()).causal
+    assert read_config({**SIZES, "model_type": kind, "is_causal": True}).causal
+
+
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("name", "keys", "message"),
     [
+        (
+            "ministral3",
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+            "Ministral 3 needs `rope_parameters` with `llama_4_scaling_beta` and",
+        ),
         ("qwen3", {"is_causal": None}, "`is_causal` must be true or false. Received: None"),
         ("qwen3", {"is_causal": "false"}, "`is_causal` must be true or false. Received: 'false'"),
         ("gemma3_text", {"use_bidirectional_attention": "vision"}, "must be true or false. Rec"),
@@ -184,6 +208,9 @@ SMALL |= {"num_key_value_heads": 1, "sliding_window": 6}
 GEMMA = {**SMALL, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 CASES = {
     "qwen3": ("Qwen3Model", SMALL, {"is_causal": False}),
+    "llama": ("LlamaModel", SMALL, {"is_causal": False}),
+    "mistral": ("MistralModel", SMALL, {"is_causal": False}),
+    "qwen2": ("Qwen2Model", SMALL, {"is_causal": False}),
     "gpt2": ("GPT2Model", GPT2, {"is_causal": False}),
     "gemma3": ("Gemma3TextModel", GEMMA, {"is_causal": False}),
     "embedding_gemma": ("Gemma3TextModel", GEMMA, {"use_bidirectional_attention": True}),

@@ -48,7 +48,10 @@ def folder(tmp_path, tiny_config):
         ({"encodings": [{"name": "t5", "num_buckets": HUGE}]}, "`encodings` must be a list of"),
         ({"encodings": [{"name": "t5", "bucket": 3}]}, "`encodings`: "),
         ({"tie_word_embeddings": "no"}, "Found tie_word_embeddings='no'"),
-        ({"attention_bias": "yes"}, "`attention_bias` must be true or false. Received: 'yes'"),
+        (
+            {"attention_bias": "yes"},
+            "`attention_bias` must be one of .True, False, 'input'",
+        ),
         *(
             ({name: most + 1}, f"`{name}` must be at most {most}. Received: {most + 1}")
             for name, most in limits.MOST.items()

@@ -17,6 +17,8 @@ TOLERANCE = 1e-5
 ONLY_TOKENS = dict.fromkeys(set(SIZES) - {"vocab_size", "pad_token_id"})
 SHORT = {"max_position_embeddings": 12}
 FAIRSEQ = {"max_position_embeddings": 14, "pad_token_id": 1, "type_vocab_size": 1}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "llama_4_scaling_beta": 0.3}
+YARN |= {"original_max_position_embeddings": 8, "mscale": 1.0, "mscale_all_dim": 1.0}
 # Name -> transformers' class, its config beside `SIZES`, arguments of the factory. A masked LM has
 # all weights of an encoder, and those of a head.
 CASES = {
@@ -69,6 +71,12 @@ CASES = {
     "gte": ("GteForMaskedLM", {"type_vocab_size": 2, "rope_theta": 500.0}, {}),
     "jina_v3": ("JinaEmbeddingsV3ForMaskedLM", {}, {}),
     "eurobert": ("EuroBertForMaskedLM", {"num_key_value_heads": 1}, {}),
+    "esm": (
+        "EsmForMaskedLM",
+        {"position_embedding_type": "rotary", "token_dropout": True, "mask_token_id": 3}
+        | {"pad_token_id": 1},
+        {},
+    ),
     "t5": (
         "T5EncoderModel",
         {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2} | ONLY_TOKENS,
@@ -86,6 +94,18 @@ CASES = {
         {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 12} | ONLY_TOKENS,
         {},
     ),
+    "llama": (
+        "LlamaForCausalLM",
+        {"num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True},
+        {},
+    ),
+    "mistral": ("MistralForCausalLM", {"num_key_value_heads": 1, "sliding_window": 5}, {}),
+    "ministral3": (
+        "Ministral3ForCausalLM",
+        {"num_key_value_heads": 1, "head_dim": 6, "rope_parameters": YARN},
+        {},
+    ),
+    "qwen2": ("Qwen2ForCausalLM", {"num_key_value_heads": 1}, {}),
     "qwen3": ("Qwen3ForCausalLM", {"num_key_value_heads": 1, "head_dim": 6}, {}),
     "qwen3_embedding": (
         "Qwen3Model",
@@ -105,6 +125,12 @@ CASES = {
         | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
         {},
     ),
+}
+MISSING = {
+    "roformer.encoder.embed_positions.weight",
+    "esm.contact_head.regression.weight",
+    "esm.contact_head.regression.bias",
+    "esm.rotary_embeddings.inv_freq",
 }
 LENGTH, LONGER = 12, 40  # the latter beyond windows and trained lengths
 
@@ -179,13 +205,15 @@ def test_transformers_reads_what_is_written_back(case, tmp_path):
         architecture.__name__
     ]
     again, info = architecture.from_pretrained(tmp_path, output_loading_info=True)
-    # Sines, which transformers computes again.
-    info["missing_keys"] = set(info["missing_keys"]) - {"roformer.encoder.embed_positions.weight"}
+    # Sines, which transformers computes again, and a head that is not built.
+    info["missing_keys"] = set(info["missing_keys"]) - MISSING
     assert {name: list(what) for name, what in info.items() if what} == {}
     case.check(case.ours, again, LENGTH)
     before = dict(case.theirs.state_dict())
     first = case.ours.transformer.config.position_offset  # rows that no real token reads
     for name, value in again.state_dict().items():
+        if name in MISSING:
+            continue
         from_row = first if "position_embeddings" in name else 0
         ours, theirs = value.numpy()[from_row:], before[name].numpy()[from_row:]
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
@@ -204,6 +232,27 @@ def test_gradients_reach_every_weight(case):
         if turned or not weight.path.endswith("key/bias"):
             assert np.abs(ops.convert_to_numpy(weight) - old).max() > 0, weight.path
         weight.assign(old)
+
+
+ESM = {**SIZES, "model_type": "esm", "position_embedding_type": "rotary", "token_dropout": True}
+
+
+@pytest.mark.once
+def test_tokens_that_there_are_are_kept_and_those_of_esm_are_of_one_text():
+    gpt2 = {**SIZES, "model_type": "gpt2", "hidden_act": "gelu_new", "pad_token_id": None}
+    kept = build_transformer_model(gpt2, keep_tokens=[3, 5]).transformer.config
+    assert (kept.pad_token_id, kept.vocab_size) == (None, 2)
+    config = {**ESM, "mask_token_id": 3}
+    kept = build_transformer_model(config, keep_tokens=[0, 3, 5]).transformer.config
+    assert (kept.zeroed_token_id, kept.vocab_size) == (1, 3)
+    with pytest.raises(ValueError, match="`keep_tokens` must keep the mask token, 3"):
+        build_transformer_model(config, keep_tokens=[0, 5])
+    with pytest.raises(ValueError, match="ESM-2 scales a text by its fraction of mask tokens, so"):
+        build_transformer_model(config, packed=True)
+    with pytest.raises(ValueError, match="`token_dropout` of ESM needs the `mask_token_id`"):
+        build_transformer_model(ESM)
+    with pytest.raises(ValueError, match="'esm' knows no other value. Found position_embedding_ty"):
+        build_transformer_model({**config, "position_embedding_type": "absolute"})
 
 
 # ---------------------------------------------------------------- longer texts by scaling

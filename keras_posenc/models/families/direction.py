@@ -26,7 +26,8 @@ def read_direction(values, family):
     for key, value in (*keys.items(), (BIDIRECTIONAL, both_ways or False)):
         if not isinstance(value, bool) and key not in family.required:
             raise ValueError(f"`{key}` must be true or false. Received: {quote(value)}")
-    causal = next(map(bool, keys.values()), family.causal and not both_ways)
+    by_type = not family.causal or values.get("model_type") in family.bidirectional
+    causal = next(map(bool, keys.values()), not (by_type or both_ways))
     if causal and both_ways:
         raise ValueError(f"`{next(iter(keys))}` and `{BIDIRECTIONAL}` are true: drop one of them.")
     if causal and not family.causal:

@@ -40,6 +40,8 @@ class Family:
         required: dict. Maps a key to the values that are supported, or None for all.
         recognises: function dict -> bool. Needed if `model_type` alone does not identify the
             family.
+        bidirectional: tuple of str. Those of `model_types` whose models are not causal, in a family
+            of causal ones.
         without_type: bool. Whether `model=` may name it for a config without `model_type`, or with
             BERT's.
         transformer: class or None. Subclass of `Transformer` to build; None for `Transformer`.
@@ -67,6 +69,7 @@ class Family:
     rates: dict = dataclasses.field(default_factory=dict)
     required: dict = dataclasses.field(default_factory=dict)
     recognises: Callable | None = None
+    bidirectional: tuple = ()
     without_type: bool = False
     transformer: type | None = None
     heads: object = dataclasses.field(default_factory=dict)

@@ -110,7 +110,14 @@ REFUSALS = {
 }
 
 # Read when a model has labels, or a family is chosen.
-READ_BY_ALL = {"model_type", "architectures", "id2label", "num_labels", "encodings"}
+READ_BY_ALL = {
+    "model_type",
+    "architectures",
+    "id2label",
+    "num_labels",
+    "encodings",
+    "mask_token_id",
+}
 
 IRRELEVANT = {
     # Who wrote the file, and for what.
@@ -155,7 +162,6 @@ IRRELEVANT = {
     "cls_token_id",
     "decoder_start_token_id",
     "eos_token_id",
-    "mask_token_id",
     "sep_token_id",
     # Training alone: losses, initial values, dropout of heads.
     "classifier_dropout",

@@ -5,7 +5,7 @@ from keras_posenc.untrusted import quote
 ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
 
 
-def rotary(config, base=10000.0, layout="half", kind=None):
+def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()):
     """Makes the rotary encoding of a config.
 
     Args:
@@ -13,12 +13,14 @@ def rotary(config, base=10000.0, layout="half", kind=None):
         base: float. Default if the config has none.
         layout: as in `RotaryEmbedding`.
         kind: str. Key of `rope_parameters`, where each kind of layer has its own.
+        default: dict. `rope_parameters` where the file has none.
+        read: keys of `rope_parameters` that the family reads itself.
 
     Returns:
         dict for `keras_posenc.encodings.get`.
     """
     source = config.source
-    parameters = source.get("rope_parameters") or {}
+    parameters = source.get("rope_parameters") or default or {}
     parameters = (
         parameters.get(kind) if kind in parameters else parameters if kind is None else None
     ) or {}
@@ -27,10 +29,12 @@ def rotary(config, base=10000.0, layout="half", kind=None):
             f"`rope_parameters` of {kind} must be a dict. Received: {quote(parameters)}"
         )
     parameters = {**(source.get("rope_scaling") or {}), **parameters}
+    parameters = {key: value for key, value in parameters.items() if key not in read}
     part = source.get("partial_rotary_factor")
     if part is not None and part != 1:
         parameters.setdefault("partial_rotary_factor", part)
-    base = float(parameters.pop("rope_theta", None) or source.get("rope_theta") or base)
+    base = source.get("rope_theta") or base
+    base = float(parameters.pop("rope_theta", None) or base)
     spec = {"name": "rotary", "layout": layout, "base": base}
     if parameters.get("rope_type", parameters.get("type", "default")) == "default" and not (
         parameters.keys() - {"rope_type", "type"}

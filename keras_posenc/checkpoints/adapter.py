@@ -1,0 +1,195 @@
+"""LoRA adapters, as PEFT writes them, merged into the weights of a checkpoint as they are read."""
+
+import math
+import os
+import re
+
+import numpy as np
+
+from keras_posenc.checkpoints.checkpoint import Checkpoint
+from keras_posenc.checkpoints.reader import open_checkpoint
+from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes, shorten
+
+CONFIG = "adapter_config.json"
+WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+PREFIX = "base_model.model."
+FACTOR = re.compile(r"(.+)\.lora_(embedding_)?([AB])(?:\.weight)?")
+# What the merged weights depend on: keys that are read, and those with the values that are known.
+READ = {"alpha_pattern", "fan_in_fan_out", "lora_alpha", "use_rslora"}
+KNOWN_VALUES = {
+    "peft_type": ("LORA",),
+    # The others begin with a part of the weights, which is then missing in those of the model.
+    "init_lora_weights": (True, False, "gaussian", "orthogonal", "eva", None),
+}
+# The tensors say the ranks and which layers have them; the others are for training.
+IRRELEVANT = {
+    "auto_mapping",
+    "base_model_name_or_path",
+    "bias",
+    "eva_config",
+    "exclude_modules",
+    "inference_mode",
+    "layers_pattern",
+    "layers_to_transform",
+    "lora_dropout",
+    "megatron_core",
+    "modules_to_save",
+    "peft_version",
+    "qalora_group_size",
+    "r",
+    "rank_pattern",
+    "revision",
+    "runtime_config",
+    "target_modules",
+    "task_type",
+}
+
+
+class AdaptedCheckpoint(Checkpoint):
+    """A checkpoint whose weights have a LoRA adapter's products added.
+
+    Args:
+        base: `Checkpoint`.
+        products: dict, name of a weight -> (A, B, scale, transposed); W + scale B A is read.
+        replaced: dict, name -> array, in place of the weights of these names or besides them.
+        path: str, of the adapter.
+    """
+
+    def __init__(self, base, products, replaced, path):
+        super().__init__({**base._arrays, **replaced}, base.format, base.path, base._sums)
+        self.products, self.adapter = products, path
+
+    def __str__(self):
+        return f"{super().__str__()} with the adapter {self.adapter}"
+
+    def __getitem__(self, name):
+        array = super().__getitem__(name)
+        if name not in self.products:
+            return array
+        first, second, scale, transposed = self.products[name]
+        added = scale * np.matmul(second.astype("float32"), first.astype("float32"))
+        return array.astype("float32") + (added.T if transposed else added)
+
+
+def with_adapter(checkpoint, path):
+    """Opens a LoRA adapter and merges it into a checkpoint as that is read.
+
+    Args:
+        checkpoint: `Checkpoint`, or anything that `open_checkpoint` opens: the model that the
+            adapter was trained on.
+        path: str or path. Directory with adapter_config.json and adapter_model.safetensors, as
+            PEFT's `save_pretrained` writes it.
+
+    Returns:
+        `AdaptedCheckpoint`. Tensors that were trained in full replace those of the checkpoint.
+
+    Raises:
+        FileNotFoundError: if the directory or one of its files is missing.
+        ValueError: if the adapter is of another kind, or does not fit the checkpoint.
+
+    Example:
+
+    >>> with_adapter({"a.weight": np.eye(2)}, "nowhere")
+    Traceback (most recent call last):
+    FileNotFoundError: No adapter_config.json in nowhere: `adapter` is a directory of PEFT's.
+    """
+    base, path = open_checkpoint(checkpoint), os.fspath(path)
+    settings = _settings(path)
+    file = next((n for n in WEIGHTS if os.path.isfile(os.path.join(path, n))), None)
+    if file is None:
+        raise FileNotFoundError(f"No {' or '.join(WEIGHTS)} in {path}, the directory `adapter`.")
+    file = os.path.join(path, file)
+    check_inside(file, path)
+    tensors = open_checkpoint(file)
+    factors, replaced = {}, {}
+    for name in tensors:
+        match = FACTOR.fullmatch(name)
+        module = (match[1] if match else name).removeprefix(PREFIX)
+        if match:
+            factors.setdefault((module, match[2]), {})[match[3]] = tensors[name]
+        else:
+            # Beside the factors of an embedding PEFT writes the table itself.
+            module = module.replace(".base_layer.", ".")
+            replaced[_place(base, module, path, missing=True)] = tensors[name]
+    products = {}
+    for (module, embedding), pair in factors.items():
+        target = _place(base, f"{module}.weight", path)
+        products[target] = _product(base, target, module, embedding, pair, settings, path)
+    return AdaptedCheckpoint(base, products, replaced, path)
+
+
+def _settings(path):
+    file = os.path.join(path, CONFIG)
+    if not os.path.isfile(file):
+        raise FileNotFoundError(f"No {CONFIG} in {path}: `adapter` is a directory of PEFT's.")
+    check_inside(file, path)
+    try:
+        settings = parse_json(read_bytes(file))
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON ({shorten(error)}).") from None
+    if not isinstance(settings, dict):
+        raise ValueError(f"{file} holds a {type(settings).__name__}, not the keys of an adapter.")
+    for key, value in settings.items():
+        if key in READ or key in IRRELEVANT:
+            continue
+        # Of another key only the neutral value is known to change nothing.
+        known = KNOWN_VALUES.get(key, (None, False, {}, []))
+        if not any(type(value) is type(each) and value == each for each in known):
+            raise ValueError(
+                f"{file} has {quote(key)} {quote(value)}, which is not supported: merge the "
+                "adapter with PEFT's `merge_and_unload`, and load what that saves."
+            )
+    if "peft_type" not in settings:
+        raise ValueError(f"{file} has no `peft_type`: is it the config of a LoRA adapter?")
+    patterns = settings.get("alpha_pattern") or {}
+    alphas = {"lora_alpha": settings.get("lora_alpha", 8), **patterns}
+    for key, value in alphas.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or not re.fullmatch(r"\^?[\w.]+", key):
+            raise ValueError(
+                f"{file}: alpha of {quote(key)} must be a number for the name of a layer. "
+                f"Received: {quote(value)}"
+            )
+    return {**settings, "alphas": alphas}
+
+
+def _place(base, name, path, missing=False):
+    """The tensor of the checkpoint that a name of the adapter means, whatever is before it."""
+    if name in base:
+        return name
+    places = [each for each in base if each.endswith(f".{name}") or name.endswith(f".{each}")]
+    if len(places) == 1:
+        return places[0]
+    if missing and not places:
+        return name
+    what = f"{len(places)} of them" if places else "none"
+    raise ValueError(
+        f"The adapter {path} has the layer {quote(name)}, and of {shorten(base)} {what} has this "
+        "name: it was trained on another model."
+    )
+
+
+def _product(base, target, module, embedding, pair, settings, path):
+    shape = base.shape(target)
+    transposed = bool(embedding or settings.get("fan_in_fan_out"))
+    first, second = pair.get("A"), pair.get("B")
+    fits = first is not None and second is not None and first.ndim == second.ndim == 2
+    if fits:
+        made = (second.shape[0], first.shape[1])
+        fits = first.shape[0] == second.shape[1] > 0
+        fits = fits and shape == (made[::-1] if transposed else made)
+    if not fits:
+        found = {side: each.shape for side, each in sorted(pair.items())}
+        raise ValueError(
+            f"The factors of {quote(module)} in the adapter {path} do not fit the weight {shape}. "
+            f"Received: {found}"
+        )
+    alphas, rank = settings["alphas"], first.shape[0]
+    alpha = alphas["lora_alpha"]
+    for key, value in (settings.get("alpha_pattern") or {}).items():
+        name = key.removeprefix("^")
+        if module == name or key == name and module.endswith(f".{name}"):
+            alpha = value
+            break
+    scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
+    return first, second, scale, transposed

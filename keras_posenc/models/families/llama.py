@@ -1,0 +1,149 @@
+"""Llama, Mistral and Ministral 3: causal, or embedding models in which all tokens see all."""
+
+import dataclasses
+
+from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.rope import ROPE_KEYS, rotary
+from keras_posenc.models.families.task_heads import last_token
+from keras_posenc.models.families.weight_rows import llama_block, table
+from keras_posenc.untrusted import quote
+
+LLAMA_ALIASES = {
+    "rms_norm_eps": "layer_norm_eps",
+    "attention_dropout": "attention_dropout_rate",
+    "head_dim": "attention_head_size",
+    "mlp_bias": "feed_forward_bias",
+}
+# Of Llama's block, which is pre-norm and has no biases.
+LLAMA_DEFAULTS = {
+    "hidden_act": "silu",
+    "segment_vocab_size": 0,
+    "layer_norm_eps": 1e-6,
+    "norm": "pre",
+    "norm_type": "rms_norm",
+    "embedding_norm": False,
+    "attention_bias": False,
+    "feed_forward_bias": False,
+    "mlm_dense": False,
+    "mlm_bias": False,
+    "tie_word_embeddings": False,
+    "position_table": False,
+}
+CAUSAL = {**LLAMA_DEFAULTS, "pad_token_id": None, "causal": True}
+# The head of tokens may be tied or not.
+TIED = {"tie_word_embeddings": (True, False, None)}
+
+
+def llama_table(family, classes, rows=None):
+    """The names of the weights of a family with Llama's blocks.
+
+    Args:
+        family: its name.
+        classes: as in `Table`.
+        rows: dict, further rows.
+    """
+    return table(
+        family,
+        {
+            "Embedding-Token": ("@embed_tokens", "table"),
+            **llama_block(),
+            **(rows or {}),
+            "Final-Norm": ("@norm", "norm"),
+            "MLM-Output": ("lm_head", "dense"),
+            "Sequence-Output": ("score", "dense"),
+        },
+        prefixes=("model.", ""),
+        copies={"Embedding-Token/embeddings": []},
+        classes=classes,
+        endings={"ForMaskedLM": "ForCausalLM"},
+    )
+
+
+def with_rotary(config, *encodings, **rope):
+    """Rotary positions, and a gated unit."""
+    return dataclasses.replace(
+        config,
+        hidden_act=[config.hidden_act, "linear"],
+        encodings=(rotary(config, **rope), *encodings),
+    )
+
+
+def windowed(config, *encodings, **rope):
+    """Mistral's layers see a window; one that does not count the token's side counts one more."""
+    window = config.source.get("sliding_window", 4096 if config.family == "mistral" else None)
+    if window is not None:
+        window = {"name": "window", "window": window + (not config.causal)}
+        encodings = (*encodings, window)
+    return with_rotary(config, *encodings, **rope)
+
+
+# What transformers takes for a file without `rope_parameters`.
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e6,
+    "factor": 16.0,
+    "original_max_position_embeddings": 16384,
+    "llama_4_scaling_beta": 0.1,
+}
+
+
+def scaled(config):
+    """Ministral's queries grow with the logarithm of their position."""
+    rope = config.source.get("rope_parameters") or YARN
+    slope, length = "llama_4_scaling_beta", "original_max_position_embeddings"
+    if slope not in rope or length not in rope:
+        raise ValueError(
+            f"Ministral 3 needs `rope_parameters` with `{slope}` and `{length}`. "
+            f"Received: {quote(rope)}"
+        )
+    scale = {"name": "temperature", "kind": "llama4", "value": rope[length], "offset": 0}
+    return windowed(config, {**scale, "slope": rope[slope]}, default=YARN, read=(slope,))
+
+
+LLAMA = Family(
+    name="llama",
+    title="Llama",
+    model_types=("llama", "llama_bidirec"),
+    bidirectional=("llama_bidirec",),
+    weights=llama_table("llama", {"llama": "Llama", "llama_bidirec": "LlamaBidirectional"}),
+    configure=with_rotary,
+    aliases=LLAMA_ALIASES,
+    defaults={**CAUSAL, "max_position": 2048},
+    keys=ROPE_KEYS,
+    # Of NVIDIA's embedding models, which pool the features outside of the model.
+    required={**TIED, "pooling": None, "temperature": None},
+    heads=last_token(),
+    positions="rotary, causal",
+    paper="https://arxiv.org/abs/2302.13971",
+)
+MISTRAL = dataclasses.replace(
+    LLAMA,
+    name="mistral",
+    title="Mistral",
+    model_types=("mistral",),
+    bidirectional=(),
+    weights=llama_table("mistral", {"mistral": "Mistral"}),
+    configure=windowed,
+    defaults={**CAUSAL, "max_position": 131072, "num_key_value_heads": 8},
+    keys=("sliding_window", *ROPE_KEYS),
+    required=TIED,
+    positions="rotary, causal; a window",
+    paper="https://arxiv.org/abs/2310.06825",
+)
+MINISTRAL = dataclasses.replace(
+    MISTRAL,
+    name="ministral3",
+    title="Ministral 3",
+    model_types=("ministral3",),
+    weights=llama_table("ministral3", {"ministral3": "Ministral3"}),
+    configure=scaled,
+    defaults={
+        **MISTRAL.defaults,
+        "max_position": 262144,
+        "attention_head_size": 128,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 11,
+    },
+    positions="rotary with YaRN, causal; a temperature that grows with the position",
+    paper="https://arxiv.org/abs/2601.08584",
+)
