@@ -108,13 +108,16 @@ class QueryBlock:
             return self.compute(q, k, v, grid, rules, carry, output)
 
 
-def prepare(q, k, v, grid, rules, compute):
+def prepare(q, k, v, grid, rules, compute, explicit=False):
     """Makes the `QueryBlock` of a map, the tensors that it reads, and the first carry.
 
     The tensors are a dict, (name, encoding or None) -> tensor, with the names of `AXES`.
+
+    Args:
+        explicit: bool. The weights of the encodings are among them.
     """
     variables = {}
-    if not backend.TRAITS.closures_have_gradients:
+    if explicit or not backend.TRAITS.closures_have_gradients:
         # Frozen ones too: TensorFlow watches what is read, and a scope may hold other values.
         variables = {id(w): w for e in rules.hooks.encodings for w in e.weights}
     carry = [encoding.carry(grid) for encoding in rules.hooks.scan]

@@ -18,6 +18,7 @@ from keras_posenc.attention.matrix import (
     weigh_cells,
 )
 from keras_posenc.attention.rules import encode
+from keras_posenc.attention.sequence import attend_over_devices, splits_sequence
 from keras_posenc.attention.splash import FEWEST_TOKENS, attend_by_splash, splash_serves
 
 MB = 2**20
@@ -40,6 +41,7 @@ class Plan:
         with_map: bool. The map is requested.
         fused: bool. A fused kernel is used.
         splash: bool. It is that of JAX for TPUs.
+        over_devices: bool. The rows are split over several devices.
         local_rows: int or None. Number of rows in a block of local attention.
         block_rows: int, scalar tensor or None. Number of rows in a block, if the map is cut.
         num_rows: int or scalar tensor. Number of all rows.
@@ -50,6 +52,7 @@ class Plan:
     with_map: bool
     fused: bool
     splash: bool
+    over_devices: bool
     local_rows: int | None
     block_rows: object
     num_rows: object
@@ -67,6 +70,10 @@ PATHS = (
     (
         lambda plan: plan.local_rows,
         lambda plan, *x: attend_locally(*x, plan.local_rows, plan.compute),
+    ),
+    (
+        lambda plan: plan.over_devices,
+        lambda plan, *x: attend_over_devices(*x, plan.block_rows, plan.compute),
     ),
     (
         lambda plan: plan.block_rows is not None,
@@ -104,7 +111,9 @@ def attend(q, k, v, grid, rules, with_map=False):
     fused = not with_map and _takes_kernel(q, rules)
     q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not fused)
     splash = False
-    if fused and backend.platform(q) == "tpu":
+    if fused and backend.platform(q) == "tpu" and backend.sequence_shards(q) > 1:
+        fused = False  # the kernel needs all rows
+    elif fused and backend.platform(q) == "tpu":
         fused = splash = _takes_splash(q, k, grid, rules)
     plan = make_plan(q, k, grid, rules, with_map, fused, splash)
     path = next(path for condition, path in PATHS if condition(plan))
@@ -160,7 +169,8 @@ def make_plan(q, k, grid, rules, with_map, fused, splash):
         block_rows = rows_of_block(q, k, hooks, heads, sizes) if heads and not local else None
         if hooks.most_rows:
             block_rows = _limited(block_rows, num_rows, hooks.most_rows)
-    return Plan(with_map, fused, splash, local, block_rows, num_rows, grid.training, compute)
+    split, training = splits_sequence(q, k, hooks), grid.training
+    return Plan(with_map, fused, splash, split, local, block_rows, num_rows, training, compute)
 
 
 def _limited(block_rows, num_rows, most_rows):

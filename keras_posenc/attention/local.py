@@ -13,8 +13,10 @@ import math
 
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.attention.blocks import AXES, ROWS, prepare, run
 from keras_posenc.attention.matrix import by_head
+from keras_posenc.attention.sequence import run_over_devices
 from keras_posenc.maps.columns import slice_axis
 
 FEWEST_ROWS = 64
@@ -59,7 +61,8 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute):
     # Columns that fill up the last chunk are none.
     key_mask = ops.ones((1, ops.shape(k)[1])) if grid.key_mask is None else grid.key_mask
     grid = grid.replace(key_mask=ops.cast(key_mask, "bool"))
-    whole, tensors, carry = prepare(q, k, v, grid, rules, compute)
+    shards = backend.sequence_shards(q)
+    whole, tensors, carry = prepare(q, k, v, grid, rules, compute, explicit=shards > 1)
     inputs = whole.inputs
     inputs = dataclasses.replace(inputs, grid=inputs.grid.replace(ids_are_indices=not seen))
     block = dataclasses.replace(whole, inputs=inputs)
@@ -79,7 +82,10 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute):
             columns[key] = _neighbourhoods(
                 key, x, axis, count, block_rows, left, right, seen, counted
             )
-    output = run(block, others, block_rows, carry, columns)
+    # Each device has whole blocks, or XLA splits what it can.
+    over_devices = shards > 1 and ops.shape(q)[1] % (shards * block_rows) == 0
+    run_blocks = run_over_devices if over_devices else run
+    output = run_blocks(block, others, block_rows, carry, columns)
     if grid.global_tokens:
         few = min(math.ceil(grid.global_tokens), q.shape[1] or math.ceil(grid.global_tokens))
         first = {key: _first_rows(key, x, few) for key, x in tensors.items()}

@@ -10,7 +10,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from keras import ops
 
-from keras_posenc.backend import jax_lookup, jax_processes, jax_splash, shared
+from keras_posenc.backend import jax_lookup, jax_processes, jax_sequence, jax_splash, shared
 from keras_posenc.backend.shared import *  # noqa: F403
 
 __all__ = shared.NAMES
@@ -18,7 +18,9 @@ __all__ = shared.NAMES
 gather = jax_processes.gather
 launched_processes = jax_processes.launched_processes
 has_splash = jax_splash.has_splash
+over_sequence = jax_sequence.over_sequence
 processes = jax_processes.processes
+sequence_shards = jax_sequence.sequence_shards
 splash = jax_splash.splash
 
 TRAITS = shared.Traits(

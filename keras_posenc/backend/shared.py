@@ -44,12 +44,14 @@ NAMES = (
     "map_blocks",
     "on_accelerator",
     "one_pass",
+    "over_sequence",
     "overwrite",
     "platform",
     "processes",
     "product",
     "row_multiple",
     "runs_cudnn",
+    "sequence_shards",
     "splash",
     "take_last",
     "train_steps",
@@ -189,6 +191,16 @@ def runs_cudnn(q):
 def fused_kernels(q, k):
     """Within it, attention runs a kernel that does not materialise a large matrix, or fails."""
     return contextlib.nullcontext()
+
+
+def sequence_shards(q):
+    """Number of devices over which the rows of a text are split; only JAX splits them."""
+    return 1
+
+
+def over_sequence(function, tensors, split, gathered, axis):
+    """function(tensors), each device with its part of some tensors and all of the others."""
+    raise NotImplementedError("Context parallelism is JAX's.")
 
 
 def has_splash(q):

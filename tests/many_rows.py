@@ -1,0 +1,113 @@
+"""Attention over four devices that share each text; `tests/attention/test_sequence.py` runs it.
+
+    KERAS_BACKEND=jax XLA_FLAGS=--xla_force_host_platform_device_count=4 python many_rows.py
+
+Prints a line of JSON: for each case the difference of the output and the gradients from those of
+one device, and the collectives of the program; and the losses of a model on one device and on four.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import re
+
+import jax
+import keras
+import numpy as np
+
+from keras_posenc import PositionalAttention, backend
+
+WINDOW = {"name": "window", "window": 8}
+CASES = {
+    "causal": (["rotary"], True),
+    "bias": (["t5"], False),
+    "window": ([WINDOW], False),
+}
+KINDS = "all-gather|all-reduce|reduce-scatter|collective-permute|all-to-all"
+COLLECTIVE = re.compile(rf"= (\S.*?) ({KINDS})(?:-start)?\(")
+
+
+def put(x, mesh, *axes):
+    spec = jax.sharding.PartitionSpec(*axes)
+    return jax.device_put(x, jax.sharding.NamedSharding(mesh.backend_mesh, spec))
+
+
+def measured(case, length):
+    encodings, causal = CASES[case]
+    keras.utils.set_random_seed(0)
+    layer = PositionalAttention(2, 4, encodings=list(encodings))
+    layer.build((2, length, 8), (2, length, 8))
+    weights = [v.value for v in layer.trainable_variables]
+    fixed = [v.value for v in layer.non_trainable_variables]
+    rng = np.random.default_rng(0)
+    x, upstream = rng.normal(size=(2, 2, length, 8)).astype("float32")
+    keep = np.arange(length)[None] < np.array([[length], [length - 5]])
+
+    def loss(weights, x):
+        y, _ = layer.stateless_call(
+            weights, fixed, x, x, value_mask=keep, use_causal_mask=causal, training=True
+        )
+        return (y * upstream * keep[..., None]).sum(), y
+
+    def found(x):
+        gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+        program = gradients.lower(weights, x).compile()
+        (_, y), of_all = program(weights, x)
+        return [np.asarray(each) for each in jax.tree.leaves((y, of_all))], program.as_text()
+
+    alone, _ = found(x)
+    mesh = keras.distribution.DeviceMesh((4,), ["sequence"], jax.devices())
+    layouts = keras.distribution.LayoutMap(mesh)
+    scope = keras.distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch").scope()
+    with scope:
+        weights = [put(w, mesh) for w in weights]
+        together, text = found(put(x, mesh, None, "sequence"))
+    pairs = zip(alone, together, strict=True)
+    apart = [np.abs(a - b).max() / max(1, np.abs(a).max()) for a, b in pairs]
+    return {"error": float(max(apart)), "collectives": traffic(text)}
+
+
+def traffic(program):
+    """Kind -> [number of collectives, most numbers that one of them gives a device]."""
+    found = {}
+    for shapes, kind in COLLECTIVE.findall(program):
+        sizes = [math.prod(map(int, x.split(","))) for x in re.findall(r"\[([\d,]+)\]", shapes)]
+        count, most = found.get(kind, (0, 0))
+        found[kind] = count + 1, max(most, *sizes, 1)
+    return found
+
+
+def trained(mesh=None):
+    """The losses of two steps of a model, over the devices of a mesh or on one."""
+    keras.utils.set_random_seed(0)
+    scope = contextlib.nullcontext()
+    if mesh is not None:
+        layouts = keras.distribution.LayoutMap(mesh)
+        split = keras.distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch")
+        scope = split.scope()
+    with scope:
+        tokens = keras.Input((64,), dtype="int32")
+        x = keras.layers.Embedding(20, 8, mask_zero=True)(tokens)
+        x = x + PositionalAttention(2, 4, encodings=["rotary"])(x, x)
+        model = keras.Model(tokens, keras.layers.Dense(20)(x))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(0.01), loss)
+        ids = np.random.default_rng(0).integers(1, 20, (4, 64)).astype("int32")
+        ids[0, 50:] = 0
+        history = model.fit(ids, ids, batch_size=4, epochs=2, verbose=0, shuffle=False)
+    return history.history["loss"]
+
+
+def main():
+    # Two blocks of 64 rows on each device.
+    backend.TRAITS = dataclasses.replace(backend.TRAITS, map_bytes=0, block_bytes=0)
+    results = {}
+    for case in CASES:
+        results[case] = measured(case, 512)
+    mesh = keras.distribution.DeviceMesh((2, 2), ["batch", "sequence"], jax.devices())
+    print(json.dumps({"cases": results, "losses": [trained(), trained(mesh)]}))
+
+
+if __name__ == "__main__":
+    main()
