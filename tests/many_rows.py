@@ -20,8 +20,7 @@ from keras_posenc import PositionalAttention, backend
 
 WINDOW = {"name": "window", "window": 8}
 CASES = {
-    "causal": (["rotary"], True),
-    "bias": (["t5"], False),
+    "bias": (["t5"], True),
     "window": ([WINDOW], False),
 }
 KINDS = "all-gather|all-reduce|reduce-scatter|collective-permute|all-to-all"
