@@ -4,6 +4,8 @@ The small one is part of the test data. The larger ones, 0.2 GB, are read from a
 
     pip install --no-deps --target FOLDER antiberty==0.1.3 microformer-mgm==0.5.8 rxnfp==0.1.0
     KERAS_POSENC_PACKAGES=FOLDER python -m pytest tests/models/test_real_checkpoints.py
+
+In the whole suite they run on one backend, because compiling twelve layers takes long.
 """
 
 import os
@@ -14,9 +16,10 @@ import oracles
 import pytest
 from keras import ops
 from published import answer, token_ids
-from selection import on_all
 
 from keras_posenc import build_transformer_model, save_checkpoint
+
+pytestmark = pytest.mark.once
 
 FOLDER = os.environ.get("KERAS_POSENC_PACKAGES")
 TOLERANCE = 1e-5  # of the largest value, in float32
@@ -66,7 +69,7 @@ class Checkpoint:
         return kind.from_pretrained(folder or self.folder, dtype="float32", **settings).eval()
 
 
-@pytest.fixture(scope="module", params=on_all(("rxnmapper",), CASES))
+@pytest.fixture(scope="module", params=CASES)
 def checkpoint(request, reactions):
     folder = CASES[request.param][0]
     if folder is None:
