@@ -61,8 +61,8 @@ class Generator(backend.SafeTrainer, keras.Model):
     Call arguments:
         inputs: `predict` takes prompts, or sources, as a list of lists of ids, as an array (B, T)
             padded on either side, or as a dict of "token_ids" and the model's further inputs.
-            It pads them to a power of two, so that one compiled program serves many lengths. A call
-            takes an array, padded on the right, and checks nothing.
+            On JAX and TensorFlow it pads them to a power of two, so that one compiled program
+            serves many lengths. A call takes an array, padded on the right, and checks nothing.
 
     Returns:
         (B, max_length) int32: the new tokens up to an end token, then padding; (B, n, max_length)

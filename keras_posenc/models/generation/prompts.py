@@ -13,7 +13,7 @@ def bucket(length):
 
 
 def prepare(x, decoding, pad_id):
-    """Checks prompts, or sources, and pads them on the right to a length that many share.
+    """Checks prompts, or sources, and pads them on the right, to a length that many share.
 
     Args:
         x: (B, T) ids, a list of lists of ids, or a dict of them under "token_ids" and of what else
