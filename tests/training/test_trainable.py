@@ -31,7 +31,7 @@ def changed(directory, pretrained):
 
 def test_lora_is_merged_in_what_is_saved(tmp_path, pretrained):
     """What is evaluated has the factors, and what is saved their product, with the same results."""
-    settings = SETTINGS | {"lora_rank": 2, "epochs": 2}
+    settings = SETTINGS | {"lora_rank": 2, "epochs": 1}
     metrics = finetune(pretrained, DATA, tmp_path / "run", **settings)
     paths = changed(tmp_path / "run", pretrained)
     assert paths and all("Transformer-0-" in path and "/kernel" in path for path in paths)
@@ -55,6 +55,7 @@ def test_lora_is_merged_in_what_is_saved(tmp_path, pretrained):
         np.testing.assert_allclose(array, arrays(saved.model)[path], atol=1e-6)
 
 
+@pytest.mark.once
 def test_frozen_weights_are_those_of_the_checkpoint(tmp_path, pretrained):
     settings = SETTINGS | {"freeze": ["embeddings", "*FeedForward*"], "epochs": 1}
     finetune(pretrained, DATA, tmp_path, **settings)
