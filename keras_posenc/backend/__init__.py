@@ -16,6 +16,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `gather` | the values of all processes, as a list |
 | `is_traced` | whether a tensor's values are only known when the program runs |
 | `all_true` | whether a mask is known to be True everywhere, at no cost |
+| `cache_programs`, `keeps_programs` | compiled programs on disk, for later processes |
 | `check_floatx` | refuses a `floatx` that changes integers |
 | `check_range` | checks position ids when the program runs |
 | `call_back`, `await_calls` | a Python function called from inside a program |

@@ -10,11 +10,20 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from keras import ops
 
-from keras_posenc.backend import jax_lookup, jax_processes, jax_sequence, jax_splash, shared
+from keras_posenc.backend import (
+    jax_cache,
+    jax_lookup,
+    jax_processes,
+    jax_sequence,
+    jax_splash,
+    shared,
+)
 from keras_posenc.backend.shared import *  # noqa: F403
 
 __all__ = shared.NAMES
 
+cache_programs = jax_cache.cache_programs
+keeps_programs = jax_cache.keeps_programs
 gather = jax_processes.gather
 launched_processes = jax_processes.launched_processes
 has_splash = jax_splash.has_splash
@@ -27,6 +36,7 @@ TRAITS = shared.Traits(
     chunked_sums=True,
     closures_have_gradients=True,
     fills_missing=True,
+    shape_price=4096,
 )
 
 # Tensors of a block that are kept for the backward pass, by the name that JAX knows them by.

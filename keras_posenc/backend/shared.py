@@ -15,6 +15,7 @@ NAMES = (
     "adamw_step",
     "all_true",
     "await_calls",
+    "cache_programs",
     "call_back",
     "check_floatx",
     "check_range",
@@ -35,6 +36,7 @@ NAMES = (
     "is_plain",
     "is_traced",
     "keep_by_hash",
+    "keeps_programs",
     "kernel_forms_map",
     "kernel_multiple",
     "launched_processes",
@@ -63,6 +65,17 @@ NAMES = (
 
 CLOSED = -1e9
 _EXPORTING = contextvars.ContextVar("exporting", default=None)
+
+
+def cache_programs():
+    """Keeps compiled programs in a folder of the user, for later processes; returns its path, or
+    None where nothing is kept."""
+    return None
+
+
+def keeps_programs():
+    """Whether compiled programs are kept for later processes."""
+    return False
 
 
 def check_floatx():
@@ -115,6 +128,8 @@ class Traits:
         calls_back_compiled: bool. A compiled program can call a Python function.
         writes_litert: bool. Keras exports a model of any length to LiteRT.
         fills_missing: bool. A compiled program reads NaN for a row that a table does not have.
+        shape_price: int. Tokens that MiniLM computes while a program for another shape is made.
+        priced_shapes: number. After so many shapes a program is for any.
     """
 
     processes_apart: str = ""
@@ -132,6 +147,8 @@ class Traits:
     calls_back_compiled: bool = True
     writes_litert: bool = False
     fills_missing: bool = False
+    shape_price: int = 0
+    priced_shapes: float = math.inf
 
 
 class SafeTrainer:

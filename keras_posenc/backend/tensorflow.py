@@ -25,6 +25,8 @@ TRAITS = shared.Traits(
     drops_assertions=True,
     batches_before_fit=2,
     calls_back_compiled=False,
+    shape_price=4096,
+    priced_shapes=2,
 )
 
 

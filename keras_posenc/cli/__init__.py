@@ -69,6 +69,9 @@ def _run(command, arguments, load):
     # TensorFlow's notes on the processor would hide a one-line error.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     load()
+    from keras_posenc import backend
+
+    backend.cache_programs()
     exec(compile(source, f"<keras-posenc {command}>", "exec"), {"__name__": "__main__"})
     sys.stdout.flush()
 

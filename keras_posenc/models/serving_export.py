@@ -1,30 +1,37 @@
 """Export to files that run without Keras."""
 
+import importlib.util
+import logging
 import os
 import pathlib
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
+from keras_posenc.models.matrix_products import as_matrix_products
 from keras_posenc.writing import alone, make_folder, temporary_folder
 
 FORMATS = {".onnx": "onnx", ".tflite": "litert"}
 
 
-def export_model(model, path):
+def export_model(model, path, quantize=None):
     """Writes a model as an ONNX or LiteRT file that runs at any batch size and length.
 
-    It calls `model.export` of Keras with two differences. Attention materialises its matrices as a
-    whole, because some runtimes do not have loops over blocks of rows. On PyTorch, batch size and
-    length are exported as free, which Keras' export to ONNX cannot do.
+    It calls `model.export` of Keras with three differences. Attention materialises its matrices as
+    a whole, because some runtimes do not have loops over blocks of rows. Projections are products
+    of matrices, not einsums, so that runtimes can quantize and fuse them. On PyTorch, batch size
+    and length are exported as free, which Keras' export to ONNX cannot do.
 
     Args:
         model: functional `keras.Model`, in float32.
         path: str or path. A .onnx file or, on TensorFlow, a .tflite file.
+        quantize: None or "int8". "int8" writes an ONNX file with int8 weights, by onnxruntime's
+            dynamic quantization: about a quarter of the size, and faster on a CPU.
 
     Raises:
         ImportError: if a package is missing that the backend needs for it: onnxscript on torch,
-            tf2onnx on TensorFlow, jax2onnx on JAX.
+            tf2onnx on TensorFlow, jax2onnx on JAX; and onnxruntime for `quantize`.
         NotADirectoryError: if a folder that `path` lies in is a file.
-        ValueError: on another suffix, or a .tflite file on another backend.
+        ValueError: on another suffix, or a .tflite file on another backend; with `quantize`, on
+            another value, for a .tflite file, or if the model is quantized already.
 
     Example:
 
@@ -46,17 +53,65 @@ def export_model(model, path):
         raise ValueError(
             "A .tflite file of any length is written on TensorFlow: set KERAS_BACKEND=tensorflow."
         )
+    _check_quantization(model, path, quantize)
     make_folder(path.parent)
     with temporary_folder(path.parent) as folder:
         # More than 2 GB of weights go into a second file, which the first one names.
         try:
-            with backend.exporting(FORMATS[path.suffix]):
+            with backend.exporting(FORMATS[path.suffix]), as_matrix_products(model):
                 backend.export_model(model, os.path.join(folder, path.name), FORMATS[path.suffix])
         except ImportError as error:
             raise ImportError(
                 f"Writing ONNX needs a package that is not installed ({error}): "
                 "on PyTorch pip install onnx onnxscript, on TensorFlow pip install onnx tf2onnx."
             ) from None
+        if quantize is not None:
+            _quantize(pathlib.Path(folder), path.name)
         with alone(path.parent):
             for name in sorted(os.listdir(folder), reverse=True):
                 os.replace(os.path.join(folder, name), path.parent / name)
+
+
+def _check_quantization(model, path, quantize):
+    checks.choice("quantize", quantize, (None, "int8"))
+    if quantize is None:
+        return
+    if path.suffix != ".onnx":
+        raise ValueError(
+            f'quantize="int8" is for .onnx files: leave it out. Received: {os.fspath(path)!r}'
+        )
+    modes = {getattr(layer, "quantization_mode", None) for layer in model._flatten_layers()}
+    for mode in modes - {None}:
+        raise ValueError(
+            f'quantize="int8" takes a model in float32, and this one is quantized to {mode}: '
+            "export the model from before `model.quantize`."
+        )
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise ImportError(
+            'export_model(..., quantize="int8") needs onnxruntime, which is not installed: '
+            "pip install onnxruntime"
+        )
+
+
+def _quantize(folder, name):
+    """Replaces an ONNX file in a folder by one with int8 weights."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    whole = folder / f"float32-{name}"
+    files = [each for each in folder.iterdir() if each.name != name]
+    (folder / name).rename(whole)
+    external = sum(each.stat().st_size for each in (whole, *files)) > 2 * 2**30
+    level = logging.root.level
+    logging.root.setLevel(logging.ERROR)  # onnxruntime advises to prepare models that need none
+    try:
+        quantize_dynamic(
+            whole,
+            folder / name,
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            use_external_data_format=external,
+        )
+    finally:
+        logging.root.setLevel(level)
+    for each in (whole, *files):
+        each.unlink()

@@ -22,6 +22,7 @@ from keras_posenc.retrieval.vector_files import check_output, ids_of, write_vect
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.process_shards import read_shard
+from keras_posenc.text.shapes import shape_options
 from keras_posenc.text.text_stream import TextStream
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.processes import is_first
@@ -350,6 +351,8 @@ def _by_chunks(model, texts, verbose):
         max_length=length,
         token_budget=model.token_budget,
         shuffle=False,
+        fixed_shapes=length,
+        **shape_options(model.model),
     )
     rows = model.of_batches(batches, verbose)
     counts = np.array([len(ids) for ids, _ in pieces])

@@ -188,7 +188,7 @@ def _features(model, encoder, windows, verbose):
     if not windows:
         return
     rows = [(window.token_ids, window.segment_ids) for window in windows]
-    options = {"max_length": None, "token_budget": model.token_budget}
+    options = {"max_length": model.max_length, "token_budget": model.token_budget}
     for feature, number in predicted(encoder, rows, verbose, tokenizer=model.tokenizer, **options):
         yield feature, windows[number]
 

@@ -363,7 +363,7 @@ class LateInteraction:
             rows,
             verbose,
             tokenizer=self._padded,
-            max_length=None,
+            max_length=max(side.length or 0, side.expand or 0) or None,
             token_budget=self.token_budget,
         ):
             vectors[offsets[number] : offsets[number + 1]] = found[token_indices[number]]

@@ -5,6 +5,7 @@ import numpy as np
 
 from keras_posenc import backend, checks
 from keras_posenc.text import TextBatches
+from keras_posenc.text.shapes import longest_length, shape_options
 
 
 def predicted(model, texts, verbose="auto", **options):
@@ -23,11 +24,22 @@ def predicted(model, texts, verbose="auto", **options):
     """
     names = [tensor.name for tensor in model.inputs]
     numbers = list(range(len(texts)))
-    batches = TextBatches(texts, numbers, classes=numbers, shuffle=False, **options)
+    batches = TextBatches(
+        texts,
+        numbers,
+        classes=numbers,
+        shuffle=False,
+        fixed_shapes=longest_length(model, options.get("max_length")),
+        **shape_options(model),
+        **options,
+    )
     progress = keras.utils.Progbar(len(batches), verbose=1 if verbose == "auto" else verbose)
     for step in range(len(batches)):
-        inputs, numbers = batches[step][:2]
+        inputs, numbers, *weights = batches[step]
         outputs = model.predict_on_batch({name: inputs[name] for name in names})
+        if weights:  # 0 for rows that fill up the batch
+            real = weights[0] > 0
+            outputs, numbers = outputs[real], numbers[real]
         for part in backend.gather((outputs, numbers.tolist())):  # of each process
             yield from zip(*part, strict=True)
         progress.update(step + 1)

@@ -22,6 +22,7 @@ from keras_posenc.retrieval.prediction import ranked
 from keras_posenc.retrieval.saving import save_as_read
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import check_list, kind_of_all
+from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.untrusted import quote
 from keras_posenc.writing import make_folder, write_text
@@ -153,6 +154,8 @@ class Reranker:
             stride=None if self.chunks is None else self.overlap,
             token_budget=self.token_budget,
             shuffle=False,
+            fixed_shapes=longest_length(self.model, self.max_length),
+            **shape_options(self.model),
         )
         texts = TextModel(self.model, self.tokenizer)
         logits = texts.of_batches(batches, verbose).astype("float32")

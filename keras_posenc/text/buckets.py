@@ -1,19 +1,23 @@
 """Grouping of documents into batches: few lengths, little padding. NumPy only."""
 
+import math
+
 import numpy as np
 
 
-def choose_lengths(lengths, most, multiple, price):
+def choose_lengths(lengths, most, multiple, price, priced=math.inf, call=0):
     """Chooses the lengths to pad to that waste the fewest tokens.
 
     An exact dynamic programme. With T_1 < ... < T_k the chosen lengths it minimises sum_i T(n_i) +
-    k * price, where T(n) is the smallest chosen length >= n.
+    min(k, priced) * price + k * call, where T(n) is the smallest chosen length >= n.
 
     Args:
         lengths: n_i, an int array, one per document.
         most: maximum number of lengths, k <= most.
         multiple: every length is a multiple of it.
         price: how many padding tokens one more length must save; it stands for a compilation.
+        priced: how many lengths cost that.
+        call: how many padding tokens each length must save besides, since it makes a batch more.
 
     Returns:
         An increasing int array; its last element fits the longest document.
@@ -33,11 +37,13 @@ def choose_lengths(lengths, most, multiple, price):
     best[0, 0] = 0
     start = np.zeros((most + 1, count + 1), int)
     for j in range(1, count + 1):
-        total = best[:-1, :j] + ends[j - 1] * (below[j] - below[:j]) + price
+        total = best[:-1, :j] + ends[j - 1] * (below[j] - below[:j])
         start[1:, j] = total.argmin(axis=1)
         best[1:, j] = total.min(axis=1)
     chosen, j = [], count
-    for k in range(int(best[:, count].argmin()), 0, -1):
+    number = np.arange(most + 1)
+    total = best[:, count] + price * np.minimum(number, priced) + call * number
+    for k in range(int(total.argmin()), 0, -1):
         chosen.append(ends[j - 1])
         j = start[k, j]
     return np.array(chosen[::-1])

@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 
-from keras_posenc import backend
+from keras_posenc import backend, checks
+from keras_posenc.text import shapes as text_shapes
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
 from keras_posenc.text.documents import check_list, encode_apart, encode_rows
 from keras_posenc.text.epoch_progress import Reading
@@ -64,6 +65,12 @@ class TextBatches(keras.utils.PyDataset):
         max_shapes: int. Maximum number of lengths T. The last documents may add one more shape
             (B, T).
         pad_to: int. Every T is a multiple of it, or `max_length`.
+        shape_price: int or None. How many tokens of padding one more length must save, since JAX
+            compiles a program for it, and TensorFlow for the first two. None is the price for a
+            model as wide as MiniLM, 0 on PyTorch.
+        fixed_shapes: int or None. For predictions, where every shape is compiled: T is one of at
+            most 8 lengths up to this one, and B one of two numbers for each T, whatever the texts.
+            Rows of padding fill up the last batch. None fits the shapes to the texts.
         **kwargs: Arguments of `keras.utils.PyDataset`. `workers` and `use_multiprocessing` are
             accepted and ignored, because a batch is ready in 0.1 ms.
 
@@ -107,6 +114,8 @@ class TextBatches(keras.utils.PyDataset):
         apart=False,
         sample_weights=None,
         class_weight=None,
+        shape_price=None,
+        fixed_shapes=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -119,6 +128,10 @@ class TextBatches(keras.utils.PyDataset):
             # NaN is less than nothing, and no int.
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name}={value!r}: give an int, at least 1.")
+        price = text_shapes.shape_price() if shape_price is None else shape_price
+        checks.whole("shape_price", price, least=0)
+        if fixed_shapes is not None:
+            checks.whole("fixed_shapes", fixed_shapes)
         if stride is not None and not (type(stride) is int and stride >= 0):
             raise ValueError(f"stride={stride!r}: give an int, at least 0, or None.")
         if isinstance(labels, dict) and classes is None:
@@ -156,7 +169,11 @@ class TextBatches(keras.utils.PyDataset):
         self._segments = np.concatenate([np.asarray(row.segment_ids, "int32") for row in rows])
         self._position_ids = _position_ids(rows)
         lengths = tokens.reshape(-1, sides).max(axis=1)
-        widths = choose_lengths(lengths, max_shapes, pad_to, price=token_budget)
+        fixed = fixed_shapes is not None and text_shapes.compiles_each()
+        if fixed:
+            lengths, pad_to = text_shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
+        priced, call = text_shapes.priced_shapes(), text_shapes.call_price()
+        widths = choose_lengths(lengths, max_shapes, pad_to, price, priced, call)
         # Never past max_length: a model may have no position there.
         self._widths = widths if max_length is None else np.minimum(widths, max_length)
         bucket = np.searchsorted(self._widths, lengths)
@@ -166,7 +183,10 @@ class TextBatches(keras.utils.PyDataset):
         # So that the devices of a distribution, which is set before, can share each batch. It is
         # asked for here: threads of TensorFlow that read do not know of it.
         self._multiple, self._process = backend.row_multiple(), backend.processes()
-        self._sizes = batch_sizes(counts, self._widths * sides, token_budget, self._multiple)
+        sizes_of = text_shapes.fixed_sizes if fixed else batch_sizes
+        self._sizes = sizes_of(counts, self._widths * sides, token_budget, self._multiple)
+        # Of what the rows of a batch of each length are a multiple, by rows of weight 0.
+        self._fills = self._sizes if fixed else [self._multiple] * len(self._sizes)
         self.shuffle, self.seed = shuffle, seed
         self.set_epoch(0)
 
@@ -217,7 +237,8 @@ class TextBatches(keras.utils.PyDataset):
         return len(self)
 
     def __getitem__(self, index):
-        batch = fill_batch(self._read(index), self._multiple, apart=self._sides is not None)
+        multiple = self._fills[self._batches[index][0]]
+        batch = fill_batch(self._read(index), multiple, apart=self._sides is not None)
         return share_of(batch, self._process)
 
     def _read(self, index):
@@ -302,7 +323,7 @@ class TextBatches(keras.utils.PyDataset):
         predictions, count = np.asarray(predictions), len(self.text_of)
         sizes = [len(documents) for _, documents in self._batches]
         processes = self._process[1]
-        ends = np.cumsum([filled_size(size, self._multiple) // processes for size in sizes])
+        ends = np.cumsum(self._filled_sizes) // processes
         if len(predictions) != ends[-1]:
             what = "texts" if count == len(self.lengths) else "windows"
             raise ValueError(f"{len(predictions)} rows of predictions for {count} {what}.")
@@ -318,19 +339,19 @@ class TextBatches(keras.utils.PyDataset):
     def shapes(self):
         """The distinct (B, T), or (B, S, T), smallest batch first."""
         sides = (self._sides,) if self._sides else ()
-        return sorted(
-            {
-                (filled_size(len(documents), self._multiple), *sides, int(self._widths[k]))
-                for k, documents in self._batches
-            }
-        )
+        rows = zip(self._filled_sizes, self._batches, strict=True)
+        return sorted({(count, *sides, int(self._widths[k])) for count, (k, _) in rows})
+
+    @property
+    def _filled_sizes(self):
+        """The rows of each batch, those of padding included."""
+        return [filled_size(len(rows), self._fills[k]) for k, rows in self._batches]
 
     @property
     def padding_share(self):
         """Share of all tokens that is padding, 0 to 1."""
-        padded = sum(
-            filled_size(len(rows), self._multiple) * self._widths[k] for k, rows in self._batches
-        )
+        widths = [self._widths[k] for k, _ in self._batches]
+        padded = np.dot(self._filled_sizes, widths)
         return float(1 - len(self._tokens) / padded / (self._sides or 1))
 
 

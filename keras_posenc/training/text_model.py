@@ -14,6 +14,7 @@ from keras_posenc.checkpoints.folder import replacing_together
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.finetune_task import POOLS
 from keras_posenc.training.tasks.rows import Rows
@@ -132,7 +133,7 @@ class TextModel:
             self.kind.labels(self.labels, labels),
             tokenizer=self.tokenizer,
             token_budget=self.token_budget,
-            **{"shuffle": False, **read, **options},
+            **{"shuffle": False, **shape_options(self.model), **read, **options},
         )
 
     def predict(self, texts, verbose="auto"):
@@ -162,7 +163,8 @@ class TextModel:
         Returns:
             The results as `predict` returns them, and the number of tokens (N,) of each text.
         """
-        batches = self.batches(texts)
+        longest = longest_length(self.model, self.chunks or self.max_length)
+        batches = self.batches(texts, fixed_shapes=longest)
         outputs = self._by_token if self.kind.per_token else self.of_batches
         results = outputs(batches, verbose)
         return self.kind.merged(texts, batches, results, self.labels, self.pool), batches.lengths

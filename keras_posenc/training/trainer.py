@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_posenc import backend
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.text.shapes import shape_price
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.callbacks import RunCallbacks, check_callbacks
 from keras_posenc.training.metrics import length_histogram
@@ -76,6 +77,9 @@ class Trainer:
         options = {"shuffle": True, "seed": self.recipe.seed, **self.task.training_options()}
         if self.task.has_windows:
             options["stride"] = self.recipe.stride_of(length)
+        # Every epoch saves the padding, and a program is made once.
+        epochs = self.recipe.epoch_lengths.count(length)
+        options["shape_price"] = shape_price(self.model) // epochs
         at_length = dataclasses.replace(self.finetuned, max_length=length)
         train = self.documents["train"]
         texts, targets = train.texts, self.task.targets(train)

@@ -1,6 +1,7 @@
 """Whether a tokenizer, a length and a model belong together: rows of tables, and the padding id."""
 
 from keras_posenc.models.inputs import id_inputs
+from keras_posenc.text.shapes import position_bound
 
 
 def check_table(tokenizer, table):
@@ -36,9 +37,7 @@ def check_positions(model, name, length):
     Raises:
         ValueError: if the model's table has fewer positions.
     """
-    transformer = getattr(model, "transformer", None)
-    layer = transformer and transformer.layers.get("Embedding-Position")
-    bound = getattr(layer, "bound", getattr(layer, "input_dim", None))
+    bound = position_bound(model)
     if bound is not None and isinstance(length, int) and length > bound:
         raise ValueError(
             f"{name}={length}: the model has {bound} positions. Give at most so many: chunks= "

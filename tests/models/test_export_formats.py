@@ -1,5 +1,7 @@
 """What is exported runs without Keras, at lengths that the export did not see."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -56,6 +58,61 @@ def test_onnx(model, tmp_path):
     export_model(model, path)
     assert [each.name for each in path.parent.iterdir()] == ["model.onnx"]
     check(model, run_onnx(path))
+    # A product of features with weights is a MatMul, which runtimes quantize and fuse.
+    assert not any("Einsum" == each.op_type and weighted(each, path) for each in nodes(path))
+    assert not any("call" in vars(layer) for layer in model._flatten_layers())
+    check_int8(model, path)
+
+
+def nodes(path):
+    import onnx
+
+    return onnx.load(path).graph.node
+
+
+def weighted(node, path):
+    import onnx
+
+    return {each.name for each in onnx.load(path).graph.initializer} & set(node.input)
+
+
+def check_int8(model, path):
+    whole = path.stat().st_size
+    export_model(model, path, quantize="int8")
+    assert [each.name for each in path.parent.iterdir()] == ["model.onnx"]
+    assert path.stat().st_size < whole
+    kinds = [each.op_type for each in nodes(path)]
+    # Six projections of each of two blocks, and the classifier.
+    assert kinds.count("MatMulInteger") >= 12
+    ids, segments = feeds(3, 70)
+    expected = ops.convert_to_numpy(model([ids, segments], training=False))
+    moved = np.abs(run_onnx(path)(ids, segments) - expected).max()
+    assert 0 < moved < 0.1 * np.abs(expected).max()
+
+
+@pytest.mark.once
+def test_what_int8_refuses(model, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"`quantize` must be one of \(None, 'int8'\). Received"):
+        export_model(model, tmp_path / "model.onnx", quantize="int4")
+    with monkeypatch.context() as patch:
+        patch.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(ImportError, match="needs onnxruntime, .* pip install onnxruntime"):
+            export_model(model, tmp_path / "model.onnx", quantize="int8")
+    with monkeypatch.context() as patch:
+        from keras_posenc import backend
+
+        traits = dataclasses.replace(backend.TRAITS, writes_litert=True)
+        patch.setattr(backend, "TRAITS", traits)
+        with pytest.raises(ValueError, match='quantize="int8" is for .onnx files: leave it out'):
+            export_model(model, tmp_path / "model.tflite", quantize="int8")
+    quantized = build_transformer_model({**SIZES, "num_hidden_layers": 1})
+    with pytest.warns(UserWarning) as found:
+        quantized.quantize("int8")
+    slower = [each for each in found if "is slower than float32" in str(each.message)]
+    assert len(slower) == 1 and 'export_model(model, "model.onnx", quantize=' in str(slower[0])
+    with pytest.raises(ValueError, match="takes a model in float32, and this one is quantized to"):
+        export_model(quantized, tmp_path / "model.onnx", quantize="int8")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_refused(model):

@@ -35,9 +35,10 @@ def predict(model, inputs=INPUTS):
 
 
 def quantized(model):
-    """The model in int8, without Keras' warnings on layers that stay in float32."""
+    """The model in int8, without the warnings of layers that stay in float32, and of time."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*does not have a `quantize` method.*")
+        warnings.filterwarnings("ignore", "On a CPU, a model quantized to int8")
         model.quantize("int8")
     return model
 

@@ -14,10 +14,10 @@ def padded_tokens(lengths, chosen):
     return sum(min(width for width in chosen if width >= length) for length in lengths)
 
 
-def brute_force(lengths, most, multiple, price):
+def brute_force(lengths, most, multiple, price, priced):
     ends = sorted({-(-length // multiple) * multiple for length in lengths})
     return min(
-        padded_tokens(lengths, [*some, ends[-1]]) + price * (count + 1)
+        padded_tokens(lengths, [*some, ends[-1]]) + price * min(count + 1, priced)
         for count in range(most)
         for some in itertools.combinations(ends[:-1], count)
     )
@@ -29,12 +29,13 @@ def test_choose_lengths_is_optimal(seed):
     lengths = rng.integers(1, rng.integers(2, 90), rng.integers(1, 40))
     most, multiple = int(rng.integers(1, 5)), int(rng.choice([1, 8]))
     price = float(rng.choice([0, 20, 300]))
-    chosen = choose_lengths(lengths, most, multiple, price)
+    priced = float(rng.choice([1, 2, np.inf]))
+    chosen = choose_lengths(lengths, most, multiple, price, priced)
     assert len(chosen) <= most
     assert (np.diff(chosen) > 0).all() and (chosen % multiple == 0).all()
     assert 0 <= chosen[-1] - lengths.max() < multiple
-    cost = padded_tokens(lengths, chosen.tolist()) + price * len(chosen)
-    assert cost == brute_force(lengths.tolist(), most, multiple, price)
+    cost = padded_tokens(lengths, chosen.tolist()) + price * min(len(chosen), priced)
+    assert cost == brute_force(lengths.tolist(), most, multiple, price, priced)
 
 
 def test_a_length_that_saves_too_little_is_not_added():

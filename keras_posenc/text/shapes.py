@@ -1,0 +1,172 @@
+"""What one more shape of a batch costs, and shapes that do not depend on the texts."""
+
+import math
+
+import numpy as np
+from keras import layers, ops
+
+from keras_posenc import backend
+
+# Prices were measured with MiniLM, whose weights have so many numbers on average, without tables.
+MEASURED_WEIGHT = 108_000
+ACCELERATOR_PRICE = 8192
+# The price of a program that later processes read from disk is divided by this.
+KEPT = 4
+# Lengths of a ladder: their number, the range of the shortest, and the longest without a bound.
+RUNGS, SHORTEST, LONGEST = 8, (32, 64), 8192
+# Lengths where programs are made for each, and where they are not.
+FEW, MANY = 10, 40
+# Tokens of a batch of fixed shape on a CPU, where larger ones are no faster; and the tokens that
+# calling a program costs.
+CPU_BATCH, CPU_CALL, ACCELERATOR_CALL = 1024, 32, 2048
+
+
+def shape_price(model=None):
+    """How many tokens of padding one more shape of a batch must save to be worth its program.
+
+    A program is made in a time for each operation, and run in a time for each number of the
+    weights. So the price falls with the width of the layers, and does not depend on their number.
+
+    Args:
+        model: `keras.Model`. Default: one as wide as MiniLM, 384.
+
+    Returns:
+        int; 0 where no program is made for a shape.
+
+    Example:
+
+    >>> wide = keras.Sequential([keras.Input((800,)), keras.layers.Dense(800)])
+    >>> shape_price(wide) <= shape_price()
+    True
+    """
+    price = backend.TRAITS.shape_price
+    if backend.keeps_programs():
+        price //= KEPT
+    if price and model is not None:
+        tables = {id(w) for layer in _embeddings(model) for w in layer.weights}
+        sizes = [math.prod(w.shape) for w in model.weights if id(w) not in tables]
+        price = round(price * MEASURED_WEIGHT * len(sizes) / max(1, sum(sizes)))
+    return max(price, ACCELERATOR_PRICE) if price and _on_accelerator() else price
+
+
+def shape_options(model):
+    """The options of `TextBatches` that are best for a model.
+
+    Args:
+        model: `keras.Model`.
+
+    Returns:
+        dict.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
+    >>> sorted(shape_options(model))
+    ['max_shapes', 'shape_price']
+    """
+    return {"shape_price": shape_price(model), "max_shapes": FEW if compiles_each() else MANY}
+
+
+def compiles_each():
+    """Whether a program is made for every shape."""
+    return backend.TRAITS.shape_price > 0 and priced_shapes() == math.inf
+
+
+def call_price():
+    """How many tokens are computed in the time that calling a program takes."""
+    return ACCELERATOR_CALL if _on_accelerator() else CPU_CALL
+
+
+def priced_shapes():
+    """The number of shapes after which further ones cost nothing."""
+    # TensorFlow's programs are then for any shape, except those of XLA, which it uses on a GPU.
+    return math.inf if _on_accelerator() else backend.TRAITS.priced_shapes
+
+
+def position_bound(model):
+    """The number of positions that a model's table serves, or None if there is no such bound."""
+    transformer = getattr(model, "transformer", None)
+    layer = transformer and transformer.layers.get("Embedding-Position")
+    return getattr(layer, "bound", getattr(layer, "input_dim", None))
+
+
+def longest_length(model, max_length):
+    """The longest length of a ladder for a model.
+
+    Args:
+        model: `keras.Model`.
+        max_length: int or None. The number of tokens after which its texts are truncated.
+    """
+    return max_length or position_bound(model) or LONGEST
+
+
+def ladder(longest, multiple):
+    """At most 8 lengths up to `longest`, each longer than the one before by the same factor.
+
+    Args:
+        longest: int.
+        multiple: int. Every length is a multiple of it, or `longest`.
+
+    Returns:
+        An increasing int array.
+
+    Example:
+
+    >>> ladder(256, multiple=8).tolist()
+    [32, 48, 64, 80, 112, 144, 192, 256]
+    """
+    first = min(longest, max(SHORTEST[0], min(SHORTEST[1], longest // RUNGS)))
+    rungs = first * (longest / first) ** (np.arange(RUNGS) / (RUNGS - 1))
+    rungs = np.ceil(np.round(rungs, 6) / multiple).astype(int) * multiple
+    return np.unique(np.minimum(rungs, longest))
+
+
+def on_ladder(lengths, longest, multiple):
+    """Each length rounded up to one of `ladder`, or beyond it to a multiple of `longest`."""
+    rungs = ladder(longest, multiple)
+    index = np.searchsorted(rungs, lengths)
+    beyond = -(-lengths // longest) * longest
+    return np.where(index < len(rungs), rungs[np.minimum(index, len(rungs) - 1)], beyond)
+
+
+def fixed_sizes(counts, lengths, budget, multiple=1):
+    """Chooses the rows of every batch of a length, which do not depend on the texts.
+
+    Batches have one row, or as many as a budget of tokens allows: whichever takes less time for
+    these texts. The last batch is filled up.
+
+    Args:
+        counts: number of documents of each length.
+        lengths: the lengths, increasing.
+        budget: maximum number of tokens in a batch, padding included.
+        multiple: int. Every size is a multiple of it.
+
+    Returns:
+        A list of sizes.
+
+    Example:
+
+    >>> fixed_sizes([1], [64], budget=1024), fixed_sizes([500], [64], budget=1024)
+    ([1], [16])
+    """
+    call = call_price()
+    budget = budget if _on_accelerator() else min(budget, CPU_BATCH)
+    lengths = np.asarray(lengths)
+    many = np.maximum(1, budget // (lengths * multiple)) * multiple
+
+    def cost(sizes):
+        tokens = left = 0
+        for count, length, size in zip(counts, lengths, sizes, strict=True):
+            batches, left = divmod(count + left, size)
+            tokens += batches * (size * length + call)
+        return tokens + (left > 0) * (sizes[-1] * lengths[-1] + call)
+
+    return min([np.full_like(many, multiple), many], key=cost).tolist()
+
+
+def _embeddings(model):
+    return [layer for layer in model._flatten_layers() if isinstance(layer, layers.Embedding)]
+
+
+def _on_accelerator():
+    return backend.on_accelerator(ops.zeros(()))
