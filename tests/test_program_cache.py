@@ -16,7 +16,8 @@ def jax(monkeypatch, tmp_path):
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    names = ["jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"]
+    names.append("jax_enable_compilation_cache")
     before = {name: getattr(jax.config, name) for name in names}
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     jax.config.update("jax_compilation_cache_dir", None)
@@ -41,8 +42,9 @@ def test_the_directory_that_the_user_chose_stays(jax, tmp_path):
 
 
 def test_nothing_is_kept_where_the_user_refuses_or_nothing_can_be_written(jax, tmp_path):
-    with jax.enable_compilation_cache(False):
-        assert backend.cache_programs() is None
+    jax.config.update("jax_enable_compilation_cache", False)
+    assert backend.cache_programs() is None
+    jax.config.update("jax_enable_compilation_cache", True)
     (tmp_path / "cache").write_text("a file")
     assert backend.cache_programs() is None
     assert jax.config.jax_compilation_cache_dir is None

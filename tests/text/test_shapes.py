@@ -39,7 +39,7 @@ def test_a_wider_model_pays_less_for_a_shape():
     price = {}
     for width in (48, 1536):
         inputs = keras.Input((None,))
-        x = keras.layers.Embedding(50_000, width)(inputs)
+        x = keras.layers.Embedding(500, width)(inputs)
         price[width] = shape_price(keras.Model(inputs, keras.layers.Dense(width)(x)))
     if BACKEND == "torch":
         assert price == {48: 0, 1536: 0} and shape_price() == 0
@@ -74,12 +74,12 @@ def test_any_texts_meet_at_most_eight_shapes(max_length):
 
 @pytest.mark.skipif(not COMPILES, reason="PyTorch and TensorFlow make no program for each shape")
 def test_rows_that_fill_up_a_batch_are_left_out_again():
-    lengths = long_tailed(70, 256)
+    lengths = long_tailed(73, 256)
     texts = [[7 + n] * int(length) for n, length in enumerate(lengths)]
     batches = TextBatches(texts, max_length=256, shuffle=False, fixed_shapes=256, shape_price=0)
     rows = np.concatenate([batch["token_ids"][:, :1] for batch in batches])
-    assert len(rows) > 70 and len({len(batch["token_ids"]) for batch in batches}) > 1
-    assert batches.restore_order(rows)[:, 0].tolist() == [7 + n for n in range(70)]
+    assert len(rows) > 73 and len({len(batch["token_ids"]) for batch in batches}) > 1
+    assert batches.restore_order(rows)[:, 0].tolist() == [7 + n for n in range(73)]
     padded = sum(batch["token_ids"].size for batch in batches)
     assert batches.padding_share == pytest.approx(1 - lengths.sum() / padded)
     assert {batch["token_ids"].shape for batch in batches} == set(batches.shapes)
