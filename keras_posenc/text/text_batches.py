@@ -173,6 +173,8 @@ class TextBatches(keras.utils.PyDataset):
         if fixed:
             lengths, pad_to = text_shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
         priced, call = text_shapes.priced_shapes(), text_shapes.call_price()
+        if shuffle:  # the step of a small batch, which each length may make, counts as any other
+            call = max(call, token_budget // 16)
         widths = choose_lengths(lengths, max_shapes, pad_to, price, priced, call)
         # Never past max_length: a model may have no position there.
         self._widths = widths if max_length is None else np.minimum(widths, max_length)

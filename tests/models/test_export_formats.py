@@ -77,17 +77,16 @@ def weighted(node, path):
 
 
 def check_int8(model, path):
-    whole = path.stat().st_size
     export_model(model, path, quantize="int8")
     assert [each.name for each in path.parent.iterdir()] == ["model.onnx"]
-    assert path.stat().st_size < whole
     kinds = [each.op_type for each in nodes(path)]
     # Six projections of each of two blocks, and the classifier.
     assert kinds.count("MatMulInteger") >= 12
     ids, segments = feeds(3, 70)
     expected = ops.convert_to_numpy(model([ids, segments], training=False))
-    moved = np.abs(run_onnx(path)(ids, segments) - expected).max()
-    assert 0 < moved < 0.1 * np.abs(expected).max()
+    found = run_onnx(path)(ids, segments)
+    cosine = np.sum(found * expected) / np.linalg.norm(found) / np.linalg.norm(expected)
+    assert 0.95 < cosine < 1 - 1e-6
 
 
 @pytest.mark.once
@@ -105,7 +104,7 @@ def test_what_int8_refuses(model, tmp_path, monkeypatch):
         patch.setattr(backend, "TRAITS", traits)
         with pytest.raises(ValueError, match='quantize="int8" is for .onnx files: leave it out'):
             export_model(model, tmp_path / "model.tflite", quantize="int8")
-    quantized = build_transformer_model({**SIZES, "num_hidden_layers": 1})
+    quantized = build_transformer_model({**SIZES, "hidden_act": "gelu"})
     with pytest.warns(UserWarning) as found:
         quantized.quantize("int8")
     slower = [each for each in found if "is slower than float32" in str(each.message)]
