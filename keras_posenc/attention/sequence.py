@@ -39,10 +39,10 @@ def run_over_devices(block, tensors, block_rows, carry, columns=None):
     keys, several = list(tensors), list(columns)
 
     def on_one(values):
-        own, around = values[: len(keys)], values[len(keys) :]
+        whole, around = values[: len(keys)], values[len(keys) :]
         around = dict(zip(several, around, strict=True)) or None
         rows = min(block_rows or num_rows, num_rows)
-        return run(block, dict(zip(keys, own, strict=True)), rows, carry, around)
+        return run(block, dict(zip(keys, whole, strict=True)), rows, carry, around)
 
     values = [*tensors.values(), *columns.values()]
     split = [_rows(key, tensors[key]) for key in keys] + [0] * len(several)
