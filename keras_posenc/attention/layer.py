@@ -356,7 +356,8 @@ class PositionalAttention(keras.layers.Layer):
         memory, cache = Memory(k, v, features, call.key_padding()).cleaned(), call.cache
         if cache is not None:  # all of it was cleaned when it was written
             by_cell = call.attention_mask is not None or call.bias is not None
-            memory, cache = memory.after(cache, whole=call.with_map or by_cell)
+            whole = call.with_map or by_cell or bool(self.hooks.scan)  # which counts the columns
+            memory, cache = memory.after(cache, whole=whole)
         return memory, cache
 
     def _rules(self, call, q, k):

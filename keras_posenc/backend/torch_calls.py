@@ -29,6 +29,7 @@ def is_plain(layer, x):
     return (
         layer.built
         and isinstance(x, torch.Tensor)
+        and not (x.is_meta or tracing())
         and policy.quantization_mode is None
         and policy.compute_dtype == policy.variable_dtype
         and (DTYPES.get(policy.compute_dtype) == x.dtype or not x.is_floating_point())
@@ -41,7 +42,6 @@ def is_plain(layer, x):
         and get_global_attribute("autocast_scope") is None
         and not torch.is_autocast_enabled(x.device.type)
         and keras.distribution.distribution() is None
-        and not (x.is_meta or tracing())
     )
 
 
@@ -87,5 +87,7 @@ def overwrite(whole, start, x):
     """`shared.write` of a tensor that nothing else reads, in place."""
     if tracing() or not isinstance(start, int) or torch.is_grad_enabled():
         return shared.write(whole, start, x)
+    if any(step == 0 and size > 1 for step, size in zip(whole.stride(), whole.shape, strict=True)):
+        whole = whole.clone()  # repeated texts are one text in memory
     whole[:, start : start + x.shape[1]] = x
     return whole

@@ -313,8 +313,11 @@ class Config:
             if values.get(key) is None:
                 values[key] = getattr(self, name)
         names = {field: key for field, key in names.items() if field not in family.required}
-        # "No window" is written, for what is not there has a default.
-        kept = {k: v for k, v in values.items() if v is not None or k in family.keys}
+        # "No window" and "no padding" are written, for what is not there has a default.
+        explicit = {*family.keys}
+        if family.defaults.get("pad_token_id", DEFAULTS["pad_token_id"]) is not None:
+            explicit.add("pad_token_id")
+        kept = {k: v for k, v in values.items() if v is not None or k in explicit}
         values = {names.get(k, k): v for k, v in kept.items()}
         values |= write_direction(self.causal, values, family)
         values["model_type"] = self.model_type or family.model_types[0]

@@ -108,3 +108,12 @@ def test_a_config_cannot_be_changed(tiny_config):
     with pytest.raises(AttributeError):
         read_config(tiny_config).vocab_size = 3
     assert isinstance(read_config(tiny_config), Config)
+
+
+@pytest.mark.parametrize("family", ["bert", "esm", "gpt2"])
+def test_no_padding_token_is_written_where_a_family_has_one(tiny_config, family):
+    rotary = {"position_embedding_type": "rotary"} if family == "esm" else {}
+    tiny_config.update(model_type=family, pad_token_id=None, **rotary)
+    config = read_config(tiny_config)
+    assert config.pad_token_id is None
+    assert read_config(config.to_huggingface()).pad_token_id is None

@@ -92,6 +92,7 @@ def test_layers_of_others_are_called_by_keras(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize`:UserWarning")
+@pytest.mark.filterwarnings("ignore:On a CPU, a model quantized to int8")
 @pytest.mark.parametrize("change", ["weights", "lora", "int8", "frozen"])
 def test_a_changed_layer_counts_at_once(change, monkeypatch):
     model = build(num_hidden_layers=2)

@@ -57,6 +57,15 @@ def test_greedy_takes_the_likeliest_token_of_a_full_pass():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("options", [{"beams": 3, "n": 2}, {"temperature": 1e-3, "n": 3}])
+def test_one_prompt_has_the_texts_that_it_has_among_others(options):
+    """They begin as one text in memory, on which each writes its own."""
+    generator = Generator(language_model("lm"), end_id=2, max_length=6, **options)
+    several = generator.predict(PROMPTS[:2], verbose=0)
+    np.testing.assert_array_equal(generator.predict(PROMPTS[:1], verbose=0), several[:1])
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_a_wide_beam_finds_the_best_of_all_targets(alpha):
     """Of vocabulary 5, with padding 0, start 1 and end 2; 16 beams lose no beginning of two."""

@@ -82,7 +82,7 @@ def test_the_result_learned_and_is_read_by_transformers_and_finetune(
         corpus / "train.tsv",
         tmp_path / "out",
         length=24,
-        epochs=30,
+        epochs=60,
         learning_rate=1e-2,
         token_budget=1024,
         max_ngram=2,
