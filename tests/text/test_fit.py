@@ -45,7 +45,7 @@ def toy_model(kind=keras.Model):
 
 
 def make(kind=TextBatches, **options):
-    options = {"max_length": 64, "token_budget": 256, "max_shapes": 2, **options}
+    options = {"max_length": 64, "token_budget": 256, "max_shapes": 2, "shape_price": 0, **options}
     return kind(documents(), list(range(COUNT)), **options)
 
 
