@@ -297,6 +297,7 @@ def test_tensors_beside_the_adapters_of_their_tasks_are_found(tmp_path):
     np.testing.assert_array_equal(*(ops.convert_to_numpy(m(feeds)) for m in (one, other)))
 
 
+@pytest.mark.once
 def test_a_tensor_of_another_family_or_a_part_of_one_is_refused():
     """One line says what does not fit; nothing is loaded."""
     weights = Weights()
