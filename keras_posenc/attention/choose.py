@@ -111,10 +111,9 @@ def attend(q, k, v, grid, rules, with_map=False):
     fused = not with_map and _takes_kernel(q, rules)
     q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not fused)
     splash = False
-    if fused and backend.platform(q) == "tpu" and backend.sequence_shards(q) > 1:
-        fused = False  # the kernel needs all rows
-    elif fused and backend.platform(q) == "tpu":
-        fused = splash = _takes_splash(q, k, grid, rules)
+    if fused and backend.platform(q) == "tpu":
+        whole = backend.sequence_shards(q) == 1  # the kernel needs all rows
+        fused = splash = whole and _takes_splash(q, k, grid, rules)
     plan = make_plan(q, k, grid, rules, with_map, fused, splash)
     path = next(path for condition, path in PATHS if condition(plan))
     result = path(plan, q, k, v, grid, rules)

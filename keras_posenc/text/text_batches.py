@@ -69,8 +69,8 @@ class TextBatches(keras.utils.PyDataset):
             compiles a program for it, and TensorFlow for the first two. None is the price for a
             model as wide as MiniLM, 0 on PyTorch.
         fixed_shapes: int or None. For predictions, where every shape is compiled: T is one of at
-            most 8 lengths up to this one, and B one of two numbers for each T, whatever the texts.
-            Rows of padding fill up the last batch. None fits the shapes to the texts.
+            most 8 lengths up to this one, and B one of two numbers for each T, regardless of the
+            texts. Rows of padding fill up the last batch. None fits the shapes to the texts.
         **kwargs: Arguments of `keras.utils.PyDataset`. `workers` and `use_multiprocessing` are
             accepted and ignored, because a batch is ready in 0.1 ms.
 
