@@ -5,7 +5,7 @@ import dataclasses
 import inspect
 import re
 
-from keras_posenc import tasks
+from keras_posenc import checks, tasks
 from keras_posenc.encodings import ENCODINGS
 from keras_posenc.positions.random import METHODS
 
@@ -68,9 +68,7 @@ class Settings:
     def __post_init__(self):
         counts = ("steps", "layers", "size", "heads", "batch_size", "test_samples", "test_scored")
         for name in (*counts, *["patience"] * (self.patience is not None)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value!r}: give an integer from 1 on.")
+            checks.whole(name, getattr(self, name))
         if self.size % (2 * self.heads):
             raise ValueError(
                 f"size={self.size} and heads={self.heads}: heads of an even size are needed; give "

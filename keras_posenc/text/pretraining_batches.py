@@ -5,6 +5,7 @@ import zlib
 
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.text.documents import encode_rows
 from keras_posenc.text.labels import NextTokenLabels
 from keras_posenc.text.masking import begins_words, choose_words, hide
@@ -118,10 +119,8 @@ class MaskedLanguageModelBatches(TextBatches):
     ):
         if tokenizer.mask_id is None:
             raise ValueError("The tokenizer has no mask token, [MASK] or <mask>.")
-        if not 0 < masked < 1:
-            raise ValueError(f"masked={masked!r}: give a share above 0 and below 1.")
-        if not isinstance(max_ngram, int) or max_ngram < 1:
-            raise ValueError(f"max_ngram={max_ngram!r}: give an int, at least 1.")
+        checks.number("masked", masked, above=0, below=1)
+        checks.whole("max_ngram", max_ngram)
         self.masked, self.max_ngram, self.positions = masked, max_ngram, positions
         self._mask_id = tokenizer.mask_id
         special = set(tokenizer.special_ids)

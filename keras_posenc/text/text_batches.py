@@ -124,16 +124,13 @@ class TextBatches(keras.utils.PyDataset):
         self.workers, self.use_multiprocessing = 1, False
         sizes = {"token_budget": token_budget, "max_shapes": max_shapes, "pad_to": pad_to}
         sizes |= {} if max_length is None else {"max_length": max_length}
+        sizes |= {} if fixed_shapes is None else {"fixed_shapes": fixed_shapes}
         for name, value in sizes.items():
-            # NaN is less than nothing, and no int.
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}={value!r}: give an int, at least 1.")
+            checks.whole(name, value)
         price = text_shapes.shape_price() if shape_price is None else shape_price
         checks.whole("shape_price", price, least=0)
-        if fixed_shapes is not None:
-            checks.whole("fixed_shapes", fixed_shapes)
-        if stride is not None and not (type(stride) is int and stride >= 0):
-            raise ValueError(f"stride={stride!r}: give an int, at least 0, or None.")
+        if stride is not None:
+            checks.whole("stride", stride, least=0)
         if isinstance(labels, dict) and classes is None:
             labels = OutputLabels(labels)
         if not isinstance(labels, Labels):

@@ -45,7 +45,7 @@ def test_positions():
         (lambda: positions_of("sorted+beta", 9, 8), "'sorted.beta' is 2 parts: give one kind of"),
         (lambda: task_of("counting:names=1"), "counting has no 'names'; there are split, variab"),
         (lambda: task_of("language_model"), "language_model needs a text file: give corpus"),
-        (lambda: Settings(steps=0), "steps=0: give an integer from 1 on"),
+        (lambda: Settings(steps=0), "`steps` must be a positive integer. Received: 0"),
         (lambda: Settings(steps=1, size=24, heads=8), "a multiple of twice the heads"),
     ],
 )

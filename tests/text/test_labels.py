@@ -384,7 +384,7 @@ def test_class_weights_need_classes():
 def test_arguments_that_do_not_fit(tokenizer):
     with pytest.raises(ValueError, match="classes= belongs to a list of labels"):
         TextBatches(["a"], FloatLabels([1]), tokenizer, classes=["x"])
-    with pytest.raises(ValueError, match="stride=-1: give an int, at least 0"):
+    with pytest.raises(ValueError, match="`stride` must be an integer of at least 0. Received: -1"):
         TextBatches(["a"], None, tokenizer, stride=-1)
     with pytest.raises(ValueError, match="stride= makes windows of max_length tokens, which is N"):
         TextBatches(["a"], None, tokenizer, stride=1, max_length=None)

@@ -293,9 +293,11 @@ def test_errors(tokenizer):
     with pytest.raises(ValueError, match=r"The tokenizer has no mask token, \[MASK\] or <mask>"):
         words = {word: i for i, word in enumerate(SPECIAL[:4])}
         MaskedLanguageModelBatches(["a"], Tokenizer(vocabulary=words))
-    with pytest.raises(ValueError, match="masked=1: give a share above 0 and below 1"):
+    with pytest.raises(
+        ValueError, match="`masked` must be a number above 0 and below 1. Received: 1"
+    ):
         MaskedLanguageModelBatches(["a"], tokenizer, masked=1)
-    with pytest.raises(ValueError, match="max_ngram=0: give an int, at least 1"):
+    with pytest.raises(ValueError, match="`max_ngram` must be a positive integer. Received: 0"):
         MaskedLanguageModelBatches(["a"], tokenizer, max_ngram=0)
     with pytest.raises(ValueError, match="length=2 leaves no room for text beside the 2 special"):
         CausalBatches(["a"], tokenizer, length=2)
