@@ -26,6 +26,7 @@ def open_model(
     alpha=None,
     max_position=None,
     ignore=None,
+    adapter=None,
 ):
     """Builds a model with everything in a checkpoint, heads included, to convert or save.
 
@@ -38,6 +39,8 @@ def open_model(
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
         max_position: int. Number of positions to serve, if stretched.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
+        adapter: str. Directory of a LoRA adapter in PEFT's format, which is merged into the
+            weights.
 
     Returns:
         A functional `keras.Model` from `build_transformer_model`.
@@ -64,6 +67,7 @@ def open_model(
         hierarchical_position=alpha,
         max_position=max_position,
         ignore=ignore,
+        adapter=adapter,
         **heads_in(checkpoint, model, config),
     )
 

@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 from keras_posenc import build_transformer_model
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.adapter import with_adapter
+from keras_posenc.cli import main
 
 pytestmark = pytest.mark.once
 
@@ -167,3 +168,16 @@ def test_files_that_are_not_there_or_no_adapter(tmp_path):
         with_adapter(arrays, tmp_path)
     with pytest.raises(ValueError, match="`adapter` is for a checkpoint's tensors. Received"):
         build_transformer_model({**SIZES, "hidden_act": "gelu"}, adapter=tmp_path)
+
+
+def test_convert_writes_a_checkpoint_with_the_adapter_merged(base, tmp_path, capsys):
+    model, folder, adapter = base
+    write(adapter, model)
+    merged = build_transformer_model(folder, adapter=adapter)
+    arguments = ["convert", str(folder), str(tmp_path / "merged"), "--adapter", str(adapter)]
+    assert main(arguments) == 0, capsys.readouterr().err
+    written = build_transformer_model(tmp_path / "merged")
+    for one, other in zip(written.get_weights(), merged.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    plain = build_transformer_model(folder).get_weights()
+    assert any((a != b).any() for a, b in zip(plain, merged.get_weights(), strict=True))
