@@ -14,7 +14,7 @@ from keras_posenc.attention.choose import attend
 from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer, Tensor
-from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT
+from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT, drawn_once
 from keras_posenc.nested_layers import (
     applied,
     built,
@@ -263,6 +263,10 @@ class PositionalAttention(keras.layers.Layer):
         # Decided here: in `call` Keras has made two tensors of one array, or of one cast twice.
         kwargs = self.with_key_positions(query, value, kwargs)
         return super().__call__(query, value, *args, **kwargs)
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        again = super().rematerialized_call(layer_call, *args, **kwargs)
+        return drawn_once(layer_call, again, self.dropout and kwargs.get("training"))
 
     @staticmethod
     def with_key_positions(query, value, kwargs):

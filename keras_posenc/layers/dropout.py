@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc.maps.attention_dropout import drop_weights
+from keras_posenc.maps.attention_dropout import drawn_once, drop_weights
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -27,13 +27,18 @@ class Dropout(keras.layers.Dropout):
         The shape of the inputs.
 
     Raises:
-        ValueError: if `rate` is outside [0, 1].
+        ValueError: if `rate` is outside [0, 1]; in training, if it is above 0 in a
+            `keras.RematScope`.
 
     Example:
 
     >>> Dropout(0.5, seed=0)(np.ones((2, 3, 4)), training=True).shape
     (2, 3, 4)
     """
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        again = super().rematerialized_call(layer_call, *args, **kwargs)
+        return drawn_once(layer_call, again, self.rate > 0 and kwargs.get("training"))
 
     def call(self, inputs, training=False):
         if not training or not 0 < self.rate < 1 or self.noise_shape is not None:

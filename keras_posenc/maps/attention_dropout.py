@@ -28,6 +28,20 @@ def drop_weights(weights, rate, seeds):
     return backend.keep_by_hash(weights * (1 / (1 - rate)), rate, hashes)
 
 
+def drawn_once(compute, again, drops):
+    """`again`, what `keras.RematScope` makes of `compute`; raises ValueError if that drops weights.
+
+    The backward pass computes it once more, and the seeds of that are others.
+    """
+    if drops and again is not compute:
+        raise ValueError(
+            "In `keras.RematScope` a layer is computed once more in the backward pass, where it "
+            "would drop other values. Make it with a dropout of 0, or outside of the scope: "
+            "attention recomputes its matrices anyway."
+        )
+    return again
+
+
 def dropout_hashes(seeds, batch, heads, num_rows, num_columns):
     """Odd int32 hashes of the rows, (B, H, Tq), and of the columns, (1, Tk), of a whole map."""
     seeds = ops.cast(seeds, "int32")
