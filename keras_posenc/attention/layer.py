@@ -265,6 +265,7 @@ class PositionalAttention(keras.layers.Layer):
         return super().__call__(query, value, *args, **kwargs)
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
+        layer_call = backend.bind_keywords(layer_call, kwargs)
         again = super().rematerialized_call(layer_call, *args, **kwargs)
         return drawn_once(layer_call, again, self.dropout and kwargs.get("training"))
 

@@ -20,6 +20,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `check_floatx` | refuses a `floatx` that changes integers |
 | `check_range` | checks position ids when the program runs |
 | `call_back`, `await_calls` | a Python function called from inside a program |
+| `bind_keywords` | a call with its keyword arguments, where `keras.RematScope` would lose them |
 | `one_pass` | several operations over an attention matrix as one program |
 | `lay_out` | a tensor stored in the order of its axes |
 | `product` | a product of matrices that float16 has room for |

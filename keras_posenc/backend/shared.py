@@ -15,6 +15,7 @@ NAMES = (
     "adamw_step",
     "all_true",
     "await_calls",
+    "bind_keywords",
     "cache_programs",
     "call_back",
     "check_floatx",
@@ -71,6 +72,11 @@ def cache_programs():
     """Keeps compiled programs in a folder of the user, for later processes; returns its path, or
     None where nothing is kept."""
     return None
+
+
+def bind_keywords(call, keywords):
+    """The function `call`, with the keyword arguments where Keras would lose them."""
+    return call
 
 
 def keeps_programs():

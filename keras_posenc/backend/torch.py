@@ -48,6 +48,11 @@ def on_accelerator(x):
     return platform(x) != "cpu"
 
 
+def bind_keywords(call, keywords):
+    # What Keras 3.12 computes once more, it calls without them.
+    return functools.partial(call, **keywords)
+
+
 def launched_processes():
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_world_size()
