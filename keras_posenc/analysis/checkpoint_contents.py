@@ -36,7 +36,8 @@ def open_model(
         model: str. Family of the checkpoint. Default: the one its config names.
         stretch: str or None. How to serve more positions than the checkpoint has. One of
             "hierarchical", "tile", "interpolate" or "fresh". None serves only those it has.
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
+        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
+            (2020).
         max_position: int. Number of positions to serve, if stretched.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         adapter: str. Directory of a LoRA adapter in PEFT's format, which is merged into the

@@ -65,7 +65,8 @@ def build_transformer_model(
             (segment 1) sees the prompt and its own past.
         return_keras_model: bool. False returns the `Transformer`, which has .model, .layers,
             .account.
-        hierarchical_position: True (alpha 0.4) or alpha. The table of n rows serves n^2 positions.
+        hierarchical_position: True, which is alpha 0.4 as in Su (2020), or alpha. The table of n
+            rows serves n^2 positions.
         stretch: str. How to serve more positions: "hierarchical", "tile", "interpolate" or "fresh".
         kept_rows: int. Number of first rows of the table that "hierarchical" and "tile" do not
             repeat. With 1, the row of [CLS] serves position 0 only, which loses less. Default 0, as

@@ -53,7 +53,7 @@ class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
         input_dim: int. Number of rows n of the table, 512 for BERT.
         output_dim: int. Size D of a row.
         alpha: float in (0, 1), not 0.5. Weight of the block index i. Below 0.5 the offset j
-            dominates, which distinguishes neighbours. Su (2020) uses 0.4.
+            dominates, which distinguishes neighbours. Default 0.4, as in Su (2020).
         kept_rows: int. Number g of rows that are reserved for the first positions; 1 reserves that
             of [CLS]. Su (2020) reserves none, which is the default.
         merge_mode: str. How embeddings meet features: "add" (x + p), "mul" (x * (1 + p)), "zero"
@@ -286,7 +286,7 @@ def position_embedding(
         input_dim: int. Number of rows n of the table.
         output_dim: int. Size of a row.
         stretch: None, "hierarchical", "tile", "interpolate" or "fresh".
-        alpha: float. For "hierarchical" only; default 0.4.
+        alpha: float. For "hierarchical" only; default 0.4, as in Su (2020).
         max_position: int. Number of positions; required by "interpolate" and "fresh", while
             "hierarchical" checks that its positions are enough.
         kept_rows: int. For "hierarchical" and "tile": first rows that serve the first positions and

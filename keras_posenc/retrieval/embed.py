@@ -54,7 +54,8 @@ def open_embedder(
             default the prompt that the directory puts before all texts, if it has one.
         stretch: how to serve more positions than the table has, if `max_length` needs them. One of
             "hierarchical", the default, "tile" or "interpolate".
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
+        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
+            (2020).
         rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
             "yarn", "factor": 4.0}.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*

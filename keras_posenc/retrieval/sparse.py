@@ -124,7 +124,8 @@ class SparseEmbedder:
         max_active: int. Keep only so many of the largest weights of a text. Default: all.
         stretch: how to serve more positions than the table has, if the length needs them. One of
             "hierarchical", the default, "tile" or "interpolate".
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.4.
+        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
+            (2020).
         rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
             "yarn", "factor": 4.0}.
         token_budget: int. Maximum number of tokens in a batch, padding included. Each takes memory

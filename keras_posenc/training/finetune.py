@@ -112,7 +112,8 @@ def finetune(
             may be in the part that is cut off. Inference truncates in either case.
         stretch: str. How to serve more positions than the checkpoint has, if a length needs them.
             One of "hierarchical", "tile", "interpolate" or "fresh".
-        alpha: float. Weight of the block index in hierarchical positions.
+        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
+            (2020); only `stretch` has another default.
         stretch_first: long texts without labels, as in `keras_posenc.stretch`. The checkpoint is
             first extended on them, with the defaults of that function, in `output`/stretched. Then
             `stretch` and `alpha` are not used.
