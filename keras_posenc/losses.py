@@ -2,19 +2,26 @@
 
 from keras_posenc.training.chains import ConditionalRandomFieldLoss, MaximumEntropyMarkovLoss
 from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
+from keras_posenc.training.matryoshka import Matryoshka
 from keras_posenc.training.multilabel_losses import (
     MultilabelCategoricalCrossentropy,
     SparseMultilabelCategoricalCrossentropy,
 )
 from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
-from keras_posenc.training.similarity_losses import CosineRegression, MultipleNegativesRanking
+from keras_posenc.training.similarity_losses import (
+    CoSENT,
+    CosineRegression,
+    MultipleNegativesRanking,
+)
 from keras_posenc.training.span_losses import SpanCrossentropy
 
 __all__ = [
     "ConditionalRandomFieldLoss",
+    "CoSENT",
     "CosineRegression",
     "ListwiseKL",
     "MarginMSE",
+    "Matryoshka",
     "MaximumEntropyMarkovLoss",
     "MaxSimRanking",
     "MultilabelCategoricalCrossentropy",

@@ -82,6 +82,45 @@ class MaskedPooling(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
+class LeadingDimensions(keras.layers.Layer):
+    """Keeps the first numbers of each vector, as Matryoshka embeddings are cut.
+
+    Args:
+        dimension: int. How many numbers to keep.
+
+    Call arguments:
+        inputs: (..., D).
+
+    Returns:
+        (..., dimension).
+
+    Raises:
+        ValueError: if `dimension` is no positive int; in a call, if D is smaller.
+
+    Example:
+
+    >>> LeadingDimensions(2)(np.array([[1.0, 2.0, 3.0]])).shape
+    (1, 2)
+    """
+
+    def __init__(self, dimension, **kwargs):
+        super().__init__(**kwargs)
+        self.dimension = checks.whole("dimension", dimension)
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs):
+        checks.whole("dimension", self.dimension, most=inputs.shape[-1])
+        return inputs[..., : self.dimension]
+
+    def compute_output_shape(self, inputs_shape):
+        return (*inputs_shape[:-1], self.dimension)
+
+    def get_config(self):
+        return {**super().get_config(), "dimension": self.dimension}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
 class SpanLogits(keras.layers.Layer):
     """A start and an end logit of each token, -1e9 where no answer can be.
 

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import (
     Module,
     read_activation,
@@ -10,7 +11,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     read_weights,
 )
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.head_layers import MaskedPooling
+from keras_posenc.models.head_layers import LeadingDimensions, MaskedPooling
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.model import model_on
 
@@ -95,6 +96,28 @@ def with_modules(encoder, x, modules, name):
     for layer, arrays in weights:
         layer.set_weights(arrays)
     return model
+
+
+def with_dimension(model, dimension):
+    """An embedder whose vectors are cut to their first numbers.
+
+    Args:
+        model: `keras.Model` of an embedder.
+        dimension: int. If the vectors have length 1, the cut ones have it, too.
+
+    Returns:
+        `keras.Model` with the same weights.
+
+    Raises:
+        ValueError: if the vectors have fewer numbers.
+    """
+    checks.whole("dimension", dimension, most=model.output_shape[-1])
+    last = model.layers[-1]
+    vectors = keras.tree.flatten(last.input)[0] if normalizes(model) else model.output
+    cut = LeadingDimensions(dimension, dtype="float32", name="Cut")(vectors)
+    if normalizes(model):
+        cut = keras.layers.UnitNormalization(dtype="float32", name="Cut-Normalize")(cut)
+    return model_on(model, cut, model.name)
 
 
 def normalizes(model):

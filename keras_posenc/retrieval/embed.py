@@ -6,14 +6,14 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc import checks
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
     read_pooling,
 )
-from keras_posenc.models.sentence_embedding import embedder, normalizes
+from keras_posenc.models.sentence_embedding import embedder, normalizes, with_dimension
 from keras_posenc.retrieval.chunks import chunk_spans
+from keras_posenc.retrieval.embed_checks import check_chunking, check_kind, check_parts
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import choose_prompt, read_encoder
@@ -28,7 +28,7 @@ from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.processes import is_first
 from keras_posenc.training.saved_models import load_finetuned
 from keras_posenc.training.text_model import TextModel
-from keras_posenc.untrusted import quote, read_json
+from keras_posenc.untrusted import read_json
 from keras_posenc.writing import make_folder
 
 
@@ -37,6 +37,7 @@ def open_embedder(
     *,
     max_length=None,
     prompt=None,
+    dimension=None,
     stretch=None,
     alpha=None,
     rope_scaling=None,
@@ -51,7 +52,10 @@ def open_embedder(
         max_length: int. Tokens after which texts are truncated; by default the length that the
             directory names. More than the model has positions extends its table.
         prompt: what precedes every text: the name of one of the directory's prompts, or a text. By
-            default the prompt that the directory puts before all texts, if it has one.
+            default the prompt that the directory puts before all texts, if it has one. A directory
+            of `finetune` has "query" and "document", the default, if it was trained with prompts.
+        dimension: int. Cuts vectors to their first numbers, as of Matryoshka embeddings; they keep
+            length 1 if they have it. By default they are whole.
         stretch: how to serve more positions than the table has, if `max_length` needs them. One of
             "hierarchical", the default, "tile" or "interpolate".
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
@@ -87,8 +91,13 @@ def open_embedder(
                 f"{' and '.join(given)} out."
             )
         model = load_finetuned(directory, max_length, token_budget)
+        prompt = model.prompt if prompt is None else (model.prompts or {}).get(prompt, prompt)
         return TextModel(
-            model.model, model.tokenizer, model.max_length, token_budget, prompt=prompt or ""
+            _cut(model.model, dimension),
+            model.tokenizer,
+            model.max_length,
+            token_budget,
+            prompt=prompt,
         )
     transformer, pooling, *_ = read_modules(directory)
     tokenizer, max_length, arguments = read_encoder(
@@ -99,7 +108,7 @@ def open_embedder(
         rope_scaling=rope_scaling,
     )
     return TextModel(
-        embedder(directory, ignore=ignore, **arguments),
+        _cut(embedder(directory, ignore=ignore, **arguments), dimension),
         tokenizer,
         max_length,
         token_budget,
@@ -122,6 +131,7 @@ def embed(
     sparse=False,
     queries=False,
     prompt=None,
+    dimension=None,
     stretch=None,
     alpha=None,
     rope_scaling=None,
@@ -156,7 +166,8 @@ def embed(
         sparse: bool. A weight per token of the vocabulary, of a directory of SPLADE, as
             `SparseEmbedder` reads it. The .npz file has `indices`, `values`, `offsets` and `size`.
         queries: bool. With `multi` or `sparse`, the texts are queries, not documents.
-        prompt, stretch, alpha, rope_scaling, ignore, token_budget: as in `open_embedder`.
+        prompt, dimension, stretch, alpha, rope_scaling, ignore, token_budget: as in
+            `open_embedder`.
         shard: str "i/n", from "1/n" to "n/n". Embed only the i-th of n equal parts of the texts, in
             their order, so that n processes or machines share the work; `np.concatenate` of their
             results has all vectors.
@@ -191,8 +202,8 @@ def embed(
     [late chunking](https://arxiv.org/abs/2409.04701).
     """
     by_chunk = late or spans is not None
-    _check_chunking(chunks, late, overlap, spans, max_length)
-    _check_kind(multi, sparse, queries, chunks is not None or by_chunk, prompt, ignore)
+    check_chunking(chunks, late, overlap, spans, max_length)
+    check_kind(multi, sparse, queries, chunks is not None or by_chunk, prompt, ignore, dimension)
     part = read_shard(shard)
     if output is not None:
         check_output(output, ".npz" if by_chunk or multi or sparse else ".npy")
@@ -216,12 +227,13 @@ def embed(
         encode = model.encode_queries if queries else model.encode_documents
         return _written(encode(part(_read(texts, text)), verbose), output, ids)
     if part_size is not None:
-        _check_parts(part_size, output, by_chunk)
+        check_parts(part_size, output, by_chunk)
         stream = TextStream(texts, text)  # checks every line before the model is opened
     model = open_embedder(
         directory,
         max_length=max_length if by_chunk or chunks is None else chunks,
         prompt=prompt,
+        dimension=dimension,
         stretch=stretch,
         alpha=alpha,
         rope_scaling=rope_scaling,
@@ -231,7 +243,7 @@ def embed(
     if part_size is not None:
         settings = {"text": text, "max_length": max_length, "chunks": chunks, "prompt": prompt}
         settings |= {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
-        settings |= {"ignore": ignore, "token_budget": token_budget}
+        settings |= {"ignore": ignore, "token_budget": token_budget, "dimension": dimension}
         vectors_of = _whole if chunks is None else _by_chunks
         rows = part(range(len(stream)))
 
@@ -259,21 +271,12 @@ def embed(
     return _written(vectors, output, ids)
 
 
+def _cut(model, dimension):
+    return model if dimension is None else with_dimension(model, dimension)
+
+
 def _whole(model, texts, verbose):
     return model.predict(texts, verbose)
-
-
-def _check_parts(part_size, output, by_chunk):
-    checks.whole("part_size", part_size)
-    if by_chunk:
-        raise ValueError(
-            "`part_size` is for one vector per text: leave `late` and `spans` out, or give each "
-            "call a `shard`."
-        )
-    if output is None or pathlib.Path(output).suffix != ".npy":
-        raise ValueError(
-            f"`part_size` needs a .npy file as `output`, to write into. Received: {output!r}"
-        )
 
 
 def _header(count, width):
@@ -295,49 +298,6 @@ def _written(vectors, output, ids):
     if output is not None and is_first():
         write_vectors(output, vectors, ids)
     return vectors
-
-
-def _check_kind(multi, sparse, queries, chunked, prompt, ignore):
-    if multi and sparse:
-        raise ValueError("`multi` and `sparse` are for models of two kinds: give one of them.")
-    if queries and not (multi or sparse):
-        raise ValueError(
-            "`queries` is for late interaction and sparse vectors, which read queries in another "
-            "way: give multi=True or sparse=True with it; for other models give the `prompt` of "
-            "queries."
-        )
-    if (multi or sparse) and ignore is not None:
-        raise ValueError(
-            f"{'multi' if multi else 'sparse'}=True reads every tensor of its directory: leave "
-            f"`ignore` out. Received: ignore={quote(ignore)}"
-        )
-    if (multi or sparse) and (chunked or prompt is not None):
-        raise ValueError(
-            f"{'multi' if multi else 'sparse'}=True reads whole texts, with the markers and "
-            "prompts of the directory: leave `chunks`, `late`, `spans` and `prompt` out."
-        )
-
-
-def _check_chunking(chunks, late, overlap, spans, max_length):
-    if late and (chunks is None) == (spans is None):
-        raise ValueError(
-            "late=True needs the chunks of each text: give either `chunks`, a number of tokens, or "
-            f"`spans`. Received: chunks={chunks!r}, spans={'None' if spans is None else '...'}"
-        )
-    if chunks is not None and spans is not None:
-        raise ValueError(
-            f"`spans` are the chunks of each text: leave `chunks` out. Received: chunks={chunks!r}"
-        )
-    if overlap and (not late or spans is not None):
-        raise ValueError(
-            "`overlap` is for neighbouring chunks of late chunking: give `chunks` and late=True "
-            f"with it. Received: overlap={overlap!r}"
-        )
-    if chunks is not None and not late and max_length is not None:
-        raise ValueError(
-            "chunks reads all of a text and max_length cuts it off: give one of them. "
-            f"Received: chunks={chunks!r}, max_length={max_length!r}"
-        )
 
 
 def _by_chunks(model, texts, verbose):

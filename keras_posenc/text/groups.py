@@ -1,4 +1,6 @@
-"""Reading of texts that belong together: pairs, triples, pairs with a score."""
+"""Reading of texts that belong together: pairs, tuples with negatives, and their scores."""
+
+import re
 
 from keras_posenc.text.files import (
     LABEL_NAMES,
@@ -14,39 +16,42 @@ from keras_posenc.text.files import (
 from keras_posenc.text.label_columns import numbers_in
 from keras_posenc.untrusted import quote, shorten
 
-SCORE_NAMES = ("score", "similarity", "value", "rating", *LABEL_NAMES)
+SCORE_NAMES = ("score", "scores", "similarity", "value", "rating", "margin", *LABEL_NAMES)
 GROUP_NAMES = (
     ("anchor", "sentence1", "question", "query", "text1", "first"),
     ("positive", "sentence2", "answer", "text2", "second"),
     ("negative", "sentence3", "text3", "third"),
 )
+_NUMBERED = re.compile(r"negative_[0-9]{1,3}", re.IGNORECASE)  # of several
 
 
 def read_groups(path, text, label):
-    """Reads pairs or triples of texts, and the scores of pairs if there are any.
+    """Reads tuples of two texts or more, and their scores if there are any.
 
     Args:
         path: the file.
-        text: the names of the two or three columns; None picks those with usual names.
+        text: the names of the columns; None picks those with usual names, and negative_1,
+            negative_2, ...
         label: name of the column of scores; None picks one with a usual name, if there is one;
             False reads none.
 
     Returns:
-        A `Texts` of tuples, with labels that are numbers, or None.
+        A `Texts` of tuples, with labels that are numbers or lists of several, or None.
     """
     columns, rows, flagged = read_rows(path, READERS)
     if text is None:
         keys = [usual(columns, names) for names in GROUP_NAMES]
-        text = tuple(name for name in keys if name)
+        numbered = [name for name in columns if _NUMBERED.fullmatch(name)]
+        numbered.sort(key=lambda name: int(name.partition("_")[2]))
+        text = tuple(name for name in (*keys, *numbered) if name)
         if len(text) < 2 or keys[0] is None or keys[1] is None:
             raise ValueError(
-                f"{path}: which columns have the texts? Give text= (--text-column), two or "
-                "three of "
+                f"{path}: which columns have the texts? Give text= (--text-column), two or more of "
                 f"{shorten(columns)}."
             )
-    if isinstance(text, str) or len(text) not in (2, 3):
+    if isinstance(text, str) or len(text) < 2:
         raise ValueError(
-            f'Give two or three columns, text=("anchor", "positive"). Received: text={quote(text)}'
+            f'Give two columns or more, text=("anchor", "positive"). Received: text={quote(text)}'
         )
     names = [present(path, name, columns) for name in text]
     if label is None:
@@ -58,6 +63,7 @@ def read_groups(path, text, label):
     labels = None
     if label:
         labels = [
-            numbers_in(Place(path, n, label), value_in(path, n, row, label))[0] for n, row in rows
+            numbers_in(Place(path, n, label), value_in(path, n, row, label)) for n, row in rows
         ]
+        labels = [numbers[0] if len(numbers) == 1 else numbers for numbers in labels]
     return Texts(texts, labels, [n for n, _ in rows])

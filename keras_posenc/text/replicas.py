@@ -31,7 +31,8 @@ def fill_batch(batch, multiple, apart=False):
             of them where there are several outputs.
         multiple: int, the number of replicas.
         apart: bool. Whether the rows of the batch are compared with each other: then the target of
-            a row that fills up is -1, which belongs to no text.
+            a row that fills up is -1, which belongs to no text, or -2, which is no cosine, where
+            targets are scores.
 
     Returns:
         The same, or `(inputs, targets, weights)`.
@@ -61,7 +62,7 @@ def _fill_labels(targets, weights, count, multiple, apart):
     weights[count:] = 0
     if apart:
         targets = targets.copy()
-        targets[count:] = -1
+        targets[count:] = -1 if np.issubdtype(targets.dtype, np.integer) else -2
     return targets, weights
 
 

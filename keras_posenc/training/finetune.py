@@ -48,6 +48,10 @@ def finetune(
     stretch_first=None,
     stride=None,
     pooling="mean",
+    loss=None,
+    matryoshka=None,
+    query_prompt=None,
+    document_prompt=None,
     learning_rate=1e-4,
     schedule="cosine",
     warmup=0.1,
@@ -77,7 +81,7 @@ def finetune(
     | "regress" | texts with one or more numbers each | Spearman, Pearson |
     | "tag" | words with one tag each, or texts with spans | F1 as in seqeval |
     | "qa" | questions, passages and answers | F1 and exact match as in SQuAD |
-    | "embed" | pairs, triples, or pairs with a score | accuracy of the nearest, or Spearman |
+    | "embed" | pairs with negatives or without, or with scores | accuracy, or Spearman |
 
     The whole state (weights, optimizer, dropout seeds, history, callbacks) is saved to a single
     file after each epoch. A second call with the same arguments resumes from there and ends with
@@ -122,6 +126,16 @@ def finetune(
         pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
             "max", "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
             transformers, which `TextModel.export` can write.
+        loss: str. The loss, for "embed": "multiple_negatives_ranking" of tuples of texts (InfoNCE
+            with the texts of the batch and hard negatives); "cosine_regression" or "cosent" of
+            pairs with a score; "margin_mse" or "listwise_kl" of documents with a teacher's scores.
+            By default the first that fits the documents. A number after a colon, as in
+            "margin_mse:5", is the scale of the cosines; otherwise it is 20.
+        matryoshka: list of int. For "embed", the dimensions of vectors to train, such as [384, 256,
+            128, 64]. Vectors can then be cut to the first of their numbers.
+        query_prompt: str. For "embed", what precedes the first text of each tuple.
+        document_prompt: str. For "embed", what precedes the other texts, and after the training all
+            texts without another prompt.
         learning_rate: float. Peak learning rate.
         schedule: str. Decay of the learning rate to 0. One of "cosine" or "linear".
         warmup: float in [0, 1). Fraction of the steps that warm up the learning rate.
@@ -191,6 +205,7 @@ def finetune(
     )
     _check_unused(recipe)
     documents, names = _documents(TASKS[task], train, validation, test, text, label, seed)
+    TASKS[task].check_settings(recipe, names)
     if class_weight is not None:
         class_weights(class_weight, names, np.ones(len(names)))
 

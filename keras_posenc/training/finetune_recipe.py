@@ -4,8 +4,10 @@ import keras
 
 from keras_posenc import checks
 from keras_posenc.training.callbacks import callback_record, check_kind
+from keras_posenc.training.matryoshka import check_dimensions
 from keras_posenc.training.recipe import LONGER, STRETCHES, Recipe
 from keras_posenc.training.tasks import TASKS
+from keras_posenc.training.tasks.embedding_losses import check_loss
 from keras_posenc.training.trainable import check_freeze
 from keras_posenc.untrusted import quote
 
@@ -45,9 +47,34 @@ class FinetuneRecipe(Recipe):
             )
         if self.lora_rank is not None:
             checks.whole("lora_rank", self.lora_rank)
+        self._check_vectors()
         check_freeze(self.freeze)
         check_metrics(self.metrics, TASKS[self.task])
         check_kind(self.callbacks)
+
+    def _check_vectors(self):
+        """Checks the settings of embeddings."""
+        for name in ("loss", "matryoshka", "query_prompt", "document_prompt"):
+            value = getattr(self, name)
+            if value is not None and not TASKS[self.task].embeds:
+                raise ValueError(
+                    f'{name}={quote(value)}: task={self.task!r} makes no vectors, as task="embed" '
+                    "does; leave it out."
+                )
+            if name.endswith("prompt") and not isinstance(value, (str, type(None))):
+                raise TypeError(f"`{name}` must be a str. Received: {quote(value)}")
+        if self.loss is not None:
+            check_loss(self.loss)
+        if self.matryoshka is not None:
+            check_dimensions("matryoshka", self.matryoshka)
+
+    @property
+    def prompts(self):
+        """The prompts that a `TextModel` is made with: documents have theirs by default."""
+        if self.query_prompt is None and self.document_prompt is None:
+            return {}
+        query, document = self.query_prompt or "", self.document_prompt or ""
+        return {"prompt": document, "prompts": {"query": query, "document": document}}
 
     def record(self, **texts):
         return {name: described(value) for name, value in super().record(**texts).items()}

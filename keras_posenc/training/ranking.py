@@ -43,12 +43,14 @@ def _check(y_true, scores, sizes):
 class MarginMSE(keras.losses.Loss):
     """The squared error of the margins between the first document and the others.
 
-        loss = mean over j > 1 of ((s_1 - s_j) - (t_1 - t_j))^2.
+        loss = mean over j > 1 of (c (s_1 - s_j) - (t_1 - t_j))^2.
 
     The scores of a query's documents are s, the positive first. Those of a teacher, such as a
-    cross-encoder, are t. Only the margins are learned, so the two may have different scales.
+    cross-encoder, are t. Only the margins are learned, so the two may differ by a constant.
 
     Args:
+        scale: float, c. Cosines are within 1 and the logits of a cross-encoder are not: a scale
+            such as 20 lets the margins of cosines reach those of logits.
         reduction: as in `keras.losses.Loss`, over the queries.
         name: str.
         dtype: dtype of the result.
@@ -63,7 +65,8 @@ class MarginMSE(keras.losses.Loss):
         The reduced loss, a scalar by default.
 
     Raises:
-        ValueError: in a call, if `y_true` has another number of columns.
+        ValueError: if `scale` is not positive; in a call, if `y_true` has another number of
+            columns.
 
     Example:
 
@@ -74,16 +77,20 @@ class MarginMSE(keras.losses.Loss):
     Distillation](https://arxiv.org/abs/2010.02666).
     """
 
-    def __init__(self, reduction="sum_over_batch_size", name="margin_mse", dtype=None):
+    def __init__(self, scale=1.0, reduction="sum_over_batch_size", name="margin_mse", dtype=None):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.scale = checks.number("scale", scale, above=0)
 
     def call(self, y_true, y_pred):
-        scores, y_true = _scores(y_pred), ops.cast(y_true, "float32")
+        scores, y_true = self.scale * _scores(y_pred), ops.cast(y_true, "float32")
         count = scores.shape[-1]
         _check(y_true, scores, (count, count - 1))
         if y_true.shape[-1] == count:
             y_true = y_true[:, :1] - y_true[:, 1:]
         return ops.mean(ops.square(scores[:, :1] - scores[:, 1:] - y_true), axis=-1)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -92,12 +99,13 @@ class ListwiseKL(keras.losses.Loss):
 
         loss = T^2 sum_j p_j log(p_j / q_j).
 
-    Here p = softmax(t / T) and q = softmax(s / T) over the documents of a query. With relevance
+    Here p = softmax(t / T) and q = softmax(c s / T) over the documents of a query. With relevance
     grades t it is the loss of ListNet up to a constant, the entropy of p. With the scores of a
     teacher it is distillation.
 
     Args:
         temperature: float, T.
+        scale: float, c, such as 20 for scores s that are cosines.
         reduction: as in `keras.losses.Loss`, over the queries.
         name: str.
         dtype: dtype of the result.
@@ -112,8 +120,8 @@ class ListwiseKL(keras.losses.Loss):
         The reduced loss, a scalar by default.
 
     Raises:
-        ValueError: if `temperature` is not positive; in a call, if `y_true` has another number of
-            columns.
+        ValueError: if `temperature` or `scale` is not positive; in a call, if `y_true` has another
+            number of columns.
 
     Example:
 
@@ -126,13 +134,19 @@ class ListwiseKL(keras.losses.Loss):
     """
 
     def __init__(
-        self, temperature=1.0, reduction="sum_over_batch_size", name="listwise_kl", dtype=None
+        self,
+        temperature=1.0,
+        scale=1.0,
+        reduction="sum_over_batch_size",
+        name="listwise_kl",
+        dtype=None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.temperature = checks.number("temperature", temperature, above=0)
+        self.scale = checks.number("scale", scale, above=0)
 
     def call(self, y_true, y_pred):
-        scores, y_true = _scores(y_pred), ops.cast(y_true, "float32")
+        scores, y_true = self.scale * _scores(y_pred), ops.cast(y_true, "float32")
         _check(y_true, scores, (scores.shape[-1],))
         wanted = ops.log_softmax(y_true / self.temperature, axis=-1)
         given = ops.log_softmax(scores / self.temperature, axis=-1)
@@ -140,7 +154,7 @@ class ListwiseKL(keras.losses.Loss):
         return self.temperature**2 * divergence
 
     def get_config(self):
-        return {**super().get_config(), "temperature": self.temperature}
+        return {**super().get_config(), "temperature": self.temperature, "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -8,11 +8,11 @@ from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.models import heads  # noqa: F401
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.tasks import TASKS
-from keras_posenc.training.text_model import FIELDS, LABELS, SETTINGS, TextModel
+from keras_posenc.training.text_model import FIELDS, LABELS, SETTINGS, SIDES, TextModel
 from keras_posenc.untrusted import from_hub, quote, read_json
 
 FILES = ("model.keras", LABELS)
-MORE = ("task", "stride", "pad_id")
+MORE = ("task", "stride", "pad_id", "prompts")
 
 
 def load_text_model(directory, max_length=None, token_budget=None, chunks=None, pool="mean"):
@@ -112,7 +112,9 @@ def _read_settings(path, shown):
     has_task = shown.name == LABELS
     # Before there were tasks, all was classification.
     settings = {"task": "classify" if has_task else None, "stride": None, "prompt": ""}
-    settings |= {"pad_id": None} | {key: saved[key] for key in saved if key in (*FIELDS, *MORE)}
+    settings |= {"pad_id": None, "prompts": None} | {
+        key: saved[key] for key in saved if key in (*FIELDS, *MORE)
+    }
     labels, length = settings["labels"], settings["max_length"]
     sound = {
         "labels": isinstance(labels, list)
@@ -124,12 +126,18 @@ def _read_settings(path, shown):
         "prompt": isinstance(settings["prompt"], str),
         "task": settings["task"] in tuple(TASKS) if has_task else settings["task"] is None,
         "stride": settings["stride"] is None or type(settings["stride"]) is int,
+        "prompts": settings["prompts"] is None or _are_prompts(settings["prompts"]),
         "pad_id": settings["pad_id"] is None or type(settings["pad_id"]) is int,
     }
     for key, holds in sound.items():
         if not holds:
             raise ValueError(f"{shown} is damaged ({key} {quote(settings[key])}).")
     return settings
+
+
+def _are_prompts(value):
+    sound = isinstance(value, dict) and set(value) == set(SIDES)
+    return sound and all(isinstance(prompt, str) for prompt in value.values())
 
 
 def _is_positive(value):

@@ -136,6 +136,61 @@ class CosineRegression(keras.losses.Loss):
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
+class CoSENT(keras.losses.Loss):
+    """The order of pairs by their scores: a pair with a larger score has a larger cosine.
+
+        loss = log(1 + sum over y_i > y_j of exp(s (cos_j - cos_i))).
+
+    The sum is over all two pairs i and j of the batch. Only the order of the scores counts, so they
+    may have any scale. Each row has the loss of the whole batch.
+
+    Args:
+        scale: float, s, one over the temperature.
+        reduction: as in `keras.losses.Loss`, over the rows.
+        name: str.
+        dtype: dtype of the result.
+
+    Call arguments:
+        y_true: (B,) or (B, 1), the scores. Rows with a score below -1 are left out, because
+            `TextBatches` fills batches up with such rows.
+        y_pred: (B, 2, D) vectors, as from `similarity`. They are normalized here.
+
+    Returns:
+        The reduced loss, a scalar by default.
+
+    Raises:
+        ValueError: if `scale` is not positive.
+
+    Example:
+
+    >>> vectors = np.array([[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])  # cosines 1 and 0
+    >>> round(float(CoSENT(scale=1.0)(np.array([0.9, 0.1]), vectors)), 4)
+    0.3133
+
+    Reference: [CoSENT](https://doi.org/10.1109/TASLP.2024.3402087).
+    """
+
+    def __init__(self, scale=20.0, reduction="sum_over_batch_size", name="cosent", dtype=None):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.scale = checks.number("scale", scale, above=0)
+
+    def call(self, y_true, y_pred):
+        vectors = _unit(y_pred)
+        cosines = ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
+        scores = ops.reshape(ops.cast(y_true, "float32"), (-1,))
+        is_pair = scores >= -1
+        ordered = ops.logical_and(scores[:, None] > scores[None], is_pair[None])
+        gaps = self.scale * (cosines[None] - cosines[:, None])
+        gaps = ops.reshape(ops.where(ordered, gaps, -1e9), (-1,))
+        # The 0 stands for the 1 in the logarithm.
+        loss = ops.logsumexp(ops.concatenate([ops.zeros((1,)), gaps]), axis=0)
+        return ops.broadcast_to(loss, ops.shape(cosines))
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
 class InBatchAccuracy(keras.metrics.Mean):
     """The share of rows whose second text is nearer to the first than all others of the batch.
 

@@ -26,6 +26,7 @@ from keras_posenc.writing import replacing, write_text
 LABELS, SETTINGS = "labels.json", "text_model.json"
 INPUTS = ("token_ids", "segment_ids")
 FIELDS = ("max_length", "token_budget", "labels", "prompt")
+SIDES = ("query", "document")
 
 
 @dataclasses.dataclass
@@ -48,6 +49,8 @@ class TextModel:
         pool: str. "mean" or "max" of the chunks' probabilities, class by class. The mean is
             weighted by tokens.
         stride: int or None. With task "qa", tokens that windows of a passage share.
+        prompts: dict or None. With task "embed", the texts that precede the first text of a tuple,
+            the "query", and the others, each a "document".
 
     Raises:
         ValueError: if a model without a task does not give one row per text, or the tokenizer has
@@ -76,6 +79,7 @@ class TextModel:
     chunks: int | None = None
     pool: str = "mean"
     stride: int | None = None
+    prompts: dict | None = None
 
     def __post_init__(self):
         checks.choice("pool", self.pool, tuple(POOLS))
@@ -122,9 +126,9 @@ class TextModel:
         Returns:
             `TextBatches`, in a fixed order unless `shuffle=True` is given.
         """
-        if self.prompt:
+        if self.prompt or self.prompts:
             kind_of_all(texts)  # with the prompt none is empty
-            texts = [self.prompt + text if isinstance(text, str) else text for text in texts]
+            texts = [self.with_prompts(text) for text in texts]
         read = {"max_length": self.max_length, "stride": self.stride}
         if self.chunks is not None:
             read = {"max_length": self.chunks, "stride": 0}
@@ -135,6 +139,15 @@ class TextModel:
             token_budget=self.token_budget,
             **{"shuffle": False, **shape_options(self.model), **read, **options},
         )
+
+    def with_prompts(self, text):
+        """A text with what precedes it: the prompt of texts, or those of the tuples of "embed"."""
+        if isinstance(text, str):
+            return self.prompt + text
+        if not self.prompts:
+            return text
+        query, document = (self.prompts[side] for side in SIDES)
+        return (query + text[0], *(document + each for each in text[1:]))
 
     def predict(self, texts, verbose="auto"):
         """Computes the results for raw texts.
@@ -203,6 +216,7 @@ class TextModel:
         settings["pad_id"] = self.tokenizer.pad_id
         settings |= {} if self.task is None else {"task": self.task}
         settings |= {} if self.stride is None else {"stride": self.stride}
+        settings |= {} if self.prompts is None else {"prompts": self.prompts}
         name = SETTINGS if self.task is None else LABELS
         with replacing_together(pathlib.Path(directory)) as folder:
             # A finished model does not need the optimizer's two copies of its weights.

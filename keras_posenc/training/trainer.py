@@ -59,6 +59,7 @@ class Trainer:
             names,
             task=recipe.task,
             stride=recipe.stride_of(recipe.final_length) if task.has_windows else None,
+            **recipe.prompts,
         )
         self.model = task.trained(self.finetuned.model, names)
         self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
@@ -115,7 +116,7 @@ class Trainer:
         model, recipe, names = self.model, self.recipe, self.finetuned.labels
         total = sum(len(self.batches[length]) for length in recipe.epoch_lengths)
         metrics = [*self.task.metrics(names), *(recipe.metrics or ())]
-        recipe.compile(model, total, self.task.loss(names), weighted_metrics=metrics)
+        recipe.compile(model, total, self.task.loss(names, recipe), weighted_metrics=metrics)
         # Variables created inside the first step would make TensorFlow trace it twice.
         inputs, *targets = self.batches[recipe.final_length][0]
         targets = [array[:1] for array in targets]

@@ -82,7 +82,7 @@ class Answering(FinetuneTask):
     def model(self, encoder, names, recipe):
         return span_head(encoder, recipe.head_dropout)
 
-    def loss(self, names):
+    def loss(self, names, recipe):
         return SpanCrossentropy(reduction="mean_with_sample_weight")
 
     def metrics(self, names):

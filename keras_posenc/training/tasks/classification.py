@@ -94,7 +94,7 @@ class Classification(FinetuneTask):
     def model(self, encoder, names, recipe):
         return classifier(encoder, len(names), recipe.pooling, recipe.head_dropout)
 
-    def loss(self, names):
+    def loss(self, names, recipe):
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )

@@ -1,5 +1,6 @@
 """Vectors of texts, so that those of texts that belong together are near."""
 
+import dataclasses
 import typing
 
 import numpy as np
@@ -8,18 +9,14 @@ from keras_posenc.models.sentence_embedding import embedder
 from keras_posenc.models.similarity import similarity
 from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
 from keras_posenc.text.groups import read_groups
-from keras_posenc.training.metrics import by_lengths, pearson, spearman, wilson
-from keras_posenc.training.similarity_losses import (
-    CosineRegression,
-    InBatchAccuracy,
-    MultipleNegativesRanking,
-)
+from keras_posenc.training.similarity_losses import InBatchAccuracy
+from keras_posenc.training.tasks.embedding_losses import loss_of
+from keras_posenc.training.tasks.embedding_measures import distilled, ranked, scored
 from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, numbered, pooled
 from keras_posenc.untrusted import quote
 
 SCORED = ["score"]
-ROLES = ("anchor", "positive", "negative")
-ROWS = 1024  # anchors that are compared with all candidates at a time
+TEACHER = "scores"  # the last name where a teacher scored the documents of each query
 
 
 class Vector(typing.NamedTuple):
@@ -41,9 +38,11 @@ class Vector(typing.NamedTuple):
 
 
 class Embedding(FinetuneTask):
-    """Pairs that belong together, triples with a negative, or pairs with a score.
+    """Texts that belong together, with negatives or not; pairs with a score; or a query and its
+    documents with a teacher's scores.
 
-    The names are what the texts are: `anchor`, `positive`, `negative`; or `score`.
+    The names are what the texts are: `anchor`, `positive`, `negative`, the last with a number if
+    there are several, and `scores` if there are those of a teacher; or `score`.
     """
 
     name = "embed"
@@ -57,6 +56,7 @@ class Embedding(FinetuneTask):
     }
     watched = ("accuracy",)
     needs_labels = False
+    embeds = True
 
     def read(self, source, role, text=None, label=None):
         if isinstance(source, (list, tuple)):
@@ -72,28 +72,37 @@ class Embedding(FinetuneTask):
         return read_texts(path, text=text, label=False)
 
     def checked(self, where, text, value):
-        is_group = isinstance(text, tuple) and len(text) in (2, 3)
+        is_group = isinstance(text, tuple) and len(text) >= 2
         if not is_group or not all(isinstance(each, str) and each.strip() for each in text):
             raise ValueError(
-                f"The text {where} is {quote(text)}: give pairs, or triples (anchor, positive, "
-                "negative), of texts."
+                f"The text {where} is {quote(text)}: give pairs, or tuples (anchor, positive, "
+                "negative, ...), of texts."
             )
         if value is None:
             return None
         try:
-            score = float(value)
+            scores = np.atleast_1d(np.asarray(value, "float64"))
         except (TypeError, ValueError, OverflowError):
-            score = np.nan
-        if not -1 <= score <= 1 or len(text) == 3:
+            scores = np.array([np.nan])
+        if len(text) == 2:
+            if scores.shape != (1,) or not -1 <= scores[0] <= 1:
+                raise ValueError(
+                    f"The text {where} has the score {quote(value)}: a cosine is from -1 to 1, and "
+                    "of a pair; divide scores by the largest."
+                )
+            return float(scores[0])
+        count = len(text) - 1
+        if scores.shape not in ((count,), (count - 1,)) or not np.isfinite(scores).all():
             raise ValueError(
-                f"The text {where} has the score {quote(value)}: a cosine is from -1 to 1, and of "
-                "a pair; divide scores by the largest."
+                f"The text {where} has the scores {quote(value)}: give a number for each of the "
+                f"{count} documents of a query, or the {count - 1} margins between the first and "
+                "the others."
             )
-        return score
+        # Losses know the margins alone, so the first score may be 0.
+        return (scores if len(scores) == count else np.append(0.0, -scores)).tolist()
 
     def names(self, train):
-        scored = train.labels[0] is not None
-        names = SCORED if scored else list(ROLES[: len(train.texts[0])])
+        names = _names(train.texts[0], train.labels[0])
         self.check_names(train, names, "train")
         return names
 
@@ -101,13 +110,15 @@ class Embedding(FinetuneTask):
         for line, group, score in zip(
             documents.lines, documents.texts, documents.labels, strict=True
         ):
-            wanted = 2 if names == SCORED else len(names)
-            if len(group) != wanted or (score is not None) != (names == SCORED):
+            if _names(group, score) != names:
                 has = "without a score" if score is None else "with a score"
                 raise ValueError(
                     f"{role}, line {line}: {len(group)} texts {has}, where the training's first "
                     f"line has {', '.join(names)}."
                 )
+
+    def check_settings(self, recipe, names):
+        self.loss(names, recipe)
 
     def targets(self, documents):
         if documents.labels[0] is not None:
@@ -116,16 +127,14 @@ class Embedding(FinetuneTask):
         return [order.setdefault(group[0], len(order)) for group in documents.texts]
 
     def labels(self, names, values=None):
-        if names == SCORED:
-            return FloatLabels(values)
-        return ClassLabels(values)
+        return (FloatLabels if _has_scores(names) else ClassLabels)(values)
 
     def training_options(self):
         return {"apart": True}
 
     def check_batches(self, batches, names):
         alone = len(batches.lengths) < 1.5 * len(batches)  # most batches are of one pair
-        if names == list(ROLES[:2]) and alone:
+        if names == _names(("", ""), None) and alone:
             raise ValueError(
                 f"The {len(batches.lengths):,} pairs of train make {len(batches):,} batches, and a "
                 "pair that is alone in a batch has no negatives: raise `token_budget` to several "
@@ -137,14 +146,15 @@ class Embedding(FinetuneTask):
         return embedder(encoder, recipe.pooling)
 
     def trained(self, model, names):
-        return similarity(model, 2 if names == SCORED else len(names))
+        return similarity(model, 2 if names == SCORED else len(names) - (names[-1] == TEACHER))
 
-    def loss(self, names):
-        kind = CosineRegression if names == SCORED else MultipleNegativesRanking
-        return kind(reduction="mean_with_sample_weight")
+    def loss(self, names, recipe):
+        kind = "groups with a teacher's scores" if names[-1] == TEACHER else "groups"
+        kind = "pairs with a score" if names == SCORED else kind
+        return loss_of(kind, recipe.loss, recipe.matryoshka)
 
     def metrics(self, names):
-        return [] if names == SCORED else [InBatchAccuracy()]
+        return [] if _has_scores(names) else [InBatchAccuracy()]
 
     def merged(self, texts, batches, outputs, names, pool):
         check_finite(outputs)
@@ -154,14 +164,17 @@ class Embedding(FinetuneTask):
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
     def measure(self, finetuned, documents, verbose):
-        texts = list(dict.fromkeys(text for group in documents.texts for text in group))
+        groups = [finetuned.with_prompts(group) for group in documents.texts]
+        texts = list(dict.fromkeys(text for group in groups for text in group))
         order = {text: number for number, text in enumerate(texts)}
-        vectors, lengths = finetuned.judged(texts, verbose)
-        groups = np.array([[order[text] for text in group] for group in documents.texts])
+        # The texts have their prompts already.
+        vectors, lengths = dataclasses.replace(finetuned, prompt="").judged(texts, verbose)
+        groups = np.array([[order[text] for text in group] for group in groups])
         lengths = lengths[groups].max(axis=1)
-        if finetuned.labels == SCORED:
-            return _scored(vectors, groups, np.array(documents.labels), lengths)
-        return _ranked(vectors, groups, lengths)
+        if not _has_scores(finetuned.labels):
+            return ranked(vectors, groups, lengths)
+        measure = scored if finetuned.labels == SCORED else distilled
+        return measure(vectors, groups, np.array(documents.labels), lengths)
 
     def predictions(self, texts, results, names):
         return [Vector([float(value) for value in row]) for row in results]
@@ -172,40 +185,14 @@ def _is_labelled(source):
     return len(source) == 2 and not all(isinstance(each, str) for each in source[0])
 
 
-def _scored(vectors, groups, true, lengths):
-    cosines = (vectors[groups[:, 0]] * vectors[groups[:, 1]]).sum(axis=1, dtype="float64")
-
-    def scores(chosen):
-        return {"loss": float(np.square(cosines - true)[chosen].mean())}
-
-    return {
-        **by_lengths(scores, lengths),
-        "pearson": pearson(true, cosines),
-        "spearman": spearman(true, cosines),
-    }
+def _names(group, score):
+    """What the texts of a group are."""
+    if score is not None and len(group) == 2:
+        return SCORED
+    negatives = [f"negative_{number}" for number in range(1, len(group) - 1)]
+    negatives = ["negative"] if len(negatives) == 1 else negatives
+    return ["anchor", "positive", *negatives, *([] if score is None else [TEACHER])]
 
 
-def _ranked(vectors, groups, lengths):
-    """Where each positive stands among all texts that are no anchor of it."""
-    candidates = np.unique(groups[:, 1:])
-    belongs = {}
-    for anchor, positive in groups[:, :2].tolist():
-        belongs.setdefault(anchor, []).append(positive)
-    ranks = []
-    for start in range(0, len(groups), ROWS):
-        part = groups[start : start + ROWS]
-        cosines = vectors[part[:, 0]] @ vectors[candidates].T
-        for row, (anchor, positive) in zip(cosines, part[:, :2].tolist(), strict=True):
-            positive_cosine = row[np.searchsorted(candidates, positive)]
-            others = ~np.isin(candidates, [*belongs[anchor], anchor])
-            ranks.append(1 + int((row[others] >= positive_cosine).sum()))
-    ranks = np.array(ranks)
-
-    def scores(chosen):
-        first = ranks[chosen] == 1
-        return {"accuracy": float(first.mean()), "interval": wilson(int(first.sum()), len(first))}
-
-    return {
-        **by_lengths(scores, lengths),
-        "mean_reciprocal_rank": float((1 / ranks).mean()),
-    }
+def _has_scores(names):
+    return names == SCORED or names[-1] == TEACHER

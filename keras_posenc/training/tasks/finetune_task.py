@@ -27,6 +27,7 @@ class FinetuneTask:
     per_token = False  # whether outputs are (T, ...) a row
     has_windows = False  # whether long texts are always read whole, in windows with a stride
     output_per_name = True  # whether the model has one output for each of the names
+    embeds = False  # whether the model makes vectors, so that settings of these make sense
     has_class_weights = False  # whether `class_weight=` makes sense
     reads_plain_texts = False  # whether `read_unlabelled` reads what `read_texts` does
     reads_chunks = True  # whether `chunks=` makes sense
@@ -65,6 +66,9 @@ class FinetuneTask:
     def check_names(self, documents, names, role):
         """Checks that documents ask for nothing that training did not show."""
 
+    def check_settings(self, recipe, names):
+        """Refuses settings that do not fit the documents, before anything is loaded."""
+
     # Batches and model.
     def targets(self, documents):
         """What `labels` takes as values in training."""
@@ -89,7 +93,7 @@ class FinetuneTask:
         """The model that is fitted: the same, or one around it."""
         return model
 
-    def loss(self, names):
+    def loss(self, names, recipe):
         raise NotImplementedError
 
     def metrics(self, names):

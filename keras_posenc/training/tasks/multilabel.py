@@ -83,7 +83,7 @@ class MultiLabel(FinetuneTask):
     def model(self, encoder, names, recipe):
         return classifier(encoder, len(names), recipe.pooling, recipe.head_dropout)
 
-    def loss(self, names):
+    def loss(self, names, recipe):
         return keras.losses.BinaryCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )

@@ -81,7 +81,7 @@ class Regression(FinetuneTask):
     def model(self, encoder, names, recipe):
         return regressor(encoder, len(names), recipe.pooling, recipe.head_dropout)
 
-    def loss(self, names):
+    def loss(self, names, recipe):
         return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
 
     def metrics(self, names):

@@ -109,7 +109,7 @@ class Tagging(FinetuneTask):
     def model(self, encoder, names, recipe):
         return token_classifier(encoder, len(names), recipe.head_dropout)
 
-    def loss(self, names):
+    def loss(self, names, recipe):
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )

@@ -1,0 +1,67 @@
+"""Which arguments of `embed` go together."""
+
+import pathlib
+
+from keras_posenc import checks
+from keras_posenc.untrusted import quote
+
+
+def check_parts(part_size, output, by_chunk):
+    checks.whole("part_size", part_size)
+    if by_chunk:
+        raise ValueError(
+            "`part_size` is for one vector per text: leave `late` and `spans` out, or give each "
+            "call a `shard`."
+        )
+    if output is None or pathlib.Path(output).suffix != ".npy":
+        raise ValueError(
+            f"`part_size` needs a .npy file as `output`, to write into. Received: {output!r}"
+        )
+
+
+def check_kind(multi, sparse, queries, chunked, prompt, ignore, dimension):
+    if multi and sparse:
+        raise ValueError("`multi` and `sparse` are for models of two kinds: give one of them.")
+    if queries and not (multi or sparse):
+        raise ValueError(
+            "`queries` is for late interaction and sparse vectors, which read queries in another "
+            "way: give multi=True or sparse=True with it; for other models give the `prompt` of "
+            "queries."
+        )
+    if (multi or sparse) and ignore is not None:
+        raise ValueError(
+            f"{'multi' if multi else 'sparse'}=True reads every tensor of its directory: leave "
+            f"`ignore` out. Received: ignore={quote(ignore)}"
+        )
+    if (multi or sparse) and dimension is not None:
+        raise ValueError(
+            f"`dimension` cuts one vector per text or chunk: leave {'multi' if multi else 'sparse'}"
+            f" out. Received: dimension={quote(dimension)}"
+        )
+    if (multi or sparse) and (chunked or prompt is not None):
+        raise ValueError(
+            f"{'multi' if multi else 'sparse'}=True reads whole texts, with the markers and "
+            "prompts of the directory: leave `chunks`, `late`, `spans` and `prompt` out."
+        )
+
+
+def check_chunking(chunks, late, overlap, spans, max_length):
+    if late and (chunks is None) == (spans is None):
+        raise ValueError(
+            "late=True needs the chunks of each text: give either `chunks`, a number of tokens, or "
+            f"`spans`. Received: chunks={chunks!r}, spans={'None' if spans is None else '...'}"
+        )
+    if chunks is not None and spans is not None:
+        raise ValueError(
+            f"`spans` are the chunks of each text: leave `chunks` out. Received: chunks={chunks!r}"
+        )
+    if overlap and (not late or spans is not None):
+        raise ValueError(
+            "`overlap` is for neighbouring chunks of late chunking: give `chunks` and late=True "
+            f"with it. Received: overlap={overlap!r}"
+        )
+    if chunks is not None and not late and max_length is not None:
+        raise ValueError(
+            "chunks reads all of a text and max_length cuts it off: give one of them. "
+            f"Received: chunks={chunks!r}, max_length={max_length!r}"
+        )

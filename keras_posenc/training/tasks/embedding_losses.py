@@ -1,0 +1,73 @@
+"""The losses of `finetune(task="embed")`, by name: which fits which documents."""
+
+import inspect
+
+from keras_posenc import checks
+from keras_posenc.training.matryoshka import Matryoshka
+from keras_posenc.training.ranking import ListwiseKL, MarginMSE
+from keras_posenc.training.similarity_losses import (
+    CoSENT,
+    CosineRegression,
+    MultipleNegativesRanking,
+)
+
+# Name -> the loss, and which documents it takes.
+LOSSES = {
+    "multiple_negatives_ranking": (MultipleNegativesRanking, "groups"),
+    "cosine_regression": (CosineRegression, "pairs with a score"),
+    "cosent": (CoSENT, "pairs with a score"),
+    "margin_mse": (MarginMSE, "groups with a teacher's scores"),
+    "listwise_kl": (ListwiseKL, "groups with a teacher's scores"),
+}
+SCALE = 20.0  # of cosines, where the recipe has none
+
+
+def check_loss(loss):
+    """The name and the scale (float or None) of `loss`, such as "cosent" or "cosent:10".
+
+    Raises:
+        ValueError: if there is no such loss, or it has no such scale.
+    """
+    name, colon, scale = loss.partition(":") if isinstance(loss, str) else (loss, "", "")
+    checks.choice("loss", name, LOSSES)
+    if not colon:
+        return name, None
+    try:
+        scale = float(scale)
+    except ValueError:
+        pass
+    remedy = f"give it as {name}:{SCALE:g}"
+    if "scale" not in inspect.signature(LOSSES[name][0]).parameters:
+        raise ValueError(f"loss={loss!r}: {name} has no scale; give the name alone.")
+    return name, checks.number(f"loss={name}:", scale, above=0, remedy=remedy)
+
+
+def loss_of(kind, loss, dimensions):
+    """The loss for documents of a kind.
+
+    Args:
+        kind: one of the kinds in `LOSSES`.
+        loss: str or None, as in `check_loss`. None takes the first that fits.
+        dimensions: list of int or None, those of Matryoshka vectors.
+
+    Returns:
+        `keras.losses.Loss`.
+
+    Raises:
+        ValueError: if the loss takes other documents.
+    """
+    fitting = [name for name, (_, takes) in LOSSES.items() if takes == kind]
+    name, scale = (fitting[0], None) if loss is None else check_loss(loss)
+    if name not in fitting:
+        raise ValueError(
+            f"loss={loss!r} is for {LOSSES[name][1]}, and train has {kind}: give "
+            f"{' or '.join(fitting)}, or other documents."
+        )
+    make = LOSSES[name][0]
+    if "scale" in inspect.signature(make).parameters:
+        found = make(scale=SCALE if scale is None else scale, reduction="mean_with_sample_weight")
+    else:
+        found = make(reduction="mean_with_sample_weight")
+    if dimensions is None:
+        return found
+    return Matryoshka(found, dimensions, reduction="mean_with_sample_weight")

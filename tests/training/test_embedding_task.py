@@ -1,0 +1,226 @@
+"""Embedders by `finetune`: losses by name, hard negatives, teachers, Matryoshka, prompts."""
+
+import json
+
+import numpy as np
+import pytest
+from task_data import paired, seeded
+
+from keras_posenc import embed
+from keras_posenc.cli import main
+from keras_posenc.retrieval import embed_spans, open_embedder
+from keras_posenc.text.groups import read_groups
+from keras_posenc.training import evaluate, finetune, load_finetuned, predict
+from keras_posenc.training.tasks import TASKS
+
+OPTIONS = {
+    "task": "embed",
+    "max_length": 16,
+    "epochs": 1,
+    "learning_rate": 1e-2,
+    "token_budget": 1024,
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+    "verbose": 0,
+}
+GROUPS = seeded(paired, 0, 40)
+# Two negatives per query; the teacher prefers the texts of the same words.
+TUPLES = [(*group, other[2]) for group, other in zip(GROUPS, GROUPS[1:], strict=False)]
+SCORES = [[9.0, 1.0, 0.5]] * len(TUPLES)
+MARGINS = [[8.0, 8.5]] * len(TUPLES)
+
+
+@pytest.fixture(scope="module")
+def trained(pretrained, tmp_path_factory):
+    """A run with prompts, Matryoshka vectors and a teacher, and its metrics."""
+    output = tmp_path_factory.mktemp("trained") / "out"
+    options = {"matryoshka": [16, 4], "query_prompt": "w1 ", "document_prompt": "w2 w3 "}
+    options |= {"loss": "margin_mse:5", "validation": 0.25, "epochs": 6}
+    return output, finetune(pretrained, (TUPLES, SCORES), output, **{**OPTIONS, **options})
+
+
+def test_a_teacher_matryoshka_and_prompts_together(trained):
+    output, metrics = trained
+    assert metrics["labels"] == ["anchor", "positive", "negative_1", "negative_2", "scores"]
+    assert metrics["validation"]["accuracy"] > 0.7
+    again = evaluate(output, (TUPLES, MARGINS), verbose=0)["test"]
+    assert again["accuracy"] > 0.7 and again["documents"] == len(TUPLES)
+    history = (output / "history.csv").read_text().splitlines()
+    names = history[0].split(",")
+    losses = [float(row.split(",")[names.index("loss")]) for row in history[1:]]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.once
+def test_prompts_are_those_of_the_training(trained):
+    output, _ = trained
+    model = load_finetuned(output)
+    assert model.prompts == {"query": "w1 ", "document": "w2 w3 "}
+    assert model.with_prompts(("a", "b", "c")) == ("w1 a", "w2 w3 b", "w2 w3 c")
+    texts = ["w4 w5 w6"]
+    whole = open_embedder(output, prompt="").predict(["w2 w3 w4 w5 w6"], verbose=0)
+    assert open_embedder(output).prompt == "w2 w3 "
+    np.testing.assert_allclose(embed(output, texts, verbose=0), whole, atol=1e-6)
+    np.testing.assert_allclose(predict(output, texts, verbose=0)[0].embedding, whole[0], atol=1e-6)
+    query = embed(output, texts, prompt="query", verbose=0)
+    other = open_embedder(output, prompt="").predict(["w1 w4 w5 w6"], verbose=0)
+    np.testing.assert_allclose(query, other, atol=1e-6)
+
+
+@pytest.mark.once
+def test_vectors_are_cut_to_their_first_numbers(trained, tmp_path):
+    output, _ = trained
+    texts = ["w4 w5 w6", "w7 w8"]
+    whole = embed(output, texts, verbose=0)
+    expected = whole[:, :4] / np.linalg.norm(whole[:, :4], axis=1, keepdims=True)
+    found = embed(output, texts, tmp_path / "cut.npy", dimension=4, verbose=0)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    cut = open_embedder(output, dimension=4)
+    cut.save(tmp_path / "cut")
+    np.testing.assert_allclose(
+        embed(output, texts, dimension=4, chunks=12, verbose=0), expected, atol=1e-6
+    )
+    late = embed_spans(cut, texts, [[(0, len(text))] for text in texts], verbose=0).vectors
+    np.testing.assert_allclose(late, expected, atol=1e-6)
+    parts = {"part_size": 1, "verbose": 0, "dimension": 4}
+    np.testing.assert_allclose(
+        embed(output, texts, tmp_path / "parts.npy", **parts), expected, atol=1e-6
+    )
+    with pytest.raises(ValueError, match="`dimension` must be an integer from 1 to 16. Rec.* 17"):
+        embed(output, texts, dimension=17)
+    with pytest.raises(ValueError, match="cuts one vector per text or chunk: leave multi out"):
+        embed(output, texts, dimension=4, multi=True)
+
+
+@pytest.mark.once
+def test_a_vector_that_is_not_of_length_1_stays_so(minilm):
+    from keras_posenc.models.sentence_embedding import embedder, with_dimension
+
+    model = embedder(minilm, normalize=False)
+    ids = np.array([[101, 2146, 102]])
+    whole = model.predict([ids, 0 * ids], verbose=0)
+    cut = with_dimension(model, 5).predict([ids, 0 * ids], verbose=0)
+    np.testing.assert_allclose(cut, whole[:, :5], atol=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "train, loss",
+    [
+        (TUPLES, None),
+        (([group[:2] for group in GROUPS], [0.1, 0.9] * 20), "cosent"),
+    ],
+)
+def test_other_losses_train(pretrained, tmp_path, train, loss):
+    found = finetune(pretrained, train, tmp_path / "out", loss=loss, **OPTIONS)
+    assert np.isfinite(found["train"]["steps"]) and (tmp_path / "out" / "model.keras").exists()
+
+
+@pytest.mark.once
+def test_margins_are_scores_up_to_a_constant():
+    checked = TASKS["embed"].checked
+    assert checked("", TUPLES[0], MARGINS[0]) == [0, -8, -8.5]
+    assert checked("", TUPLES[0], SCORES[0]) == SCORES[0]
+    assert checked("", GROUPS[0], 2) == [0, -2]
+    assert checked("", GROUPS[0][:2], 0.5) == 0.5
+
+
+@pytest.mark.once
+def test_the_command(pretrained, tmp_path, capsys):
+    rows = [
+        dict(zip(("anchor", "positive", "negative_1", "negative_2"), group, strict=True))
+        | {"scores": scores}
+        for group, scores in zip(TUPLES, SCORES, strict=True)
+    ]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = ["finetune", str(pretrained), str(tmp_path / "train.jsonl"), str(tmp_path / "out")]
+    arguments += "--task embed --loss listwise_kl:5 --matryoshka 16,4 --query-prompt w1".split()
+    arguments += "--epochs 1 --max-length 16 --no-report".split()
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert 'loss="listwise_kl:5",' in captured.err + captured.out
+    assert "matryoshka=[16, 4]," in captured.err + captured.out
+    again = ["embed", str(tmp_path / "out"), str(tmp_path / "texts.txt"), "--dimension", "4"]
+    (tmp_path / "texts.txt").write_text("w1 w2\nw3\n")
+    assert main([*again, "--output", str(tmp_path / "vectors.npy"), "--prompt", "query"]) == 0
+    assert np.load(tmp_path / "vectors.npy").shape == (2, 4)
+
+
+@pytest.mark.once
+def test_columns_of_files(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("negative_2\tanchor\tscores\tpositive\tnegative_1\nd\ta\t3|1|0.5\tb\tc\n")
+    found = read_groups(path, None, None)
+    assert (found.texts, found.labels) == ([("a", "b", "c", "d")], [[3.0, 1.0, 0.5]])
+    path.write_text("query\tpositive\tnegative\tmargin\na\tb\tc\t2.5\n")
+    assert read_groups(path, None, None).labels == [2.5]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "train, changes, error, message",
+    [
+        (TUPLES, {"loss": "infonce"}, ValueError, "`loss` must be one of .*Received: 'infonce'"),
+        (TUPLES, {"loss": 3}, ValueError, "`loss` must be one of .*Received: 3"),
+        (TUPLES, {"loss": "cosent"}, ValueError, "loss='cosent' is for pairs with a score, and tr"),
+        (TUPLES, {"loss": "margin_mse"}, ValueError, "is for groups with a teacher's scores, and"),
+        (
+            TUPLES,
+            {"loss": "cosent:x"},
+            ValueError,
+            "must be a positive number. Received: 'x'; give",
+        ),
+        (TUPLES, {"loss": "cosent:-1"}, ValueError, "must be a positive number. Received: -1.0"),
+        (TUPLES, {"loss": "cosine_regression:2"}, ValueError, "cosine_regression has no scale"),
+        (TUPLES, {"matryoshka": []}, ValueError, "`matryoshka` must have one dimension or more"),
+        (TUPLES, {"matryoshka": 4}, TypeError, "`matryoshka` must be a list of dimensions"),
+        (TUPLES, {"matryoshka": [17]}, ValueError, "`dimensions` must be at most 16"),
+        (TUPLES, {"query_prompt": 3}, TypeError, "`query_prompt` must be a str. Received: 3"),
+        (
+            (TUPLES, [[1, 2]] * 38 + [[1]]),
+            {},
+            ValueError,
+            r"has the scores \[1\]: give a number fo",
+        ),
+        (
+            (TUPLES, [["x", 2]] * 39),
+            {},
+            ValueError,
+            r"has the scores \['x', 2\]: give a number for",
+        ),
+        (
+            (TUPLES, [[np.inf, 2]] * 39),
+            {},
+            ValueError,
+            "for each of the 3 documents of a query, or",
+        ),
+        (([TUPLES[0][:2]] * 9, [[1, 2]] * 9), {}, ValueError, "a cosine is from -1 to 1, and of a"),
+    ],
+)
+def test_refusals(pretrained, tmp_path, train, changes, error, message):
+    with pytest.raises(error, match=message):
+        finetune(pretrained, train, tmp_path / "out", **{**OPTIONS, **changes})
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "setting",
+    [{"loss": "cosent"}, {"matryoshka": [4]}, {"query_prompt": "q"}, {"document_prompt": "d"}],
+)
+def test_other_tasks_make_no_vectors(pretrained, tmp_path, setting):
+    (name,) = setting
+    with pytest.raises(ValueError, match=f"{name}=.*: task='classify' makes no vectors"):
+        finetune(pretrained, (["a", "b"], ["x", "y"]), tmp_path / "out", **setting)
+
+
+@pytest.mark.once
+def test_damaged_prompts_are_refused(trained, tmp_path):
+    import shutil
+
+    shutil.copytree(trained[0], tmp_path / "out")
+    path = tmp_path / "out" / "labels.json"
+    settings = json.loads(path.read_text())
+    for prompts in ({"query": "a"}, {"query": "a", "document": 3}, "a"):
+        path.write_text(json.dumps({**settings, "prompts": prompts}))
+        with pytest.raises(ValueError, match="labels.json is damaged .prompts"):
+            load_finetuned(tmp_path / "out")
