@@ -296,7 +296,8 @@ def encodings():
     """All encodings, each with a link to its page."""
     from keras_posenc.analysis import encoding_table
 
-    return re.sub(r"^\| `(\w+)` +\|", r"| [`\1`](\1.md) |", encoding_table(), flags=re.MULTILINE)
+    table = re.sub(r"^\| `(\w+)` +\|", r"| [`\1`](\1.md) |", encoding_table(), flags=re.MULTILINE)
+    return re.sub(r"\| https://([^/\s]+)(\S*) +\|", r"| [\1](https://\1\2) |", table)
 
 
 def verdicts():

@@ -30,15 +30,15 @@ PANELS = {
 STEPS = 64
 # Way and steps in stretch.json, what is read of its rows -> name in the picture.
 AGREEMENT = {
-    ("every third layer global", STEPS, "teacher"): "unstretched, with itself",
-    ("every third layer global", STEPS, "after"): "by stretch, after minutes",
-    ("as published", 0, "before"): "as published, at once",
+    ("every third layer global", STEPS, "teacher"): "original, windows shifted",
+    ("every third layer global", STEPS, "after"): "extended by stretch",
+    ("as published", 0, "before"): "before training",
 }
 
 
 @styled
 def lengths(figure):
-    """What a stretched BERT keeps, by position; accuracy by length, a panel a task."""
+    """Features of an extended BERT, by position; accuracy by length, one panel per task."""
     stretching, *panels = figure.subplots(1, 1 + len(PANELS))
     agreement(stretching)
     for axes, (name, panel) in zip(panels, PANELS.items(), strict=True):
@@ -55,9 +55,14 @@ def lengths(figure):
         axes.set_xscale("log", base=2)
         axes.set_xticks(at, [str(n) for n in at])
         axes.minorticks_off()
-        axes.set(title=title, xlabel="length of the test", ylim=(0, 103))
-        axes.legend(loc="lower left")
-    panels[0].set_ylabel("answers right (%; dashed: chance)")
+        axes.set(title=title, xlabel="length of the test texts", ylim=(0, 103))
+        below(axes)
+    panels[0].set_ylabel("accuracy (%; dashed: chance)")
+
+
+def below(axes):
+    """A legend that covers no line."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), borderaxespad=0)
 
 
 def agreement(axes):
@@ -75,9 +80,9 @@ def agreement(axes):
         axes.plot(at, seeds.mean(0), color=COLOURS[index], label=label)
         axes.fill_between(at, seeds.min(0), seeds.max(0), color=COLOURS[index], alpha=0.15, lw=0)
     axes.axvline(512, color="#333333", linestyle=":")
-    axes.set(title="A BERT stretched to 2,048", xlabel="position", ylim=(0, 1.03))
-    axes.set_ylabel("cosine with the unstretched model")
-    axes.legend(loc="lower left")
+    axes.set(title="MiniLM extended to 2,048", xlabel="position", ylim=(0, 1.03))
+    axes.set_ylabel("cosine with the original")
+    below(axes)
 
 
 @styled
@@ -110,7 +115,7 @@ def distance(figure):
     figure.legend(handles, labels, loc="outside upper left", ncols=2)
 
 
-FIGURES = {"lengths": (lengths, (11.4, 3.4)), "distance": (distance, (9.6, 4.2))}
+FIGURES = {"lengths": (lengths, (9.6, 4.0)), "distance": (distance, (9.6, 4.2))}
 
 if __name__ == "__main__":
     for name, (draw, size) in FIGURES.items():
