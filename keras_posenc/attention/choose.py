@@ -18,7 +18,11 @@ from keras_posenc.attention.matrix import (
     weigh_cells,
 )
 from keras_posenc.attention.rules import encode
-from keras_posenc.attention.sequence import attend_over_devices, splits_sequence
+from keras_posenc.attention.sequence import (
+    attend_over_devices,
+    rows_on_each_device,
+    splits_sequence,
+)
 from keras_posenc.attention.splash import FEWEST_TOKENS, attend_by_splash, splash_serves
 
 MB = 2**20
@@ -69,7 +73,7 @@ PATHS = (
     (lambda plan: plan.splash, lambda plan, *x: attend_by_splash(*x)),
     (
         lambda plan: plan.local_rows,
-        lambda plan, *x: attend_locally(*x, plan.local_rows, plan.compute),
+        lambda plan, *x: attend_locally(*x, plan.local_rows, plan.compute, plan.over_devices),
     ),
     (
         lambda plan: plan.over_devices,
@@ -145,8 +149,8 @@ def _takes_splash(q, k, grid, rules):
         raise ValueError(
             "`flash_attention` must be None or False on a TPU for this call: the fused kernel "
             f"takes {FEWEST_TOKENS} queries and keys or more, in float32 or bfloat16, and no bias, "
-            "attention mask or learned sinks. Received: True, or "
-            "`keras.config.enable_flash_attention()`"
+            "attention mask or learned sinks, and several devices only by `keras.distribution`. "
+            "Received: True, or `keras.config.enable_flash_attention()`"
         )
     return serves
 
@@ -159,16 +163,18 @@ def make_plan(q, k, grid, rules, with_map, fused, splash):
     else:
         compute = attend_cells if hooks.read_weights else weigh_cells
     local = block_rows = None
+    split = splits_sequence(q, k, hooks)
     if not with_map and not splash and not backend.is_exporting():
         local = None if grid.window is None else local_rows(q, k, grid, rules)
         local = local if local and local <= (hooks.most_rows or local) else None
+        local = rows_on_each_device(q, local) if local and split else local
         heads, sizes = ops.shape(q)[2], (backend.TRAITS.map_bytes, backend.TRAITS.block_bytes)
         if fused:
             heads, sizes = heads_of_map(q, grid, rules), IN_KERNEL
         block_rows = rows_of_block(q, k, hooks, heads, sizes) if heads and not local else None
         if hooks.most_rows:
             block_rows = _limited(block_rows, num_rows, hooks.most_rows)
-    split, training = splits_sequence(q, k, hooks), grid.training
+    training = grid.training
     return Plan(with_map, fused, splash, split, local, block_rows, num_rows, training, compute)
 
 

@@ -11,12 +11,12 @@ tokens.
 import dataclasses
 import math
 
+import keras
 from keras import ops
 
-from keras_posenc import backend
 from keras_posenc.attention.blocks import AXES, ROWS, prepare, run
 from keras_posenc.attention.matrix import by_head
-from keras_posenc.attention.sequence import run_over_devices
+from keras_posenc.attention.sequence import run_beside_neighbours
 from keras_posenc.maps.columns import slice_axis
 
 FEWEST_ROWS = 64
@@ -50,42 +50,57 @@ def local_rows(q, k, grid, rules):
     return block_rows
 
 
-def attend_locally(q, k, v, grid, rules, block_rows, compute):
+def attend_locally(q, k, v, grid, rules, block_rows, compute, over_devices=False):
     """Computes the same output (B, T, H, Dv) as `attend_explicitly` under a window.
 
     Args:
         block_rows: int, from `local_rows`.
         compute: function of a block, as in `attend_in_blocks`.
+        over_devices: bool. The rows are split over several devices, each with whole blocks.
     """
     seen = grid.seen_by_all()
     # Columns that fill up the last chunk are none.
     key_mask = ops.ones((1, ops.shape(k)[1])) if grid.key_mask is None else grid.key_mask
     grid = grid.replace(key_mask=ops.cast(key_mask, "bool"))
-    shards = backend.sequence_shards(q)
-    whole, tensors, carry = prepare(q, k, v, grid, rules, compute, explicit=shards > 1)
+    whole, tensors, carry = prepare(q, k, v, grid, rules, compute, explicit=over_devices)
     inputs = whole.inputs
     inputs = dataclasses.replace(inputs, grid=inputs.grid.replace(ids_are_indices=not seen))
     block = dataclasses.replace(whole, inputs=inputs)
-    reach = math.ceil(grid.window) - 1
-    left = _chunks(reach, block_rows)
+    left = _chunks(math.ceil(grid.window) - 1, block_rows)
     right = 0 if grid.order_is_index else left
-    num_rows = ops.shape(q)[1]
-    count = (num_rows + block_rows - 1) // block_rows
     # Ids start again in each document, so only the index keeps counting.
     counted = ("key_index" if grid.query_index is not None else "key_positions", "key_order")
-    columns, others = {}, {}
+    rows, columns, first = {}, {}, {}
     for key, x in tensors.items():
         axis = AXES[key[0]].columns
         if axis is None:
-            others[key] = x
-        else:
-            columns[key] = _neighbourhoods(
-                key, x, axis, count, block_rows, left, right, seen, counted
-            )
-    # Each device has whole blocks, or XLA splits what it can.
-    over_devices = shards > 1 and ops.shape(q)[1] % (shards * block_rows) == 0
-    run_blocks = run_over_devices if over_devices else run
-    output = run_blocks(block, others, block_rows, carry, columns)
+            rows[key] = x
+            continue
+        length = ops.shape(x)[axis]
+        if seen:
+            first[key] = slice_axis(x, axis, 0, _at_most(seen, length))
+        if seen and key[0] == "key_mask":  # those that all see come before the chunks
+            x = ops.logical_and(x, ops.arange(length, dtype="int32") >= seen)
+        columns[key] = x
+
+    def blocks_of(rows, columns, first, extended):
+        count = (ops.shape(rows["q", None])[ROWS] + block_rows - 1) // block_rows
+        around = {}
+        for key, x in columns.items():
+            extend = _counted_on if key[0] in counted else extended
+            around[key] = _neighbourhoods(key, x, count, block_rows, left, right, extend)
+            if seen:
+                shape = ops.shape(first[key])
+                of_all = ops.broadcast_to(first[key][None], (count, *shape))
+                axis = AXES[key[0]].columns % len(x.shape) + 1
+                around[key] = ops.concatenate([of_all, around[key]], axis=axis)
+        return run(block, rows, block_rows, carry, around)
+
+    if over_devices:
+        output = run_beside_neighbours(blocks_of, rows, columns, first)
+    else:
+        output = blocks_of(rows, columns, first, _padded)
+    num_rows = ops.shape(q)[1]
     if grid.global_tokens:
         few = min(math.ceil(grid.global_tokens), q.shape[1] or math.ceil(grid.global_tokens))
         first = {key: _first_rows(key, x, few) for key, x in tensors.items()}
@@ -99,33 +114,28 @@ def _chunks(reach, block_rows):
     return -(-reach // block_rows)
 
 
-def _neighbourhoods(key, x, axis, count, size, left, right, seen, counted):
+def _neighbourhoods(key, x, count, size, left, right, extend):
     """The columns that each of N blocks reads, (N, ...): its own chunk and those around it."""
-    axis %= len(x.shape)
-    length = ops.shape(x)[axis]
-    first = slice_axis(x, axis, 0, _at_most(seen, length)) if seen else None
-    before, after = left * size, (count + right) * size - length
-    if key[0] in counted:
-        # What stands before the first column and after the last one is counted on.
-        index = ops.arange(-before, length + after, dtype="int32")
-        x = slice_axis(x, axis, 0, 1) + ops.cast(index, x.dtype)
-    else:
-        sides = [(0, 0)] * len(x.shape)
-        sides[axis] = (before, after)
-        if key[0] == "key_mask":  # those that all see come before the chunks
-            later = ops.arange(length, dtype="int32") >= seen
-            x = ops.pad(ops.cast(ops.logical_and(x, later), "int32"), sides) > 0
-        else:
-            x = ops.pad(x, sides)
+    axis = AXES[key[0]].columns % len(x.shape)
+    x = extend(x, axis, left * size, (count + right) * size - ops.shape(x)[axis])
     shape = ops.shape(x)
     chunks = ops.reshape(x, (*shape[:axis], left + count + right, size, *shape[axis + 1 :]))
     shifted = [slice_axis(chunks, axis, i, count) for i in range(left + 1 + right)]
-    x = ops.moveaxis(ops.concatenate(shifted, axis=axis + 1), axis, 0)
-    if first is None:
-        return x
-    shape = ops.shape(first)
-    first = ops.broadcast_to(first[None], (count, *shape))
-    return ops.concatenate([first, x], axis=axis + 1)
+    return ops.moveaxis(ops.concatenate(shifted, axis=axis + 1), axis, 0)
+
+
+def _counted_on(x, axis, before, after):
+    """The ids before the first column and after the last one."""
+    index = ops.arange(-before, ops.shape(x)[axis] + after, dtype="int32")
+    return slice_axis(x, axis, 0, 1) + ops.cast(index, x.dtype)
+
+
+def _padded(x, axis, before, after):
+    sides = [(0, 0)] * len(x.shape)
+    sides[axis] = (before, after)
+    if keras.backend.standardize_dtype(x.dtype) == "bool":
+        return ops.pad(ops.cast(x, "int32"), sides) > 0
+    return ops.pad(x, sides)
 
 
 def _at_most(number, length):

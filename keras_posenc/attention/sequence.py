@@ -1,15 +1,18 @@
 """Context parallelism: the rows of a text on several devices, each of which sees all keys.
 
 The mesh of `keras.distribution` has an axis "sequence". Each device computes its rows in blocks, as
-a single one would; keys and values are sent to all devices once in a layer and direction.
+a single one would. Keys and values are sent to all devices once in a layer and direction; under a
+window, devices send each other the columns that it reaches beyond their own.
 """
 
 import keras
-from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.attention.blocks import AXES, ROWS, prepare, run
 from keras_posenc.attention.matrix import by_head
+
+# Blocks of fewer rows of local attention would mostly read what is around them.
+FEWEST_ROWS = 16
 
 
 def splits_sequence(q, k, hooks):
@@ -27,27 +30,47 @@ def attend_over_devices(q, k, v, grid, rules, block_rows, compute):
         block_rows: int or None. Number of rows in a block of a device; None for all of them.
     """
     block, tensors, carry = prepare(q, k, v, grid, rules, compute, explicit=True)
-    output = run_over_devices(block, tensors, block_rows, carry)
-    return by_head(output)
-
-
-def run_over_devices(block, tensors, block_rows, carry, columns=None):
-    """`blocks.run`, with the rows, and the columns of the blocks, split over devices."""
-    shards = backend.sequence_shards(tensors["q", None])
-    num_rows = ops.shape(tensors["q", None])[ROWS] // shards
-    columns = columns or {}
-    keys, several = list(tensors), list(columns)
+    shards = backend.sequence_shards(q)
+    num_rows, keys = q.shape[1] // shards, list(tensors)
 
     def on_one(values):
-        whole, around = values[: len(keys)], values[len(keys) :]
-        around = dict(zip(several, around, strict=True)) or None
         rows = min(block_rows or num_rows, num_rows)
-        return run(block, dict(zip(keys, whole, strict=True)), rows, carry, around)
+        return run(block, dict(zip(keys, values, strict=True)), rows, carry)
 
-    values = [*tensors.values(), *columns.values()]
-    split = [_rows(key, tensors[key]) for key in keys] + [0] * len(several)
-    gathered = [_columns(key, tensors[key], shards) for key in keys] + [None] * len(several)
-    return backend.over_sequence(on_one, values, split, gathered, ROWS)
+    split = [_rows(key, x) for key, x in tensors.items()]
+    gathered = [_columns(key, x, shards) for key, x in tensors.items()]
+    return by_head(backend.over_sequence(on_one, list(tensors.values()), split, gathered, ROWS))
+
+
+def rows_on_each_device(q, block_rows):
+    """Number of rows, at most `block_rows`, in a block of local attention of which each device has
+    whole ones, or None. What XLA would split by itself came out wrong on CPUs."""
+    num_rows = q.shape[1] // backend.sequence_shards(q)
+    sizes = range(min(block_rows, num_rows), FEWEST_ROWS - 1, -1)
+    return next((size for size in sizes if num_rows % size == 0), None)
+
+
+def run_beside_neighbours(function, rows, columns, first):
+    """function(rows, columns, first, extend) with the rows and columns of each device.
+
+    Args:
+        function: of three dicts of tensors with the keys of `prepare`, and a function `extend` of a
+            tensor, its axis of columns, and how many columns before and after its own it wants.
+        rows, columns: dicts of tensors, which are split.
+        first: dict of tensors that all devices have.
+    """
+    groups = [list(group) for group in (rows, columns, first)]
+    values = [x for group in (rows, columns, first) for x in group.values()]
+
+    def on_one(values):
+        values = iter(values)
+        dicts = [{key: next(values) for key in keys} for keys in groups]
+        return function(*dicts, backend.with_neighbours)
+
+    split = [_rows(key, x) for key, x in rows.items()]
+    split += [AXES[key[0]].columns % len(x.shape) for key, x in columns.items()]
+    split += [None] * len(first)
+    return backend.over_sequence(on_one, values, split, [None] * len(values), ROWS)
 
 
 def _rows(key, x):

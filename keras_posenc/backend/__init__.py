@@ -39,6 +39,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `kernel_multiple`, `runs_cudnn` | which heads and masks they take |
 | `fused_kernels` | refuses a kernel that would materialise a large matrix |
 | `sequence_shards`, `over_sequence` | attention whose rows are split over several devices |
+| `with_neighbours` | a device's part of a tensor, with columns of the devices around it |
 | `has_splash`, `splash` | the kernel for attention on TPUs that JAX ships |
 | `train_steps` | many training steps as one program |
 | `gradient` | the gradient of a function, inside a loss |

@@ -31,6 +31,7 @@ over_sequence = jax_sequence.over_sequence
 processes = jax_processes.processes
 sequence_shards = jax_sequence.sequence_shards
 splash = jax_splash.splash
+with_neighbours = jax_sequence.with_neighbours
 
 TRAITS = shared.Traits(
     chunked_sums=True,

@@ -1,6 +1,7 @@
 """Attention whose rows are split over several devices, by `shard_map`."""
 
 import jax
+import jax.numpy as jnp
 import keras
 from jax.sharding import PartitionSpec
 
@@ -12,7 +13,11 @@ def sequence_shards(q):
     distribution = keras.distribution.distribution()
     if distribution is None or not isinstance(q, jax.core.Tracer) or not hasattr(jax, "shard_map"):
         return 1
-    mesh = distribution.device_mesh
+    return _devices_of_text()
+
+
+def _devices_of_text():
+    mesh = keras.distribution.distribution().device_mesh
     return dict(zip(mesh.axis_names, mesh.shape, strict=True)).get(AXIS, 1)
 
 
@@ -51,6 +56,28 @@ def over_sequence(function, tensors, split, gathered, axis):
         check_vma=False,
     )
     return on_devices(tensors)
+
+
+def with_neighbours(x, axis, before, after):
+    """Inside `over_sequence`: x, with columns of the devices before and after between its own.
+
+    Zeros stand before the first column of the text, and after its last one.
+    """
+    parts = [*_sent(x, axis, before, 1)[::-1], x, *_sent(x, axis, after, -1)]
+    return jnp.concatenate(parts, axis=axis)
+
+
+def _sent(x, axis, count, step):
+    """The `count` columns that come from one side, the nearest device first."""
+    shards, size = _devices_of_text(), x.shape[axis]
+    parts = []
+    for hop in range(1, -(-count // size) + 1):
+        wanted = min(size, count - (hop - 1) * size)
+        start = size - wanted if step > 0 else 0
+        part = jax.lax.slice_in_dim(x, start, start + wanted, axis=axis)
+        pairs = [(i, i + step * hop) for i in range(shards) if 0 <= i + step * hop < shards]
+        parts.append(jax.lax.ppermute(part, AXIS, pairs))
+    return parts
 
 
 def _spec(axis):

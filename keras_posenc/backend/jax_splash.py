@@ -27,8 +27,21 @@ def has_splash(q):
     return (
         q.dtype in (jnp.float32, jnp.bfloat16)
         and hasattr(jax, "shard_map")
+        and not _is_split_by_xla(q)
         and importlib.util.find_spec("jax.experimental.pallas.ops.tpu.splash_attention") is not None
     )
+
+
+def _is_split_by_xla(q):
+    """Whether shardings of plain JAX split the program over devices: the kernel would not compile.
+
+    JAX knows it while tracing, except where only `in_shardings` of `jax.jit` name the devices.
+    """
+    if keras.distribution.distribution() is not None or not hasattr(jax, "typeof"):
+        return False
+    mesh = jax.typeof(q).sharding.mesh
+    axes = zip(mesh.axis_sizes, mesh.axis_types, strict=True)
+    return any(size > 1 and kind != jax.sharding.AxisType.Manual for size, kind in axes)
 
 
 def splash(q, k, v, query_segments, key_segments, before, after):

@@ -60,6 +60,7 @@ NAMES = (
     "train_steps",
     "update_slice",
     "weigh_values",
+    "with_neighbours",
     "write",
 )
 
@@ -223,6 +224,11 @@ def sequence_shards(q):
 
 def over_sequence(function, tensors, split, gathered, axis):
     """function(tensors), each device with its part of some tensors and all of the others."""
+    raise NotImplementedError("Context parallelism is JAX's.")
+
+
+def with_neighbours(x, axis, before, after):
+    """A device's part of a tensor inside `over_sequence`, extended by those before and after it."""
     raise NotImplementedError("Context parallelism is JAX's.")
 
 

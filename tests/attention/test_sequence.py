@@ -10,21 +10,28 @@ import pytest
 from forks import run_fork
 
 SCRIPT = pathlib.Path(__file__).parents[1] / "many_rows.py"
-LENGTH, WIDTH = 512, 8
+WIDTH = 8  # of all heads
+TEXTS = 2
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras distributes on JAX")
-def test_four_devices_attend_as_one():
-    """Keys and values are gathered once in each direction, however many blocks there are."""
+def test_several_devices_attend_as_one():
+    """Keys and values are gathered once in each direction, however many blocks there are; under a
+    window, devices only send each other the columns that it reaches."""
     flags = os.environ.get("XLA_FLAGS", "")
-    flags = f"{flags} --xla_force_host_platform_device_count=4"
+    flags = f"{flags} --xla_force_host_platform_device_count=8"
     done = run_fork("file", SCRIPT, [], env={**os.environ, "XLA_FLAGS": flags})
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_allclose(*found["losses"], rtol=1e-5)
     for name, case in found["cases"].items():
         assert case["error"] < 1e-5, name
+        assert not case["in loops"], name
+    assert found["cases"]["bias"]["loops"]
     collectives = found["cases"]["bias"]["collectives"]
     assert collectives.keys() == {"all-gather", "reduce-scatter", "all-reduce"}
     assert collectives["all-gather"][0] <= 4 and collectives["reduce-scatter"][0] == 2
-    assert max(most for _, most in collectives.values()) == 2 * LENGTH * WIDTH
+    assert max(most for _, most in collectives.values()) == TEXTS * 512 * WIDTH
+    collectives = found["cases"]["window"]["collectives"]
+    assert collectives.keys() == {"collective-permute", "all-reduce"}
+    assert max(most for _, most in collectives.values()) == TEXTS * 128 * WIDTH  # those of a device

@@ -128,3 +128,16 @@ def test_a_batch_over_several_devices_is_split_by_hand(on_a_tpu, monkeypatch):
     program = str(jax.make_jaxpr(lambda x: laws.call(layer, x))(x))
     assert "shard_map" in program
     laws.close(laws.run(layer, x), expected, 1e-5)
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_what_xla_splits_over_devices_is_computed_in_blocks(devices, on_a_tpu):
+    """It cannot split a kernel, and knows of shardings of plain JAX only."""
+    import jax
+
+    mesh = jax.sharding.AbstractMesh((devices,), ("data",))
+    place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    layer = laws.attention(laws.Case((), heads=2))
+    x = jax.ShapeDtypeStruct((4, T, laws.E), "float32", sharding=place)
+    jax.jit(lambda x: laws.call(layer, x)).trace(x)
+    assert bool(on_a_tpu) == (devices == 1)
