@@ -196,6 +196,15 @@ COMMANDS = (
         more={"texts": {"help": TEXTS}, "output": {"required": True}},
     ),
     Command(
+        "mine",
+        "directory pairs output",
+        ("retrieval.mine_hard_negatives",),
+        more={
+            "pairs": {"help": "Pairs: .tsv, .csv or .jsonl with columns anchor and positive"},
+            "corpus": {"metavar": "FILE", "help": f"{TEXTS}; further texts to search"},
+        },
+    ),
+    Command(
         "rerank",
         "directory query documents",
         ("retrieval.rerank", "retrieval.Reranker"),

@@ -118,6 +118,18 @@ def _embed(arguments):
     )
 
 
+def _mine(arguments):
+    positional = [arguments.pop(name) for name in ("directory", "pairs", "output")]
+    if not sys.stdout.isatty():
+        arguments["verbose"] = 0
+    return _program(
+        "from keras_posenc.retrieval import mine_hard_negatives",
+        "",
+        f"found = {_call('mine_hard_negatives', *positional, **arguments)}",
+        f'print({_literal(positional[2])}, "%d pairs with negatives" % len(found))',
+    )
+
+
 def _rerank(arguments):
     positional = [arguments.pop(name) for name in ("directory", "query", "documents")]
     if not sys.stdout.isatty():
@@ -344,6 +356,7 @@ PROGRAMS = {
     "evaluate": _evaluate,
     "predict": _predict,
     "embed": _embed,
+    "mine": _mine,
     "rerank": _rerank,
     "inspect": _inspect,
     "convert": _convert,

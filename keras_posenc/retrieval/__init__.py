@@ -2,6 +2,7 @@
 
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.embed import embed, open_embedder
+from keras_posenc.retrieval.hard_negatives import mine_hard_negatives
 from keras_posenc.retrieval.late_chunking import ChunkVectors, embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
@@ -19,6 +20,7 @@ __all__ = [
     "embed",
     "embed_spans",
     "maxsim",
+    "mine_hard_negatives",
     "open_embedder",
     "rerank",
 ]

@@ -10,7 +10,9 @@ import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.checkpoints import save_checkpoint
+from keras_posenc.checkpoints.embedder_files import embedder_files
 from keras_posenc.checkpoints.folder import replacing_together
+from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.documents import kind_of_all
@@ -20,7 +22,7 @@ from keras_posenc.training.tasks.finetune_task import POOLS
 from keras_posenc.training.tasks.rows import Rows
 from keras_posenc.training.vocabulary_check import check_positions, check_table
 from keras_posenc.untrusted import quote
-from keras_posenc.writing import replacing, write_text
+from keras_posenc.writing import make_folder, replacing, write_text
 
 # Where a directory has the settings: of a model for a task, and of any other.
 LABELS, SETTINGS = "labels.json", "text_model.json"
@@ -235,7 +237,7 @@ class TextModel:
         "question-answering" of "qa", "text-classification" of classes and numbers, trained with
         `pooling="head"`. Of a head with another pooling transformers reads the encoder alone, and
         `build_transformer_model(directory, head="sequence_classification")` all of it. Of "embed"
-        it writes the encoder, without its pooling.
+        it is a directory of sentence-transformers, with pooling, normalisation and prompts.
 
         Args:
             directory: where to write.
@@ -256,6 +258,13 @@ class TextModel:
             labels=None if self.task in ("qa", "embed") else self.labels,
         )
         self.tokenizer.save(directory)
+        if self.task == "embed":
+            (pooling,) = (x for x in self.model.layers if isinstance(x, MaskedPooling))
+            width = self.model.transformer.config.hidden_size
+            files = embedder_files(pooling.pooling, width, self.max_length, self.prompts)
+            for path, content in files.items():
+                make_folder((pathlib.Path(directory) / path).parent)
+                write_text(pathlib.Path(directory) / path, content)
         return written
 
 

@@ -26,6 +26,7 @@ FUNCTIONS = {
     "evaluate": training.evaluate,
     "predict": training.predict,
     "embed": retrieval.embed,
+    "mine": retrieval.mine_hard_negatives,
     "inspect": analysis.inspect_checkpoint,
     "bench passkey": bench.bench_passkey,
 }

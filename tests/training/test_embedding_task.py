@@ -68,6 +68,25 @@ def test_prompts_are_those_of_the_training(trained):
 
 
 @pytest.mark.once
+def test_it_is_exported_for_sentence_transformers(trained, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    output, _ = trained
+    load_finetuned(output).export(tmp_path / "st")
+    published = SentenceTransformer(str(tmp_path / "st"), device="cpu")
+    texts = ["w4 w5 w6", "w7 " * 30]
+    for prompt in ("query", "document"):
+        expected = embed(output, texts, prompt=prompt, verbose=0)
+        found = published.encode(texts, prompt_name=prompt, show_progress_bar=False)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        again = embed(tmp_path / "st", texts, prompt=prompt, verbose=0)
+        np.testing.assert_allclose(again, expected, atol=1e-6)
+    default = published.encode(texts, show_progress_bar=False)
+    np.testing.assert_allclose(default, embed(output, texts, verbose=0), atol=1e-5)
+    assert open_embedder(tmp_path / "st").max_length == 16
+
+
+@pytest.mark.once
 def test_vectors_are_cut_to_their_first_numbers(trained, tmp_path):
     output, _ = trained
     texts = ["w4 w5 w6", "w7 w8"]

@@ -1,0 +1,231 @@
+"""Hard negatives: texts that a search finds for a query, and that do not belong to it."""
+
+import json
+import os
+import pathlib
+
+import numpy as np
+
+from keras_posenc import checks
+from keras_posenc.retrieval.embed import open_embedder
+from keras_posenc.retrieval.reranker import Reranker
+from keras_posenc.text import Texts, read_texts
+from keras_posenc.text.documents import check_list
+from keras_posenc.training.processes import is_first
+from keras_posenc.training.tasks import TASKS
+from keras_posenc.untrusted import visible_json
+from keras_posenc.writing import make_folder, write_text
+
+SAMPLINGS = ("top", "random")
+MOST_COSINES = 2**25  # that are in memory at a time
+
+
+def mine_hard_negatives(
+    directory,
+    pairs,
+    output=None,
+    *,
+    text=None,
+    corpus=None,
+    num_negatives=3,
+    range_min=0,
+    range_max=100,
+    relative_margin=None,
+    absolute_margin=None,
+    max_score=None,
+    sampling="top",
+    reranker=None,
+    scores=False,
+    query_prompt=None,
+    document_prompt=None,
+    max_length=None,
+    token_budget=8192,
+    seed=0,
+    verbose="auto",
+):
+    """Finds hard negatives for pairs of a query and a text that belongs to it.
+
+    The texts that are nearest to a query and do not belong to it teach an embedder more than texts
+    drawn at random. Some of them are unlabelled positives: the margins, `max_score` and `range_min`
+    leave out what is too near.
+
+    Args:
+        directory: str or path. Directory of an embedder, as in `open_embedder`.
+        pairs: list of (query, positive) tuples, or a path of such, as in `finetune(task="embed")`.
+            All positives of a query are left out of its negatives.
+        output: str or path. Path of a .jsonl file with the columns anchor, positive, negative_1,
+            ..., which `finetune(task="embed")` reads. By default nothing is written.
+        text: str. Names of the two columns of `pairs`; by default usual ones.
+        corpus: list of str, or a path for `read_texts`. Texts that may be negatives, in addition to
+            the positives of other queries.
+        num_negatives: int. Negatives of each pair. A pair with fewer is left out.
+        range_min: int. How many of the nearest texts are not candidates.
+        range_max: int. How many of the nearest texts are looked at.
+        relative_margin: float. A negative's score is smaller than the positive's by at least this
+            fraction of it, such as 0.05.
+        absolute_margin: float. A negative's score is smaller than the positive's by at least this.
+        max_score: float. The largest score of a negative.
+        sampling: str. Which of the candidates are taken. One of "top" or "random".
+        reranker: str or path. Directory of a cross-encoder that scores the candidates and the
+            positives, as in `Reranker`. By default scores are cosines.
+        scores: bool. Whether to return and write the scores of the positive and the negatives, as a
+            teacher's scores for the losses `MarginMSE` and `ListwiseKL`.
+        query_prompt: str. What precedes queries, as `prompt` of `open_embedder`.
+        document_prompt: str. What precedes the other texts, likewise.
+        max_length: int. Tokens after which texts are truncated; by default the length that the
+            directory names.
+        token_budget: int. Maximum number of tokens in a batch, padding included.
+        seed: int. Seed of the random sampling.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        `Texts` of tuples (query, positive, negative, ...) for `finetune(task="embed")`. Its labels
+            are lists of scores, or None. Its lines are those of the pairs.
+
+    Raises:
+        FileNotFoundError: if a directory or a file is missing.
+        TypeError: if `corpus` is no list of str or path.
+        ValueError: if no pair has enough negatives, or on a bad argument.
+
+    Example:
+
+    >>> pairs = [("a house", "one blue house"), ("the sea", "two of the seas"), ("long", "a text")]
+    >>> found = mine_hard_negatives("all-MiniLM-L6-v2", pairs, num_negatives=1, verbose=0)
+    >>> len(found), len(found.texts[0])
+    (3, 3)
+
+    Reference: [NV-Retriever](https://arxiv.org/abs/2407.15831), on the margins.
+    """
+    _check(output, num_negatives, range_min, range_max, sampling)
+    for name, value in (("relative_margin", relative_margin), ("absolute_margin", absolute_margin)):
+        if value is not None:
+            checks.number(name, value, least=0)
+    if max_score is not None:
+        checks.number("max_score", max_score)
+    documents = TASKS["embed"].read(pairs, "pairs", text, label=False)
+    pairs = [group[:2] for group in documents.texts]
+    candidates = list(dict.fromkeys([*(positive for _, positive in pairs), *_corpus(corpus)]))
+    queries = list(dict.fromkeys(query for query, _ in pairs))
+    options = {"max_length": max_length, "token_budget": token_budget}
+    model = open_embedder(directory, prompt=query_prompt, **options)
+    query_vectors = _unit(model.predict(queries, verbose))
+    if document_prompt != query_prompt:
+        model = open_embedder(directory, prompt=document_prompt, **options)
+    vectors = _unit(model.predict(candidates, verbose))
+    order = {text: number for number, text in enumerate(candidates)}
+    rows = {query: number for number, query in enumerate(queries)}
+    # A query is no negative of itself.
+    excluded = [[order[query]] if query in order else [] for query in queries]
+    for query, positive in pairs:
+        excluded[rows[query]].append(order[positive])
+    nearest = _nearest(query_vectors, vectors, excluded, range_max)
+    nearest = [(numbers[range_min:], cosines[range_min:]) for numbers, cosines in nearest]
+    found = [nearest[rows[query]] for query, _ in pairs]
+    positives = [query_vectors[rows[query]] @ vectors[order[text]] for query, text in pairs]
+    if reranker is not None:
+        model = Reranker(reranker, token_budget=token_budget)
+        positives, found = _reranked(model, pairs, found, candidates, verbose)
+    rng = np.random.default_rng(seed)
+    groups, labels, lines = [], [], []
+    for pair, line, score, (numbers, others) in zip(
+        pairs, documents.lines, positives, found, strict=True
+    ):
+        bound = min(
+            np.inf if max_score is None else max_score,
+            np.inf if absolute_margin is None else score - absolute_margin,
+            np.inf if relative_margin is None else score - abs(score) * relative_margin,
+        )
+        allowed = np.flatnonzero(others <= bound)
+        if len(allowed) < num_negatives:
+            continue
+        if sampling == "random":
+            allowed = np.sort(rng.choice(allowed, num_negatives, replace=False))
+        chosen = allowed[:num_negatives]
+        groups.append((*pair, *(candidates[number] for number in numbers[chosen])))
+        labels.append([float(score), *map(float, others[chosen])])
+        lines.append(line)
+    if not groups:
+        raise ValueError(
+            f"None of {len(pairs):,} pairs has num_negatives={num_negatives} negatives among "
+            f"{len(candidates):,} texts: give a larger corpus or range_max, smaller margins, or a "
+            "larger max_score."
+        )
+    mined = Texts(groups, labels if scores else None, lines)
+    if output is not None and is_first():
+        _write(output, mined)
+    return mined
+
+
+def _check(output, num_negatives, range_min, range_max, sampling):
+    if output is not None and pathlib.Path(output).suffix != ".jsonl":
+        raise ValueError(f"`output` must be a .jsonl file. Received: {str(output)!r}")
+    checks.whole("num_negatives", num_negatives)
+    checks.whole("range_min", range_min, least=0)
+    why = "range_min + num_negatives"
+    checks.whole("range_max", range_max, least=range_min + num_negatives, why=why)
+    checks.choice("sampling", sampling, SAMPLINGS)
+
+
+def _corpus(corpus):
+    if corpus is None:
+        return []
+    if isinstance(corpus, (str, os.PathLike)):
+        return read_texts(corpus, label=False).texts
+    check_list(corpus, "corpus")
+    for number, text in enumerate(corpus):
+        if not isinstance(text, str):
+            raise TypeError(
+                f"Text {number} of `corpus` must be a str. Received: {type(text).__name__}"
+            )
+    return corpus
+
+
+def _unit(vectors):
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _nearest(queries, vectors, excluded, most):
+    """Of each query the numbers of the nearest vectors and their cosines, the nearest first.
+
+    Args:
+        queries, vectors: (Q, D) and (N, D), of length 1.
+        excluded: list with a list of numbers per query, which are not counted.
+        most: int.
+    """
+    found, size = [], max(1, MOST_COSINES // len(vectors))
+    for start in range(0, len(queries), size):
+        cosines = queries[start : start + size] @ vectors.T
+        for row, numbers in zip(cosines, excluded[start : start + size], strict=True):
+            row[numbers] = -np.inf
+            last = min(most, len(row) - len(set(numbers)))
+            best = np.argpartition(-row, last - 1)[:last] if last else np.zeros(0, int)
+            best = best[np.lexsort((best, -row[best]))]
+            found.append((best, row[best]))
+    return found
+
+
+def _reranked(reranker, pairs, found, candidates, verbose):
+    """The scores of positives, and the candidates in the order of theirs, by a cross-encoder."""
+    asked = list(pairs)
+    for (query, _), (numbers, _) in zip(pairs, found, strict=True):
+        asked += [(query, candidates[number]) for number in numbers]
+    distinct = list(dict.fromkeys(asked))
+    scores = dict(zip(distinct, reranker.predict(distinct, verbose), strict=True))
+    ordered = []
+    for (query, _), (numbers, _) in zip(pairs, found, strict=True):
+        others = np.array([scores[query, candidates[number]] for number in numbers])
+        best = np.argsort(-others, kind="stable")
+        ordered.append((numbers[best], others[best]))
+    return [scores[pair] for pair in pairs], ordered
+
+
+def _write(output, mined):
+    make_folder(pathlib.Path(output).parent)
+    lines = []
+    for number, group in enumerate(mined.texts):
+        names = ["anchor", "positive", *(f"negative_{n}" for n in range(1, len(group) - 1))]
+        row = dict(zip(names, group, strict=True))
+        if mined.labels is not None:
+            row["scores"] = mined.labels[number]
+        lines.append(visible_json(json.dumps(row, ensure_ascii=False)) + "\n")
+    write_text(pathlib.Path(output), "".join(lines))

@@ -1,0 +1,135 @@
+"""Mined negatives against a search text by text in NumPy."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_posenc.cli import main
+from keras_posenc.retrieval import Reranker, mine_hard_negatives, open_embedder
+from keras_posenc.training import finetune
+
+pytestmark = pytest.mark.once
+
+WORDS = "sea house train cherry violin harbour storm baker painter garden".split()
+PAIRS = [(f"the {word}", f"a story of the {word} and the {other}")
+         for word, other in zip(WORDS, WORDS[1:] + WORDS[:1], strict=True)]  # fmt: skip
+PAIRS.append(("the sea", "the sea was calm"))  # a second positive of the first query
+CORPUS = ["the sea", "a storm at sea", "an old house", "fruit from a garden"]
+
+
+def expected(vector, range_min, range_max, bound, count):
+    """(query, positive, negatives, scores) of each pair that has enough, by loops."""
+    texts = list(dict.fromkeys([*(positive for _, positive in PAIRS), *CORPUS]))
+    found = []
+    for query, positive in PAIRS:
+        mine = {p for q, p in PAIRS if q == query} | {query}
+        others = [(vector[query] @ vector[text], text) for text in texts if text not in mine]
+        others = sorted(others, reverse=True)[range_min:range_max]
+        score = vector[query] @ vector[positive]
+        allowed = [each for each in others if each[0] <= bound(score)][:count]
+        if len(allowed) == count:
+            scores = [score, *(s for s, _ in allowed)]
+            found.append((query, positive, *(text for _, text in allowed), scores))
+    return found
+
+
+@pytest.fixture(scope="module")
+def vector(minilm):
+    """Text -> its vector."""
+    texts = sorted({*sum(PAIRS, ()), *CORPUS})
+    return dict(zip(texts, open_embedder(minilm).predict(texts, verbose=0), strict=True))
+
+
+@pytest.mark.parametrize(
+    "options, bound",
+    [
+        ({}, lambda score: np.inf),
+        ({"range_min": 2, "range_max": 6}, lambda score: np.inf),
+        ({"relative_margin": 0.3}, lambda score: 0.7 * score),
+        ({"absolute_margin": 0.35, "max_score": 0.3}, lambda score: min(score - 0.35, 0.3)),
+    ],
+)
+def test_equal_to_a_search_text_by_text(minilm, vector, options, bound):
+    wanted = expected(
+        vector, options.get("range_min", 0), options.get("range_max", 100), bound, count=2
+    )
+    found = mine_hard_negatives(
+        minilm, PAIRS, corpus=CORPUS, num_negatives=2, scores=True, verbose=0, **options
+    )
+    assert wanted and found.texts == [group[:-1] for group in wanted]
+    np.testing.assert_allclose(found.labels, [group[-1] for group in wanted], atol=1e-5)
+    assert [PAIRS[line - 1] for line in found.lines] == [group[:2] for group in found.texts]
+
+
+def test_random_negatives_are_of_the_candidates(minilm, vector):
+    options = {"corpus": CORPUS, "num_negatives": 2, "verbose": 0, "range_max": 5}
+    top = expected(vector, 0, 5, lambda score: np.inf, count=5)
+    draws = [
+        mine_hard_negatives(minilm, PAIRS, sampling="random", seed=seed, **options).texts
+        for seed in (0, 1)
+    ]
+    assert draws[0] != draws[1]
+    for wide, *drawn in zip(top, *draws, strict=True):
+        for group in drawn:
+            assert set(group[2:]) < set(wide[2:-1]) and len(set(group[2:])) == 2
+
+
+def test_a_cross_encoder_orders_the_candidates(minilm, tiny_model):
+    cross = tiny_model("BertForSequenceClassification", num_labels=1)
+    found = mine_hard_negatives(
+        minilm, PAIRS, num_negatives=2, range_max=4, reranker=cross, scores=True,
+        verbose=0,
+    )  # fmt: skip
+    group, scores = found.texts[3], found.labels[3]
+    again = Reranker(cross).predict([(group[0], text) for text in group[1:]], 0)
+    np.testing.assert_allclose(scores, again, atol=1e-5)
+    assert scores[1] >= scores[2]
+
+
+def test_prompts_stand_before_queries_and_documents(minilm):
+    options = {"num_negatives": 1, "scores": True, "verbose": 0}
+    found = mine_hard_negatives(
+        minilm, PAIRS[:3], query_prompt="query: ", document_prompt="passage: ", **options
+    )
+    query = open_embedder(minilm, prompt="query: ").predict([PAIRS[0][0]], verbose=0)
+    text = open_embedder(minilm, prompt="passage: ").predict([PAIRS[0][1]], verbose=0)
+    assert found.labels[0][0] == pytest.approx((query @ text.T).item(), abs=1e-5)
+
+
+def test_the_command_and_a_training_with_what_it_mined(minilm, pretrained, tmp_path, capsys):
+    rows = "".join(f"{query}\t{positive}\n" for query, positive in PAIRS)
+    (tmp_path / "pairs.tsv").write_text(f"anchor\tpositive\n{rows}")
+    (tmp_path / "more.txt").write_text("\n".join(CORPUS) + "\n")
+    arguments = ["mine", str(minilm), str(tmp_path / "pairs.tsv"), str(tmp_path / "mined.jsonl")]
+    options = f"--corpus {tmp_path}/more.txt --num-negatives 2 --scores".split()
+    assert main([*arguments, *options]) == 0
+    assert "11 pairs with negatives" in capsys.readouterr().out
+    mined = [json.loads(line) for line in (tmp_path / "mined.jsonl").read_text().splitlines()]
+    assert list(mined[0]) == ["anchor", "positive", "negative_1", "negative_2", "scores"]
+    metrics = finetune(
+        pretrained, tmp_path / "mined.jsonl", tmp_path / "out", task="embed", max_length=16,
+        epochs=1, verbose=0,
+    )  # fmt: skip
+    assert metrics["labels"] == ["anchor", "positive", "negative_1", "negative_2", "scores"]
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"num_negatives": 0}, ValueError, "`num_negatives` must be a positive integer"),
+        ({"range_min": -1}, ValueError, "`range_min` must be an integer of at least 0"),
+        ({"range_max": 3, "range_min": 1}, ValueError, "`range_max` must be an integer of at lea"),
+        ({"relative_margin": -1}, ValueError, "`relative_margin` must be a number of at least 0"),
+        ({"absolute_margin": "x"}, ValueError, "`absolute_margin` must be a number of at least"),
+        ({"max_score": None, "sampling": "best"}, ValueError, "`sampling` must be one of"),
+        ({"max_score": np.nan}, ValueError, "`max_score` must be a number"),
+        ({"output": "a.tsv"}, ValueError, "`output` must be a .jsonl file. Received: 'a.tsv'"),
+        ({"corpus": 3}, TypeError, "`corpus` must be a list. Received: 3"),
+        ({"corpus": ["a", 3]}, TypeError, "Text 1 of `corpus` must be a str. Received: int"),
+        ({"max_score": -0.99}, ValueError, "None of 11 pairs has num_negatives=3 negatives among"),
+    ],
+)
+def test_refusals(minilm, options, error, message):
+    with pytest.raises(error, match=message):
+        mine_hard_negatives(minilm, PAIRS, verbose=0, **options)
