@@ -137,6 +137,12 @@ def fire(given):
     return given.biased(lambda ids: oracles_bias.fire(network, c, length, ids, ids))
 
 
+def log_cpb(given):
+    network = [given.weights[name] for name in "wuv"]
+    constants = [given.arguments[name] for name in ("scale", "train_length", "bound")]
+    return given.biased(lambda ids: oracles_bias.log_cpb(network, *constants, ids, ids))
+
+
 # --- Vectors of the distance ---
 
 
@@ -292,6 +298,17 @@ def xpos(given):
     return at_distances(given, given.distance, factor)
 
 
+def pope(given):
+    """The real part of a product of complex numbers, for each feature."""
+    size = given.q.shape[-1]
+    theta = given.arguments["base"] ** (-np.arange(size) / size)
+    turn = np.exp(1j * given.ids[..., None] * theta)[:, :, None]
+    q = softplus(given.q) * turn
+    k = softplus(given.k) * turn * np.exp(1j * given.weights["phases"])
+    logits = np.einsum("bihd,bjhd->bhij", q, k.conj()).real
+    return given.attended(logits / math.sqrt(size))
+
+
 # --- Factors of the logits ---
 
 
@@ -339,6 +356,25 @@ def cope(given):
     bias = oracles_contextual.cope_bias(q, w["embeddings"], positions, first)
     bias = bias if arguments["scaling"] == "after" else bias / root
     return given.attended(given.products + bias)
+
+
+def dape(given):
+    """The network of DAPE, one position of the matrix at a time."""
+    inner = dict(given.arguments["bias_arguments"])
+    if given.arguments["bias"] == "kerple":
+        a, p = (softplus(given.weights[name]) for name in "ap")
+        bias = np.stack([oracles_bias.kerple_log(p, a, ids, ids) for ids in given.ids])
+    else:
+        assert given.arguments["bias"] == "t5", given.arguments
+        whole = given.ids.astype(int)
+        how = inner["bidirectional"], inner["max_distance"]
+        bias = np.stack([oracles_bias.t5(given.weights["table"], ids, ids, *how) for ids in whole])
+    w, u, v = (given.weights[f"dape_{name}"] for name in "wuv")
+    logits = given.products + bias
+    for b, i, j in np.ndindex(logits[:, 0].shape):
+        seen = np.concatenate([given.products[b, :, i, j], bias[b, :, i, j]]) @ w + u
+        logits[b, :, i, j] += np.where(seen > 0, seen, 0.01 * seen) @ v
+    return given.attended(logits)
 
 
 def content_bias(given):
@@ -394,13 +430,16 @@ ORACLES = {
     "alibi": alibi,
     "content_bias": content_bias,
     "cope": cope,
+    "dape": dape,
     "deberta": deberta,
     "dual_chunk": dual_chunk,
     "fire": fire,
     "forget_gate": forget_gate,
     "kerple": kerple,
+    "log_cpb": log_cpb,
     "log_n": log_n,
     "nezha": nezha,
+    "pope": pope,
     "rerope": rerope,
     "rotary": rotary,
     "rotary_bias": rotary_bias,

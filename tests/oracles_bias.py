@@ -92,3 +92,14 @@ def fire(weights, c, length, rows, columns):
     x = np.log(c * r + 1) / normal[:, None]
     hidden = np.maximum(x[..., None] @ w + b, 0)
     return np.moveaxis(hidden @ v + d, -1, 0)
+
+
+def log_cpb(weights, scale, length, bound, rows, columns):
+    """weights: (W,), (W,), (W, H) of the network; one distance at a time."""
+    w, u, v = weights
+    bias = np.zeros((v.shape[1], len(rows), len(columns)))
+    for i, j in np.ndindex(*bias.shape[1:]):
+        r = rows[i] - columns[j]
+        x = np.sign(r) * math.log(1 + scale * abs(r)) / math.log(1 + scale * length)
+        bias[:, i, j] = np.maximum(w * x + u, 0) @ v
+    return bias if bound is None else bound / (1 + np.exp(-bias))

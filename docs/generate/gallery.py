@@ -45,6 +45,15 @@ PAGES = {
         "When position means *the third item*, not *three tokens back*: counting, copying, "
         "the last of a kind. Measured to work at several times the training length.",
     ),
+    "dape": Page(
+        "DAPE: data-adaptive position encoding",
+        "A small network reads the logits of all heads and a bias of the distance, and adapts the "
+        "bias to the content.",
+        r"\ell'_{ij} = \ell_{ij} + b_{i-j} + V^\top\, \mathrm{lrelu}\big(W^\top [\ell_{ij}, "
+        r"b_{i-j}] + u\big), \qquad \ell_{ij},\, b_{i-j} \in \mathbb R^H",
+        "To compare with the usual baseline of papers on length extrapolation. It is one of the "
+        "most expensive: each position of the matrix meets the network.",
+    ),
     "deberta": Page(
         "DeBERTa: disentangled relative attention",
         "Content and relative position have separate projections, and attention adds "
@@ -82,6 +91,15 @@ PAGES = {
         r"\ell_{hij} = Q_{hij} - p_h \ln(1 + a_h |i - j|)",
         "A learned decay that is gentler than ALiBi on distant keys.",
     ),
+    "log_cpb": Page(
+        "Log-CPB: log-spaced continuous position bias",
+        "A small network maps the signed logarithm of the distance to a bias, so far distances lie "
+        "close to trained ones.",
+        r"\ell_{hij} = Q_{hij} + B\,\sigma\!\Big(V_h^\top \max\big(w\,x + u,\, 0\big)\Big), "
+        r"\qquad x = \operatorname{sign}(i - j)\, \frac{\ln(1 + c\,|i - j|)}{\ln(1 + c\,N)}",
+        "A learned bias of any shape, on both sides, as in Swin v2. It costs like T5's bias, "
+        "except with ids that are not consecutive.",
+    ),
     "log_n": Page(
         "Log-n scaling",
         "Logits grow with the logarithm of the number of visible keys, so that attention "
@@ -96,6 +114,15 @@ PAGES = {
         r"\ell_{ij} = \frac{q_i^\top (k_j + s_{j - i})}{\sqrt D}, \qquad"
         r" o_i = \sum_j A_{ij}\,(v_j + s_{j - i})",
         "To load or build NEZHA: Shaw's encoding with fixed sinusoids.",
+    ),
+    "pope": Page(
+        "PoPE: polar coordinate position embedding",
+        "Each feature is the length of an arrow whose angle is the position, so what matches and "
+        "where it stands are independent.",
+        r"\ell_{hij} = \frac{1}{\sqrt D} \sum_c \sigma_+(q_{ic})\, \sigma_+(k_{jc}) "
+        r"\cos\big((i - j)\,\theta_c - \varphi_{hc}\big), \qquad \sigma_+(x) = \ln(1 + e^x)",
+        "In place of rotary in a new model that must look up by content alone or by position "
+        "alone. Queries and keys are twice as wide.",
     ),
     "rerope": Page(
         "ReRoPE: rectified rotary positions",

@@ -69,6 +69,13 @@ class Hooks:
                 f"{added} adds a key to the softmax, which {replaced} replaces: take one of them "
                 "out of `encodings`. Received: both"
             )
+        for encoding in self.heads[1:]:
+            if encoding.heads_first:
+                first, late = type(self.heads[0]).__name__, type(encoding).__name__
+                raise ValueError(
+                    f"{late} must be the first in `encodings` of those that change queries and "
+                    f"keys: put it before {first}, or leave {first} out. Received: {first} first"
+                )
         for i, encoding in enumerate(self.encodings):
             before = [type(e).__name__ for e in self.encodings[:i] if e in self.decay]
             if encoding.adds_to_heads and before:

@@ -5,6 +5,7 @@ import functools
 
 import keras
 
+from keras_posenc.encodings.adaptive import DAPE
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.encodings.bias import FIRE, KERPLE, T5Bias
 from keras_posenc.encodings.conditioned import ContentBias
@@ -12,8 +13,10 @@ from keras_posenc.encodings.contextual import ContextualPositionEmbedding
 from keras_posenc.encodings.deberta import DeBERTaRelative
 from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
 from keras_posenc.encodings.masks import Window
+from keras_posenc.encodings.network import LogCPB
 from keras_posenc.encodings.normalizers import SquaredReLU, StickBreaking
 from keras_posenc.encodings.patterns import alternate
+from keras_posenc.encodings.polar import PoPE
 from keras_posenc.encodings.relative import NEZHA, ShawRelative
 from keras_posenc.encodings.remapped import STRING, DualChunk, SelfExtend
 from keras_posenc.encodings.rerope import ReRoPE
@@ -31,6 +34,7 @@ __all__ = [
     "alternate",
     "ContentBias",
     "ContextualPositionEmbedding",
+    "DAPE",
     "DeBERTaRelative",
     "DualChunk",
     "Encoding",
@@ -40,8 +44,10 @@ __all__ = [
     "get",
     "Grid",
     "KERPLE",
+    "LogCPB",
     "LogN",
     "NEZHA",
+    "PoPE",
     "ReRoPE",
     "RotaryBias",
     "RotaryEmbedding",
@@ -66,13 +72,16 @@ ENCODINGS = {
     "alibi": ALiBi,
     "content_bias": ContentBias,
     "cope": ContextualPositionEmbedding,
+    "dape": DAPE,
     "deberta": DeBERTaRelative,
     "dual_chunk": DualChunk,
     "fire": FIRE,
     "forget_gate": ForgetGate,
     "kerple": KERPLE,
+    "log_cpb": LogCPB,
     "log_n": LogN,
     "nezha": NEZHA,
+    "pope": PoPE,
     "rerope": ReRoPE,
     "rotary": RotaryEmbedding,
     "rotary_bias": RotaryBias,

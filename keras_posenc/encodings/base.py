@@ -100,6 +100,8 @@ class Encoding(keras.layers.Layer):
             encoding with `decay`.
         reads_length: bool. It acts by the length of the whole sequence, which must then be that of
             one document.
+        heads_first: bool. Its `heads` are not linear in the content, so no other `heads` may come
+            before.
         heads_follow: bool. Whether a later encoding in the list overrides `heads`.
         paper: str. URL of the paper.
         num_heads, head_size: int. H and D, set by `build`; the logits are q.k / sqrt(head_size).
@@ -127,6 +129,7 @@ class Encoding(keras.layers.Layer):
     execution = Execution()
     reads_length = False
     adds_to_heads = False
+    heads_first = False
     heads_follow = False
     projected = False
     feature_size = 0

@@ -17,6 +17,7 @@ def scaled(kind, **fields):
 
 LONGER = {"factor": 2.0, "original_max_position_embeddings": 4}
 LISTS = {"short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 1.5, 2.0, 2.5]}
+BUCKETS = {"num_buckets": 8, "max_distance": 5, "bidirectional": True}
 assert len(LISTS["short_factor"]) == D // 2
 
 CASES = [
@@ -31,6 +32,8 @@ CASES = [
     case(spec("cope", npos_max=3, gate="separate_keys", scaling="before")),
     case(spec("cope", npos_max=4, gate="values")),
     case(spec("cope", npos_max=4, bidirectional=True)),
+    case("dape"),
+    case(spec("dape", bias="t5", bias_arguments=BUCKETS, units=3)),
     case("deberta"),
     case(spec("deberta", max_distance=8, buckets=4)),
     case(spec("deberta", max_distance=3, terms=["c2p"])),
@@ -43,12 +46,16 @@ CASES = [
     case("kerple", flat=True),
     case(spec("kerple", kind="power"), flat=True),
     case(spec("kerple", kind="power", power=2.0), flat=True),
+    case("log_cpb", flat=True),
+    case(spec("log_cpb", units=3, train_length=9, scale=2.5, bound=None), flat=True),
     case("log_n"),
     case(spec("log_n", train_length=4, clipped=True)),
     case(spec("log_n", train_length=4, variant="softmax_plus")),
     case(spec("log_n", train_length=4, variant="yarn")),
     case("nezha"),
     case(spec("nezha", max_distance=2, values=False)),
+    case("pope"),
+    case(spec("pope", base=50.0)),
     case("rerope", odd=False, flat=True),
     case(spec("rerope", window=3), odd=False, flat=True),
     case(spec("rerope", window=2, leak=4.0, layout="half", rotary_dim=4), flat=True),
@@ -103,6 +110,7 @@ PAIRS = [
     case("cope", "rotary"),
     case("forget_gate", spec("cope", gate="separate_keys"), "xpos", apart=False, gaps=False),
     case("log_n", spec("rerope", window=3)),
+    case(spec("window", window=4), "pope", "alibi", "log_n"),
     case(spec("window", window=4), spec("alibi", direction="symmetric"), "nezha"),
     case("transformer_xl", "rotary", "stick_breaking"),
     case("squared_relu", "shaw", "t5"),
