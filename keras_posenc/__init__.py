@@ -48,7 +48,13 @@ from keras_posenc.models.sentence_embedding import embedder
 from keras_posenc.models.seq2seq import build_encoder_decoder
 from keras_posenc.models.serving_export import export_model
 from keras_posenc.models.transformer import Transformer
-from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
+from keras_posenc.positions import (
+    AbacusPositionIds,
+    CoupledPositionIds,
+    PaddedPositionIds,
+    RandomPositionIds,
+    SegmentPositionIds,
+)
 from keras_posenc.positions.learned import LearnedPositionEmbedding
 from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 from keras_posenc.positions.stretched import (
@@ -80,6 +86,9 @@ __all__ = [
     # Positions before attention
     "RandomPositionIds",
     "PaddedPositionIds",
+    "AbacusPositionIds",
+    "CoupledPositionIds",
+    "SegmentPositionIds",
     "HierarchicalPositionEmbedding",
     "TiledPositionEmbedding",
     "InterpolatedPositionEmbedding",

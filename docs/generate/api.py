@@ -20,6 +20,9 @@ PAGES = {
             "position_embedding",
             "RandomPositionIds",
             "PaddedPositionIds",
+            "AbacusPositionIds",
+            "CoupledPositionIds",
+            "SegmentPositionIds",
         ],
     ),
     "models": (

@@ -7,10 +7,18 @@ from keras_posenc.positions.consecutive import consecutive
 from keras_posenc.positions.padded import PaddedPositionIds
 from keras_posenc.positions.position_range import check_length, check_positions
 from keras_posenc.positions.random import RandomPositionIds
+from keras_posenc.positions.structured import (
+    AbacusPositionIds,
+    CoupledPositionIds,
+    SegmentPositionIds,
+)
 
 __all__ = [
+    "AbacusPositionIds",
+    "CoupledPositionIds",
     "PaddedPositionIds",
     "RandomPositionIds",
+    "SegmentPositionIds",
     "check_length",
     "check_positions",
     "consecutive",
