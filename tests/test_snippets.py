@@ -11,7 +11,11 @@ import pytest
 pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(__file__).parents[1]
-FENCE = re.compile(r"(<!-- not run: [^\n]+ -->\n)?^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(
+    r"^((?:<!-- (?:not run|smaller): [^\n]+ -->\n)*)```python\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
+# Readers see the sizes of a real model; what a test runs instead is in a comment above.
+SMALLER = re.compile(r"<!-- smaller: (.+?) -> (.+?) -->")
 # What the README shows of the output: behind a print, or in lines below.
 PRINTED = re.compile(r"^(?:print\(.*\)  )?# (.*)$", re.MULTILINE)
 PERCENT = re.compile(r"([\d.]+)%")
@@ -19,7 +23,14 @@ PERCENT = re.compile(r"([\d.]+)%")
 
 def snippets(path):
     """The Python of a page that is to run: what is marked `<!-- not run: why -->` is not."""
-    return [code for skipped, code in FENCE.findall(path.read_text("utf-8")) if not skipped]
+    found = []
+    for marks, code in FENCE.findall(path.read_text("utf-8")):
+        for full, small in SMALLER.findall(marks):
+            assert code.count(full) == 1, f"{path.name}: {full!r} must be in the code below it, once"
+            code = code.replace(full, small)
+        if "not run" not in marks:
+            found.append(code)
+    return found
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
