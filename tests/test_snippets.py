@@ -26,7 +26,7 @@ def snippets(path):
     found = []
     for marks, code in FENCE.findall(path.read_text("utf-8")):
         for full, small in SMALLER.findall(marks):
-            assert code.count(full) == 1, f"{path.name}: {full!r} must be in the code below it, once"
+            assert code.count(full) == 1, f"{path.name}: {full!r} must be once in the code below"
             code = code.replace(full, small)
         if "not run" not in marks:
             found.append(code)
