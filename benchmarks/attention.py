@@ -79,8 +79,8 @@ def keep(path, line):
 
     report = json.loads(path.read_text()) if path.exists() else {}
     backend = keras.backend.backend()
-    held = {key(old): old for old in report.get(backend, [])} | {key(line): line}
-    report[backend] = [held[key] for key in sorted(held)]
+    known = {key(old): old for old in report.get(backend, [])} | {key(line): line}
+    report[backend] = [known[key] for key in sorted(known)]
     path.write_text(json.dumps(report, indent=1) + "\n")
     path.with_suffix(".md").write_text(page(report))
 
@@ -107,13 +107,13 @@ def page(report):
 
 def judged(lines):
     """Which of the encodings with a target miss it, on which backend, and why."""
-    held = [
+    known = [
         (name, line["ratio"], backend)
         for (backend, name, (length, dropout)), line in sorted(lines.items())
         if length >= LONG and dropout and bound_of(name)
     ]
     missed = {}
-    for name, ratio, backend in held:
+    for name, ratio, backend in known:
         if ratio > bound_of(name):
             missed.setdefault(name, []).append(f"{ratio:.2f}x on {backend}")
     text = [
@@ -121,12 +121,12 @@ def judged(lines):
         "## Targets, with dropout",
         "",
         f"At most {TARGET}x for encodings that act on the heads or add to the logits, and",
-        f"{COPE_TARGET}x for CoPE, from {LONG:,} tokens on. Of {len(held)} figures these miss it:",
+        f"{COPE_TARGET}x for CoPE, from {LONG:,} tokens on. Of {len(known)} figures these miss it:",
         "",
     ]
     for name, where in missed.items():
         text.append(f"- {name}: {', '.join(where)}. {REASONS.get(name, 'Not taken apart.')}")
-    return text if held else []
+    return text if known else []
 
 
 def bound_of(name):

@@ -80,7 +80,7 @@ def measured(subject, way, seed, marks):
         started = time.process_time()
         ids, targets, mask = subject.sample(subject.train, rows, length, (seed, step, 1))
         if way == "distil":
-            trained.train_on_batch({"token_ids": ids}, told(read, ids, subject.length))
+            trained.train_on_batch({"token_ids": ids}, teacher_features(read, ids, subject.length))
         else:
             trained.train_on_batch({"token_ids": ids}, targets, mask.astype("float32"))
         seconds += time.process_time() - started
@@ -94,15 +94,15 @@ def features(model):
     return keras.Model(model.input, model.get_layer(last).output)
 
 
-def told(teacher, ids, size):
+def teacher_features(teacher, ids, size):
     """The teacher's features (B, T, D): of each token in the window in which it is most central."""
     length = ids.shape[1]
     starts = window_starts(length, size, size // 2)
     windows = np.stack([ids[:, start : start + size] for start in starts], axis=1)
     read = teacher.predict_on_batch({"token_ids": windows.reshape(-1, size)})
     read = np.asarray(read).reshape(len(ids), len(starts), size, -1)
-    own = most_central(length, size, starts)
-    return read[:, own, np.arange(length) - np.array(starts)[own]]
+    central = most_central(length, size, starts)
+    return read[:, central, np.arange(length) - np.array(starts)[central]]
 
 
 def share(score):
@@ -121,11 +121,11 @@ def table(rows):
     heads += ["steps to 95%, by seed", "seconds of a core"]
     lines = [heads]
     for way in dict.fromkeys(row["way"] for row in rows):
-        own = [row for row in rows if row["way"] == way]
-        ends = [max(row["accuracy"], key=int) for row in own]
-        both = list(zip(own, ends, strict=True))
-        cells = [way, spread([100 * row["level"] for row in own])]
-        cells.append(spread([100 * row["accuracy"]["0"] for row in own]))
+        runs = [row for row in rows if row["way"] == way]
+        ends = [max(row["accuracy"], key=int) for row in runs]
+        both = list(zip(runs, ends, strict=True))
+        cells = [way, spread([100 * row["level"] for row in runs])]
+        cells.append(spread([100 * row["accuracy"]["0"] for row in runs]))
         cells.append(spread([100 * row["accuracy"][end] for row, end in both]))
         cells.append(spread([100 * float(np.mean(row["by_block"][end][1:])) for row, end in both]))
         cells.append(", ".join(back(row) or f"not in {end}" for row, end in both))

@@ -167,11 +167,11 @@ def table(rows):
     heads = ["", *(f"loss at {length}" for length in LENGTHS), f"far accuracy at {LENGTHS[-1]}"]
     lines = [heads]
     for tool in dict.fromkeys(row["tool"] for row in rows):
-        own = [row for row in rows if row["tool"] == tool]
+        runs = [row for row in rows if row["tool"] == tool]
         cells = [tool]
         for length in map(str, LENGTHS):
-            cells.append(spread([row["loss"][length] for row in own], 2))
-        cells.append(spread([100 * row["far_accuracy"][str(LENGTHS[-1])] for row in own], 1))
+            cells.append(spread([row["loss"][length] for row in runs], 2))
+        cells.append(spread([100 * row["far_accuracy"][str(LENGTHS[-1])] for row in runs], 1))
         lines.append(cells)
     return markdown(lines)
 

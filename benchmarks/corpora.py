@@ -27,9 +27,9 @@ def main():
     for name, texts in {"friends": episodes(), "stdlib": modules()}.items():
         (output / name).mkdir(parents=True, exist_ok=True)
         for part in ("train", "test"):
-            own = [text for text, is_test in texts if is_test == (part == "test")]
-            (output / name / f"{part}.txt").write_text("\n".join(own), encoding="utf-8")
-            print(f"{name}, {part}: {len(own)} texts, {sum(map(len, own)):,} characters")
+            of_part = [text for text, is_test in texts if is_test == (part == "test")]
+            (output / name / f"{part}.txt").write_text("\n".join(of_part), encoding="utf-8")
+            print(f"{name}, {part}: {len(of_part)} texts, {sum(map(len, of_part)):,} characters")
 
 
 def episodes():

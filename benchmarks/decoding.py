@@ -20,19 +20,21 @@ def spaces(text):
 
 def main():
     ours = Tokenizer(MINILM)
-    theirs = tokenizers.Tokenizer.from_file(f"{MINILM}/tokenizer.json")
+    reference = tokenizers.Tokenizer.from_file(f"{MINILM}/tokenizer.json")
     for name in ("book-excerpts", "grimm-tales"):
         places, wrong = 0, {"ours": 0, "tokenizers": 0}
         for text in read_texts(f"{CORPORA}/{name}.tab", label=False).texts:
             text = " ".join(text.encode("ascii", "ignore").decode().lower().split())
             ids = ours.encode(text)[0]
-            decoded = {"ours": ours.decode(ids), "tokenizers": theirs.decode(ids)}
+            decoded = {"ours": ours.decode(ids), "tokenizers": reference.decode(ids)}
             if any(found.replace(" ", "") != text.replace(" ", "") for found in decoded.values()):
                 continue  # an unknown character
             places += len(text.replace(" ", "")) - 1
-            for who, found in decoded.items():
-                wrong[who] += len(spaces(text) ^ spaces(found))
-        shares = ", ".join(f"{who} {count} ({count / places:.2%})" for who, count in wrong.items())
+            for peer, found in decoded.items():
+                wrong[peer] += len(spaces(text) ^ spaces(found))
+        shares = ", ".join(
+            f"{peer} {count} ({count / places:.2%})" for peer, count in wrong.items()
+        )
         print(f"{name}: of {places:,} places between characters wrong: {shares}")
 
 

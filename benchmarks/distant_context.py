@@ -241,8 +241,8 @@ def natural_table(rows, library):
     if not found:
         return ""
     means = {
-        way: {name: np.mean([row[name] for row in own], axis=0) for name in names}
-        for way, own in found.items()
+        way: {name: np.mean([row[name] for row in runs], axis=0) for name in names}
+        for way, runs in found.items()
     }
     lines = [
         [f"{library}, found by title", "nDCG@10", "less windows", "R-precision", "less windows"]

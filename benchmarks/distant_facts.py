@@ -150,8 +150,8 @@ def measured(seed, length, folder):
     right = {}
     for way, (run, how) in readings.items():
         print(way, flush=True)
-        said = [prediction.label for prediction in predict(run, test.texts, **how)]
-        right[way] = [int(a == b) for a, b in zip(said, test.labels, strict=True)]
+        predicted = [prediction.label for prediction in predict(run, test.texts, **how)]
+        right[way] = [int(a == b) for a, b in zip(predicted, test.labels, strict=True)]
     right[WORDS] = naive_bayes(train, test)
     row = {
         "length": length,
@@ -219,13 +219,13 @@ def by_length(rows):
     """For each way its accuracy by the length of the texts."""
     tokens, right = together(rows)
     borders = REACHES[rows[0]["length"]].borders
-    return {way: accuracy_by_length(own, tokens, borders) for way, own in right.items()}
+    return {way: accuracy_by_length(each, tokens, borders) for way, each in right.items()}
 
 
 def distant(rows):
     """For each way the scores (1, N) of the texts too long for a window that has both facts."""
     tokens, right = together(rows)
-    return {way: [own[tokens > 512]] for way, own in right.items()}
+    return {way: [each[tokens > 512]] for way, each in right.items()}
 
 
 def table(rows):

@@ -67,11 +67,11 @@ class FrozenEncoder:
         found, sizes = 0.0, np.array([[b - a] for a, b in spans])
         for start, part in self.parts(ids):
             end = start + len(part)
-            own = [(i, max(a, start), min(b, end)) for i, (a, b) in enumerate(spans)]
-            own = [(i, a, b) for i, a, b in own if a < b]
-            means = self.lines(part, [(a - start, b - start) for _, a, b in own])
+            inside = [(i, max(a, start), min(b, end)) for i, (a, b) in enumerate(spans)]
+            inside = [(i, a, b) for i, a, b in inside if a < b]
+            means = self.lines(part, [(a - start, b - start) for _, a, b in inside])
             here = np.zeros((len(spans), means.shape[1]))
-            for (i, a, b), mean in zip(own, means, strict=True):
+            for (i, a, b), mean in zip(inside, means, strict=True):
                 here[i] = mean * (b - a)
             found = found + here
         return found / sizes

@@ -66,7 +66,7 @@ def measured(task, seed, readings, folder):
         print(f"{folder} {way}: {found['train']['steps']} updates", flush=True)
         seconds[way] = round(time.process_time() - started)
     for way, (training, _) in task.ways.items():
-        scores = task.told(way, runs[training])
+        scores = task.correct(way, runs[training])
         print(f"{folder} {way}: {np.mean(scores):.1%}", flush=True)
         rows.append({**row(way, seed, scores), "train_seconds": seconds[training]})
         if way == WHOLE:

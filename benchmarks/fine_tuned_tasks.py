@@ -58,9 +58,9 @@ class WholeTexts:
         self.data = {SHORT: train, MEAN: chunked(train, readings), WHOLE: train}
         self.settings = {"token_budget": token_budget}
 
-    def told(self, way, folder):
-        said = predict(folder, self.test.texts, **self.ways[way][1])
-        return self._right([prediction.label for prediction in said])
+    def correct(self, way, folder):
+        predicted = predict(folder, self.test.texts, **self.ways[way][1])
+        return self._right([prediction.label for prediction in predicted])
 
     def counted(self):
         """The scores of the rivals that count words."""
@@ -68,8 +68,8 @@ class WholeTexts:
             model = rivals.fitted(rival, self.train.texts, self.train.labels, 5)
             yield way, self._right(model.predict(self.test.texts))
 
-    def _right(self, said):
-        return [int(a == b) for a, b in zip(said, self.test.labels, strict=True)]
+    def _right(self, predicted):
+        return [int(a == b) for a, b in zip(predicted, self.test.labels, strict=True)]
 
 
 class Lines:
@@ -102,8 +102,8 @@ class Lines:
         ]
         self.test = episodes[:test_count]
         train = [episodes[i] for i in drawn_episodes(count, test_count, seed)]
-        said = [name for lines in train for _, name in lines if name != OTHERS]
-        self.most = max(FRIENDS, key=said.count)
+        predicted = [name for lines in train for _, name in lines if name != OTHERS]
+        self.most = max(FRIENDS, key=predicted.count)
         self.data = {
             way: _texts([part for lines in train for part in self.parts(way, lines)])
             for way in self.ways
@@ -128,7 +128,7 @@ class Lines:
             ends.append(start)
         return ends
 
-    def told(self, way, folder):
+    def correct(self, way, folder):
         model = load_finetuned(folder)
         columns = [model.labels.index(name) for name in FRIENDS]
         parts = [self.parts(way, lines) for lines in self.test]
@@ -137,17 +137,17 @@ class Lines:
         for lines, rows in zip(self.test, parts, strict=True):
             logits = np.concatenate([next(found).logits for _ in rows])[:, columns]
             ends = np.cumsum([len(words) for words, _ in lines])
-            said = [self._said(x) for x in np.split(logits, ends[:-1])]
+            predicted = [self._predicted(x) for x in np.split(logits, ends[:-1])]
             # As in benchmarks/readings.py, lines of a friend that have words.
             right = [
-                told == name
-                for told, (words, name) in zip(said, lines, strict=True)
+                correct == name
+                for correct, (words, name) in zip(predicted, lines, strict=True)
                 if name != OTHERS and words
             ]
             scores.append(round(float(np.mean(right)), 4))
         return scores
 
-    def _said(self, logits):
+    def _predicted(self, logits):
         """Of the words of a line."""
         known = logits[~np.isnan(logits).any(axis=1)]
         return FRIENDS[known.mean(0).argmax()] if len(known) else self.most
@@ -176,8 +176,8 @@ def chunked(texts, readings):
 
 def digests(readings, seed, count=320, test_count=200):
     """250 updates of digests, 278 to 280 of their chunks."""
-    made, own = digest_texts("train", count), drawn_digests(count, seed)
-    train = Texts(*([column[i] for i in own] for column in (made.texts, made.labels, made.lines)))
+    made, drawn = digest_texts("train", count), drawn_digests(count, seed)
+    train = Texts(*([column[i] for i in drawn] for column in (made.texts, made.labels, made.lines)))
     stages = {SHORT: [(512, 5)], MEAN: [(512, 2)], WHOLE: [(512, 1), (LENGTH, 1)]}
     return WholeTexts(readings, train, digest_texts("test", test_count), stages, LENGTH)
 
@@ -191,8 +191,8 @@ def seasons(readings, seed, each=9, test_each=8):
     for season, texts in by_season.items():
         order = np.random.default_rng(0).permutation(len(texts))
         test, rest = order[:test_each], rng.permutation(order[test_each:])
-        for part, own in zip(parts, (rest[:each], test), strict=True):
-            part += [(texts[i], season) for i in own]
+        for part, drawn in zip(parts, (rest[:each], test), strict=True):
+            part += [(texts[i], season) for i in drawn]
     stages = {SHORT: [(512, 4)], MEAN: [(512, 1)], WHOLE: [(512, 2), (LENGTH, 1)]}
     return WholeTexts(readings, *map(_texts, parts), stages, LENGTH // 2)
 

@@ -80,7 +80,7 @@ def measured(row):
     import step
 
     backend, cached = ROWS[row]
-    generate = (ours if backend else theirs)(cached)
+    generate = (ours if backend else transformers_step)(cached)
     rng, lines = np.random.default_rng(0), []
     for batch, length in SHAPES:
         prompts = rng.integers(1, SIZES["vocabulary"], (batch, length))
@@ -131,7 +131,7 @@ def ours(cached):
     return generate
 
 
-def theirs(cached):
+def transformers_step(cached):
     import torch
     import transformers
 

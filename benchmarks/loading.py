@@ -75,9 +75,9 @@ def main():
     ]
     print_rows(rows)
     arguments.results.parent.mkdir(exist_ok=True)
-    told = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
+    earlier = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
     measured_now = {(row["backend"], row["file"]) for row in rows}
-    known = [r for r in told.get("rows", []) if (r["backend"], r["file"]) not in measured_now]
+    known = [r for r in earlier.get("rows", []) if (r["backend"], r["file"]) not in measured_now]
     report = {"cores": os.cpu_count(), "turns": arguments.turns, "targets": TARGETS}
     report["rows"] = known + rows
     arguments.results.write_text(json.dumps(report, indent=1) + "\n")

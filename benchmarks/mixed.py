@@ -52,7 +52,7 @@ class Stopwatch(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self.batches, self.began = [], time.perf_counter()
-        self.busy, self.own = step.busy_seconds(), time.process_time()
+        self.busy, self.process_seconds = step.busy_seconds(), time.process_time()
 
     def on_train_batch_begin(self, batch, logs=None):
         self.start = time.perf_counter()
@@ -63,7 +63,7 @@ class Stopwatch(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         passed = time.perf_counter() - self.began
-        others = step.busy_seconds() - self.busy - (time.process_time() - self.own)
+        others = step.busy_seconds() - self.busy - (time.process_time() - self.process_seconds)
         shapes = self.data.drawn[-len(self.batches) :]
         self.epochs.append((passed, self.batches, shapes, max(0.0, others / passed)))
 

@@ -91,10 +91,10 @@ def measured(library, folder, length, mode):
             loss.backward()
 
     step(256)
-    held, began = status_mb("VmRSS"), time.process_time()
+    before, began = status_mb("VmRSS"), time.process_time()
     step(length)
     seconds = time.process_time() - began
-    return {"cpu_seconds": round(seconds, 2), "peak_mb": round(status_mb("VmHWM") - held)}
+    return {"cpu_seconds": round(seconds, 2), "peak_mb": round(status_mb("VmHWM") - before)}
 
 
 def features_of_keras_posenc(folder):
@@ -129,9 +129,9 @@ def page(report):
         "|---|---|---|---|---|---|",
     ]
     for case, lines in report.items():
-        ours, theirs = (median(lines[library], "cpu_seconds") for library in LIBRARIES)
+        ours, reference = (median(lines[library], "cpu_seconds") for library in LIBRARIES)
         peaks = " | ".join(f"{median(lines[library], 'peak_mb'):.0f}" for library in LIBRARIES)
-        text.append(f"| {case} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.2f} | {peaks} |")
+        text.append(f"| {case} | {ours:.2f} | {reference:.2f} | {ours / reference:.2f} | {peaks} |")
     return "\n".join([*text, ""])
 
 

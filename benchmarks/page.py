@@ -52,11 +52,11 @@ def limits(lines):
     rates = [line for line in lines if line["mode"] == "limit" and "gflops" in line]
     if not rates:
         return ""
-    said = ", ".join(
+    note = ", ".join(
         f"{line['row'].removeprefix('matmul-')} {line['gflops']:.0f}" for line in rates
     )
     return (
-        f"Largest float32 matmul rate, GFLOP/s: {said}. Shares are of the largest, as it\n"
+        f"Largest float32 matmul rate, GFLOP/s: {note}. Shares are of the largest, as it\n"
         "was when a row was measured."
     )
 
@@ -93,8 +93,8 @@ def cell(found, name, work):
     ratio = [f"{line['seconds'] / best:.2f}x"] if best else []
     limit = line.get("limit")
     share = [f"{work / line['seconds'] / limit:.0%}"] if limit else []
-    said = f" ({'; '.join(ratio + share)})" if ratio or share else ""
-    return f"{line['seconds']:.3f}{noise(line)}{said}, {line['peak_mb'] / 1000:.1f} GB"
+    note = f" ({'; '.join(ratio + share)})" if ratio or share else ""
+    return f"{line['seconds']:.3f}{noise(line)}{note}, {line['peak_mb'] / 1000:.1f} GB"
 
 
 def is_fair(line):

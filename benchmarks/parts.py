@@ -151,8 +151,8 @@ def adamw(rng, optimizer):
     import jax
 
     run = jax.jit(optimizer.stateless_apply)
-    held = [v.value for v in optimizer.variables], gradients, [v.value for v in variables]
-    return lambda: jax.block_until_ready(run(*held))
+    arguments = [v.value for v in optimizer.variables], gradients, [v.value for v in variables]
+    return lambda: jax.block_until_ready(run(*arguments))
 
 
 if __name__ == "__main__":

@@ -60,12 +60,12 @@ def merged(rows):
     """The rows of one way and seed as one row, of the lengths of all; the later counts."""
     kept = {}
     for row in rows:
-        own = kept.setdefault((row["model"], row["seed"]), row)
-        if own["settings"] != row["settings"]:
-            raise ValueError(f"Not one table: {own['settings']} and {row['settings']}.")
+        run = kept.setdefault((row["model"], row["seed"]), row)
+        if run["settings"] != row["settings"]:
+            raise ValueError(f"Not one table: {run['settings']} and {row['settings']}.")
         for name in ("scores", "seconds"):
-            own[name] = {**own[name], **row[name]}
-        own["accuracy"]["test"] |= row["accuracy"]["test"]
+            run[name] = {**run[name], **row[name]}
+        run["accuracy"]["test"] |= row["accuracy"]["test"]
     return list(kept.values())
 
 

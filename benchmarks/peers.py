@@ -100,11 +100,11 @@ def in_turns(chosen, shape, pythons, arguments):
                 continue
             line = measure(row, shape, pythons[row.library], arguments)
             runs[row.name].append(line)
-            print(turn + 1, row.name, *shape, said(line), flush=True)
+            print(turn + 1, row.name, *shape, sentence(line), flush=True)
         yield [summary(row, shape, runs[row.name]) for row in chosen]
 
 
-def said(line):
+def sentence(line):
     if "failed" in line:
         return line["failed"]
     if "gflops" in line:
@@ -203,11 +203,11 @@ def merge(path, measured):
     """Puts the rows in place of those of the same key, with the limit of the machine as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     report = json.loads(path.read_text()) if path.exists() else {}
-    held = {tuple(line[k] for k in KEY): line for line in report.get("rows", [])}
-    held |= {tuple(line[k] for k in KEY): line for line in measured}
+    by_key = {tuple(line[k] for k in KEY): line for line in report.get("rows", [])}
+    by_key |= {tuple(line[k] for k in KEY): line for line in measured}
     # A run takes hours, and may have begun the day before.
     since = (datetime.date.today() - datetime.timedelta(days=1)).isoformat()
-    rates = [x["gflops"] for x in held.values() if "gflops" in x and x.get("day", "") >= since]
+    rates = [x["gflops"] for x in by_key.values() if "gflops" in x and x.get("day", "") >= since]
     limit = max(rates, default=0)
     for line in measured:
         if "seconds" in line:
@@ -217,7 +217,7 @@ def merge(path, measured):
     def place(line):
         return *(line[k] for k in ("mode", "model", "length", "batch")), order.index(line["row"])
 
-    lines = sorted(held.values(), key=place)
+    lines = sorted(by_key.values(), key=place)
     report = {"machine": machine(), "quiet": QUIET, "rows": lines}
     path.write_text(json.dumps(report, indent=1) + "\n")
 

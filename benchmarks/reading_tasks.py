@@ -99,9 +99,9 @@ class Readings:
 
         def by_chunk(pool):
             def tell(train, test, validation):
-                own = [labels[i] for i in train]
+                names = [labels[i] for i in train]
                 heads = [chunks(i)[0] for i in train]
-                model = rivals.fitted(rivals.FEATURES, heads, own, validation)
+                model = rivals.fitted(rivals.FEATURES, heads, names, validation)
                 found = [pool(model.predict_proba(chunks(i)), sizes(i)).argmax() for i in test]
                 return model.classes_[found]
 
@@ -126,8 +126,8 @@ class Readings:
         ids = [sum(lines, []) for lines in texts]
         ends = [np.cumsum([len(line) for line in lines]) for lines in texts]
         spans = [
-            [(int(end - len(line)), int(end)) for end, line in zip(own, lines, strict=True)]
-            for own, lines in zip(ends, texts, strict=True)
+            [(int(end - len(line)), int(end)) for end, line in zip(line_ends, lines, strict=True)]
+            for line_ends, lines in zip(ends, texts, strict=True)
         ]
         chunks = functools.cache(lambda t: self.short.lines_in_chunks(ids[t], spans[t]))
         passes = functools.cache(lambda t: self.long.lines(ids[t], spans[t]))
@@ -148,12 +148,12 @@ class Readings:
             inner = [
                 [[place[n] for n in part if n in place] for part in split] for split in validation
             ]
-            own = [train[n] for n in known]
+            rows = [train[n] for n in known]
             seen = [i for i in test if read[i]]
-            said = _telling(rivals.FEATURES, in_chunks, labels)(own, seen, inner)
+            predicted = _telling(rivals.FEATURES, in_chunks, labels)(rows, seen, inner)
             values, counts = np.unique([labels[i] for i in train], return_counts=True)
-            said, most = dict(zip(seen, said, strict=True)), values[counts.argmax()]
-            return [said.get(i, most) for i in test]
+            predicted, most = dict(zip(seen, predicted, strict=True)), values[counts.argmax()]
+            return [predicted.get(i, most) for i in test]
 
         return {
             BAYES_LINE: _telling(rivals.BAYES, words.__getitem__, labels),
@@ -168,8 +168,8 @@ class Readings:
 
 def _telling(rival, read, labels):
     def tell(train, test, validation):
-        own = [labels[i] for i in train]
-        model = rivals.fitted(rival, [read(i) for i in train], own, validation)
+        names = [labels[i] for i in train]
+        model = rivals.fitted(rival, [read(i) for i in train], names, validation)
         return model.predict([read(i) for i in test])
 
     return tell
@@ -216,9 +216,9 @@ def lines_of_digests(readings, count=120, test_count=100):
             lines, groups = [], []
             for post in digest.split("\n\n"):
                 words = post.split()
-                own = [" ".join(words[i : i + 10]) for i in range(0, len(words), 10)]
-                lines += own
-                groups += [group_of[post]] * len(own)
+                pieces = [" ".join(words[i : i + 10]) for i in range(0, len(words), 10)]
+                lines += pieces
+                groups += [group_of[post]] * len(pieces)
             ids = readings.tokenizer.contents(lines)
             fits = int((np.cumsum([len(line) for line in ids]) <= readings.room(LENGTH)).sum())
             known = [i for i in range(fits) if ids[i]]
@@ -258,8 +258,8 @@ def speakers_of_friends(readings, count=160, test_count=40):
     units = [number for number, _ in items]
 
     def parts(seed):
-        own = set(drawn_episodes(count, test_count, seed)), set(range(test_count))
-        return [tuple([i for i, unit in enumerate(units) if unit in part] for part in own)]
+        parts = set(drawn_episodes(count, test_count, seed)), set(range(test_count))
+        return [tuple([i for i, unit in enumerate(units) if unit in part] for part in parts)]
 
     texts = [lines for _, _, lines in episodes]
     return Task(labels, units, parts, readings.of_lines(texts, items, labels), 1)

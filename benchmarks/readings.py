@@ -98,8 +98,8 @@ def scored(task, tell, seed):
     """The share that is told right of each unit that is tested, by unit."""
     right = collections.defaultdict(list)
     for train, test in task.parts(seed):
-        said = tell(train, test, task.validation(train, seed))
-        for i, label in zip(test, said, strict=True):
+        predicted = tell(train, test, task.validation(train, seed))
+        for i, label in zip(test, predicted, strict=True):
             right[task.units[i]].append(bool(label == task.labels[i]))
     return [round(float(np.mean(right[unit])), 4) for unit in sorted(right)]
 

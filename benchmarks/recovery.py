@@ -268,13 +268,13 @@ def table(rows):
     heads += [f"after {last} steps", "seconds of a core for these", "steps to four fifths"]
     lines = [heads]
     for way in (way for way in WAYS if any(row["way"] == way for row in rows)):
-        own = [row for row in rows if row["way"] == way]
-        later = [100 * statistics.fmean(row["by_block"]["0"][1:]) for row in own]
-        steps = [recovered(row, levels[row["seed"]]) for row in own]
-        cells = [way, spread([100 * row["accuracy"]["0"] for row in own])]
+        runs = [row for row in rows if row["way"] == way]
+        later = [100 * statistics.fmean(row["by_block"]["0"][1:]) for row in runs]
+        steps = [recovered(row, levels[row["seed"]]) for row in runs]
+        cells = [way, spread([100 * row["accuracy"]["0"] for row in runs])]
         cells.append("" if way == "unstretched" else spread(later))
-        cells.append(spread([100 * row["accuracy"][last] for row in own]))
-        took = [row["seconds"][last] for row in own if "seconds" in row]
+        cells.append(spread([100 * row["accuracy"][last] for row in runs]))
+        took = [row["seconds"][last] for row in runs if "seconds" in row]
         cells.append(spread(took, 0) if took else "–")
         cells.append(", ".join(step or "–" for step in steps))
         lines.append(cells)
@@ -287,11 +287,11 @@ def curves(figure, rows):
     models = [model for model in SETTINGS if any(row["model"] == model for row in rows)]
     for axes, model in zip(np.atleast_1d(figure.subplots(1, len(models))), models, strict=True):
         for index, way in enumerate(WAYS):
-            own = [r["accuracy"] for r in rows if (r["model"], r["way"]) == (model, way)]
-            if not own:
+            runs = [r["accuracy"] for r in rows if (r["model"], r["way"]) == (model, way)]
+            if not runs:
                 continue
-            steps = [int(step) for step in own[0]]
-            values = np.array([[100 * found[str(step)] for step in steps] for found in own])
+            steps = [int(step) for step in runs[0]]
+            values = np.array([[100 * found[str(step)] for step in steps] for found in runs])
             look = {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
             look["linestyle"] = "-" if index < len(COLOURS) else ":"
             if way == "unstretched":

@@ -45,8 +45,8 @@ def fitted(rival, x, labels, validation):
 def table(scores, first):
     """A row a way: accuracy, and what it has more than the way `first`."""
     lines = [f"| | accuracy | more than {first} |", "|---|---|---|"]
-    for way, own in scores.items():
-        row = paired(own, scores[first])
+    for way, values in scores.items():
+        row = paired(values, scores[first])
         more = "" if way == first else f"{100 * row['more']:+.1f} ± {100 * row['more_half']:.1f}"
         lines.append(f"| {way} | {row['accuracy']:.1%} ± {100 * row['half']:.1f} | {more} |")
     return "\n".join(lines)

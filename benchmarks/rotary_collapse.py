@@ -121,14 +121,14 @@ def table(rows):
     heads += [f"attention beyond {LENGTH}"]
     lines = [heads]
     for way in (way for way in WAYS if any(row["way"] == way for row in rows)):
-        own = [row for row in rows if row["way"] == way]
+        runs = [row for row in rows if row["way"] == way]
         cells = [way]
-        cells += [spread([100 * row["accuracy"][str(n)] for row in own]) for n in LENGTHS]
+        cells += [spread([100 * row["accuracy"][str(n)] for row in runs]) for n in LENGTHS]
         cells += [
-            spread([row["loss"][str(n)] for row in own], 2) for n in LENGTHS[:: len(LENGTHS) - 1]
+            spread([row["loss"][str(n)] for row in runs], 2) for n in LENGTHS[:: len(LENGTHS) - 1]
         ]
         far = [
-            100 * statistics.fmean(part["far_attention"] for part in row["inside"]) for row in own
+            100 * statistics.fmean(part["far_attention"] for part in row["inside"]) for row in runs
         ]
         cells.append(spread(far, 0))
         lines.append(cells)
@@ -154,15 +154,15 @@ def terms_table(rows):
     terms_alone = [way for way, encodings in WAYS.items() if len(encodings) == 1]
     terms_alone = [way for way in terms_alone if not way.startswith(GATED)]
     for way in (way for way in terms_alone if any(row["way"] == way for row in rows)):
-        own = [row for row in rows if row["way"] == way]
-        for layer in range(own[0]["layers"]):
+        runs = [row for row in rows if row["way"] == way]
+        for layer in range(runs[0]["layers"]):
             cells = [way, str(layer + 1)]
             biased = way != "no bias"
             for term in TERMS:
-                swings = [swing(row, layer, term) for row in own]
+                swings = [swing(row, layer, term) for row in runs]
                 cells.append(spread(swings) if biased or term == "qk" else "–")
-            cells.append(spread([rise(r, layer, "ab") for r in own]) if biased else "–")
-            cells.append(spread([rise(row, layer, "sum") for row in own]))
+            cells.append(spread([rise(r, layer, "ab") for r in runs]) if biased else "–")
+            cells.append(spread([rise(row, layer, "sum") for row in runs]))
             lines.append(cells)
     return markdown(lines)
 
@@ -178,9 +178,9 @@ def curves(figure, rows):
     for layer, axes in enumerate(panels):
         looks = iter(COLOURS)
         for way, terms in ways.items():
-            own = [row for row in rows if row["way"] == way]
+            runs = [row for row in rows if row["way"] == way]
             for term in terms:
-                values = np.array([curve(row, layer, term) for row in own])
+                values = np.array([curve(row, layer, term) for row in runs])
                 look = {"color": next(looks)}
                 axes.plot(ends, values.mean(0), label=f"{way}: {names[term]}", **look)
                 axes.fill_between(ends, values.min(0), values.max(0), alpha=0.12, **look)

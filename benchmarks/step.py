@@ -40,11 +40,11 @@ def main():
         start = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - start)
-    passed, own = time.perf_counter() - began, time.process_time() - used
-    others = (busy_seconds() - busy - own) / passed
+    passed, process_seconds = time.perf_counter() - began, time.process_time() - used
+    others = (busy_seconds() - busy - process_seconds) / passed
     line = {
         "seconds": [round(s, 5) for s in seconds],
-        "cpu_seconds": round(own / len(seconds), 5),
+        "cpu_seconds": round(process_seconds / len(seconds), 5),
         "peak_mb": round(peak_mb()),
         "others": round(max(0.0, others), 2),
     }

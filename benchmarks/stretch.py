@@ -65,9 +65,9 @@ def measured(key, folder):
     output, settings = folder / digest, key["settings"]
     texts = {"test": TEST, "keep": "features"}
     report = stretch(MINILM, TRAIN, output, seed=key["seed"], **texts, **settings).report
-    told = ("within", "beyond", "agreement", "losses", "seconds")
+    written = ("within", "beyond", "agreement", "losses", "seconds")
     versions = {**report["versions"], "python": platform.python_version()}
-    return {**{name: report[name] for name in told}, "versions": versions}
+    return {**{name: report[name] for name in written}, "versions": versions}
 
 
 def table(rows):
@@ -78,19 +78,19 @@ def table(rows):
     kinds = {json.dumps([row["way"], row["settings"]]) for row in rows}
     for kind in sorted(kinds):
         way, settings = json.loads(kind)
-        own = [row for row in rows if row["way"] == way and row["settings"] == settings]
+        runs = [row for row in rows if row["way"] == way and row["settings"] == settings]
         other = others(way, settings)
-        cells = [way, " ".join(f"{k}={v}" for k, v in other.items()), str(len(own))]
+        cells = [way, " ".join(f"{k}={v}" for k, v in other.items()), str(len(runs))]
         for name in ("before", "after", "teacher"):
-            means = [statistics.fmean(r[part][name] for r in own) for part in ("within", "beyond")]
+            means = [statistics.fmean(r[part][name] for r in runs) for part in ("within", "beyond")]
             cells.append(" / ".join(f"{mean:.3f}" for mean in means))
-        cells.append(f"{statistics.fmean(r['seconds'] for r in own) / 60:.1f}")
-        beside = {
+        cells.append(f"{statistics.fmean(r['seconds'] for r in runs) / 60:.1f}")
+        baseline = {
             r["seed"]: r["beyond"]["after"]
             for r in rows
             if r["way"] == FIRST != way and others(FIRST, r["settings"]) == other
         }
-        more = [r["beyond"]["after"] - beside[r["seed"]] for r in own if r["seed"] in beside]
+        more = [r["beyond"]["after"] - baseline[r["seed"]] for r in runs if r["seed"] in baseline]
         cells.append(spread(more, 3) if more else "")
         lines.append(cells)
     return markdown(lines)

@@ -59,10 +59,10 @@ def main():
         if any(key.items() <= row.items() for row in found):
             continue
         command = [sys.executable, __file__, "--alone", json.dumps(key)]
-        told = subprocess.run(
+        process = subprocess.run(
             [*command, "--steps", str(arguments.steps)], check=True, stdout=subprocess.PIPE
         )
-        found.append(json.loads(told.stdout.splitlines()[-1]))
+        found.append(json.loads(process.stdout.splitlines()[-1]))
         write_lines(arguments.results, found)
     print(table(found))
 

@@ -144,7 +144,7 @@ class Subject:
         loss = model.train_on_batch(self.framed(ids), targets, mask.astype("float32"))
         return float(np.ravel(loss)[0])
 
-    def told(self, model, seed, windows):
+    def counts(self, model, seed, windows):
         """Hidden tokens, and those told right, of each text and window: two (texts, all windows).
 
         The texts are read in pieces of so many windows.
@@ -161,7 +161,7 @@ class Subject:
 
     @functools.cache  # noqa: B019 (one subject, few seeds)
     def unstretched(self, seed):
-        return self.told(self.build(self.checkpoint), seed, 1)
+        return self.counts(self.build(self.checkpoint), seed, 1)
 
     def row(self, way, seed, steps):
         """A way, measured: what is told, in the first window of each text and in the others."""
@@ -173,7 +173,7 @@ class Subject:
         if way == HIDDEN:
             keras.utils.set_random_seed(seed)
             model = self.build(self.checkpoint, max_position=length, **WAYS[way])
-            found["right"]["at once"] = halves(self.told(model, seed, settings["windows"])[1])
+            found["right"]["at once"] = halves(self.counts(model, seed, settings["windows"])[1])
             compiled(model, settings["rate"])
             started = time.process_time()
             for step in range(steps):
@@ -189,14 +189,14 @@ class Subject:
             }
             recipe = recipe_of(self.checkpoint, model="bert", **given)
             model = self.build(self.checkpoint, **recipe.options(read_config(self.checkpoint)))
-            found["right"]["at once"] = halves(self.told(model, seed, settings["windows"])[1])
+            found["right"]["at once"] = halves(self.counts(model, seed, settings["windows"])[1])
             started = time.process_time()
             output = self.folder.parent / f"{way.replace(' ', '-')}-{seed}-{steps}"
             report = stretch(self.checkpoint, TRAIN, output, test=TEST, **given).report
             report = {"agreement": {part: report[part] for part in ("within", "beyond")}}
             seconds = time.process_time() - started
             model = self.build(output)
-        found["right"]["after"] = halves(self.told(model, seed, settings["windows"])[1])
+        found["right"]["after"] = halves(self.counts(model, seed, settings["windows"])[1])
         return {**found, **report, "core_seconds": round(seconds), "keras": keras.__version__}
 
 
@@ -215,7 +215,7 @@ def shares(rows, name, part=None):
     """
     kept = slice(None) if part is None else slice(part, part + 1)
     pairs = [zip(row["right"][name], row["hidden"], strict=True) for row in rows]
-    return [[sum(right[kept]) / sum(hidden[kept]) for right, hidden in own] for own in pairs]
+    return [[sum(right[kept]) / sum(hidden[kept]) for right, hidden in runs] for runs in pairs]
 
 
 def kept_share(rows, name, part=None):
@@ -232,11 +232,11 @@ def table(rows):
     heads = ["", "seeds", "unstretched tells", "at once", "kept", "steps", "after them", "kept"]
     heads += ["kept beyond 512", "minutes of a core"]
     lines = [heads]
-    for (way, steps), own in kinds(rows).items():
-        cells = [way, str(len(own)), percent(own, "unstretched")]
-        cells += [percent(own, "at once"), interval(own, "at once"), str(steps)]
-        cells += [percent(own, "after"), interval(own, "after"), interval(own, "after", 1)]
-        cells.append(spread([row["core_seconds"] / 60 for row in own]))
+    for (way, steps), runs in kinds(rows).items():
+        cells = [way, str(len(runs)), percent(runs, "unstretched")]
+        cells += [percent(runs, "at once"), interval(runs, "at once"), str(steps)]
+        cells += [percent(runs, "after"), interval(runs, "after"), interval(runs, "after", 1)]
+        cells.append(spread([row["core_seconds"] / 60 for row in runs]))
         lines.append(cells)
     return markdown(lines)
 
@@ -261,8 +261,8 @@ def interval(rows, name, part=None):
 def verdict(rows, aim=0.95):
     """Whether each way keeps 95% of the original model's accuracy, as far as its interval shows."""
     lines = ["| | steps | 95% kept afterwards? |", "|---|---|---|"]
-    for (way, steps), own in kinds(rows).items():
-        kept, half = kept_share(own, "after")
+    for (way, steps), runs in kinds(rows).items():
+        kept, half = kept_share(runs, "after")
         what = "not decided" if abs(kept - aim) <= half else "yes" if kept > aim else "no"
         lines.append(f"| {way} | {steps} | {what} |")
     return "\n".join(lines)

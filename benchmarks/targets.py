@@ -83,8 +83,8 @@ def section(lines):
     """The table of targets, for those whose rows were measured; MiniLM."""
     text = ["## Targets", "", "| what | length | target | measured | |", "|---|---|---|---|---|"]
     missed = []
-    for what, mode, length, quantity, ours, theirs, least in RATIOS:
-        mine, other = (best(lines, mode, length, quantity, names) for names in (ours, theirs))
+    for what, mode, length, quantity, ours, others, least in RATIOS:
+        mine, other = (best(lines, mode, length, quantity, names) for names in (ours, others))
         if mine and other:
             ratio = other / mine
             verdict = "met" if ratio >= least else "missed"

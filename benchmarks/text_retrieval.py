@@ -146,12 +146,13 @@ def read(facts, reading, weights, rows, seed):
             pieces = np.split(ids, range(size, rows, size))
             logits = [model.predict_on_batch({"token_ids": piece}) for piece in pieces]
             log_p = ops.convert_to_numpy(ops.log_softmax(np.concatenate(logits)))
-            told, values = log_p[:, -1].argmax(-1), facts.vocabulary_size - KINDS
+            found_ids, values = log_p[:, -1].argmax(-1), facts.vocabulary_size - KINDS
             there = [
-                answer >= values and answer in row for answer, row in zip(told, ids, strict=True)
+                answer >= values and answer in row
+                for answer, row in zip(found_ids, ids, strict=True)
             ]
             key = f"{count} at {length}"
-            found["right"][key] = int((told == targets[:, -1]).sum())
+            found["right"][key] = int((found_ids == targets[:, -1]).sum())
             found["told_a_value_there"][key] = int(sum(there))
             if count == 1:
                 losses = -np.take_along_axis(log_p, targets[..., None], -1)[..., 0]
@@ -165,20 +166,20 @@ def table(rows):
     heads += [f"loss of the text at {length}" for length in (LENGTHS[0], LENGTHS[-1])]
     lines = [heads]
     for name in dict.fromkeys(row["reading"] for row in rows):
-        own = [row for row in rows if row["reading"] == name]
-        asked = sum(row["asked"] for row in own)
+        runs = [row for row in rows if row["reading"] == name]
+        asked = sum(row["asked"] for row in runs)
 
-        def share(key, own=own, asked=asked):
-            right = sum(row["right"][key] for row in own)
+        def share(key, runs=runs, asked=asked):
+            right = sum(row["right"][key] for row in runs)
             low, high = (100 * bound for bound in wilson(right, asked))
             return f"{100 * right / asked:.0f} ({low:.0f} to {high:.0f})"
 
         cells = [name, *(share(f"{FACTS[-1]} at {length}") for length in LENGTHS)]
         cells.append(share(f"1 at {LENGTHS[-1]}"))
         last = f"{FACTS[-1]} at {LENGTHS[-1]}"
-        cells.append(" / ".join(f"{100 * row['right'][last] / row['asked']:.0f}" for row in own))
+        cells.append(" / ".join(f"{100 * row['right'][last] / row['asked']:.0f}" for row in runs))
         cells += [
-            spread([row["text_loss"][str(length)] for row in own], 2)
+            spread([row["text_loss"][str(length)] for row in runs], 2)
             for length in (LENGTHS[0], LENGTHS[-1])
         ]
         lines.append(cells)

@@ -106,9 +106,9 @@ class Texts:
         while True:
             epoch = []
             for low, length in zip((0, *LENGTHS), LENGTHS, strict=False):
-                own = rng.permutation(np.flatnonzero((low < longest) & (longest <= length)))
+                bucket = rng.permutation(np.flatnonzero((low < longest) & (longest <= length)))
                 count = TOKENS // length
-                epoch += [(own[i : i + count], length) for i in range(0, len(own), count)]
+                epoch += [(bucket[i : i + count], length) for i in range(0, len(bucket), count)]
             for place in rng.permutation(len(epoch)):
                 yield epoch[place]
 

@@ -180,8 +180,8 @@ def write_documents(path, count, seed):
     lines = ["text\tlabel"]
     for _ in range(count):
         label, length = rng.integers(3), rng.choice([12, 40])
-        own, other = rng.integers(0, 11, length) * 3 + label, rng.integers(0, 33, length)
-        words = np.where(rng.random(length) < 0.8, own, other)
+        of_label, other = rng.integers(0, 11, length) * 3 + label, rng.integers(0, 33, length)
+        words = np.where(rng.random(length) < 0.8, of_label, other)
         lines.append(f"{' '.join(WORDS[word] for word in words)}\t{'abc'[label]}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

@@ -45,12 +45,12 @@ def _arrays(path):
     return {name: np.array(checkpoint[name]) for name in checkpoint}
 
 
-def _same(ours, theirs):
+def _same(ours, reference):
     """Also where both are NaN, and of types that NumPy alone lacks."""
-    assert ours.keys() == theirs.keys(), (list(ours)[:9], list(theirs)[:9])
+    assert ours.keys() == reference.keys(), (list(ours)[:9], list(reference)[:9])
     for name, array in ours.items():
-        assert array.shape == tuple(theirs[name].shape), name
-        assert array.tobytes() == theirs[name].tobytes(), name
+        assert array.shape == tuple(reference[name].shape), name
+        assert array.tobytes() == reference[name].tobytes(), name
 
 
 def write_safetensors(rng, folder):
@@ -92,10 +92,10 @@ def read_torch(folder):
     import torch
 
     found = _arrays(folder / "x.bin")
-    theirs = torch.load(folder / "x.bin", weights_only=True, map_location="cpu")
+    reference = torch.load(folder / "x.bin", weights_only=True, map_location="cpu")
     for key in ("state_dict", "model_state_dict", "model"):
-        theirs = theirs[key] if isinstance(theirs.get(key), dict) else theirs
-    _same(found, {name: each.detach().contiguous().numpy() for name, each in theirs.items()})
+        reference = reference[key] if isinstance(reference.get(key), dict) else reference
+    _same(found, {name: each.detach().contiguous().numpy() for name, each in reference.items()})
 
 
 def write_tensorflow(rng, folder):
@@ -290,9 +290,9 @@ def judge(name, seed, number, folder):
         read(folder)
     except REFUSALS as error:
         text = str(error)
-        said = text.replace(str(folder), "")
-        if type(error) not in REFUSALS or text == said or "\n" in said or len(said) > MOST_TEXT:
-            return f"{type(error).__name__} of {len(said)} characters: {said[:MOST_TEXT]!r}", True
+        shown = text.replace(str(folder), "")
+        if type(error) not in REFUSALS or text == shown or "\n" in shown or len(shown) > MOST_TEXT:
+            return f"{type(error).__name__} of {len(shown)} characters: {shown[:MOST_TEXT]!r}", True
         return None, True
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]

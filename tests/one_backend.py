@@ -126,11 +126,11 @@ def whole_road(minilm, torch_bin, reference, folder):
     assert token_ids == [101, 7592, 1010, 2088, 999, 102] and segment_ids == [0] * 6
 
     encoder = build_transformer_model(minilm, minilm, hierarchical_position=True)
-    with np.load(reference) as told:
-        feeds = {name: told[f"inputs/900/{name}"] for name in ("token_ids", "segment_ids")}
-        positions = told["outputs/alpha_0.4/positions"]
+    with np.load(reference) as arrays:
+        feeds = {name: arrays[f"inputs/900/{name}"] for name in ("token_ids", "segment_ids")}
+        positions = arrays["outputs/alpha_0.4/positions"]
         found = encoder.predict(feeds, verbose=0)[:, :: positions[1]]
-        np.testing.assert_allclose(found, told["outputs/alpha_0.4/hidden"], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(found, arrays["outputs/alpha_0.4/hidden"], rtol=0, atol=1e-5)
     torch_encoder = build_transformer_model(minilm, torch_bin, hierarchical_position=True)
     pairs = zip(encoder.get_weights(), torch_encoder.get_weights(), strict=True)
     assert all((one == other).all() for one, other in pairs)

@@ -48,7 +48,7 @@ def chain_loss(tags, scores):
 
 
 def agrees(path, tags):
-    return all(tag < 0 or tag == own for own, tag in zip(path, tags, strict=True))
+    return all(tag < 0 or tag == at_place for at_place, tag in zip(path, tags, strict=True))
 
 
 def marginals(scores, tags):

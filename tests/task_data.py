@@ -62,8 +62,8 @@ def paired(rng, count):
     """Texts of the same five words belong together."""
     groups = []
     for _ in range(count):
-        own = words(rng, 5)
-        groups.append((" ".join(own), " ".join(rng.permutation(own)), " ".join(words(rng, 5))))
+        each = words(rng, 5)
+        groups.append((" ".join(each), " ".join(rng.permutation(each)), " ".join(words(rng, 5))))
     return groups
 
 

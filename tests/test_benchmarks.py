@@ -137,7 +137,7 @@ def test_a_teacher_tells_each_token_where_it_is_most_central(back_to_level):
             return np.stack([np.broadcast_to(ids[:, :1], ids.shape), ids], axis=-1)
 
     ids = np.arange(12)[None] + np.array([[0], [100]])
-    found = back_to_level.told(Teacher(), ids, 4)
+    found = back_to_level.teacher_features(Teacher(), ids, 4)
     np.testing.assert_array_equal(found[..., 1], ids)
     # Windows begin at 0, 2, ..., 8; of two as central the first is read.
     starts = [0, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 8]
@@ -249,9 +249,9 @@ def test_a_text_is_asked_the_same_in_windows_and_in_one_pass(stretched_mlm, tmp_
 
     settings = {**stretched_mlm.SETTINGS, "window": 10, "texts": 4}
     subject, read = stretched_mlm.Subject(settings, tmp_path), []
-    hidden, right = subject.told(Copy(), 3, 1)
+    hidden, right = subject.counts(Copy(), 3, 1)
     assert hidden.sum() == 4 * round(0.15 * 30) and 0 < right.sum() < hidden.sum()
-    for one, other in zip(subject.told(Copy(), 3, 3), (hidden, right), strict=True):
+    for one, other in zip(subject.counts(Copy(), 3, 3), (hidden, right), strict=True):
         np.testing.assert_array_equal(one, other)
     windows, whole = np.concatenate(read[:4]), np.concatenate(read[4:])
     assert windows.shape == (12, 12) and whole.shape == (4, 32)
@@ -290,8 +290,8 @@ def test_a_step_of_stretching_is_timed_at_any_size(stretch_base, monkeypatch):
     found = stretch_base.measured(1, key)
     (seconds,) = found["core_seconds"]
     assert 0 < seconds < 60 and found["peak_mb"] > 100
-    told = stretch_base.table([{**key, "core_seconds": [40.0, 50.0], "peak_mb": 2500}])
-    assert told.endswith("| tiny, every third layer global | 64 | 45 | 160 | 2.5 |")
+    table = stretch_base.table([{**key, "core_seconds": [40.0, 50.0], "peak_mb": 2500}])
+    assert table.endswith("| tiny, every third layer global | 64 | 45 | 160 | 2.5 |")
 
 
 def test_no_source_is_in_both_parts_of_a_corpus(corpora):

@@ -45,7 +45,7 @@ SECTION = re.compile(
 SHAPE = re.compile(r"\((B( or 1)?|2M),\s|\(H,\)")
 
 
-def own(thing):
+def is_ours(thing):
     return getattr(thing, "__module__", "").startswith("keras_posenc")
 
 
@@ -58,15 +58,15 @@ def public():
     return {
         name: thing
         for name, thing in {**{id(t): (n, t) for n, t in reversed(named.items())}}.values()
-        if (inspect.isclass(thing) or inspect.isfunction(thing)) and own(thing)
+        if (inspect.isclass(thing) or inspect.isfunction(thing)) and is_ours(thing)
     }
 
 
 def methods(cls):
     """{name: function}: what a class of ours adds to its bases elsewhere, without an underscore."""
-    elsewhere = {name for base in cls.__mro__ if not own(base) for name in dir(base)}
+    elsewhere = {name for base in cls.__mro__ if not is_ours(base) for name in dir(base)}
     found = {}
-    for base in reversed([base for base in cls.__mro__ if own(base)]):
+    for base in reversed([base for base in cls.__mro__ if is_ours(base)]):
         for name, value in vars(base).items():
             function = getattr(value, "fget", None) or getattr(value, "__func__", value)
             if not inspect.isfunction(function) or name[0] == "_" or name in elsewhere:
@@ -94,7 +94,7 @@ def parameters(thing):
     function = thing
     if inspect.isclass(thing):
         function = thing.__init__
-        if not own(function):
+        if not is_ours(function):
             return set(), True  # those of Keras
         if function is Encoding.__init__ and thing is not Encoding:
             return set(), True  # `shared` would be refused
@@ -112,7 +112,7 @@ def tree_of(function):
 
 def raised(function, seen=()):
     """The names of the exceptions that a function raises, or a helper of ours that it calls."""
-    if function in seen or not own(function) or not has_source(function):
+    if function in seen or not is_ours(function) or not has_source(function):
         return set()
     found = set()
     for node in ast.walk(tree_of(function)):
@@ -300,7 +300,7 @@ def turn(pages, *, x=None):
 
 
 def test_a_full_docstring_has_no_flaws(monkeypatch):
-    monkeypatch.setitem(globals(), "own", lambda thing: True)
+    monkeypatch.setitem(globals(), "is_ours", lambda thing: True)
     assert flaws(turn) == flaws_of_method(turn, is_hook=True) == []
 
 
@@ -317,7 +317,7 @@ def test_a_full_docstring_has_no_flaws(monkeypatch):
     ],
 )
 def test_the_check_of_docstrings_can_fail(old, new, words, monkeypatch):
-    monkeypatch.setitem(globals(), "own", lambda thing: True)
+    monkeypatch.setitem(globals(), "is_ours", lambda thing: True)
     assert turn.__doc__.count(old) == 1
     monkeypatch.setattr(turn, "__doc__", turn.__doc__.replace(old, new))
     assert words in flaws(turn)

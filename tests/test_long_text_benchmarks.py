@@ -76,27 +76,27 @@ def test_lines_are_told_by_the_mean_of_their_words(
 
     monkeypatch.setattr(fine_tuned_tasks, "load_finetuned", lambda folder: Told())
     for way in lines.ways:
-        scores = lines.told(way, tmp_path)
+        scores = lines.correct(way, tmp_path)
         for episode, score in zip(lines.test, scores, strict=True):
-            held = len(lines.parts(way, episode)[0][0])
-            said, words = [], 0
+            short = len(lines.parts(way, episode)[0][0])
+            is_right, words = [], 0
             starts = np.cumsum([0, *(len(t) for t, _ in lines.parts(way, episode))])
             for line, name in episode:
-                told = "Joey" if line and words in starts else "Ross"
-                told = lines.most if way == fine_tuned_tasks.SHORT and words >= held else told
+                guess = "Joey" if line and words in starts else "Ross"
+                guess = lines.most if way == fine_tuned_tasks.SHORT and words >= short else guess
                 words += len(line)
-                said += [told == name] if line and name != "O" else []
-            assert score == pytest.approx(np.mean(said), abs=1e-4)
+                is_right += [guess == name] if line and name != "O" else []
+            assert score == pytest.approx(np.mean(is_right), abs=1e-4)
 
 
 def test_fine_tuned_ways_are_paired_by_digest(fine_tuned, fine_tuned_tasks):
-    told = {
+    correct = {
         fine_tuned_tasks.SHORT: [[0, 0, 1, 1]] * 2,
         fine_tuned_tasks.WHOLE: [[1, 0, 1, 1], [0, 1, 1, 1]],
     }
     rows = [
         {"task": "digests", "way": way, "seed": seed, "scores": right}
-        for way, seeds in told.items()
+        for way, seeds in correct.items()
         for seed, right in enumerate(seeds)
     ]
     rows.append({**rows[0], "task": "seasons"})
@@ -120,7 +120,7 @@ def test_the_loss_is_told_where_texts_grow(fine_tuned, tmp_path):
 def test_passkeys_of_further_lengths_and_seeds_join_the_table(passkey):
     def row(seed, documents=4, **scores):
         found = {n[1:]: [score] * documents for n, score in scores.items()}
-        mean = {n: float(np.mean(own)) for n, own in found.items()}
+        mean = {n: float(np.mean(values)) for n, values in found.items()}
         settings = {"documents": documents}
         return {"model": "tile", "seed": seed, "scores": found, "settings": settings,
                 "seconds": dict.fromkeys(found, 1.0), "accuracy": {"test": mean}}  # fmt: skip
@@ -153,11 +153,11 @@ def test_near_and_distant_facts_are_on_either_side_of_512_tokens(distant_facts):
 def test_distant_facts_are_told_by_length_and_by_seed(distant_facts):
     ways = {distant_facts.SHORT: [1, 1, 0, 1, 0, 0], distant_facts.WHOLE: [1, 1, 1, 1, 1, 0]}
     rows = [{"length": 1536, "tokens": [100, 400, 600, 700, 1100, 1200], "right": ways}] * 2
-    told = distant_facts.table(rows)
-    assert "| stretched, one pass | 75.0% ± 32.1 | +50.0 ± 37.0 |" in told
-    assert "| tokens (texts) | seeds | 1–512 (4) | 513–768 (4) | 1,025–1,280 (4) |" in told
-    assert "| stretched, one pass | 75 / 75 | 100 | 100 | 50 |" in told
-    assert "| first 512 tokens | 25 / 25 | 100 | 50 | 0 |" in told
+    correct = distant_facts.table(rows)
+    assert "| stretched, one pass | 75.0% ± 32.1 | +50.0 ± 37.0 |" in correct
+    assert "| tokens (texts) | seeds | 1–512 (4) | 513–768 (4) | 1,025–1,280 (4) |" in correct
+    assert "| stretched, one pass | 75 / 75 | 100 | 100 | 50 |" in correct
+    assert "| first 512 tokens | 25 / 25 | 100 | 50 | 0 |" in correct
     assert "+50.0 ± 37.0 points, better" in distant_facts.verdict(rows)
 
 
@@ -195,8 +195,8 @@ def test_lines_that_a_chunk_cuts_have_the_mean_of_all_their_tokens(
               for _, part in encoder.parts(ids)]  # fmt: skip
     tokens = np.concatenate(tokens)
     assert [len(part) for _, part in encoder.parts(ids)] == [10, 10, 5]
-    for (a, b), own in zip(spans, found, strict=True):
-        np.testing.assert_allclose(own, tokens[a:b].mean(0), atol=1e-5)
+    for (a, b), values in zip(spans, found, strict=True):
+        np.testing.assert_allclose(values, tokens[a:b].mean(0), atol=1e-5)
     # What is known is not computed again.
     again = features.FrozenEncoder(pretrained, tmp_path)
     np.testing.assert_array_equal(again.lines_in_chunks(ids, spans), found)
@@ -227,8 +227,8 @@ def test_episodes_are_in_one_part_only(reading_tasks, monkeypatch):
     speakers = reading_tasks.speakers_of_friends(unread)
     ((train, test),) = speakers.parts(0)
     ((_, other),) = speakers.parts(1)
-    own = [{speakers.units[i] for i in part} for part in (train, test)]
-    assert not own[0] & own[1] and len(own[1]) == 40 and test == other
+    values = [{speakers.units[i] for i in part} for part in (train, test)]
+    assert not values[0] & values[1] and len(values[1]) == 40 and test == other
     assert speakers.labels == ["Ross", "Joey"] * 160
 
 

@@ -115,10 +115,10 @@ def test_facts_stand_before_their_reach_and_are_asked_at_the_end(load):
             assert places.tolist() == list(range(length - 2 * asked + 1, length, 2))[-asked:]
             planted = np.flatnonzero(row[: length - 2 * asked + 1] >= 9)
             assert len(planted) == 2 * count and max(planted) < reach
-            told = dict(zip(row[planted[::2]], row[planted[1::2]], strict=True))
-            assert len(told) == count, "no key has two values"
-            assert [told[row[i]] for i in places] == answers[places].tolist()
-            assert all(9 + kinds <= value < 9 + 2 * kinds for value in told.values())
+            value_of = dict(zip(row[planted[::2]], row[planted[1::2]], strict=True))
+            assert len(value_of) == count, "no key has two values"
+            assert [value_of[row[i]] for i in places] == answers[places].tolist()
+            assert all(9 + kinds <= value < 9 + 2 * kinds for value in value_of.values())
             # What is drawn cannot be told, and the text has weight 1.
             assert set(weight[[i - 1 for i in planted if i]]) <= {0.0}
             assert set(weight[answers < 9]) == {1.0}

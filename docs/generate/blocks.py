@@ -69,18 +69,18 @@ def bench(name):
     seeds = sorted({one["seed"] for one in found})
     versions = sorted({f"Keras {one['versions']['keras']}" for one in found})
     backends = sorted({one["versions"]["backend"] for one in found})
-    said = f"Seeds {', '.join(map(str, seeds))}; {', '.join(versions)} on {', '.join(backends)}; "
-    said += f"[{name}.json](../results/bench/{name}.json)."
+    note = f"Seeds {', '.join(map(str, seeds))}; {', '.join(versions)} on {', '.join(backends)}; "
+    note += f"[{name}.json](../results/bench/{name}.json)."
     figure, sources = published, filter(None, dict.fromkeys(map(source, found)))
     if name in FIGURES:
-        own, figures = FIGURES[name]
-        figure, sources = (lambda one, split: figures.get(name_of(one))), [own]
-    said += "".join(f" Published: {text}" for text in sources)
+        runs, figures = FIGURES[name]
+        figure, sources = (lambda one, split: figures.get(name_of(one))), [runs]
+    note += "".join(f" Published: {text}" for text in sources)
     pictures = sorted(BENCH.glob(f"{name}[.-]*svg"))
     shown = [f"![{p.stem}: accuracy by length](../results/bench/{p.name})" for p in pictures]
     commands = f"```\n{commands_of(found)}\n```"
     table = perplexity_table(found, figure) or to_table(found, figure)
-    return "\n\n".join([table, said, commands, *shown])
+    return "\n\n".join([table, note, commands, *shown])
 
 
 def grid(name):
@@ -96,7 +96,9 @@ def grid(name):
     rows = [("", *(task.replace("_", " ") for task in tasks))]
     for contender, row in cells.items():
         row = [row.get(task, []) for task in tasks]
-        rows.append((contender, *(_in_short(scores(own, "test"), own, published) for own in row)))
+        rows.append(
+            (contender, *(_in_short(scores(runs, "test"), runs, published) for runs in row))
+        )
     chance = {one["task"]: one["chance"] for one in tables.bench(name)}
     rows.append(("chance", *(f"{100 * chance[task]:.0f}" for task in tasks)))
     return _rows(rows)
@@ -111,18 +113,18 @@ def ranges(name):
         rows[0] = (*rows[0][:2], *lines)
         first = next(iter(lines.values()))[0]
         for length in (n for n in first["accuracy"][split] if int(n) > first["train_lengths"][1]):
-            values = [[one["accuracy"][split][length] for one in own] for own in lines.values()]
-            cells = [f"{100 * min(own):.0f} to {100 * max(own):.0f}" for own in values]
+            values = [[one["accuracy"][split][length] for one in runs] for runs in lines.values()]
+            cells = [f"{100 * min(runs):.0f} to {100 * max(runs):.0f}" for runs in values]
             rows.append((f"{task}, {split}", length, *cells))
     return _rows(rows)
 
 
-def _in_short(values, own, published):
+def _in_short(values, runs, published):
     """Mean, lowest to highest, and what the papers have: "50 (48 to 52); 50.4"."""
-    if not own:
+    if not runs:
         return "–"
     low, mean, high = (100 * x for x in (min(values), statistics.fmean(values), max(values)))
-    paper = published(own[0])
+    paper = published(runs[0])
     return f"{mean:.0f} ({low:.0f} to {high:.0f})" + (f"; {paper:.0f}" if paper else "")
 
 
@@ -140,8 +142,8 @@ def stretch():
 
     def asked(row):
         given = module.others(row["way"], row["settings"])
-        said = f"--length {given.pop('length')} --steps {given.pop('steps')}"
-        return f"{said} --set {shlex.quote(json.dumps(given))}" if given else said
+        note = f"--length {given.pop('length')} --steps {given.pop('steps')}"
+        return f"{note} --set {shlex.quote(json.dumps(given))}" if given else note
 
     command = _commands("stretch", rows, asked)
     return _with(module.table(rows), rows, command, "stretch", "torch")
@@ -151,8 +153,8 @@ def readings(task):
     """The accuracy of each way to read the texts of a task with a frozen encoder."""
     module = benchmark("readings")
     rows = [row for row in _json("readings") if row["task"] == task]
-    told = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
-    return _with(told, rows, f"benchmarks/readings.py {task}", "readings", "torch")
+    both = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
+    return _with(both, rows, f"benchmarks/readings.py {task}", "readings", "torch")
 
 
 def retrieval(task):
@@ -161,8 +163,8 @@ def retrieval(task):
 
     rows, measured = _json(task), {}
     for length in sorted({int(length) for row in rows for length in row["scores"]}):
-        own = [row for row in rows if str(length) in row["scores"]]
-        measured.setdefault(_seeds(own), []).append(str(length))
+        runs = [row for row in rows if str(length) in row["scores"]]
+        measured.setdefault(_seeds(runs), []).append(str(length))
     command = _AGAIN.join(
         f"benchmarks/passkey.py {seeds} --lengths {' '.join(lengths)}"
         + " --needles" * (task == "needle")
@@ -175,18 +177,18 @@ def fine_tuned(task):
     """The accuracy of each way after fine-tuning, and the verdict."""
     module = benchmark("fine_tuned")
     rows = [row for row in _json("fine_tuned") if row["task"] == task]
-    told = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
+    both = f"{module.table(rows, task)}\n\n{module.verdict(rows, task)}"
     command = f"benchmarks/fine_tuned.py {task} {_seeds(rows)}"
-    return _with(told, rows, command, "fine_tuned", "torch")
+    return _with(both, rows, command, "fine_tuned", "torch")
 
 
 def distant_facts(length):
     """The accuracy of each way on two distant facts, and the verdict."""
     module = benchmark("distant_facts")
     rows = [row for row in _json("distant_facts") if row["length"] == int(length)]
-    told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
+    both = f"{module.table(rows)}\n\n{module.verdict(rows)}"
     command = f"benchmarks/distant_facts.py --length {length} {_seeds(rows)}"
-    return _with(told, rows, command, "distant_facts", "torch")
+    return _with(both, rows, command, "distant_facts", "torch")
 
 
 def distant_context():
@@ -212,8 +214,8 @@ def text_retrieval():
 def rotary_collapse():
     """Accuracy far beyond the trained length by way, and the terms of the layers."""
     module, rows = benchmark("rotary_collapse"), _json("rotary_collapse")
-    told = f"{module.table(rows)}\n\n{module.terms_table(rows)}"
-    return _with(told, rows, _commands("rotary_collapse", rows), "rotary_collapse", "jax")
+    both = f"{module.table(rows)}\n\n{module.terms_table(rows)}"
+    return _with(both, rows, _commands("rotary_collapse", rows), "rotary_collapse", "jax")
 
 
 def back_to_level():
@@ -226,9 +228,9 @@ def back_to_level():
 def stretched_mlm():
     """MLM accuracy of extended models before training and after a few steps."""
     module, rows = benchmark("stretched_mlm"), _json("stretched_mlm")
-    told = f"{module.table(rows)}\n\n{module.verdict(rows)}"
+    both = f"{module.table(rows)}\n\n{module.verdict(rows)}"
     command = _commands("stretched_mlm", rows, lambda row: f"--steps {row['steps']}")
-    return _with(told, rows, command, "stretched_mlm", "torch")
+    return _with(both, rows, command, "stretched_mlm", "torch")
 
 
 def stretch_base():
@@ -369,8 +371,8 @@ def _commands(name, rows, asked=lambda row: ""):
     seeds, calls = {}, {}
     for row in rows:
         seeds.setdefault((asked(row), row["way"]), []).append(row)
-    for (options, way), own in seeds.items():
-        options = " ".join(filter(None, (options, _seeds(own))))
+    for (options, way), runs in seeds.items():
+        options = " ".join(filter(None, (options, _seeds(runs))))
         calls.setdefault(options, []).append(shlex.quote(way))
     return _AGAIN.join(
         " ".join(filter(None, (f"benchmarks/{name}.py", options, "--ways", *ways)))
@@ -380,14 +382,14 @@ def _commands(name, rows, asked=lambda row: ""):
 
 def _with(table, rows, command, name, backend=None):
     seeds = sorted({row["seed"] for row in rows if "seed" in row})
-    said = f"Seeds {', '.join(map(str, seeds))}; " if seeds else ""
+    note = f"Seeds {', '.join(map(str, seeds))}; " if seeds else ""
     known = [row["versions"] for row in rows if "versions" in row]
     if known:
-        said += ", ".join(sorted({f"Keras {v['keras']}" for v in known}))
-        said += f" ({len(known)} of {len(rows)} rows)" * (len(known) < len(rows)) + "; "
-    said += f"[{name}.json](../results/{name}.json)."
+        note += ", ".join(sorted({f"Keras {v['keras']}" for v in known}))
+        note += f" ({len(known)} of {len(rows)} rows)" * (len(known) < len(rows)) + "; "
+    note += f"[{name}.json](../results/{name}.json)."
     variable = f"KERAS_BACKEND={backend} " if backend else ""
-    return f"{table}\n\n{said}\n\n```\n{variable}python {command}\n```"
+    return f"{table}\n\n{note}\n\n```\n{variable}python {command}\n```"
 
 
 def _rows(rows):

@@ -71,8 +71,8 @@ def _differences(name):
 
 
 def _prefixes(family):
-    said = [f"`{prefix}`" if prefix else "nothing" for prefix in family.table().prefixes]
-    return " or ".join(said)
+    quoted = [f"`{prefix}`" if prefix else "nothing" for prefix in family.table().prefixes]
+    return " or ".join(quoted)
 
 
 def _weights(family):

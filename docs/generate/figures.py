@@ -22,7 +22,7 @@ FIGURES = {
     "equal_mean": (EQUAL_MEAN, {"rotary+log_n exponential ids": "best"}),
     "masked_ids": (EQUAL_MEAN, {"rotary+log_n exponential ids": "best"}),
     "rotary_bias": (ROTARY_BIAS, BIASES),
-    "rotary_bias_heads": (ROTARY_BIAS, {f"gau {name}": said for name, said in BIASES.items()}),
+    "rotary_bias_heads": (ROTARY_BIAS, {f"gau {name}": text for name, text in BIASES.items()}),
     "words": (
         f"{_COPE}. Perplexity on Wikitext-103 (validation, read off its plot). The models are "
         "trained on 1,024 tokens and read with 1,024 and 2,560. Their capped relative positions "

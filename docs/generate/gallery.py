@@ -256,7 +256,7 @@ def page(name):
     """The Markdown of the page of an encoding; its figures are next to it."""
     from keras_posenc.analysis import facts
 
-    own = PAGES[name]
+    parts = PAGES[name]
     found = facts(name)
     separable = {
         True: "yes",
@@ -274,13 +274,13 @@ def page(name):
         ("paper", f"<{found['paper']}>"),
     ]
     table = "\n".join(["| | |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)])
-    return f"""# {own.title}
+    return f"""# {parts.title}
 
-{own.intuition} Its name in `encodings` is `{name}`.
+{parts.intuition} Its name in `encodings` is `{name}`.
 
-**When to use it.** {own.when}
+**When to use it.** {parts.when}
 
-$${own.formula}$$
+$${parts.formula}$$
 
 $Q_{{ij}} = q_i^\\top k_j / \\sqrt D$ is the logit before positions act, $i$ the query, $j$ the key.
 

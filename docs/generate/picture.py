@@ -69,14 +69,14 @@ def agreement(axes):
     """The mean cosine with the features of the unstretched model, by position."""
     rows = json.loads((ROOT / "benchmarks" / "results" / "stretch.json").read_text("utf-8"))
     for index, ((way, steps, name), label) in enumerate(AGREEMENT.items()):
-        own = [
+        bands = [
             row["agreement"]
             for row in rows
             if row["way"] == way
             and (row["settings"]["length"], row["settings"]["steps"]) == (2048, steps)
         ]
-        at = [(part["from"] + part["to"]) / 2 for part in own[0]]
-        seeds = np.array([[part[name] for part in parts] for parts in own])
+        at = [(part["from"] + part["to"]) / 2 for part in bands[0]]
+        seeds = np.array([[part[name] for part in parts] for parts in bands])
         axes.plot(at, seeds.mean(0), color=COLOURS[index], label=label)
         axes.fill_between(at, seeds.min(0), seeds.max(0), color=COLOURS[index], alpha=0.15, lw=0)
     axes.axvline(512, color="#333333", linestyle=":")

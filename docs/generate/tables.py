@@ -65,12 +65,12 @@ def results():
         * mean(r["accuracy"]["0"] for r in rows if r["model"] == "minilm" and r["way"] == way)
         for way in ("hierarchical, alpha 0.4", "unstretched")
     }
-    told = {}
+    counts = {}
     for row in json.loads((RESULTS / "stretched_mlm.json").read_text("utf-8")):
         if row["way"] == "every third layer global":
             for reading, right in row["right"].items():
-                told[reading] = told.get(reading, 0) + sum(map(sum, right))
-    kept = told["at once"] / told["unstretched"]
+                counts[reading] = counts.get(reading, 0) + sum(map(sum, right))
+    kept = counts["at once"] / counts["unstretched"]
     collapse = {}  # at 1,024 tokens, in percent
     for row in json.loads((RESULTS / "rotary_collapse.json").read_text("utf-8")):
         if row["way"].startswith(GATED):
@@ -86,9 +86,9 @@ def results():
     for row in json.loads((RESULTS / "distant_facts.json").read_text("utf-8")):
         least = {1536: 512, 4096: 1536}[row["length"]]
         for way, right in row["right"].items():
-            told = [one for one, n in zip(right, row["tokens"], strict=True) if n > least]
-            facts.setdefault(way, {}).setdefault(row["length"], []).extend(told)
-    facts = {way: f"{100 * mean(told[1536]):.0f}%" for way, told in facts.items()}
+            counts = [one for one, n in zip(right, row["tokens"], strict=True) if n > least]
+            facts.setdefault(way, {}).setdefault(row["length"], []).extend(counts)
+    facts = {way: f"{100 * mean(counts[1536]):.0f}%" for way, counts in facts.items()}
     steps = {
         row["row"]: f"{row['seconds']:.1f}"
         for row in json.loads((RESULTS / "peers.json").read_text("utf-8"))["rows"]

@@ -32,40 +32,40 @@ def needs(*names):
 def test_it_is_keras_attention_with_the_same_weights(arguments, use_bias):
     # With dropout Keras takes its explicit path; its fused one fails on JAX if value_dim differs.
     sizes = {"value_dim": 4, "output_shape": 6, "dropout": 0.1, "use_bias": use_bias, **arguments}
-    theirs, ours = KERAS(H, D, **sizes), PositionalAttention(H, D, **sizes)
+    reference, ours = KERAS(H, D, **sizes), PositionalAttention(H, D, **sizes)
     x, y = laws.numbers(), laws.numbers(1, length=T + 3)
-    theirs(x, y), ours(x, y)
+    reference(x, y), ours(x, y)
     names = [w.path.split("/", 1)[1] for w in ours.trainable_weights]
-    assert names == [w.path.split("/", 1)[1] for w in theirs.trainable_weights]
+    assert names == [w.path.split("/", 1)[1] for w in reference.trainable_weights]
     random = np.random.default_rng(0)
     ours.set_weights([random.normal(size=w.shape) for w in ours.weights])
-    theirs.set_weights(ours.get_weights())
+    reference.set_weights(ours.get_weights())
     keep = np.ones((B, T), bool)
     keep[0, 5:] = False
     mask = np.broadcast_to(np.tri(T, T, 1, dtype=bool), (B, T, T))
     for given in ({}, {"use_causal_mask": True}, {"attention_mask": mask}):
-        laws.close(*(laws.to_numpy(layer(x, x, **given)) for layer in (ours, theirs)))
+        laws.close(*(laws.to_numpy(layer(x, x, **given)) for layer in (ours, reference)))
     padded = {"value_mask": ops.convert_to_tensor(keep)}
-    laws.close(*(laws.to_numpy(layer(x, x, **padded)) for layer in (ours, theirs)))
+    laws.close(*(laws.to_numpy(layer(x, x, **padded)) for layer in (ours, reference)))
 
     for other in (y, y[:, : T - 2]):
-        laws.close(*(laws.to_numpy(layer(x, other)) for layer in (ours, theirs)))
+        laws.close(*(laws.to_numpy(layer(x, other)) for layer in (ours, reference)))
     _, ours = ours(x, x, return_attention_scores=True)
-    laws.close(laws.to_numpy(ours), laws.to_numpy(theirs(x, x, return_attention_scores=True)[1]))
+    laws.close(laws.to_numpy(ours), laws.to_numpy(reference(x, x, return_attention_scores=True)[1]))
 
 
 @needs("use_gate", "sliding_window")
 def test_shared_heads_are_gated_as_kerass():
-    theirs = SHARING(D, 4, 2, use_gate=True, sliding_window=2)
+    reference = SHARING(D, 4, 2, use_gate=True, sliding_window=2)
     ours = PositionalAttention(4, D, num_key_value_heads=2, use_gate=True, sliding_window=2)
     x = laws.numbers()
-    theirs(x, x), ours(x, x)
+    reference(x, x), ours(x, x)
     ours.set_weights([0.3 * np.random.default_rng(0).normal(size=w.shape) for w in ours.weights])
     weights = ours.get_weights()
-    order = [np.shape(w) for w in theirs.get_weights()]
+    order = [np.shape(w) for w in reference.get_weights()]
     assert order == [np.shape(w) for w in weights]
-    theirs.set_weights(weights)
-    laws.close(laws.run(ours, x, causal=True), laws.to_numpy(theirs(x, x, use_causal_mask=True)))
+    reference.set_weights(weights)
+    laws.close(laws.run(ours, x, causal=True), laws.to_numpy(reference(x, x, use_causal_mask=True)))
 
 
 @pytest.fixture

@@ -113,19 +113,19 @@ def expected(layer, x, y, bias=0.0, allowed=None, value=0.0):
 def test_without_encodings_it_is_keras_attention_with_the_same_weights():
     # With dropout Keras takes its explicit path; its fused one fails on JAX if value_dim differs.
     sizes = {"value_dim": 4, "output_shape": 6, "dropout": 0.1}
-    theirs = keras.layers.MultiHeadAttention(H, D, **sizes)
+    reference = keras.layers.MultiHeadAttention(H, D, **sizes)
     ours = PositionalAttention(H, D, **sizes)
-    theirs(X, Y), ours(X, Y)
+    reference(X, Y), ours(X, Y)
     names = [w.path.split("/", 1)[1] for w in ours.trainable_weights]
-    assert names == [w.path.split("/", 1)[1] for w in theirs.trainable_weights]
-    ours.set_weights(theirs.get_weights())
+    assert names == [w.path.split("/", 1)[1] for w in reference.trainable_weights]
+    ours.set_weights(reference.get_weights())
     mask = RNG.random((B, T, 9)) > 0.4
     mask |= np.eye(T, 9, dtype=bool)
     for arguments in ({}, {"attention_mask": mask}):
-        a, b = ours(X, Y, **arguments), theirs(X, Y, **arguments)
+        a, b = ours(X, Y, **arguments), reference(X, Y, **arguments)
         np.testing.assert_allclose(numpy(a), numpy(b), atol=1e-5)
     a, weights = ours(X, Y, return_attention_scores=True)
-    b, scores = theirs(X, Y, return_attention_scores=True)
+    b, scores = reference(X, Y, return_attention_scores=True)
     np.testing.assert_allclose(numpy(weights), numpy(scores), atol=1e-6)
 
 
@@ -230,9 +230,9 @@ def test_positions_given_are_the_positions_used():
     bias = -(rows[:, None] - columns)[None, None]
     np.testing.assert_allclose(result, expected(layer, X, Y, bias=bias), atol=2e-5)
     x = ops.convert_to_tensor(X)
-    own = numpy(layer(x, x, query_positions=rows))
+    by_layer = numpy(layer(x, x, query_positions=rows))
     bias = -(rows[:, None] - rows)[None, None]
-    np.testing.assert_allclose(own, expected(layer, X, X, bias=bias), atol=2e-5)
+    np.testing.assert_allclose(by_layer, expected(layer, X, X, bias=bias), atol=2e-5)
 
 
 def test_self_attention_is_recognised_in_arrays_and_under_mixed_precision():
@@ -453,12 +453,12 @@ def test_a_cache_needs_to_know_what_is_kept_of_a_key():
 
 def test_grouped_keys_are_those_of_keras_grouped_query_attention():
     ours = PositionalAttention(6, D, num_key_value_heads=2)
-    theirs = keras.layers.GroupQueryAttention(D, 6, 2)
-    for layer in (ours, theirs):
+    reference = keras.layers.GroupQueryAttention(D, 6, 2)
+    for layer in (ours, reference):
         layer.build(X.shape, X.shape)
     ours.set_weights([RNG.normal(0, 0.3, w.shape) for w in ours.weights])
-    theirs.set_weights(ours.get_weights())
-    expected = numpy(theirs(X, X, use_causal_mask=True))
+    reference.set_weights(ours.get_weights())
+    expected = numpy(reference(X, X, use_causal_mask=True))
     np.testing.assert_allclose(numpy(ours(X, X, use_causal_mask=True)), expected, atol=1e-5)
     cache, steps = ours.make_cache(B, T), []
     for i in range(T):

@@ -87,8 +87,8 @@ def test_a_model_shares_tables_by_config(tmp_path, tiny_config):
     model = build_transformer_model(
         tiny_config, num_hidden_layers=3, encodings=specs(8, 32, 8), dropout_rate=0.0
     )
-    own = [w.path for w in model.weights if "encoding_" in w.path or "Shared" in w.path]
-    assert own == [f"Embedding-Position-Shared-{i}/table" for i in range(2)]
+    paths = [w.path for w in model.weights if "encoding_" in w.path or "Shared" in w.path]
+    assert paths == [f"Embedding-Position-Shared-{i}/table" for i in range(2)]
     tokens = np.random.default_rng(0).integers(1, 40, (2, 10)).astype("int32")
     inputs = {"token_ids": tokens, "segment_ids": np.zeros_like(tokens)}
     before = numpy(model(inputs))
@@ -101,7 +101,7 @@ def test_a_model_shares_tables_by_config(tmp_path, tiny_config):
         tiny_config, tmp_path / "model.keras", num_hidden_layers=3, encodings=specs(8, 32, 8)
     )
     np.testing.assert_array_equal(numpy(again(inputs)), numpy(model(inputs)))
-    assert is_fresh(own[0])  # where a checkpoint has no such table, it begins anew
+    assert is_fresh(paths[0])  # where a checkpoint has no such table, it begins anew
 
 
 @pytest.mark.once

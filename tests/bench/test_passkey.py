@@ -23,12 +23,12 @@ def test_embeddings_do_not_hang_on_their_padding(pretrained, pooling):
     model, tokenizer = build_transformer_model(pretrained), Tokenizer(pretrained)
     rows = [[7, 8, 9, 10], [11, 12]]
     found = embedded(model, tokenizer, rows, pooling)
-    for row, own in zip(rows, found, strict=True):
+    for row, values in zip(rows, found, strict=True):
         ids = np.array([tokenizer.assemble(row)[0]])
         inputs = {"token_ids": ids, "segment_ids": np.zeros_like(ids)}
         features = np.asarray(model.predict_on_batch(inputs))[0]
         pooled = features.mean(0) if pooling == "mean" else features[0]
-        np.testing.assert_allclose(own, unit(pooled), atol=1e-5)
+        np.testing.assert_allclose(values, unit(pooled), atol=1e-5)
 
 
 @pytest.fixture
@@ -66,13 +66,13 @@ def test_each_way_reads_as_it_says(english, tmp_path):
     queries = [read(short, ids) for ids in tokenizer.contents(made.queries)]
     chunks = [[read(short, ids[:46]), read(short, ids[46:])] for ids in made.documents]
     expected = {
-        "truncate": [own[0] for own in chunks],
-        "chunks_mean": [unit(np.mean(own, axis=0)) for own in chunks],
+        "truncate": [values[0] for values in chunks],
+        "chunks_mean": [unit(np.mean(values, axis=0)) for values in chunks],
         "tile": [read(tile, ids) for ids in made.documents],
     }
     for way, found in expected.items():
         assert scores[way]["80"] == first_rank(np.array(queries) @ np.array(found).T)
-    highest = [[max(q @ one for one in own) for own in chunks] for q in queries]
+    highest = [[max(q @ one for one in values) for values in chunks] for q in queries]
     assert scores["chunks_max"]["80"] == first_rank(np.array(highest))
 
 
@@ -121,12 +121,12 @@ def test_needles_and_further_checkpoints(pretrained, tmp_path):
 def test_words_by_the_published_formula():
     documents, k1, b = [[1, 1, 2], [2, 3], [3, 3, 3, 4]], 1.2, 0.75
     found = by_words([[1, 3]], documents)
-    for own, score in zip(documents, found[0], strict=True):
+    for values, score in zip(documents, found[0], strict=True):
         expected = 0.0
         for token in (1, 3):
-            tf, df = own.count(token), sum(token in other for other in documents)
+            tf, df = values.count(token), sum(token in other for other in documents)
             idf = np.log(1 + (3 - df + 0.5) / (df + 0.5))
-            expected += idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * len(own) / 3))
+            expected += idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * len(values) / 3))
         assert score == pytest.approx(expected)
     # What every query asks for alike says nothing of which document is meant.
     both = by_words([[1, 9], [4, 9]], [*documents[:2], [9, 3, 3, 4]])
@@ -169,7 +169,7 @@ def test_the_table_pairs_queries():
     assert lines[4].startswith("| words | 100 | 100 | – | +50.0 ± ")
     always = [run("chunks_max", 0, {"1024": [0, 0, 1]}), run("words", 0, {"1024": [1, 1, 1]})]
     always += [run("tile", seed, {"1024": [0, 0, 0]}) for seed in (0, 1)]
-    told = passkey_table(always + [run("chunks_max", 1, {"1024": [1, 1, 1]})]).splitlines()[-1]
+    last = passkey_table(always + [run("chunks_max", 1, {"1024": [1, 1, 1]})]).splitlines()[-1]
     assert (
-        told == "Chance is 50.0. Beyond 512 tokens, against chunks_max: better words; worse tile."
+        last == "Chance is 50.0. Beyond 512 tokens, against chunks_max: better words; worse tile."
     )

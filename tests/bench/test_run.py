@@ -107,7 +107,7 @@ def test_losses_by_context_are_of_the_same_tokens(tmp_path, encodings):
     for length, loss in losses.items():
         logits = contender.model.predict_on_batch(tokens[:, -int(length) :])[:, -2:]
         log_p = logits - np.log(np.exp(logits.astype("float64")).sum(-1, keepdims=True))
-        own = np.take_along_axis(log_p, targets[:, -2:, None], -1)
-        assert loss == pytest.approx(-own.mean(), abs=2e-5)
+        log_likelihood = np.take_along_axis(log_p, targets[:, -2:, None], -1)
+        assert loss == pytest.approx(-log_likelihood.mean(), abs=2e-5)
     same = np.ptp(list(losses.values())) < 2e-5
     assert same == (encodings != "sinusoidal")

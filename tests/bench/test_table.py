@@ -100,8 +100,8 @@ def test_the_published_figure_stands_beside_its_row():
     assert "15,700 steps" in source(counted) and source({"task": "language_model"}) == ""
     counted["encodings"] += ",gate=values"
     assert published(counted, "train") is None
-    told = to_table([{**result(0, {"80": 0.5}), "task": "x"}], lambda one, split: f"{split}: 7")
-    assert told.endswith(" test: 7 |")
+    text = to_table([{**result(0, {"80": 0.5}), "task": "x"}], lambda one, split: f"{split}: 7")
+    assert text.endswith(" test: 7 |")
 
 
 def test_models_and_splits_are_named():
@@ -159,9 +159,9 @@ def test_perplexities_have_the_ranges_of_the_seeds():
     ]
     assert perplexity_table(RESULTS) == ""
     figures = {"rotary": "4.1, 4.0"}
-    told = perplexity_table(results, lambda one, split: figures.get(one["encodings"])).splitlines()
-    assert told[0].endswith("| longest against trained | published |")
-    assert told[2].endswith("| 4.1, 4.0 |") and told[3].endswith("| 2.000 | – |")
+    text = perplexity_table(results, lambda one, split: figures.get(one["encodings"])).splitlines()
+    assert text[0].endswith("| longest against trained | published |")
+    assert text[2].endswith("| 4.1, 4.0 |") and text[3].endswith("| 2.000 | – |")
 
 
 def test_curves_by_place_are_of_the_longest_text():

@@ -81,8 +81,8 @@ def google(arrays):
     for name, array in arrays.items():
         if name not in HEADS_OF_GOOGLE and "decoder" not in name:
             array = array.T if name.endswith(TRANSPOSED) else array
-            for theirs, googles in TO_GOOGLE:
-                name = name.replace(theirs, googles)
+            for reference, googles in TO_GOOGLE:
+                name = name.replace(reference, googles)
             named[name] = np.ascontiguousarray(array)
     return named
 
@@ -127,9 +127,9 @@ def outputs(model, ids):
 def same_outputs():
     """Holds that two models with both heads of pretraining give the same logits."""
 
-    def same(ours, theirs, tolerance=1e-5):
+    def same(ours, reference, tolerance=1e-5):
         ids = np.random.default_rng(0).integers(5, 40, (2, 9))
-        for our, their in zip(outputs(ours, ids), outputs(theirs, ids), strict=True):
+        for our, their in zip(outputs(ours, ids), outputs(reference, ids), strict=True):
             assert np.abs(our - their).max() <= tolerance
 
     return same

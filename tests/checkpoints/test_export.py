@@ -53,9 +53,9 @@ def test_stretched_positions_as_plain_rows(tiny_config, arrays, tmp_path, stretc
     save_checkpoint(model, tmp_path, positions=30)
     ids = np.random.default_rng(0).integers(5, 40, (2, 30))
     ours = keras.ops.convert_to_numpy(model({"token_ids": ids, "segment_ids": 0 * ids}))
-    theirs = transformers.BertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
+    reference = transformers.BertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
     with torch.no_grad():
-        expected = theirs(torch.tensor(ids)).last_hidden_state.numpy()
+        expected = reference(torch.tensor(ids)).last_hidden_state.numpy()
     assert np.abs(ours - expected).max() <= 1e-5
     plain = build_transformer_model(tmp_path)
     assert plain.transformer.config.max_position == 30

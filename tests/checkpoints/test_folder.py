@@ -19,7 +19,7 @@ HOLD = """
     """
 
 
-def held(path):
+def locked(path):
     """A process that owns a folder."""
     process = start_process(HOLD, path)
     assert process.stdout.readline() == "owned\n"
@@ -27,7 +27,7 @@ def held(path):
 
 
 def test_a_second_run_is_refused_and_a_killed_one_forgotten(tmp_path):
-    process = held(tmp_path / "run")
+    process = locked(tmp_path / "run")
     try:
         with pytest.raises(BlockingIOError, match=f"by another run, process {process.pid} on"):
             with folder.owned(tmp_path / "run"):

@@ -182,8 +182,8 @@ def test_predict_says_on_stderr_what_it_cuts_off(finetuned, tmp_path):
         "module", "keras_posenc", ["predict", finetuned, "--file", texts, "--max-length", 6]
     )
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 3, done.stderr
-    told = [line for line in done.stderr.splitlines() if "longer than" in line]
-    assert told == [
+    warned = [line for line in done.stderr.splitlines() if "longer than" in line]
+    assert warned == [
         "1 of 2 texts are longer than max_length=6: 23.1% of all tokens are cut off. The longest "
         "has 9 tokens; windows, and chunks= of predict, evaluate and embed, read all of a text."
     ]
@@ -229,8 +229,8 @@ def test_embed(capsys, caplog, pretrained, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if ".partial" in path.name] == []
     truncation._log.cache_clear()  # what was said before in this process is not said again
     assert main([str(argument) for argument in arguments]) == 0
-    (told,) = caplog.messages
-    assert told.startswith("1 of 3 texts are longer than max_length=16: ")
+    (warned,) = caplog.messages
+    assert warned.startswith("1 of 3 texts are longer than max_length=16: ")
     assert main(["embed", str(pretrained), "texts.txt", "--output", "vectors.txt"]) == 2
     assert "output is a .npy file" in capsys.readouterr().err
 

@@ -213,8 +213,8 @@ def test_sandwich(size, base):
     rows, columns = IDS + 0.5, np.array([0, 3, 10, 40])
     bias = added(Sandwich(size, base), grid_of(rows, columns))[0]
     close(bias, oracles_bias.sandwich(H, rows, columns, size, base), 2e-5)
-    own = added(Sandwich(size, base), grid_of(IDS))[0]
-    assert abs(np.diagonal(own, axis1=1, axis2=2)).max() < 1e-4 and own.max() < 1e-4
+    found = added(Sandwich(size, base), grid_of(IDS))[0]
+    assert abs(np.diagonal(found, axis1=1, axis2=2)).max() < 1e-4 and found.max() < 1e-4
 
 
 @pytest.mark.once
@@ -317,10 +317,10 @@ def test_t5_buckets_are_those_of_transformers():
             encoding.build((1, 4, 1, 2))
             distances = np.arange(-longest - 9 if bidirectional else 0, longest + 9)
             ours = encoding.buckets[np.clip(distances, -longest, longest) + longest]
-            theirs = t5.T5Attention._relative_position_bucket(
+            reference = t5.T5Attention._relative_position_bucket(
                 torch.from_numpy(-distances), bidirectional, buckets, longest
             )
-            np.testing.assert_array_equal(ours, theirs.numpy())
+            np.testing.assert_array_equal(ours, reference.numpy())
 
 
 @pytest.mark.once

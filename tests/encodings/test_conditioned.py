@@ -29,11 +29,11 @@ def test_it_is_the_bias_of_inkling():
     inkling = pytest.importorskip("transformers.models.inkling.modeling_inkling")
     layer, x = layer_of(bidirectional=False), laws.numbers(length=T)
     kernel, profiles = (np.asarray(w) for w in layer.encodings[0].get_weights())
-    theirs = inkling.InklingRelativeLogits(S, R)
+    reference = inkling.InklingRelativeLogits(S, R)
     with torch.no_grad():
-        theirs.proj.copy_(torch.tensor(profiles))
+        reference.proj.copy_(torch.tensor(profiles))
         projected = torch.tensor(np.einsum("bte,ehs->bths", x, kernel))
-        expected = theirs(projected, torch.arange(T), torch.arange(T)).numpy()
+        expected = reference(projected, torch.arange(T), torch.arange(T)).numpy()
     laws.close(bias_of(layer, x), expected)
     # Rows and columns of other sizes, as in a cache.
     few = laws.call(

@@ -74,10 +74,10 @@ def of_transformers(scaling, dim, base, length):
 def test_frequencies_and_factors_are_those_of_transformers(scaling, dim, base):
     for length in LENGTHS:
         expected, factor, reached = of_transformers(scaling, dim, base, length)
-        said = {**scaling, "max_position_embeddings": reached}
-        result, own_factor = scaled_frequencies(dim, base, said, length)
+        parameters = {**scaling, "max_position_embeddings": reached}
+        result, found_factor = scaled_frequencies(dim, base, parameters, length)
         np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-9)
-        assert own_factor == pytest.approx(factor, rel=1e-6)
+        assert found_factor == pytest.approx(factor, rel=1e-6)
 
 
 def test_every_type_of_transformers_is_compared():

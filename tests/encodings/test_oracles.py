@@ -58,9 +58,9 @@ def by_oracle(oracle, layer, x, ids, causal):
         for weight, value in zip(encoding.weights, encoding.get_weights(), strict=True)
     }
     arguments = encoding.get_config()
-    told = Given(*heads, x, ids.astype("float64"), KEEP, causal, weights, arguments)
+    noticed = Given(*heads, x, ids.astype("float64"), KEEP, causal, weights, arguments)
     kernel, bias = of(layer.output_dense)
-    return np.einsum("bthd,hde->bte", oracle(told), kernel) + bias
+    return np.einsum("bthd,hde->bte", oracle(noticed), kernel) + bias
 
 
 def over(cases):
@@ -123,18 +123,18 @@ def test_an_encoding_without_an_oracle_is_refused(monkeypatch):
         is_the_papers(laws.Case(("of_another",)), causal=False)
 
 
-def strengthened(said, hook, factor, before):
+def strengthened(returned, hook, factor, before):
     """What a hook said, with all that it adds to what it was given times `factor`."""
     if hook == "heads":
-        (q, k), heads = said, before[0]
+        (q, k), heads = returned, before[0]
         heads = ops.pad(heads, [(0, 0)] * 3 + [(0, q.shape[-1] - heads.shape[-1])])
         return heads + factor * (q - heads), k
     if hook == "score":
-        return before[0] + factor * (said - before[0])
+        return before[0] + factor * (returned - before[0])
     if hook == "scan":
-        logits, carry = said
+        logits, carry = returned
         return before[0] + factor * (logits - before[0]), carry
-    return None if said is None else factor * said
+    return None if returned is None else factor * returned
 
 
 def wrong(encoding, hook, factor):
@@ -147,7 +147,7 @@ def wrong(encoding, hook, factor):
     return type(encoding.__name__, (encoding,), {hook: method})
 
 
-def is_told(monkeypatch, name, encoding):
+def is_noticed(monkeypatch, name, encoding):
     """Whether the law finds the wrong encoding, in some case of its name."""
     monkeypatch.setattr(laws, "_BUILT", {})
     monkeypatch.setitem(position_encodings.ENCODINGS, name, encoding)
@@ -175,15 +175,15 @@ def test_a_hook_that_is_wrong_is_told(factor, monkeypatch):
         "normalize",
         "value",
     )
-    told = {
-        (name, hook): is_told(monkeypatch, name, wrong(encoding, hook, factor))
+    noticed = {
+        (name, hook): is_noticed(monkeypatch, name, wrong(encoding, hook, factor))
         for name, encoding in dict(position_encodings.ENCODINGS).items()
         for hook in hooks
         if getattr(encoding, hook) is not getattr(Encoding, hook)
     }
-    assert [which for which, seen in told.items() if not seen] == []
+    assert [which for which, seen in noticed.items() if not seen] == []
     # A window has only cells that it closes.
-    assert {name for name, _ in told} == set(position_encodings.ENCODINGS) - {"window"}
+    assert {name for name, _ in noticed} == set(position_encodings.ENCODINGS) - {"window"}
 
 
 @pytest.mark.once
@@ -192,4 +192,4 @@ def test_a_window_that_is_wrong_is_told(monkeypatch):
         def restrict(self, grid):
             return super().restrict(grid).replace(window=self.window + 1)
 
-    assert is_told(monkeypatch, "window", OneWider)
+    assert is_noticed(monkeypatch, "window", OneWider)

@@ -22,8 +22,8 @@ IDS = np.arange(T)
 A, P = np.array([0.01, 0.4, 1.7]), np.array([0.01, 1.0, 1.99])
 
 
-def close(ours, theirs):
-    np.testing.assert_allclose(ops.convert_to_numpy(ours)[0], theirs, atol=1e-5, rtol=1e-4)
+def close(ours, reference):
+    np.testing.assert_allclose(ops.convert_to_numpy(ours)[0], reference, atol=1e-5, rtol=1e-4)
 
 
 def bias_of(encoding, weights):

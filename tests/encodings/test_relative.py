@@ -255,7 +255,7 @@ def test_transformer_xl_is_that_of_xlnet(given):
     modeling = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
     torch = pytest.importorskip("torch")
     config = modeling.XLNetConfig(d_model=8, n_head=2, n_layer=1, d_inner=8, dropout=0.0)
-    theirs = modeling.XLNetRelativeAttention(config).to("cpu").eval()
+    reference = modeling.XLNetRelativeAttention(config).to("cpu").eval()
     rng = np.random.default_rng(0)
     encoding = TransformerXLRelative()
     encoding.build((1, T, 2, 4))
@@ -266,10 +266,10 @@ def test_transformer_xl_is_that_of_xlnet(given):
     angles = positions[:, None] * 10000 ** (-torch.arange(0, 8, 2.0) / 8)
     sinusoid = torch.cat([angles.sin(), angles.cos()], -1)
     with torch.no_grad():
-        theirs.r_w_bias.copy_(torch.tensor(u)), theirs.r_r_bias.copy_(torch.tensor(v))
+        reference.r_w_bias.copy_(torch.tensor(u)), reference.r_r_bias.copy_(torch.tensor(v))
         relative = torch.einsum("ts,shd->thd", sinusoid, torch.tensor(kernel))[:, None]
         heads = [torch.tensor(x).permute(1, 0, 2, 3) for x in (q, k, values)]
-        output = theirs.rel_attn_core(*heads, relative).permute(1, 0, 2, 3).numpy()
+        output = reference.rel_attn_core(*heads, relative).permute(1, 0, 2, 3).numpy()
     q, k, values = (ops.convert_to_tensor(x) for x in (q, k, values))
     rows = ops.arange(T)[None]
     grid = Grid(rows, rows, ids_are_indices=not given)
@@ -289,11 +289,11 @@ def their_attention(version, config):
     modeling = pytest.importorskip(f"transformers.models.{version}.modeling_{version}")
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
-    theirs = modeling.DisentangledSelfAttention(config).to("cpu").eval()
+    reference = modeling.DisentangledSelfAttention(config).to("cpu").eval()
     with torch.no_grad():
-        for weight in theirs.parameters():
+        for weight in reference.parameters():
             weight.copy_(torch.randn(weight.shape, device="cpu") * 0.5)
-    return theirs, modeling, torch
+    return reference, modeling, torch
 
 
 def with_weights(encoding, q, k, v, tables):
@@ -320,15 +320,15 @@ def test_it_is_the_released_deberta():
         max_relative_positions=4,
         pos_att_type=["c2p", "p2c"],
     )
-    theirs, modeling, torch = their_attention("deberta", config)
+    reference, modeling, torch = their_attention("deberta", config)
     x, table = torch.randn(B, T, 8, device="cpu"), torch.randn(8, 8, device="cpu")
     with torch.no_grad():
         r = modeling.build_relative_position(x, x).to("cpu")
-        output = theirs(x, torch.ones(B, 1, T, T, device="cpu"), None, None, r, table)[0].numpy()
+        output = reference(x, torch.ones(B, 1, T, T, device="cpu"), None, None, r, table)[0].numpy()
         # Their projection holds q, k, v of head 0, then of head 1.
-        kernel = theirs.in_proj.weight.reshape(2, 3, 4, 8).permute(1, 3, 0, 2).numpy()
-        tables = [theirs.pos_proj(table).numpy(), theirs.pos_q_proj(table).numpy()]
-        biases = [theirs.q_bias.numpy(), np.zeros(8), theirs.v_bias.numpy()]
+        kernel = reference.in_proj.weight.reshape(2, 3, 4, 8).permute(1, 3, 0, 2).numpy()
+        tables = [reference.pos_proj(table).numpy(), reference.pos_q_proj(table).numpy()]
+        biases = [reference.q_bias.numpy(), np.zeros(8), reference.v_bias.numpy()]
     pairs = [(kernel[n], biases[n]) for n in range(3)]
     encoding = DeBERTaRelative(max_distance=4, released=True)
     ours = with_weights(encoding, *pairs, tables)
@@ -348,15 +348,15 @@ def test_it_is_the_released_deberta_v2(shared):
         share_att_key=shared,
         pos_att_type=["c2p", "p2c"],
     )
-    theirs, _, torch = their_attention("deberta_v2", config)
+    reference, _, torch = their_attention("deberta_v2", config)
     x, table = torch.randn(B, T, 8, device="cpu"), torch.randn(8, 8, device="cpu")
     with torch.no_grad():
         mask = torch.ones(B, 1, T, T, device="cpu")
-        output = theirs(x, mask, rel_embeddings=table)[0].numpy()
-        dense = [theirs.query_proj, theirs.key_proj, theirs.value_proj]
+        output = reference(x, mask, rel_embeddings=table)[0].numpy()
+        dense = [reference.query_proj, reference.key_proj, reference.value_proj]
         pairs = [(d.weight.T.numpy(), d.bias.numpy()) for d in dense]
-        on_keys = theirs.key_proj if shared else theirs.pos_key_proj
-        on_queries = theirs.query_proj if shared else theirs.pos_query_proj
+        on_keys = reference.key_proj if shared else reference.pos_key_proj
+        on_queries = reference.query_proj if shared else reference.pos_query_proj
         tables = [on_keys(table).numpy(), on_queries(table).numpy()]
     encoding = DeBERTaRelative(max_distance=7, buckets=4, released=True)
     ours = with_weights(encoding, *pairs, tables)
@@ -369,8 +369,8 @@ def test_buckets_are_those_of_the_released_code(buckets, farthest):
     modeling = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
     torch = pytest.importorskip("torch")
     r = np.arange(-2 * farthest, 2 * farthest + 1)
-    theirs = modeling.make_log_bucket_position(torch.tensor(r), buckets, farthest)
-    np.testing.assert_array_equal(log_bucket(r, buckets, farthest), theirs.numpy().astype(int))
+    reference = modeling.make_log_bucket_position(torch.tensor(r), buckets, farthest)
+    np.testing.assert_array_equal(log_bucket(r, buckets, farthest), reference.numpy().astype(int))
     assert log_bucket(np.array([farthest - 1]), buckets, farthest) == buckets - 1
     assert log_bucket(np.array([farthest]), buckets, farthest) == buckets
 

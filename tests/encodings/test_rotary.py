@@ -282,13 +282,13 @@ def test_attention_takes_ids_on_several_axes():
 
 @pytest.mark.once
 def test_published_dicts_say_base_share_and_sections():
-    said = {
+    parameters = {
         "type": "mrope",
         "mrope_section": [2, 1, 1],
         "mrope_interleaved": True,
         "rope_theta": 500000,
     }
-    layer = RotaryEmbedding(scaling=said)
+    layer = RotaryEmbedding(scaling=parameters)
     assert (layer.base, layer.sections, layer.section_order) == (500000, (2, 1, 1), "round_robin")
     layer = RotaryEmbedding(
         scaling={"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}
@@ -429,15 +429,15 @@ def test_configs_are_complete(make):
         bias_initializer="sandwich",
         scaling=dict(LONGROPE, short_factor=[1.0, 1.5], long_factor=[2.0, 3.0]),
     )
-    own = {
+    special = {
         RotaryEmbedding: {},
         XPos: {"scale_base": 9.0, "gamma": 0.3},
         ReRoPE: {"window": 3, "leak": 2.0},
     }
-    layer = make(**arguments, **own[make])
+    layer = make(**arguments, **special[make])
     config = layer.get_config()
     assert {name: config[name] for name in arguments} == arguments
-    assert {name: config[name] for name in own[make]} == own[make]
+    assert {name: config[name] for name in special[make]} == special[make]
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
     assert again.get_config() == config
     np.testing.assert_array_equal(logits_of(again), logits_of(layer))

@@ -11,7 +11,7 @@ from keras_posenc.encodings import ReRoPE, XPos
 @pytest.mark.once
 @pytest.mark.parametrize("cls", [RotaryEmbedding, ReRoPE, XPos])
 @pytest.mark.parametrize(
-    ("name", "value", "same", "field", "theirs"),
+    ("name", "value", "same", "field", "reference"),
     [
         ("base", 100.0, 500.0, "rope_theta", 500.0),
         ("rotary_dim", 0.25, 0.5, "partial_rotary_factor", 0.5),
@@ -21,10 +21,10 @@ from keras_posenc.encodings import ReRoPE, XPos
         ("section_order", "axial", "contiguous", "mrope_interleaved", False),
     ],
 )
-def test_an_argument_that_scaling_contradicts_is_refused(cls, name, value, same, field, theirs):
+def test_an_argument_that_scaling_contradicts_is_refused(cls, name, value, same, field, reference):
     if name[:7] == "section" and cls is not RotaryEmbedding:
         return
-    scaling = {"rope_type": "linear", "factor": 2.0, field: theirs}
+    scaling = {"rope_type": "linear", "factor": 2.0, field: reference}
     more = {"sections": [1, 3]} if name == "section_order" else {}
     with pytest.raises(ValueError, match=f"`{name}` is .* but `scaling` has .*: leave one"):
         cls(**{name: value}, scaling=scaling, **more)
@@ -41,15 +41,15 @@ def test_learned_frequencies_are_those_of_mistral_large_4():
     rope = {"rope_type": "default", "rope_theta": 500.0}
     config = configs.MistralLarge4TextConfig(rope_parameters=rope)
     mistral = pytest.importorskip(f"{name}.modeling_mistral_large4")
-    theirs = mistral.MistralLarge4TextRotaryEmbedding(config)
-    pairs = len(theirs.alpha)
+    reference = mistral.MistralLarge4TextRotaryEmbedding(config)
+    pairs = len(reference.alpha)
     random = np.random.default_rng(0)
     alpha = random.normal(0, 0.3, pairs).astype("float32")
-    theirs.alpha.copy_(torch.tensor(alpha))
+    reference.alpha.copy_(torch.tensor(alpha))
     x = random.normal(size=(1, 6, 2, 2 * pairs)).astype("float32")
     ids = np.array([0, 1, 2, 5, 9, 40])
     heads = torch.tensor(x).transpose(1, 2)
-    cos, sin = theirs(heads, torch.tensor(ids)[None])
+    cos, sin = reference(heads, torch.tensor(ids)[None])
     expected, _ = mistral.apply_rotary_pos_emb_interleave(heads, heads, cos, sin)
     layer = RotaryEmbedding(base=500.0, learned=True)
     layer.build(x.shape)

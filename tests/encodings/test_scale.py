@@ -194,12 +194,12 @@ def test_learned_factors_learn_and_survive_saving(encoding, weights, tmp_path):
     x = keras.Input((T, E))
     attention = PositionalAttention(H, D, encodings=[encoding])
     model = keras.Model(x, attention(x, x, use_causal_mask=True))
-    own = attention.encodings[0]
-    assert len(own.trainable_weights) == weights
-    before = [ops.convert_to_numpy(w).copy() for w in own.weights]
+    strength = attention.encodings[0]
+    assert len(strength.trainable_weights) == weights
+    before = [ops.convert_to_numpy(w).copy() for w in strength.weights]
     model.compile(keras.optimizers.SGD(1.0), "mse")
     model.fit(inputs(), inputs(), verbose=0)
-    pairs = zip(before, own.weights, strict=True)
+    pairs = zip(before, strength.weights, strict=True)
     assert all((old != ops.convert_to_numpy(new)).any() for old, new in pairs)
     model.save(tmp_path / "m.keras")
     again = keras.saving.load_model(tmp_path / "m.keras")
@@ -228,9 +228,9 @@ def test_the_temperature_of_ministral_3():
     torch = pytest.importorskip("torch")
     ministral = pytest.importorskip("transformers.models.ministral3.modeling_ministral3")
     rows = np.array([0, 15, 16, 31, 32, 1000])
-    theirs = ministral.get_llama_4_attn_scale(torch.tensor(rows)[None], 0.3, 16)
+    reference = ministral.get_llama_4_attn_scale(torch.tensor(rows)[None], 0.3, 16)
     found = factor_of(Temperature("llama4", 16, slope=0.3, offset=0), rows=rows)[:, 0]
-    np.testing.assert_allclose(found, theirs.numpy().ravel(), rtol=1e-6)
+    np.testing.assert_allclose(found, reference.numpy().ravel(), rtol=1e-6)
 
 
 @pytest.mark.once

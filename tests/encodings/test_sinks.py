@@ -25,10 +25,10 @@ def test_it_is_the_attention_of_gpt_oss(window):
         num_hidden_layers=1, layer_types=[kind], sliding_window=window, rope_parameters=rope,
         attn_implementation="eager",
     )  # fmt: skip
-    theirs = gpt_oss.GptOssAttention(config, layer_idx=0)
+    reference = gpt_oss.GptOssAttention(config, layer_idx=0)
     random = np.random.default_rng(0)
     with torch.no_grad():
-        for parameter in theirs.parameters():
+        for parameter in reference.parameters():
             parameter.copy_(torch.tensor(random.normal(0, 0.5, parameter.shape)))
     x = laws.numbers(length=16, features=E)
     distance = np.arange(16)[:, None] - np.arange(16)
@@ -36,7 +36,7 @@ def test_it_is_the_attention_of_gpt_oss(window):
     positions = gpt_oss.GptOssRotaryEmbedding(config)(torch.tensor(x), torch.arange(16)[None])
     with torch.no_grad():
         added = torch.tensor(np.where(mask, 0, -1e30)[None, None], dtype=torch.float32)
-        expected, weights = theirs(torch.tensor(x), positions, added)
+        expected, weights = reference(torch.tensor(x), positions, added)
 
     near = [{"name": "window", "window": window}] if window else []
     rotary = {"name": "rotary", "layout": "half"}
@@ -45,12 +45,12 @@ def test_it_is_the_attention_of_gpt_oss(window):
     )
     layer.build(x.shape, x.shape)
     for name, dense in (("q", layer.query_dense), ("k", layer.key_dense), ("v", layer.value_dense)):
-        linear = getattr(theirs, f"{name}_proj")
+        linear = getattr(reference, f"{name}_proj")
         kernel = linear.weight.detach().numpy().T.reshape(E, -1, D)
         dense.set_weights([kernel, linear.bias.detach().numpy().reshape(-1, D)])
-    kernel = theirs.o_proj.weight.detach().numpy().T.reshape(H, D, E)
-    layer.output_dense.set_weights([kernel, theirs.o_proj.bias.detach().numpy()])
-    layer.encodings[-1].set_weights([theirs.sinks.detach().numpy()])
+    kernel = reference.o_proj.weight.detach().numpy().T.reshape(H, D, E)
+    layer.output_dense.set_weights([kernel, reference.o_proj.bias.detach().numpy()])
+    layer.encodings[-1].set_weights([reference.sinks.detach().numpy()])
     laws.close(laws.run(layer, x, causal=True), expected.numpy())
     _, found = laws.call(layer, x, causal=True, return_attention_scores=True)
     laws.close(laws.to_numpy(found), weights.numpy())

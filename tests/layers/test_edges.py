@@ -202,13 +202,13 @@ def test_encodings_of_a_layer_in_float32_are_too():
     before = keras.config.dtype_policy()
     try:
         keras.config.set_dtype_policy("mixed_float16")
-        own = PositionalAttention(2, 4, encodings=[COPE, "rotary"], dtype="float32")
-        told = PositionalAttention(2, 4, encodings=[{**COPE, "dtype": "float16"}], dtype="float32")
+        inherited = PositionalAttention(2, 4, encodings=[COPE, "rotary"], dtype="float32")
+        given = PositionalAttention(2, 4, encodings=[{**COPE, "dtype": "float16"}], dtype="float32")
     finally:
         keras.config.set_dtype_policy(before)
-    assert [e.compute_dtype for e in own.encodings] == ["float32", "float32"]
-    assert told.encodings[0].compute_dtype == "float16"
-    again = PositionalAttention.from_config(own.get_config())
+    assert [e.compute_dtype for e in inherited.encodings] == ["float32", "float32"]
+    assert given.encodings[0].compute_dtype == "float16"
+    again = PositionalAttention.from_config(inherited.get_config())
     assert [e.compute_dtype for e in again.encodings] == ["float32", "float32"]
 
 

@@ -83,8 +83,8 @@ def losses_and_f1(scores, full):
     for row in range(SIZE):
         cells = is_span(KEEP[row])
         for head in range(HEADS):
-            right, own = full[row, head][cells], np.float64(scores[row, head][cells])
-            losses[row, head] = oracles.multilabel(right, own)
+            right, mine = full[row, head][cells], np.float64(scores[row, head][cells])
+            losses[row, head] = oracles.multilabel(right, mine)
     return losses, 2 * ((scores > 0) & full).sum() / ((scores > 0).sum() + full.sum())
 
 

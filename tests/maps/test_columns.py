@@ -110,9 +110,9 @@ def test_what_is_cut_is_put_back_between_what_is_beside_it(start):
     np.testing.assert_array_equal(put[..., :start], before * np.ones((2, 1, 1, start)))
     np.testing.assert_array_equal(put[..., start + 5 :], after[start + 5 :] * np.ones((2, 3, 4, 1)))
     np.testing.assert_array_equal(laws.to_numpy(columns.cut(ops.convert_to_tensor(put))), x)
-    beside = laws.to_numpy(columns.sums_outside(ops.convert_to_tensor(put)))
+    outside = laws.to_numpy(columns.sums_outside(ops.convert_to_tensor(put)))
     ends = put[..., :start], put[..., start + 5 :]
-    np.testing.assert_allclose(beside, np.stack([e.sum(-1) for e in ends], -1), rtol=1e-5)
+    np.testing.assert_allclose(outside, np.stack([e.sum(-1) for e in ends], -1), rtol=1e-5)
 
 
 @pytest.mark.once

@@ -37,7 +37,7 @@ def directory(request, tmp_path):
     return tmp_path
 
 
-def theirs(directory, kind):
+def reference(directory, kind):
     import transformers
 
     model = getattr(transformers, kind).from_pretrained(directory, dtype="float32").eval()
@@ -62,7 +62,7 @@ def test_the_features_are_those_of_transformers(directory):
     ours = build_transformer_model(directory)
     config = ours.transformer.config
     lengths = (48, 2048 if not config.position_table else config.max_position)
-    compare(ours, theirs(directory, "AutoModel"), lengths)
+    compare(ours, reference(directory, "AutoModel"), lengths)
 
 
 def test_the_logits_of_a_head_are_those_of_transformers(directory):
@@ -70,7 +70,7 @@ def test_the_logits_of_a_head_are_those_of_transformers(directory):
     if task in (None, "question_answering"):  # without a head there is nothing to compare
         return
     ours = build_transformer_model(directory, head=task)
-    compare(ours, theirs(directory, f"AutoModel{TASKS[task]}"), [48])
+    compare(ours, reference(directory, f"AutoModel{TASKS[task]}"), [48])
 
 
 def test_the_vectors_are_those_of_sentence_transformers(directory):

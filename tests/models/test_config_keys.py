@@ -229,11 +229,11 @@ def test_decoders_made_encoders_have_the_numbers_of_transformers(case, tmp_path)
     import transformers
 
     name, sizes, keys = CASES[case]
-    theirs = publish(tmp_path / "in", name, **sizes, **keys)
+    reference = publish(tmp_path / "in", name, **sizes, **keys)
     model = build_transformer_model(tmp_path / "in")
     save_checkpoint(model, tmp_path / "out")
     found = keras.ops.convert_to_numpy(model({"token_ids": TOKEN_IDS}))
     real = TOKEN_IDS != 0
-    for one in (theirs, getattr(transformers, name).from_pretrained(tmp_path / "out")):
+    for one in (reference, getattr(transformers, name).from_pretrained(tmp_path / "out")):
         expected = answer(one, TOKEN_IDS, real)
         np.testing.assert_allclose(found[real], expected[real], rtol=0, atol=2e-5)

@@ -143,7 +143,7 @@ def test_configs_of_quantized_weights(folder, method, tiny_config):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "beside", "words"),
+    ("dtype", "companion", "words"),
     [
         ("float8_e4m3fn", "weight_scale_inv", "numbers of float8_e4m3fn and .*weight_scale_inv"),
         ("int8", "SCB", "numbers of int8 and .*query.SCB"),
@@ -152,7 +152,7 @@ def test_configs_of_quantized_weights(folder, method, tiny_config):
         (None, "weight_packed", "The file has .*query.weight_packed. Quantized"),
     ],
 )
-def test_files_of_quantized_weights(folder, dtype, beside, words):
+def test_files_of_quantized_weights(folder, dtype, companion, words):
     import ml_dtypes
 
     path = folder()
@@ -162,8 +162,8 @@ def test_files_of_quantized_weights(folder, dtype, beside, words):
     array = arrays.pop(name)
     if dtype is not None:
         arrays[name] = array.astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
-    if beside is not None:
-        arrays[name.removesuffix("weight") + beside] = np.ones(2, "float32")
+    if companion is not None:
+        arrays[name.removesuffix("weight") + companion] = np.ones(2, "float32")
     write_safetensors(path / "model.safetensors", arrays)
     with pytest.raises(ValueError, match=words) as error:
         build_transformer_model(path)

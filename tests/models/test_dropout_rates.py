@@ -47,13 +47,13 @@ def test_transformers_reads_the_rates_that_were_written(name, change):
     import transformers
 
     family = FAMILIES[name]
-    theirs = transformers.CONFIG_MAPPING[family.model_types[0]]
-    whole = theirs(architectures=None, **SERVED.get(name, {})).to_dict()
+    reference = transformers.CONFIG_MAPPING[family.model_types[0]]
+    whole = reference(architectures=None, **SERVED.get(name, {})).to_dict()
     silent = {key: value for key, value in whole.items() if "drop" not in key}
     for source in (whole, silent):
         config = read_config(source, name, **change)
         written = config.to_huggingface()
-        found = theirs(**written)
+        found = reference(**written)
         keys = {field: key for key, field in {**ALIASES, **family.aliases}.items()}
         for rate in RATES:
             assert getattr(found, keys[rate]) == getattr(config, rate)

@@ -244,8 +244,8 @@ def test_residual_scores_are_cumulative(tiny_config):
     for i, name in enumerate(names):
         logits, x = results[2 * i], results[2 * i + 1]
         layer = model.get_layer(name)
-        own = layer(x, x, return_attention_logits=True)[1]
-        total = total + ops.convert_to_numpy(own)
+        block_logits = layer(x, x, return_attention_logits=True)[1]
+        total = total + ops.convert_to_numpy(block_logits)
         np.testing.assert_allclose(logits, total, rtol=1e-4, atol=1e-3)
 
 
@@ -346,10 +346,10 @@ def test_tokens_kept_and_compounded(tiny_config, minilm):
     np.testing.assert_allclose(kept[6], (table[2003] + table[2004]) / 2, atol=1e-6)
     np.testing.assert_allclose(kept[7], 0.75 * table[2003] + 0.25 * table[2004], atol=1e-6)
     ours = np.array([[2, 4, 5, 3, 0]], "int32")
-    theirs = np.array([[101, 2003, 2004, 102, 0]], "int32")
+    reference = np.array([[101, 2003, 2004, 102, 0]], "int32")
     zeros = np.zeros_like(ours)
     np.testing.assert_allclose(
-        predict(model, [ours, zeros])[:, :4], predict(full, [theirs, zeros])[:, :4], atol=1e-5
+        predict(model, [ours, zeros])[:, :4], predict(full, [reference, zeros])[:, :4], atol=1e-5
     )
 
 

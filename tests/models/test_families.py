@@ -142,10 +142,10 @@ class Case:
         class_name, config, self.arguments = CASES[name]
         self.folder = folder / "theirs"
         config = {key: v for key, v in {**SIZES, **config}.items() if v is not None}
-        self.theirs = publish(self.folder, class_name, **config)
+        self.reference = publish(self.folder, class_name, **config)
         self.arguments = {"with_mlm": "linear", **self.arguments}
         self.ours = build_transformer_model(self.folder, **self.arguments)
-        self.pad = self.theirs.config.pad_token_id or 0
+        self.pad = self.reference.config.pad_token_id or 0
 
     def inputs(self, length, side="right"):
         ids, real = token_ids(length, self.pad, side=side)
@@ -154,10 +154,10 @@ class Case:
             feeds["segment_ids"] = np.zeros_like(ids)
         return feeds, real
 
-    def compare(self, ours, theirs, length, side="right"):
+    def compare(self, ours, reference, length, side="right"):
         """The largest difference, as a share of the largest value."""
         feeds, real = self.inputs(length, side)
-        expected = answer(theirs, feeds["token_ids"], real)
+        expected = answer(reference, feeds["token_ids"], real)
         found = ops.convert_to_numpy(ours(feeds, training=False)).reshape(expected.shape)
         return abs(found - expected)[real].max() / abs(expected[real]).max()
 
@@ -176,14 +176,14 @@ def case(request, tmp_path_factory):
 
 
 def test_the_numbers_are_those_of_transformers(case):
-    case.check(case.ours, case.theirs, LENGTH)
-    case.check(case.ours, case.theirs, LENGTH, side="left")
+    case.check(case.ours, case.reference, LENGTH)
+    case.check(case.ours, case.reference, LENGTH, side="left")
 
 
 def test_texts_longer_than_the_window_and_the_training(case):
     if case.ours.transformer.config.position_table:
         pytest.skip("a table ends")
-    case.check(case.ours, case.theirs, LONGER)
+    case.check(case.ours, case.reference, LONGER)
 
 
 @pytest.mark.once
@@ -200,7 +200,7 @@ def test_a_saved_model_is_the_same(case, tmp_path):
 @pytest.mark.once
 def test_transformers_reads_what_is_written_back(case, tmp_path):
     save_checkpoint(case.ours, tmp_path)
-    architecture = type(case.theirs)
+    architecture = type(case.reference)
     assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [
         architecture.__name__
     ]
@@ -209,14 +209,14 @@ def test_transformers_reads_what_is_written_back(case, tmp_path):
     info["missing_keys"] = set(info["missing_keys"]) - MISSING
     assert {name: list(what) for name, what in info.items() if what} == {}
     case.check(case.ours, again, LENGTH)
-    before = dict(case.theirs.state_dict())
+    before = dict(case.reference.state_dict())
     first = case.ours.transformer.config.position_offset  # rows that no real token reads
     for name, value in again.state_dict().items():
         if name in MISSING:
             continue
         from_row = first if "position_embeddings" in name else 0
-        ours, theirs = value.numpy()[from_row:], before[name].numpy()[from_row:]
-        np.testing.assert_array_equal(ours, theirs, err_msg=name)
+        ours, reference = value.numpy()[from_row:], before[name].numpy()[from_row:]
+        np.testing.assert_array_equal(ours, reference, err_msg=name)
 
 
 def test_gradients_reach_every_weight(case):
@@ -281,13 +281,13 @@ def test_rope_scaling_is_that_of_transformers(rotating, tmp_path, kind):
     if kind in ("yarn", "longrope"):
         parameters["original_max_position_embeddings"] = 16
     config.rope_parameters = parameters
-    theirs = transformers.EuroBertModel.from_pretrained(rotating, config=config).eval()
+    reference = transformers.EuroBertModel.from_pretrained(rotating, config=config).eval()
     save_checkpoint(ours, tmp_path)
     written = build_transformer_model(tmp_path)
     plain = build_transformer_model(rotating)
     for length in (12, 50):
         ids = token_ids(length)[0][:1]
-        expected = answer(theirs, ids, ids > 0)
+        expected = answer(reference, ids, ids > 0)
         found = [ops.convert_to_numpy(model([ids])) for model in (ours, written, plain)]
         atol = TOLERANCE * abs(expected).max()
         np.testing.assert_allclose(found[0], expected, rtol=0, atol=atol)
@@ -364,9 +364,9 @@ def nezha(folder):
     NEZHA's released code has it."""
     import torch
 
-    theirs = publish(folder, "BertForMaskedLM", **SIZES, max_position_embeddings=64)
-    encoder, reach, size = theirs.bert, 4, 8
-    theirs.bert.embeddings.position_embeddings.weight.data.zero_()
+    reference = publish(folder, "BertForMaskedLM", **SIZES, max_position_embeddings=64)
+    encoder, reach, size = reference.bert, 4, 8
+    reference.bert.embeddings.position_embeddings.weight.data.zero_()
     row = np.arange(2 * reach + 1)[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
     table = torch.tensor(np.stack([np.sin(row), np.cos(row)], -1).reshape(-1, size)).float()
 
@@ -390,23 +390,23 @@ def nezha(folder):
             attended = attend(layer.attention.self, x, keep)
             x = layer.attention.output(attended, x)
             x = layer.output(layer.intermediate(x), x)
-        expected = theirs.cls(x).numpy()
+        expected = reference.cls(x).numpy()
     weights = {
         name.replace("bert.", "nezha.", 1): value.numpy()
-        for name, value in theirs.state_dict().items()
+        for name, value in reference.state_dict().items()
         if "position" not in name
     }
-    config = {**theirs.config.to_dict(), "model_type": "nezha", "max_relative_position": reach}
+    config = {**reference.config.to_dict(), "model_type": "nezha", "max_relative_position": reach}
     ours = build_transformer_model(config, weights, with_mlm="linear")
     return ours, ids, real, expected
 
 
 def unshared_albert(folder):
     """Our model, ids, the mask, and what transformers' ALBERT answers, whose layers are one."""
-    theirs = publish(folder, "AlbertModel", **SIZES, embedding_size=8)
+    reference = publish(folder, "AlbertModel", **SIZES, embedding_size=8)
     ours = build_transformer_model(folder, model="albert_unshared")
     ids, real = token_ids(LENGTH)
-    return ours, ids, real, answer(theirs, ids, real)
+    return ours, ids, real, answer(reference, ids, real)
 
 
 def difference(ours, ids, real, expected):

@@ -164,8 +164,8 @@ def test_a_text_is_the_likeliest_by_a_full_pass(application, encodings):
         ends = np.flatnonzero(np.isin(text, [2, 5]))
         length = ends[0] + 1 if len(ends) else 8
         assert not text[length:].any()
-        told = row[len(prompt) - 1 :][:length].argmax(-1)
-        np.testing.assert_array_equal(text[:length], told)
+        greedy = row[len(prompt) - 1 :][:length].argmax(-1)
+        np.testing.assert_array_equal(text[:length], greedy)
 
 
 @pytest.mark.once
@@ -209,25 +209,25 @@ def published(request, tmp_path_factory):
     class_name, config = PUBLISHED[request.param]
     config = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, **config}
     config = {"num_attention_heads": 2, "intermediate_size": 24, **config}
-    theirs = publish(folder, class_name, **config)
+    reference = publish(folder, class_name, **config)
     prompts = [np.random.default_rng(n).integers(3, 40, n).tolist() for n in (3, 1, 7)]
-    return theirs, build_transformer_model(folder, with_mlm="linear"), prompts
+    return reference, build_transformer_model(folder, with_mlm="linear"), prompts
 
 
-def generated(theirs, prompt, **options):
+def generated(reference, prompt, **options):
     """What transformers writes after one prompt, as rows padded with 1."""
     import torch
 
     ids = torch.tensor([prompt])
     options = {"do_sample": False, "pad_token_id": 1, "max_new_tokens": 6, **options}
-    rows = theirs.generate(ids, attention_mask=torch.ones_like(ids), **options)
+    rows = reference.generate(ids, attention_mask=torch.ones_like(ids), **options)
     rows = rows[:, len(prompt) :].numpy()
     return np.pad(rows, [(0, 0), (0, 6 - rows.shape[1])], constant_values=1)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    "ours, theirs",
+    "ours, reference",
     [
         ({}, {}),
         ({"repetition_penalty": 1.6}, {"repetition_penalty": 1.6}),
@@ -237,7 +237,7 @@ def generated(theirs, prompt, **options):
     ],
     ids=["greedy", "greedy with a penalty", "two of three beams", "five beams"],
 )  # fmt: skip
-def test_the_texts_are_those_of_transformers(published, ours, theirs):
+def test_the_texts_are_those_of_transformers(published, ours, reference):
     model, mine, prompts = published
     # Tokens that do come up, so that texts end.
     ends = sorted({int(generated(model, prompt)[0, 2]) for prompt in prompts[:2]})
@@ -245,7 +245,7 @@ def test_the_texts_are_those_of_transformers(published, ours, theirs):
     texts = generator.predict(prompts, verbose=0)
     texts = texts.reshape(len(prompts), -1, 6)
     for prompt, text in zip(prompts, texts, strict=True):
-        options = {**theirs, "eos_token_id": ends, "suppress_tokens": [1]}
+        options = {**reference, "eos_token_id": ends, "suppress_tokens": [1]}
         np.testing.assert_array_equal(text, generated(model, prompt, **options))
     assert np.isin(texts, ends).any()
 

@@ -57,8 +57,8 @@ def test_each_document_is_as_if_alone(application, name):
     )
     start = 0
     for n, size in enumerate(sizes):
-        own = slice(start, start + size)
-        np.testing.assert_allclose(found[own], expected[n, :size], atol=1e-5, rtol=1e-5)
+        place = slice(start, start + size)
+        np.testing.assert_allclose(found[place], expected[n, :size], atol=1e-5, rtol=1e-5)
         start += size
 
 
@@ -130,5 +130,5 @@ def test_what_packed_rows_are_for_is_remembered(tmp_path):
     for use in (lambda: alone.predict(row, verbose=0), lambda: alone.fit(row, row["token_ids"])):
         with pytest.raises(ValueError, match="no such input: build it with packed=True for rows"):
             use()
-    own = build_transformer_model(TINY_CONFIG, custom_position_ids=True)
-    assert own.predict(row, verbose=0).shape == (1, 8, 16)
+    place = build_transformer_model(TINY_CONFIG, custom_position_ids=True)
+    assert place.predict(row, verbose=0).shape == (1, 8, 16)

@@ -34,8 +34,8 @@ def below(arrays, folder):
     return {k.removeprefix(folder): v for k, v in arrays.items() if k.startswith(folder)}
 
 
-def assert_close(ours, theirs):
-    np.testing.assert_allclose(keras.ops.convert_to_numpy(ours), theirs, rtol=0, atol=TOLERANCE)
+def assert_close(ours, reference):
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(ours), reference, rtol=0, atol=TOLERANCE)
 
 
 # ---------------------------------------------------------------- tiny models
@@ -128,8 +128,8 @@ def test_residual_scores_run_through_all_layers():
     # layer on it computes something else than the paper.
     name = "residual_cumulative"
     (output,) = outputs_of(*build_tiny(name))
-    theirs = TINY[f"outputs/{NOT_FOLLOWED}/0"]
-    assert np.abs(keras.ops.convert_to_numpy(output) - theirs).max() > 0.1
+    reference = TINY[f"outputs/{NOT_FOLLOWED}/0"]
+    assert np.abs(keras.ops.convert_to_numpy(output) - reference).max() > 0.1
 
 
 # ---------------------------------------------------------------- MiniLM
@@ -184,9 +184,9 @@ def test_minilm_under_googles_names_is_the_same_model(minilm, stretched_minilm):
     names = dict(google(k, v) for k, v in tensors if not k.endswith("position_ids"))
     model = build_transformer_model(minilm, names, hierarchical_position=0.2, with_pool=True)
     # The same layers in the same order, whatever names the checkpoint gives the weights.
-    for ours, theirs in zip(model.weights, stretched_minilm(0.2).weights, strict=True):
+    for ours, reference in zip(model.weights, stretched_minilm(0.2).weights, strict=True):
         np.testing.assert_array_equal(
-            keras.ops.convert_to_numpy(ours), keras.ops.convert_to_numpy(theirs)
+            keras.ops.convert_to_numpy(ours), keras.ops.convert_to_numpy(reference)
         )
 
 

@@ -18,7 +18,7 @@ def transformers():
     return transformers
 
 
-def run_theirs(model, token_ids, segment_ids=None, pad_token_id=0):
+def run_reference(model, token_ids, segment_ids=None, pad_token_id=0):
     import torch
 
     feeds = {"input_ids": token_ids, "attention_mask": token_ids != pad_token_id}
@@ -46,17 +46,17 @@ def with_hidden_states(transformer):
     return keras.Model(transformer.model.inputs, [hidden, *transformer.model.outputs])
 
 
-def assert_close(ours, theirs, where=..., tolerance=TOLERANCE):
-    np.testing.assert_allclose(ours[where], theirs.numpy()[where], rtol=0, atol=tolerance)
+def assert_close(ours, reference, where=..., tolerance=TOLERANCE):
+    np.testing.assert_allclose(ours[where], reference.numpy()[where], rtol=0, atol=tolerance)
 
 
 # ---------------------------------------------------------------- the real MiniLM
 @pytest.fixture(scope="session")
 def minilms(minilm, transformers):
     """The real MiniLM, theirs and ours, the latter with hidden states and pooler as outputs."""
-    theirs = transformers.BertModel.from_pretrained(minilm)
+    reference = transformers.BertModel.from_pretrained(minilm)
     ours = build_transformer_model(minilm, with_pool=True, return_keras_model=False)
-    return theirs, with_hidden_states(ours)
+    return reference, with_hidden_states(ours)
 
 
 @pytest.fixture(scope="session")
@@ -102,8 +102,8 @@ def test_minilm_on_real_text(minilms, encode, newsgroups_test, book_excerpts, ki
         "books": texts_of(book_excerpts, 1) + SENTENCES[1:3],
     }[kind]
     token_ids, segment_ids = encode(texts)
-    theirs, ours = minilms
-    expected = run_theirs(theirs, token_ids, segment_ids)
+    reference, ours = minilms
+    expected = run_reference(reference, token_ids, segment_ids)
     feeds = {"token_ids": token_ids, "segment_ids": segment_ids}
     hidden, pooled = ours.predict(feeds, verbose=0)
     real = token_ids != 0
@@ -176,31 +176,31 @@ CHANGES = [
 
 @pytest.mark.parametrize("changes", on_all(CHANGES[:3], CHANGES), ids=str)
 def test_bert_model(transformers, changes):
-    theirs, weights, config = tiny(transformers, "BertModel", **changes)
+    reference, weights, config = tiny(transformers, "BertModel", **changes)
     pad = changes.get("pad_token_id", 0)
     token_ids, segment_ids, _ = tiny_ids(pad, changes.get("type_vocab_size", 2))
     ours = build_transformer_model(config, weights, with_pool=True, return_keras_model=False)
-    expected = run_theirs(theirs, token_ids, segment_ids, pad)
+    expected = run_reference(reference, token_ids, segment_ids, pad)
     hidden, pooled = run_ours(with_hidden_states(ours), token_ids, segment_ids)
     assert_close(hidden, expected.last_hidden_state)
     assert_close(pooled, expected.pooler_output)
 
 
 def test_bert_with_padding_in_front(transformers):
-    theirs, weights, config = tiny(transformers, "BertModel")
+    reference, weights, config = tiny(transformers, "BertModel")
     token_ids, segment_ids, real = tiny_ids(side="left")
     ours = build_transformer_model(config, weights)
-    expected = run_theirs(theirs, token_ids, segment_ids)
+    expected = run_reference(reference, token_ids, segment_ids)
     (hidden,) = run_ours(ours, token_ids, segment_ids)
     assert_close(hidden, expected.last_hidden_state, real)
 
 
 @pytest.mark.parametrize("hidden_act", on_all(["gelu"], ["gelu", "relu"]))
 def test_bert_heads(transformers, hidden_act):
-    theirs, weights, config = tiny(transformers, "BertForPreTraining", hidden_act=hidden_act)
+    reference, weights, config = tiny(transformers, "BertForPreTraining", hidden_act=hidden_act)
     token_ids, segment_ids, _ = tiny_ids()
     ours = build_transformer_model(config, weights, with_nsp="linear", with_mlm="linear")
-    expected = run_theirs(theirs, token_ids, segment_ids)
+    expected = run_reference(reference, token_ids, segment_ids)
     next_sentence, masked_words = run_ours(ours, token_ids, segment_ids)
     assert_close(next_sentence, expected.seq_relationship_logits)
     assert_close(masked_words, expected.prediction_logits)
@@ -208,32 +208,32 @@ def test_bert_heads(transformers, hidden_act):
 
 @pytest.mark.once
 def test_bert_probabilities(transformers):
-    theirs, weights, config = tiny(transformers, "BertForPreTraining")
+    reference, weights, config = tiny(transformers, "BertForPreTraining")
     token_ids, segment_ids, _ = tiny_ids()
     ours = build_transformer_model(config, weights, with_nsp=True, with_mlm=True)
-    expected = run_theirs(theirs, token_ids, segment_ids)
+    expected = run_reference(reference, token_ids, segment_ids)
     next_sentence, masked_words = run_ours(ours, token_ids, segment_ids)
     assert_close(next_sentence, expected.seq_relationship_logits.softmax(-1))
     assert_close(masked_words, expected.prediction_logits.softmax(-1))
 
 
 def test_bert_masked_lm(transformers):
-    theirs, weights, config = tiny(transformers, "BertForMaskedLM")
+    reference, weights, config = tiny(transformers, "BertForMaskedLM")
     token_ids, segment_ids, _ = tiny_ids()
     ours = build_transformer_model(config, weights, with_mlm="linear")
-    expected = run_theirs(theirs, token_ids, segment_ids)
+    expected = run_reference(reference, token_ids, segment_ids)
     (logits,) = run_ours(ours, token_ids, segment_ids)
     assert_close(logits, expected.logits)
 
 
 @pytest.mark.once
 def test_bert_as_language_model(transformers):
-    theirs, weights, config = tiny(transformers, "BertLMHeadModel", is_decoder=True)
+    reference, weights, config = tiny(transformers, "BertLMHeadModel", is_decoder=True)
     token_ids, segment_ids, _ = tiny_ids()
     # Theirs asks the config for a decoder, ours the caller.
     config = config | {"is_decoder": False}
     ours = build_transformer_model(config, weights, application="lm", with_mlm="linear")
-    expected = run_theirs(theirs, token_ids, segment_ids)
+    expected = run_reference(reference, token_ids, segment_ids)
     (logits,) = run_ours(ours, token_ids, segment_ids)
     assert_close(logits, expected.logits)
 
@@ -246,12 +246,12 @@ LIKE_ROBERTA = on_all([("Roberta", "left")], LIKE_ROBERTA)
 
 @pytest.mark.parametrize(("family", "side"), LIKE_ROBERTA)
 def test_roberta_model(transformers, family, side):
-    theirs, weights, config = tiny(transformers, family + "Model", **ROBERTA)
+    reference, weights, config = tiny(transformers, family + "Model", **ROBERTA)
     token_ids, segment_ids, real = tiny_ids(1, segments=1, side=side)
     ours = build_transformer_model(
         config, weights, model="roberta", with_pool=True, return_keras_model=False
     )
-    expected = run_theirs(theirs, token_ids, segment_ids, 1)
+    expected = run_reference(reference, token_ids, segment_ids, 1)
     hidden, pooled = run_ours(with_hidden_states(ours), token_ids, segment_ids)
     assert_close(hidden, expected.last_hidden_state, real)
     # The pooler reads the first token, which is padding where the padding is in front.
@@ -260,11 +260,11 @@ def test_roberta_model(transformers, family, side):
 
 @pytest.mark.parametrize(("family", "side"), LIKE_ROBERTA)
 def test_roberta_masked_lm(transformers, family, side):
-    theirs, weights, config = tiny(transformers, family + "ForMaskedLM", **ROBERTA)
+    reference, weights, config = tiny(transformers, family + "ForMaskedLM", **ROBERTA)
     # 10 positions, and the two rows that no position uses.
     token_ids, segment_ids, real = tiny_ids(1, segments=1, length=10, side=side)
     ours = build_transformer_model(config, weights, model="roberta", with_mlm="linear")
-    expected = run_theirs(theirs, token_ids, segment_ids, 1)
+    expected = run_reference(reference, token_ids, segment_ids, 1)
     (logits,) = run_ours(ours, token_ids, segment_ids)
     assert_close(logits, expected.logits, real)
 
@@ -272,12 +272,12 @@ def test_roberta_masked_lm(transformers, family, side):
 @pytest.mark.once
 @pytest.mark.parametrize("sharded", [False, True])
 def test_a_directory_that_transformers_wrote(transformers, tmp_path, sharded):
-    theirs, _, _ = tiny(transformers, "BertForPreTraining", hidden_act="gelu_new")
-    theirs.save_pretrained(tmp_path, **({"max_shard_size": "10KB"} if sharded else {}))
+    reference, _, _ = tiny(transformers, "BertForPreTraining", hidden_act="gelu_new")
+    reference.save_pretrained(tmp_path, **({"max_shard_size": "10KB"} if sharded else {}))
     assert (tmp_path / "model.safetensors.index.json").exists() == sharded
     ours = build_transformer_model(tmp_path, with_nsp="linear", with_mlm="linear")
     token_ids, segment_ids, _ = tiny_ids()
-    expected = run_theirs(theirs, token_ids, segment_ids)
+    expected = run_reference(reference, token_ids, segment_ids)
     next_sentence, masked_words = run_ours(ours, token_ids, segment_ids)
     assert_close(next_sentence, expected.seq_relationship_logits)
     assert_close(masked_words, expected.prediction_logits)

@@ -61,7 +61,7 @@ class Checkpoint:
         with pytest.warns(UserWarning, match=message) if self.contradicts else nullcontext():
             return build_transformer_model(self.folder, **self.arguments, **changes)
 
-    def theirs(self, folder=None, **settings):
+    def reference(self, folder=None, **settings):
         import transformers
 
         kind = getattr(transformers, self.class_name)
@@ -79,10 +79,10 @@ def checkpoint(request, reactions):
     return Checkpoint(request.param, pathlib.Path(FOLDER, folder))
 
 
-def compare(ours, theirs, length, texts=3):
+def compare(ours, reference, length, texts=3):
     """The largest difference, as a share of the largest value."""
-    ids, real = (x[:texts] for x in token_ids(length, vocabulary=theirs.config.vocab_size))
-    expected = answer(theirs, ids, real)
+    ids, real = (x[:texts] for x in token_ids(length, vocabulary=reference.config.vocab_size))
+    expected = answer(reference, ids, real)
     found = ops.convert_to_numpy(ours([ids, 0 * ids][: len(ours.inputs)], training=False))
     if expected.ndim == 3:
         found, expected = found[real], expected[real]
@@ -91,9 +91,9 @@ def compare(ours, theirs, length, texts=3):
 
 def test_the_numbers_are_those_of_transformers_there_and_back(checkpoint, tmp_path):
     ours = checkpoint.ours()
-    assert compare(ours, checkpoint.theirs(), 30) <= TOLERANCE
+    assert compare(ours, checkpoint.reference(), 30) <= TOLERANCE
     save_checkpoint(ours, tmp_path)
-    assert compare(ours, checkpoint.theirs(tmp_path), 30) <= TOLERANCE
+    assert compare(ours, checkpoint.reference(tmp_path), 30) <= TOLERANCE
 
 
 def test_a_stretched_table_gives_the_numbers_of_transformers_with_its_rows(checkpoint):
@@ -101,7 +101,7 @@ def test_a_stretched_table_gives_the_numbers_of_transformers_with_its_rows(check
     import torch
 
     sizes = {"max_position_embeddings": 520, "ignore_mismatched_sizes": True}
-    models = checkpoint.theirs(), checkpoint.theirs(**sizes)
+    models = checkpoint.reference(), checkpoint.reference(**sizes)
     tables = [p for m in models for n, p in m.named_parameters() if n.endswith(TABLES)]
     with torch.no_grad():
         rows = oracles.hierarchical(tables[0].numpy(), 0.4, range(520))

@@ -111,7 +111,7 @@ def qwen_like(tmp_path_factory):
     return folder / "saved"
 
 
-def theirs(directory, texts, **options):
+def reference(directory, texts, **options):
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(directory), device="cpu")
@@ -127,7 +127,7 @@ def test_minilm(minilm):
     model = open_embedder(minilm)
     encoded = model.tokenizer.encode_batch(texts, max_length=256)
     batches = TextBatches(encoded, tokenizer=model.tokenizer, shuffle=False)
-    assert_same(model.of_batches(batches, verbose=0), theirs(minilm, texts))
+    assert_same(model.of_batches(batches, verbose=0), reference(minilm, texts))
 
 
 @pytest.mark.once
@@ -135,10 +135,10 @@ def test_gemma_like(gemma_like, tmp_path):
     model = open_embedder(gemma_like)
     found = model.predict(TEXTS, verbose=0)
     assert found.shape == (4, 12) and found.dtype == "float32"
-    assert_same(found, theirs(gemma_like, TEXTS))
+    assert_same(found, reference(gemma_like, TEXTS))
     assert_same(
         open_embedder(gemma_like, prompt="query").predict(TEXTS, verbose=0),
-        theirs(gemma_like, TEXTS, prompt_name="query"),
+        reference(gemma_like, TEXTS, prompt_name="query"),
     )
     model.save(tmp_path)
     again = load_text_model(tmp_path)
@@ -148,10 +148,10 @@ def test_gemma_like(gemma_like, tmp_path):
 @pytest.mark.once
 def test_qwen_like(qwen_like, tmp_path):
     model = open_embedder(qwen_like)
-    assert_same(model.predict(TEXTS, verbose=0), theirs(qwen_like, TEXTS))
+    assert_same(model.predict(TEXTS, verbose=0), reference(qwen_like, TEXTS))
     model.save(tmp_path)
     again = load_text_model(tmp_path)
-    assert_same(again.predict(TEXTS, verbose=0), theirs(qwen_like, TEXTS))
+    assert_same(again.predict(TEXTS, verbose=0), reference(qwen_like, TEXTS))
 
 
 @pytest.mark.once
@@ -178,7 +178,7 @@ def test_every_pooling_in_both_dialects(gemma_like, tmp_path, modes, older):
         flags = {f"pooling_mode_{names.get(mode, mode)}": True for mode in modes}
         config = {"word_embedding_dimension": 16, **flags}
     (tmp_path / rows[1]["path"] / "config.json").write_text(json.dumps(config))
-    assert_same(open_embedder(tmp_path).predict(TEXTS, verbose=0), theirs(tmp_path, TEXTS))
+    assert_same(open_embedder(tmp_path).predict(TEXTS, verbose=0), reference(tmp_path, TEXTS))
 
 
 @pytest.mark.once
@@ -193,7 +193,7 @@ def test_a_norm_and_dropout(gemma_like, tmp_path):
     parts = [modules.Transformer(str(gemma_like)), modules.Pooling(16), norm, modules.Dropout(0.5)]
     model = SentenceTransformer(modules=parts, device="cpu")
     model.save(str(tmp_path), create_model_card=False)
-    assert_same(open_embedder(tmp_path).predict(TEXTS, verbose=0), theirs(tmp_path, TEXTS))
+    assert_same(open_embedder(tmp_path).predict(TEXTS, verbose=0), reference(tmp_path, TEXTS))
 
 
 @pytest.mark.once
@@ -227,10 +227,10 @@ def test_texts_beyond_the_models_own_length(minilm, book_excerpts, caplog):
     texts = read_texts(book_excerpts, label=False).texts[:2]
     truncation._log.cache_clear()  # what was said before in this process is not said again
     cut = embed(minilm, texts, verbose=0)
-    assert_same(cut, theirs(minilm, texts))
+    assert_same(cut, reference(minilm, texts))
     stretched = embed(minilm, texts, max_length=600, verbose=0)
-    told = [message.split(":")[0] for message in caplog.messages]
-    assert told == [f"2 of 2 texts are longer than max_length={n}" for n in (256, 600)]
+    warned = [message.split(":")[0] for message in caplog.messages]
+    assert warned == [f"2 of 2 texts are longer than max_length={n}" for n in (256, 600)]
     model = open_embedder(minilm, max_length=600)
     ids = np.array([model.tokenizer.encode(texts[0], max_length=600)[0]])
     expected = embedder(minilm, hierarchical_position=True).predict([ids, 0 * ids], verbose=0)

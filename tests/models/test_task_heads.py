@@ -100,16 +100,16 @@ def test_the_logits_of_transformers_and_back(tmp_path, family, ending, config):
 
     spans = ending == "ForQuestionAnswering"
     labels = {} if spans else {"id2label": LABELS, "label2id": {b: a for a, b in LABELS.items()}}
-    theirs = publish(tmp_path / "theirs", family + ending, **config, **labels)
+    reference = publish(tmp_path / "theirs", family + ending, **config, **labels)
     ids, real = token_ids(9, config.get("pad_token_id", 0))
     ours = build_transformer_model(tmp_path / "theirs", head=TASKS[ending])
-    expected = logits(theirs, ids, real)
+    expected = logits(reference, ids, real)
     check(numbers(ours, ids), expected, real)
     assert spans or ours.transformer.config.labels == list(LABELS.values())
     save_checkpoint(ours, tmp_path / "ours")
     auto = getattr(transformers, f"AutoModel{ending}")
     again = auto.from_pretrained(tmp_path / "ours").eval()
-    assert type(again) is type(theirs) and (spans or again.config.id2label == LABELS)
+    assert type(again) is type(reference) and (spans or again.config.id2label == LABELS)
     check(logits(again, ids, real), expected, real)
     assert heads_in(tmp_path / "ours", config=tmp_path / "ours") == {"head": TASKS[ending]}
 
@@ -160,11 +160,11 @@ def test_layers_on_an_encoder_that_are_a_head_of_transformers(tmp_path, name):
     labels = ["O", "B-PER", "I-PER"] if name == "Tagger" else None
     save_checkpoint(model, tmp_path, labels=labels)
     kind = "TokenClassification" if labels else "QuestionAnswering"
-    theirs = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(tmp_path).eval()
+    reference = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(tmp_path).eval()
     ids, real = token_ids(9)
-    check(logits(theirs, ids, real), numbers(model, ids), real)
+    check(logits(reference, ids, real), numbers(model, ids), real)
     if labels:
-        assert list(theirs.config.id2label.values()) == labels
+        assert list(reference.config.id2label.values()) == labels
         save_checkpoint(model, tmp_path)
         config = json.loads((tmp_path / "config.json").read_text())
         assert config["id2label"] == {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}
@@ -213,8 +213,8 @@ def test_a_head_that_transformers_lacks_is_saved_with_its_pooling(tmp_path, name
     save_checkpoint(again, tmp_path / "again")
     third = build_transformer_model(tmp_path / "again", head="sequence_classification")
     np.testing.assert_allclose(numbers(third, ids), numbers(model, ids), atol=1e-6)
-    theirs = transformers.AutoModel.from_pretrained(tmp_path).eval()
-    check(numbers(encoder, ids), answer(theirs, ids, real), real)
+    reference = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    check(numbers(encoder, ids), answer(reference, ids, real), real)
     save_checkpoint(build_transformer_model(tmp_path), tmp_path / "encoder")
     assert "task_head" not in json.loads((tmp_path / "encoder" / "config.json").read_text())
 

@@ -82,15 +82,15 @@ def ranking(vectors, ids, scale):
     unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     losses, right = [], []
     for i, anchor in enumerate(unit[:, 0]):
-        scores, own = [], None
+        scores, place = [], None
         for side in range(1, unit.shape[1]):
             for j in range(len(unit)):
                 if i != j and ids[i] == ids[j]:
                     continue
-                own = len(scores) if (side, j) == (1, i) else own
+                place = len(scores) if (side, j) == (1, i) else place
                 scores.append(scale * anchor @ unit[j, side])
-        losses.append(-log_softmax(scores, 0)[own])
-        right.append(int(np.argmax(scores)) == own)
+        losses.append(-log_softmax(scores, 0)[place])
+        right.append(int(np.argmax(scores)) == place)
     return losses, right
 
 
@@ -215,15 +215,15 @@ def test_what_does_not_count_changes_neither_loss_nor_metrics(encoder):
         tags[row, :length] = RNG.integers(0, 4, length)
         weights[row, 1 : length - 1] = 1
     inputs = {"token_ids": ids, "segment_ids": 0 * ids}
-    said = model.evaluate(inputs, tags, sample_weight=weights, batch_size=6, verbose=0)
+    evaluated = model.evaluate(inputs, tags, sample_weight=weights, batch_size=6, verbose=0)
     logits = log_softmax(model.predict(inputs, batch_size=6, verbose=0), -1)
     picked = -np.take_along_axis(logits, tags[..., None], -1)[..., 0]
     counts = weights > 0
-    assert said[0] == pytest.approx(picked[counts].mean(), rel=1e-5)
-    assert said[1] == pytest.approx((logits.argmax(-1) == tags)[counts].mean(), rel=1e-5)
+    assert evaluated[0] == pytest.approx(picked[counts].mean(), rel=1e-5)
+    assert evaluated[1] == pytest.approx((logits.argmax(-1) == tags)[counts].mean(), rel=1e-5)
     changed = np.where(counts, tags, 3)
     again = model.evaluate(inputs, changed, sample_weight=weights, batch_size=6, verbose=0)
-    assert again == pytest.approx(said)
+    assert again == pytest.approx(evaluated)
 
 
 @pytest.mark.once

@@ -194,7 +194,7 @@ def mapping_of(model, weights):
 
 
 def run_tiny(spec, weights, inputs, condition, caches):
-    kwargs = tiny_cases.SIZES | spec["kwargs"] | spec.get("theirs", {})
+    kwargs = tiny_cases.SIZES | spec["kwargs"] | spec.get("reference", {})
     set_gelu(kwargs.pop("gelu", "erf"))
     if "compound_tokens" in kwargs:
         pairs = kwargs["compound_tokens"]

@@ -128,7 +128,7 @@ def stanford(libraries, source, target):
         unread = {*skipped, tokenizer.pad_token_id}
         kept = torch.tensor([[token not in unread for token in row] for row in rows])
         x = torch.nn.functional.normalize(x * kept[..., None], p=2, dim=2)
-        return [row[own].numpy() for row, own in zip(x, kept, strict=True)]
+        return [row[selected].numpy() for row, selected in zip(x, kept, strict=True)]
 
     queries = vectors(*QueryTokenizer(config, 0).tensorize(QUERIES), ())
     return queries, vectors(*DocTokenizer(config).tensorize(DOCUMENTS), skipped)

@@ -43,7 +43,7 @@ COMPOUND = [[3, 4], [[5, 6, 1], [0.25, 0.5, 1.25]]]
 
 def case(inputs="short", weights="base", **kwargs):
     extra = {
-        k: kwargs.pop(k) for k in ("theirs", "condition", "caches", "cumulative") if k in kwargs
+        k: kwargs.pop(k) for k in ("reference", "condition", "caches", "cumulative") if k in kwargs
     }
     return {"inputs": inputs, "weights": weights, "kwargs": kwargs, **extra}
 
@@ -110,7 +110,7 @@ CASES = {
         "long", "narrow_embedding", embedding_size=12, with_mlm="linear", hierarchical_position=True
     ),
     "odd_heads": case(weights="odd_heads", attention_head_size=6, attention_key_size=5),
-    "gelu_tanh": case(hidden_act="gelu_new", theirs={"hidden_act": "gelu", "gelu": "tanh"}),
+    "gelu_tanh": case(hidden_act="gelu_new", reference={"hidden_act": "gelu", "gelu": "tanh"}),
     "relu": case(hidden_act="relu", with_mlm="linear"),
     "swish": case(hidden_act="swish"),
     "gated": case(weights="gated", hidden_act=["gelu", "linear"]),

@@ -32,9 +32,9 @@ def peer(folder):
 
 def compare(found, expected):
     assert len(found) == len(expected)
-    for ours, theirs in zip([found[n] for n in range(len(found))], expected, strict=True):
-        assert ours.shape == tuple(theirs.shape)
-        np.testing.assert_allclose(ours, np.asarray(theirs), atol=1e-5, rtol=0)
+    for ours, wanted in zip([found[n] for n in range(len(found))], expected, strict=True):
+        assert ours.shape == tuple(wanted.shape)
+        np.testing.assert_allclose(ours, np.asarray(wanted), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["pylate", "stanford"])

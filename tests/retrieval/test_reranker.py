@@ -50,11 +50,11 @@ def peer(folder, **arguments):
 def test_equal_to_sentence_transformers(plain, published):
     pairs = [(QUERY, document) for document in DOCUMENTS]
     for folder in (plain, published):
-        theirs, ours = peer(folder), Reranker(folder)
+        reference, ours = peer(folder), Reranker(folder)
         np.testing.assert_allclose(
-            ours.predict(pairs, verbose=0), theirs.predict(pairs), atol=1e-5, rtol=0
+            ours.predict(pairs, verbose=0), reference.predict(pairs), atol=1e-5, rtol=0
         )
-        ranked, expected = ours.rank(QUERY, DOCUMENTS, verbose=0), theirs.rank(QUERY, DOCUMENTS)
+        ranked, expected = ours.rank(QUERY, DOCUMENTS, verbose=0), reference.rank(QUERY, DOCUMENTS)
         assert [each["corpus_id"] for each in ranked] == [e["corpus_id"] for e in expected]
         np.testing.assert_allclose(
             [each["score"] for each in ranked], [e["score"] for e in expected], atol=1e-5, rtol=0

@@ -48,10 +48,10 @@ def dense(tensor):
 
 def test_equal_to_sentence_transformers(plain, published):
     for folder in (plain, published):
-        ours, theirs = SparseEmbedder(folder), peer(folder)
+        ours, reference = SparseEmbedder(folder), peer(folder)
         for found, expected in (
-            (ours.encode_queries(TEXTS, 0), theirs.encode_query(TEXTS)),
-            (ours.encode_documents(TEXTS, 0), theirs.encode_document(TEXTS)),
+            (ours.encode_queries(TEXTS, 0), reference.encode_query(TEXTS)),
+            (ours.encode_documents(TEXTS, 0), reference.encode_document(TEXTS)),
         ):
             expected = dense(expected)
             assert 0.1 < np.mean(expected > 0) < 0.9
@@ -67,9 +67,9 @@ def test_only_the_largest_weights(plain):
     assert np.diff(found.offsets).tolist() == [5, 5, 5]
     expected = dense(peer(plain).encode_document(TEXTS, max_active_dims=5))
     np.testing.assert_allclose(found.dense(), expected, atol=1e-5)
-    ours, theirs = SparseEmbedder(plain), peer(plain)
+    ours, reference = SparseEmbedder(plain), peer(plain)
     terms = ours.terms(ours.encode_documents(TEXTS, 0), top_k=3)
-    expected = theirs.decode(theirs.encode_document(TEXTS), top_k=3)
+    expected = reference.decode(reference.encode_document(TEXTS), top_k=3)
     assert [[t for t, _ in row] for row in terms] == [[t for t, _ in row] for row in expected]
 
 
@@ -81,10 +81,10 @@ def test_a_stretched_model_is_saved_in_its_own_format(plain, published, tmp_path
         found = model.encode_documents(TEXTS, 0).dense()
         again = SparseEmbedder(tmp_path / str(number), max_length=128)
         np.testing.assert_allclose(again.encode_documents(TEXTS, 0).dense(), found, atol=1e-5)
-        theirs = peer(tmp_path / str(number))
-        theirs.max_seq_length = 128
+        reference = peer(tmp_path / str(number))
+        reference.max_seq_length = 128
         np.testing.assert_allclose(
-            dense(theirs.encode_document(TEXTS)), found, atol=1e-5, rtol=1e-6
+            dense(reference.encode_document(TEXTS)), found, atol=1e-5, rtol=1e-6
         )
 
 

@@ -59,10 +59,10 @@ def test_masked_tokens_are_hidden_in_the_proportions_of_bert(path):
     tokens, targets, mask = task.sample(400, 50, seed=0)
     assert (mask.sum(1) == 10).all() and (tokens == targets)[mask == 0].all()
     assert (task.classes, task.vocabulary_size, task.mask_id) == (14, 15, 14)
-    told, right = tokens[mask == 1], targets[mask == 1]
-    assert abs((told == 14).mean() - 0.8) < 0.03
+    shown, right = tokens[mask == 1], targets[mask == 1]
+    assert abs((shown == 14).mean() - 0.8) < 0.03
     # One in ten stays, and one random token in fourteen is the right one by luck.
-    assert abs((told == right).mean() - (0.1 + 0.1 / 14)) < 0.02
+    assert abs((shown == right).mean() - (0.1 + 0.1 / 14)) < 0.02
     assert targets.max() < 14 and abs(mask.mean(0) - 0.2).max() < 0.1
     assert (tasks.get("masked_language_model", corpus=path).sample(5, 2, 0)[2].sum(1) == 1).all()
 

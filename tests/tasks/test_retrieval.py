@@ -19,12 +19,12 @@ def test_each_pass_key_is_in_one_document_at_any_depth(tokenizer):
     names = [query.removeprefix("What is the pass key of ").strip("?") for query in made.queries]
     assert {len(ids) for ids in made.documents} == {126} and len(set(names)) == 40
     depths = []
-    for name, own in zip(names, texts, strict=True):
+    for name, document in zip(names, texts, strict=True):
         having = [text for text in texts if name.lower() in text]
-        place = own.find(f"pass key of {name.lower()} is")
-        assert having == [own]
-        assert own.count("remember it") == 1 and "the river is wide" in own
-        depths.append(place / len(own))
+        place = document.find(f"pass key of {name.lower()} is")
+        assert having == [document]
+        assert document.count("remember it") == 1 and "the river is wide" in document
+        depths.append(place / len(document))
     assert min(depths) < 0.1 and max(depths) > 0.5
 
 

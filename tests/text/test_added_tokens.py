@@ -115,15 +115,15 @@ def test_equals_transformers(families, tmp_path, name, way):
     if (tmp_path / MAP).is_file():  # where transformers 5 does not look for what 4 wrote
         path = tmp_path / MAP
         path.write_text(path.read_text().replace(LIST, NEW_LIST))
-    theirs = kind.from_pretrained(tmp_path)
-    assert ours.vocab_size == len(theirs) > count
+    reference = kind.from_pretrained(tmp_path)
+    assert ours.vocab_size == len(reference) > count
     for text in TEXTS:
-        assert ours.encode(text)[0] == theirs(text)["input_ids"], text
+        assert ours.encode(text)[0] == reference(text)["input_ids"], text
     ours.save(tmp_path / "saved")
     again = Tokenizer(tmp_path / "saved", special_in_text=True)
     assert again.encode_batch(TEXTS) == ours.encode_batch(TEXTS)
     apart = Tokenizer(tmp_path)
-    for number, token in theirs.added_tokens_decoder.items():
+    for number, token in reference.added_tokens_decoder.items():
         if number >= count:
             found = number in apart.contents([f"a {token.content} b"])[0]
             assert found != token.special, token

@@ -101,8 +101,8 @@ def test_files_that_tokenizers_does_not_write(tmp_path, case):
     changes, message = CRAFTED[case]
     with pytest.raises(ValueError, match=f"tokenizer.json.*{message}") as caught:
         Tokenizer(crafted(tmp_path, changes))
-    said = str(caught.value).replace(str(tmp_path), "")
-    assert "\n" not in said and len(said) < 500
+    shown = str(caught.value).replace(str(tmp_path), "")
+    assert "\n" not in shown and len(shown) < 500
 
 
 def test_a_panic_on_a_later_text(tmp_path):
@@ -135,12 +135,12 @@ def test_the_names_of_special_tokens_in_a_text_are_text(minilm, name):
     import transformers
 
     text = "He wrote [SEP] and [MASK], or[CLS]?"
-    theirs = transformers.BertTokenizer.from_pretrained(minilm)
+    reference = transformers.BertTokenizer.from_pretrained(minilm)
     ours, trusting = Tokenizer(minilm / name), Tokenizer(minilm / name, special_in_text=True)
-    assert trusting.encode(text)[0] == theirs(text)["input_ids"]
+    assert trusting.encode(text)[0] == reference(text)["input_ids"]
     (ids, segments), special = ours.encode(text), (ours.cls_id, ours.sep_id, ours.mask_id)
     assert [place for place, id in enumerate(ids) if id in special] == [0, len(ids) - 1]
-    assert ids == theirs(text, split_special_tokens=True)["input_ids"] and not any(segments)
+    assert ids == reference(text, split_special_tokens=True)["input_ids"] and not any(segments)
     assert "mask" in ours.decode(ids)
 
 
@@ -177,8 +177,8 @@ def test_sentencepiece_models_that_nobody_writes(tmp_path, case):
     (tmp_path / "spiece.model").write_bytes(data)
     with pytest.raises(ValueError, match=f"spiece.model.*{message}") as caught:
         Tokenizer(tmp_path)
-    said = str(caught.value).replace(str(tmp_path), "")
-    assert "\n" not in said and len(said) < 500
+    shown = str(caught.value).replace(str(tmp_path), "")
+    assert "\n" not in shown and len(shown) < 500
 
 
 def test_what_is_crafted_of_sentencepiece_is_read(tmp_path):

@@ -12,7 +12,7 @@ from keras_posenc.text.delimited import read_rows
 pytestmark = pytest.mark.once
 
 
-def theirs(content, delimiter):
+def reference(content, delimiter):
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
     found, start = [], 1
     for fields in reader:
@@ -28,7 +28,7 @@ def test_equals_csv(delimiter):
         letters = ['"', '""', delimiter, "\n", "\r\n", "\r", "a", " ", "é"]
         content = "".join(rng.choices(letters, [4, 2, 4, 1, 1, 0.5, 3, 1, 1], k=rng.randrange(12)))
         try:
-            expected = theirs(content, delimiter)
+            expected = reference(content, delimiter)
         except csv.Error as error:
             counts[False] += 1
             with pytest.raises(ValueError, match="line .*: not CSV") as caught:

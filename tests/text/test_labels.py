@@ -57,7 +57,7 @@ def test_tags_stand_at_the_first_token_of_each_word(tokenizer, peer, books):
     batches = TextBatches(texts, TagLabels(tags), tokenizer, max_length=128, shuffle=False)
     rows = by_row(batches)
     names = batches.classes
-    for text, own, (ids, weights) in zip(texts, tags, rows, strict=True):
+    for text, wanted_tags, (ids, weights) in zip(texts, tags, rows, strict=True):
         found = peer(text, is_split_into_words=True, truncation=True, max_length=128)
         words = [-1 if word is None else word for word in found.word_ids()]
         first = np.array(words) != np.roll(words, 1)
@@ -66,7 +66,7 @@ def test_tags_stand_at_the_first_token_of_each_word(tokenizer, peer, books):
         assert not weights[len(words) :].any()
         for word, new, label in zip(words, expected, ids, strict=False):
             if word >= 0:
-                wanted = own[word] if new else "I-X"
+                wanted = wanted_tags[word] if new else "I-X"
                 assert names[label] == wanted
 
 
@@ -91,10 +91,10 @@ def test_spans_of_characters_become_tags_of_all_their_tokens(tokenizer):
     assert batches.classes == ["O", "B-PER", "I-PER"]
     ((tags, weights),) = by_row(TextBatches([text], TagLabels([spans]), tokenizer, shuffle=False))
     tokens = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]
-    said = [batches.classes[tag] for tag in tags[: len(tokens)]]
-    inside = [token for token, tag in zip(tokens, said, strict=True) if tag != "O"]
+    predicted = [batches.classes[tag] for tag in tags[: len(tokens)]]
+    inside = [token for token, tag in zip(tokens, predicted, strict=True) if tag != "O"]
     assert "".join(inside).replace("##", "") == "adalovelacebabbage"
-    assert [token for token, tag in zip(tokens, said, strict=True) if tag == "B-PER"] == [
+    assert [token for token, tag in zip(tokens, predicted, strict=True) if tag == "B-PER"] == [
         "ada",
         next(token for token in tokens if token.startswith("ba")),
     ]
@@ -159,17 +159,17 @@ def test_an_answer_is_in_the_windows_that_hold_it(tokenizer, books):
     labels = SpanLabels([span, None])
     pairs = [("Who?", passage), ("What?", passage)]
     batches = TextBatches(pairs, labels, tokenizer, max_length=50, stride=16, shuffle=False)
-    held = 0
+    seen = 0
     for row, (place, weight) in zip(batches.rows, by_row(batches), strict=True):
         assert weight == 1
         begins, stops = row.offsets[row.offsets[:, 0] == 1][[0, -1], [1, 2]]
         if row.text == 0 and begins <= span[0] and stops >= span[1]:
             tokens = row.token_ids[place[0] : place[1] + 1]
             assert tokens == tokenizer.contents([answer])[0]
-            held += 1
+            seen += 1
         else:
             assert place.tolist() == [0, 0]
-    assert held >= 1
+    assert seen >= 1
     # Without windows the answer may be cut off, which says nothing about the passage.
     cut = TextBatches(pairs, labels, tokenizer, max_length=20, shuffle=False)
     assert [weight for _, weight in by_row(cut)] == [0, 1]
@@ -324,8 +324,8 @@ def test_labels_of_several_outputs_train_each_of_them(tokenizer):
     for name, alone in (("topic", topics), ("size", FloatLabels(numbers)), ("tags", tags)):
         expected = TextBatches(texts, alone, tokenizer, shuffle=False)[0]
         np.testing.assert_array_equal(targets[name], expected[1])
-        own = expected[2] if len(expected) == 3 else np.ones(3)
-        np.testing.assert_array_equal(weights[name], own)
+        wanted_tags = expected[2] if len(expected) == 3 else np.ones(3)
+        np.testing.assert_array_equal(weights[name], wanted_tags)
     assert batches.classes["topic"] == ["a", "b"]
 
     ids = keras.Input((None,), dtype="int32", name="token_ids")

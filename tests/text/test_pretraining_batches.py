@@ -41,14 +41,14 @@ def test_rows_are_full_and_hold_one_text_each(tokenizer):
     assert sorted({len(ids) for ids, _ in rows})[-1] == 12
     count = 0
     for ids in contents:
-        own = [row[1:-1] for row, _ in rows[count : count + max(1, -(-len(ids) // 10))]]
-        count += len(own)
-        assert all(len(row) == min(10, len(ids)) for row in own)
-        whole = sum(own[:-1], [])
-        assert (whole + own[-1])[: len(whole)] == ids[: len(whole)] and ids[-len(own[-1]) :] == own[
-            -1
-        ]
-        assert len(whole) + len(own[-1]) >= len(ids)
+        parts = [row[1:-1] for row, _ in rows[count : count + max(1, -(-len(ids) // 10))]]
+        count += len(parts)
+        assert all(len(row) == min(10, len(ids)) for row in parts)
+        whole = sum(parts[:-1], [])
+        assert (whole + parts[-1])[: len(whole)] == ids[: len(whole)] and ids[
+            -len(parts[-1]) :
+        ] == parts[-1]
+        assert len(whole) + len(parts[-1]) >= len(ids)
     assert count == len(rows)
 
 
@@ -192,16 +192,18 @@ def test_places_to_guess_alone(tokenizer):
         )
         for positions in (False, True)
     )
-    for (inputs, targets, weights), (less, own, counts) in zip(read(full), read(few), strict=True):
+    for (inputs, targets, weights), (less, parts, counts) in zip(
+        read(full), read(few), strict=True
+    ):
         np.testing.assert_array_equal(inputs["token_ids"], less["token_ids"])
         places = less["masked_positions"]
         assert (
-            places.shape == own.shape == counts.shape == (len(targets), -(-targets.shape[1] // 4))
+            places.shape == parts.shape == counts.shape == (len(targets), -(-targets.shape[1] // 4))
         )
         for row in range(len(targets)):
             kept = places[row][counts[row] > 0]
             np.testing.assert_array_equal(np.sort(kept), np.flatnonzero(weights[row]))
-            np.testing.assert_array_equal(own[row][counts[row] > 0], targets[row][kept])
+            np.testing.assert_array_equal(parts[row][counts[row] > 0], targets[row][kept])
 
 
 def test_the_next_token_of_a_text_and_of_an_answer(tokenizer):

@@ -53,5 +53,5 @@ def test_no_text_notices(minilm, book_excerpts, name):
 
 def test_a_tokenizer_from_the_dict_alone(minilm):
     token_dict, _ = simplified_vocabulary(minilm)
-    beside, alone = Tokenizer(minilm, vocabulary=token_dict), Tokenizer(vocabulary=token_dict)
-    assert alone.encode("Hello, Wörld") == beside.encode("Hello, Wörld")
+    with_file, alone = Tokenizer(minilm, vocabulary=token_dict), Tokenizer(vocabulary=token_dict)
+    assert alone.encode("Hello, Wörld") == with_file.encode("Hello, Wörld")

@@ -70,8 +70,8 @@ def bert_tokenizer():
     return transformers.BertTokenizer
 
 
-def ids_of(theirs, *texts, **options):
-    encoding = theirs(*texts, **options)
+def ids_of(reference, *texts, **options):
+    encoding = reference(*texts, **options)
     return encoding["input_ids"], encoding["token_type_ids"]
 
 
@@ -81,18 +81,18 @@ def ids_of(theirs, *texts, **options):
 def test_equals_bert_tokenizer(minilm, bert_tokenizer, name, lowercase, strip_accents):
     options = {"lowercase": lowercase, "strip_accents": strip_accents}
     ours = Tokenizer(minilm / name, **options, special_in_text=True)
-    theirs = bert_tokenizer.from_pretrained(
+    reference = bert_tokenizer.from_pretrained(
         minilm, do_lower_case=lowercase, strip_accents=strip_accents
     )
     for text, encoded in zip(STRINGS, ours.encode_batch(STRINGS), strict=True):
-        assert encoded == ids_of(theirs, text), repr(text)
+        assert encoded == ids_of(reference, text), repr(text)
 
 
 def test_pairs_equal_bert_tokenizer(minilm, tokenizer, bert_tokenizer):
-    theirs = bert_tokenizer.from_pretrained(minilm)
+    reference = bert_tokenizer.from_pretrained(minilm)
     strings = STRINGS[1:]  # transformers takes an empty second text for none at all
     for first, second in zip(strings, reversed(strings), strict=True):
-        assert tokenizer.encode(first, second) == ids_of(theirs, first, second)
+        assert tokenizer.encode(first, second) == ids_of(reference, first, second)
 
 
 def test_batch_equals_one_by_one_on_real_text(tokenizer, book_excerpts):
@@ -137,10 +137,10 @@ def test_max_length_keeps_the_special_tokens(tokenizer):
 
 @pytest.mark.parametrize(("length", "stride"), [(512, 0), (128, 32), (64, 61), (7, 2), (3, 0)])
 def test_windows_equal_transformers(minilm, tokenizer, bert_tokenizer, length, stride):
-    theirs = bert_tokenizer.from_pretrained(minilm)
+    reference = bert_tokenizer.from_pretrained(minilm)
     for count in (0, 1, length - 3, length - 2, length - 1, 2 * length - 4 - stride, 700):
         text = " ".join(f"{number % 10}" for number in range(count))
-        expected = theirs(
+        expected = reference(
             text,
             max_length=length,
             stride=stride,
@@ -189,8 +189,8 @@ def test_a_byte_level_tokenizer_keeps_its_own_special_tokens(tmp_path):
     ours = Tokenizer(tmp_path)
     assert (ours.cls_id, ours.pad_id, ours.sep_id, ours.unk_id, ours.mask_id) == (0, 1, 2, 3, 4)
     for pair in [("some words", None), ("some words", "to learn é 中")]:
-        theirs = made.encode(*pair)
-        assert ours.encode(*pair) == (theirs.ids, theirs.type_ids)
+        reference = made.encode(*pair)
+        assert ours.encode(*pair) == (reference.ids, reference.type_ids)
     assert ours.special_tokens() == 2
     assert ours.special_tokens(pair=True) == 4
     with pytest.raises(ValueError, match="normalizer is None, not BERT's: lowercase cannot be"):
@@ -209,9 +209,9 @@ def test_a_saved_tokenizer_is_the_same_here_and_in_transformers(
     ours.save(tmp_path / "new" / "folder")
     again = Tokenizer(tmp_path / "new" / "folder", special_in_text=True)
     lines = Tokenizer(tmp_path / "new" / "folder" / "vocab.txt", special_in_text=True)
-    theirs = bert_tokenizer.from_pretrained(tmp_path / "new" / "folder")
+    reference = bert_tokenizer.from_pretrained(tmp_path / "new" / "folder")
     for text, encoded in zip(STRINGS, ours.encode_batch(STRINGS), strict=True):
-        assert encoded == again.encode(text) == lines.encode(text) == ids_of(theirs, text)
+        assert encoded == again.encode(text) == lines.encode(text) == ids_of(reference, text)
     assert not list(tmp_path.rglob("*.part"))
 
 

@@ -31,41 +31,41 @@ def folder(request, family, tmp_path):
     return tmp_path
 
 
-def encoded(theirs, *texts):
+def encoded(reference, *texts):
     """Their ids and segments; where they return none, those that ours has are right."""
-    found = theirs(*texts)
+    found = reference(*texts)
     return found["input_ids"], found.get("token_type_ids")
 
 
-def same(ours, theirs, *texts):
-    ids, segments = encoded(theirs, *texts)
+def same(ours, reference, *texts):
+    ids, segments = encoded(reference, *texts)
     found = ours.encode(*texts)
     assert found[0] == ids, repr(texts)
     assert segments in (None, found[1]), repr(texts)
 
 
 def test_equals_transformers(family, folder):
-    name, own, theirs = family
+    name, original, reference = family
     ours = Tokenizer(folder, special_in_text=True)
-    normalizes = name == "deberta-v2" and folder == own
+    normalizes = name == "deberta-v2" and folder == original
     compared = 0
     for texts in [*((text,) for text in TEXTS), *PAIRS]:
         if not (normalizes and set("".join(texts)) & set(COMPATIBLE)):
-            same(ours, theirs, *texts)
+            same(ours, reference, *texts)
             compared += 1
     assert compared > 12
     for role in ROLES:
-        token = getattr(theirs, f"{role}_token_id", None)
+        token = getattr(reference, f"{role}_token_id", None)
         assert token in (None, getattr(ours, f"{role}_id")), role
-    assert ours.vocab_size == len(theirs)
+    assert ours.vocab_size == len(reference)
 
 
 def test_decodes_as_transformers(family, folder):
-    name, _, theirs = family
+    name, _, reference = family
     ours = Tokenizer(folder, special_in_text=True)
     for text in TEXTS:
         ids = ours.encode(text)[0]
-        expected = theirs.decode(ids, skip_special_tokens=True)
+        expected = reference.decode(ids, skip_special_tokens=True)
         found = ours.decode(ids)
         if name in ("bert", "mpnet"):  # where spaces are ours to choose
             found, expected = found.replace(" ", ""), expected.replace(" ", "")
@@ -75,15 +75,15 @@ def test_decodes_as_transformers(family, folder):
 
 
 def test_offsets_are_those_of_transformers_without_spaces(family, folder):
-    name, own, theirs = family
+    name, original, reference = family
     ours = Tokenizer(folder)
     compared = 0
     for text in TEXTS:
-        if name == "deberta-v2" and folder == own and set(text) & set(COMPATIBLE):
+        if name == "deberta-v2" and folder == original and set(text) & set(COMPATIBLE):
             continue
         ids, segments, offsets = ours.encode(text, offsets=True)
         assert (ids, segments) == ours.encode(text)
-        found = theirs(text, return_offsets_mapping=True)["offset_mapping"]
+        found = reference(text, return_offsets_mapping=True)["offset_mapping"]
         for token, (start, end), span in zip(ours.ids_to_tokens(ids), offsets, found, strict=True):
             part = text[slice(*span)]
             if token in ("▁", "Ġ") or not part.strip():
@@ -103,13 +103,15 @@ def test_equals_sentencepiece_itself(name, tmp_path):
 
     write(name, tmp_path, do_lower_case=False, keep_accents=True)
     (path,) = tmp_path.glob("*.model")
-    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(path))
     ours = Tokenizer(tmp_path)
     for text in TEXTS:
-        expected = theirs.encode(text)
+        expected = reference.encode(text)
         found = ours.contents([text])[0]
         unknown = ours.ids_to_tokens([ours.unk_id])[0]
-        pieces = [unknown if i == theirs.unk_id() else theirs.id_to_piece(i) for i in expected]
+        pieces = [
+            unknown if i == reference.unk_id() else reference.id_to_piece(i) for i in expected
+        ]
         assert ours.ids_to_tokens(found) == pieces
         if name in ("albert", "deberta-v2", "gemma", "t5"):
             assert found == expected
@@ -140,10 +142,10 @@ def test_a_saved_tokenizer_is_the_same_in_transformers(family, folder, tmp_path)
 
     ours = Tokenizer(folder, special_in_text=True)
     ours.save(tmp_path / "saved")
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
     for texts in [*((text,) for text in TEXTS), *PAIRS]:
-        same(ours, theirs, *texts)
-    assert theirs.pad_token_id == ours.pad_id
+        same(ours, reference, *texts)
+    assert reference.pad_token_id == ours.pad_id
 
 
 def byte_level(folder, special, around, names, **settings):
@@ -169,11 +171,11 @@ def byte_level(folder, special, around, names, **settings):
                 ),
             ]
         )
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names)
+    reference = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names)
     for file in folder.iterdir():
         file.unlink()
-    theirs.save_pretrained(folder)
-    return theirs
+    reference.save_pretrained(folder)
+    return reference
 
 
 KINDS = {
@@ -208,7 +210,7 @@ KINDS = {
 def test_tokenizer_json_with_its_special_tokens_in_any_dialect(tmp_path, kind, dialect):
     special, around, names, settings = KINDS[kind]
     named = {f"{role}_token": token for role, token in names.items()}
-    theirs = byte_level(tmp_path, special, around, named, **settings)
+    reference = byte_level(tmp_path, special, around, named, **settings)
     if dialect != "strings":
         path = tmp_path / "tokenizer_config.json"
         config = {k: v for k, v in json.loads(path.read_text()).items() if k not in named}
@@ -222,9 +224,9 @@ def test_tokenizer_json_with_its_special_tokens_in_any_dialect(tmp_path, kind, d
         path.write_text(json.dumps(config))
     ours = Tokenizer(tmp_path, special_in_text=True)
     for texts in [*((text,) for text in TEXTS), *PAIRS]:
-        same(ours, theirs, *texts)
+        same(ours, reference, *texts)
     for role, token in names.items():
-        assert getattr(ours, f"{role}_id") == theirs.convert_tokens_to_ids(token), role
+        assert getattr(ours, f"{role}_id") == reference.convert_tokens_to_ids(token), role
     if kind == "nothing around":
         assert ours.pad_id == ours.eos_id == 0 and ours.special_tokens() == 0
 
@@ -240,27 +242,27 @@ def test_tokenizer_json_with_its_special_tokens_in_any_dialect(tmp_path, kind, d
 )
 def test_the_switches_of_bos_and_eos(tmp_path, flags, around):
     """As EmbeddingGemma has them, from the SentencePiece model and from tokenizer.json."""
-    theirs = write("gemma", tmp_path, **flags).from_pretrained(tmp_path)
-    theirs.save_pretrained(tmp_path / "json")
+    reference = write("gemma", tmp_path, **flags).from_pretrained(tmp_path)
+    reference.save_pretrained(tmp_path / "json")
     for folder in (tmp_path, tmp_path / "json"):
         ours = Tokenizer(folder)
         for texts in (("one",), ("one", "two")):
-            same(ours, theirs, *texts)
+            same(ours, reference, *texts)
         ids = ours.encode("one")[0]
         assert (ids[0] if around[0] else None, ids[-1] if around[1] else None) == around
     # A switch says something of its own token only: Qwen3 Embedding ends its texts so.
     config = tmp_path / "json" / "tokenizer_config.json"
     both = {key: True for key in flags}
     write("gemma", tmp_path, **both).from_pretrained(tmp_path).save_pretrained(tmp_path / "json")
-    told = json.loads(config.read_text())
-    told.pop("add_eos_token", None)
-    config.write_text(json.dumps(told | {"add_bos_token": False}))
+    edited = json.loads(config.read_text())
+    edited.pop("add_eos_token", None)
+    config.write_text(json.dumps(edited | {"add_bos_token": False}))
     assert Tokenizer(tmp_path / "json").encode("one")[0] == [*ours.contents(["one"])[0], 1]
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_t5_has_as_many_extra_tokens_as_its_settings_say(tmp_path, count):
-    theirs = write("t5", tmp_path, extra_ids=count).from_pretrained(tmp_path)
+    reference = write("t5", tmp_path, extra_ids=count).from_pretrained(tmp_path)
     ours = Tokenizer(tmp_path)
-    assert ours.vocab_size == len(theirs)
-    same(ours, theirs, TEXTS[0])
+    assert ours.vocab_size == len(reference)
+    same(ours, reference, TEXTS[0])

@@ -53,9 +53,9 @@ def test_contents_with_offsets_are_put_together_as_ids_are(tokenizer):
 def test_windows_with_a_question_equal_transformers(minilm, tokenizer, length, stride):
     import transformers
 
-    theirs = transformers.BertTokenizer.from_pretrained(minilm)
+    reference = transformers.BertTokenizer.from_pretrained(minilm)
     question, passage = "Who may it be?", "It's 3.5 miles (so they say) to the mill. " * 25
-    expected = theirs(
+    expected = reference(
         question,
         passage,
         max_length=length,
@@ -71,7 +71,7 @@ def test_windows_with_a_question_equal_transformers(minilm, tokenizer, length, s
         of_passage = [which == 1 for which in expected.sequence_ids(number)]
         found = expected["offset_mapping"][number]
         assert offsets == [
-            span if own else (0, 0) for span, own in zip(found, of_passage, strict=True)
+            span if kept else (0, 0) for span, kept in zip(found, of_passage, strict=True)
         ]
     assert tokenizer.windows(passage, length, stride, question) == [w[:2] for w in windows]
 
@@ -169,8 +169,8 @@ def test_decode_restores_most_spaces_of_a_book(tokenizer, book_excerpts):
     for text in read_texts(book_excerpts).texts[:40]:
         text = " ".join(text.encode("ascii", "ignore").decode().lower().split())[:2000]
         ids = tokenizer.encode(text)[0]
-        theirs = tokenizer._rust.decode(ids, skip_special_tokens=True)
-        for name, found in (("ours", tokenizer.decode(ids)), ("theirs", theirs)):
+        reference = tokenizer._rust.decode(ids, skip_special_tokens=True)
+        for name, found in (("ours", tokenizer.decode(ids)), ("theirs", reference)):
             assert found.replace(" ", "") == text.replace(" ", "")
             wrong[name] += len(spaces(text) ^ spaces(found))
     assert wrong["ours"] < wrong["theirs"] / 5, wrong

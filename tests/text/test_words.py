@@ -48,10 +48,10 @@ def test_roformer_has_the_tokens_of_transformers(vocabulary, tmp_path):
     """Made of a dict: of files transformers 5 parts Chinese characters before it seeks words."""
     import transformers
 
-    theirs = transformers.RoFormerTokenizer(vocab=vocabulary, tokenize_chinese_chars=False)
+    reference = transformers.RoFormerTokenizer(vocab=vocabulary, tokenize_chinese_chars=False)
     ours = Tokenizer(roformer(tmp_path, vocabulary), special_in_text=True)
     for texts in [*((text,) for text in MORE), *PAIRS]:
-        found = theirs(*texts, return_token_type_ids=True)
+        found = reference(*texts, return_token_type_ids=True)
         assert ours.encode(*texts) == (found["input_ids"], found["token_type_ids"]), texts
     assert ours.tokenize("今天非常好。")[:2] == ["今天", "非常"]
     text = "用玻璃 é"
@@ -113,8 +113,8 @@ def test_it_is_saved_with_what_finds_its_words(vocabulary, tmp_path):
     ours = Tokenizer(roformer(tmp_path, vocabulary))
     ours.save(tmp_path / "saved")
     assert Tokenizer(tmp_path / "saved").encode_batch(MORE) == ours.encode_batch(MORE)
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
-    assert theirs.tokenize("今天非常") == ["今天", "非常"]
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert reference.tokenize("今天非常") == ["今天", "非常"]
     given = Tokenizer(vocabulary=vocabulary, pre_tokenize=str.split)
     given.save(tmp_path / "given")
     with pytest.raises(ValueError, match="was saved with a function of yours: give it as pre_tok"):

@@ -66,9 +66,9 @@ def test_an_interrupted_run_that_overwrites_says_how_to_go_on(monkeypatch, capsy
 def test_documents_with_the_only_one_of_a_name_are_not_held_out():
     labels = [["a"]] * 20 + [["a", f"rare{i}"] for i in range(20)]
     documents = Texts([f"t{i}" for i in range(40)], labels, list(range(40)))
-    rest, held = split(documents, 0.25, 0, names_in=lambda label: label)
-    assert {name for own in held.labels for name in own} <= {"a"} and len(held) > 0
-    assert sorted(rest.texts + held.texts) == sorted(documents.texts)
+    rest, test = split(documents, 0.25, 0, names_in=lambda label: label)
+    assert {name for each in test.labels for name in each} <= {"a"} and len(test) > 0
+    assert sorted(rest.texts + test.texts) == sorted(documents.texts)
     with pytest.raises(ValueError, match="holds out none of 2 documents"):
         split(Texts(["x", "y"], [["p"], ["q"]], [1, 2]), 0.5, 0, names_in=lambda label: label)
 
@@ -78,10 +78,10 @@ def test_documents_with_the_only_one_of_a_name_are_not_held_out():
 )
 def test_a_share_is_held_out_where_labels_are_rare(pretrained, tmp_path, task):
     texts, labels = seeded(tagged, 0, 24)
-    labels = [[f"B-{n}", *own[1:]] if n % 4 == 0 else own for n, own in enumerate(labels)]
+    labels = [[f"B-{n}", *each[1:]] if n % 4 == 0 else each for n, each in enumerate(labels)]
     if task == "multilabel":
         texts = [" ".join(words) for words in texts]
-        labels = [sorted(set(own)) for own in labels]
+        labels = [sorted(set(each)) for each in labels]
     metrics = finetune(
         pretrained, (texts, labels), tmp_path, task=task, validation=0.5, seed=1, **QUICK
     )
@@ -106,9 +106,9 @@ def test_what_stands_beside_a_text_in_a_batch_says_nothing_of_it(tmp_path, pooli
     options = {"epochs": 1, "max_length": 40, "learning_rate": 1e-2, "verbose": 0}
     output = tmp_path / "out"
     finetune(causal(tmp_path), (texts, list("abab") * 2), output, pooling=pooling, **options)
-    beside, _ = predict(output, ["jump", long], verbose=0)
+    batched, _ = predict(output, ["jump", long], verbose=0)
     (alone,) = predict(output, ["jump"], verbose=0)
-    assert beside.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
+    assert batched.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
 
 
 @pytest.mark.once
@@ -149,16 +149,16 @@ def test_transformers_knows_numbers_and_several_labels_from_classes(pretrained, 
     texts = ["w1 w2", "w3 w4 w5", "w6", "w1 w7"] * 3
     several, numbers = [["a", "b"], ["b"], [], ["c"]] * 3, [1.0, 2.5, 3.0, 0.5] * 3
     for task, labels in (("multilabel", several), ("regress", numbers)):
-        output, theirs = tmp_path / task, tmp_path / f"{task}-theirs"
+        output, exported = tmp_path / task, tmp_path / f"{task}-theirs"
         finetune(pretrained, (texts, labels), output, task=task, pooling="head", **QUICK)
-        load_finetuned(output).export(theirs)
-        run = transformers.pipeline("text-classification", str(theirs), device="cpu")
-        (said,) = predict(output, ["w3 w4 w5"], verbose=0)
+        load_finetuned(output).export(exported)
+        run = transformers.pipeline("text-classification", str(exported), device="cpu")
+        (prediction,) = predict(output, ["w3 w4 w5"], verbose=0)
         scores = [
             row["score"] for row in sorted(run("w3 w4 w5", top_k=None), key=lambda r: r["label"])
         ]
-        own = said.values if task == "regress" else list(said.probabilities.values())
-        assert scores == pytest.approx(own, abs=1e-5)
+        each = prediction.values if task == "regress" else list(prediction.probabilities.values())
+        assert scores == pytest.approx(each, abs=1e-5)
 
 
 def test_a_state_in_bfloat16_is_gone_on_with(tmp_path):
@@ -255,7 +255,9 @@ def test_spans_end_where_their_words_do(pretrained, tmp_path):
         **QUICK | {"epochs": 20},
         learning_rate=2e-2,
     )
-    scores = [evaluate(tmp_path, (texts, own), verbose=0)["test"]["f1"] for own in (spaced, exact)]
+    scores = [
+        evaluate(tmp_path, (texts, each), verbose=0)["test"]["f1"] for each in (spaced, exact)
+    ]
     assert scores == [1.0, 1.0]
 
 

@@ -32,9 +32,9 @@ def test_evaluate_and_predict_read_in_chunks(finetuned, corpus):
     labels = ["a", "b", "c", "a", "b"]
     chunked = evaluate(finetuned, (TEXTS, labels), chunks=16, verbose=0)["test"]
     assert sum(group["documents"] for group in chunked["by_length"]) == 5
-    said = predict(finetuned, TEXTS, chunks=16, pool="max", verbose=0)
+    predictions = predict(finetuned, TEXTS, chunks=16, pool="max", verbose=0)
     logits, _ = load_finetuned(finetuned, chunks=16, pool="max").judged(TEXTS, verbose=0)
-    assert [p.label for p in said] == ["abc"[i] for i in logits.argmax(-1)]
+    assert [p.label for p in predictions] == ["abc"[i] for i in logits.argmax(-1)]
 
 
 @pytest.mark.once

@@ -53,8 +53,8 @@ def test_all_short_sequences_have_conllevals_entities():
 def test_scores_are_counted_over_all_texts():
     """The example of seqeval's README: F1 0.5, PER 1.0, MISC 0.0."""
     true = [["O", "O", "O", "B-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
-    said = [["O", "O", "B-MISC", "I-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
-    scores = entity_scores(list(map(entities, true)), list(map(entities, said)))
+    predicted = [["O", "O", "B-MISC", "I-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
+    scores = entity_scores(list(map(entities, true)), list(map(entities, predicted)))
     assert (scores["f1"], scores["precision"], scores["support"]) == (0.5, 0.5, 2)
     assert scores["classes"]["PER"]["f1"] == 1 and scores["classes"]["MISC"]["f1"] == 0
     assert entity_scores([set()], [set()])["f1"] == 0

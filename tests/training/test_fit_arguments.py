@@ -283,12 +283,12 @@ def test_averages_are_saved_and_training_goes_on_with_the_weights(tmp_path, pret
     plain, mean = list(seen), None
     for step in plain:
         pairs = zip(mean or step, step, strict=True)
-        mean = [0.99 * average + 0.01 * own for average, own in pairs]
+        mean = [0.99 * average + 0.01 * weight for average, weight in pairs]
     seen.clear()
     finetune(pretrained, corpus / "train.tsv", tmp_path / "mean", use_ema=True, **settings)
     for step, other in zip(plain, seen, strict=True):
         np.testing.assert_allclose(step[0], other[0], rtol=1e-4, atol=1e-5)
     saved = load_finetuned(tmp_path / "mean").model.get_weights()[:3]
-    for expected, own, last in zip(mean, saved, plain[-1], strict=True):
-        np.testing.assert_allclose(own, expected, rtol=1e-4, atol=1e-5)
-        assert not np.allclose(own, last, atol=1e-4)
+    for expected, weight, last in zip(mean, saved, plain[-1], strict=True):
+        np.testing.assert_allclose(weight, expected, rtol=1e-4, atol=1e-5)
+        assert not np.allclose(weight, last, atol=1e-4)

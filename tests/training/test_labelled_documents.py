@@ -49,19 +49,19 @@ def test_a_file_without_labels_is_refused(tmp_path):
 
 def test_a_split_takes_the_same_share_of_every_class_and_loses_nothing():
     documents = labelled("a" * 40 + "b" * 20 + "c")
-    rest, held = split(documents, 0.25, seed=3)
-    assert sorted(rest.texts + held.texts) == sorted(documents.texts)
-    assert [held.labels.count(name) for name in "abc"] == [10, 5, 0]
-    assert held.lines == sorted(held.lines)
-    for text, label, line in zip(held.texts, held.labels, held.lines, strict=True):
+    rest, test = split(documents, 0.25, seed=3)
+    assert sorted(rest.texts + test.texts) == sorted(documents.texts)
+    assert [test.labels.count(name) for name in "abc"] == [10, 5, 0]
+    assert test.lines == sorted(test.lines)
+    for text, label, line in zip(test.texts, test.labels, test.lines, strict=True):
         assert (text, label) == (documents.texts[line - 1], documents.labels[line - 1])
 
 
 def test_the_last_document_of_a_class_is_never_held_out():
     documents = labelled("a" * 10 + "bbc")
-    rest, held = split(documents, 0.9, seed=0)
+    rest, test = split(documents, 0.9, seed=0)
     assert [rest.labels.count(name) for name in "abc"] == [1, 1, 1]
-    assert [held.labels.count(name) for name in "abc"] == [9, 1, 0]
+    assert [test.labels.count(name) for name in "abc"] == [9, 1, 0]
 
 
 def test_a_split_follows_from_the_seed():

@@ -95,17 +95,17 @@ def test_what_keras_does_around_the_step_is_kept(arguments):
 
 
 def test_keras_own_adamw_goes_on_where_ours_stopped():
-    ours, keras_own = small_model(), small_model()
+    ours, keras_model = small_model(), small_model()
     # No id twice: on TensorFlow Keras squares the gradients of a repeated row one by one.
     ids, labels = np.arange(3)[None], np.zeros((1, 3, 2))
     ours.compile(FusedAdamW(0.1), "mse")
-    keras_own.compile(keras.optimizers.AdamW(0.1), "mse")
+    keras_model.compile(keras.optimizers.AdamW(0.1), "mse")
     ours.train_on_batch(ids, labels)
-    keras_own.optimizer.build(keras_own.trainable_variables)
-    keras_own.set_weights(ours.get_weights())
-    for mine, yours in zip(ours.optimizer.variables, keras_own.optimizer.variables, strict=True):
+    keras_model.optimizer.build(keras_model.trainable_variables)
+    keras_model.set_weights(ours.get_weights())
+    for mine, yours in zip(ours.optimizer.variables, keras_model.optimizer.variables, strict=True):
         yours.assign(np.array(mine))
-    losses = [[m.train_on_batch(ids, labels) for _ in range(3)] for m in (ours, keras_own)]
+    losses = [[m.train_on_batch(ids, labels) for _ in range(3)] for m in (ours, keras_model)]
     np.testing.assert_allclose(*losses, rtol=1e-4)
 
 

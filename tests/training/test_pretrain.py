@@ -40,8 +40,8 @@ def weights(folder):
 def test_a_killed_run_goes_on_to_the_same_end(with_head, texts, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runs, "SAVE_EVERY", 0)
     whole = pretrain(with_head, texts, tmp_path / "whole", **SETTINGS)
-    said = capsys.readouterr().out
-    assert "6 steps of 256 tokens, rows of 16" in said and " left" in said and "new" not in said
+    out = capsys.readouterr().out
+    assert "6 steps of 256 tokens, rows of 16" in out and " left" in out and "new" not in out
 
     def killed(words):
         if words.startswith("step 4"):
@@ -93,10 +93,10 @@ def test_the_result_learned_and_is_read_by_transformers_and_finetune(
     assert heads_in(tmp_path / "out") == {"with_mlm": True}
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
-    theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path / "out").eval()
+    reference = transformers.BertForMaskedLM.from_pretrained(tmp_path / "out").eval()
     ids = np.arange(2, 26)[None]
     with torch.no_grad():
-        expected = theirs(torch.tensor(ids)).logits.numpy()
+        expected = reference(torch.tensor(ids)).logits.numpy()
     ours = build_transformer_model(tmp_path / "out", with_mlm="linear")
     found = ours.predict({"token_ids": ids, "segment_ids": ids * 0}, verbose=0)
     np.testing.assert_allclose(found, expected, atol=1e-4)
@@ -165,8 +165,8 @@ def test_next_tokens_are_learned(with_head, texts, tmp_path, objective):
     batches = CausalBatches(corpus[:8], Tokenizer(tmp_path / "out"), 16, shuffle=False)
     for inputs, targets, counts in map(batches.__getitem__, range(len(batches))):
         shares = model.predict(inputs, verbose=0)
-        own = np.take_along_axis(shares, targets[..., None], axis=-1)[..., 0]
-        total += [-(counts * np.log(own)).sum(), counts.sum()]
+        target_shares = np.take_along_axis(shares, targets[..., None], axis=-1)[..., 0]
+        total += [-(counts * np.log(target_shares)).sum(), counts.sum()]
     assert metrics["after"]["loss"] == pytest.approx(total[0] / total[1], rel=1e-4)
 
 

@@ -67,10 +67,10 @@ def test_two_processes_read_all_of_each_batch_and_restore_the_order(monkeypatch)
             np.testing.assert_array_equal(np.concatenate(rows), either(expected[place]))
     found = [np.concatenate([share[i][1] for i in range(len(share))]) for share in shares]
     monkeypatch.setattr(backend, "gather", lambda value: found)
-    for share, own in zip(shares, found, strict=True):
-        assert share.restore_order(own).tolist() == list(range(37))
+    for share, values in zip(shares, found, strict=True):
+        assert share.restore_order(values).tolist() == list(range(37))
         with pytest.raises(ValueError, match="rows of predictions for 37 texts"):
-            share.restore_order(own[1:])
+            share.restore_order(values[1:])
 
 
 @pytest.mark.once

@@ -55,7 +55,7 @@ def test_late_interaction_with_the_documents_of_the_batch():
     parts = [[(TOKENS[row, side], SCORED[row, side]) for side in range(4)] for row in range(4)]
     ids, expected = [0, 1, 1, 3], []
     for row in range(4):
-        own = late(parts[row][0], parts[row][1])
+        positive = late(parts[row][0], parts[row][1])
         scores = [
             late(parts[row][0], parts[other][side])
             for other in range(4)
@@ -63,7 +63,7 @@ def test_late_interaction_with_the_documents_of_the_batch():
             # Documents of other rows of the same number are no negatives.
             if ids[other] != ids[row] or other == row
         ]
-        expected.append(-(own - np.log(np.exp(scores).sum())))
+        expected.append(-(positive - np.log(np.exp(scores).sum())))
     found = MaxSimRanking(reduction=None)(np.array(ids), MULTI)
     np.testing.assert_allclose(keras.ops.convert_to_numpy(found), expected, rtol=1e-4, atol=1e-5)
 

@@ -140,9 +140,9 @@ def test_tags_are_predicted_of_words_of_texts_and_of_chunks(runs):
 def test_spans_of_characters_are_learned_as_tags(tmp_path, bert):
     texts, tags = seeded(tagged, 0, 96)
     spans = []
-    for words, own in zip(texts, tags, strict=True):
+    for words, tags_of_text in zip(texts, tags, strict=True):
         place, found = 0, []
-        for word, tag in zip(words, own, strict=True):
+        for word, tag in zip(words, tags_of_text, strict=True):
             if tag[0] == "B":
                 found.append([place, place + len(word), tag[2:]])
             elif tag[0] == "I":
@@ -348,9 +348,9 @@ def test_transformers_runs_what_was_finetuned(bert, runs, corpus, tmp_path):
     load_finetuned(tmp_path / "own").export(tmp_path / "theirs")
     run = transformers.pipeline("text-classification", str(tmp_path / "theirs"), device="cpu")
     texts = ["w1 w4 w7", " ".join(f"w{n % 33}" for n in range(38))]
-    for text, said in zip(texts, predict(tmp_path / "own", texts, verbose=0), strict=True):
+    for text, prediction in zip(texts, predict(tmp_path / "own", texts, verbose=0), strict=True):
         found = {row["label"]: row["score"] for row in run(text, top_k=None)}
-        assert found == pytest.approx(said.probabilities, abs=1e-5)
+        assert found == pytest.approx(prediction.probabilities, abs=1e-5)
     folder, _ = runs("tag")
     load_finetuned(folder).export(tmp_path / "tagger")
     run = transformers.pipeline("token-classification", str(tmp_path / "tagger"), device="cpu")
