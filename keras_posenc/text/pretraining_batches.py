@@ -38,11 +38,9 @@ def pieces(texts, tokenizer, length):
     >>> [ids for ids, _ in pieces(["a b c d", "d"], tokenizer, length=5)]
     [[2, 4, 5, 6, 3], [2, 5, 6, 7, 3], [2, 7, 3]]
     """
-    size = length - tokenizer.special_tokens()
-    if size < 1:
-        raise ValueError(
-            f"length={length} leaves no room for text beside the {length - size} special tokens."
-        )
+    special = tokenizer.special_tokens()
+    size = checks.whole("length", length, special + 1, why=f"{special} are special tokens")
+    size -= special
     rows = []
     for ids in filter(None, tokenizer.contents(texts)):
         last = max(0, len(ids) - size)

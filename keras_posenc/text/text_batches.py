@@ -379,9 +379,10 @@ def _checked_weights(weights, count):
     array = np.asarray(weights)
     if array.shape != (count,) or array.dtype.kind not in "iuf":
         raise ValueError(
-            f"sample_weights has the shape {array.shape} and the dtype {array.dtype}: give one "
-            f"number to each of {count} texts."
+            f"`sample_weights` must be {count} numbers, one per text. Received: the shape "
+            f"{array.shape} and the dtype {array.dtype}"
         )
     if not np.isfinite(array).all() or array.min() < 0:
-        raise ValueError("sample_weights has a number that is negative or not finite.")
+        wrong = array[~np.isfinite(array) | (array < 0)][0]
+        raise ValueError(f"`sample_weights` must be finite and at least 0. Received: {wrong}")
     return array.astype("float32")

@@ -1,5 +1,6 @@
 """The tokenizer: bert4keras's `encode` on top of the `tokenizers` library."""
 
+from keras_posenc import checks
 from keras_posenc.text.argument_aliases import refuse
 from keras_posenc.text.importing import refusals
 from keras_posenc.text.offsets import characters_of, check_texts, in_chunks, without_spaces
@@ -182,12 +183,9 @@ class Tokenizer(Tokens):
         refuse("Tokenizer.windows", others)
         asked = [] if question is None else self._contents([question])
         taken = sum(len(ids) for ids, _ in asked)
-        room = self._room(length, pair=bool(asked), taken=taken)
-        if not 0 <= stride < room:
-            raise ValueError(
-                f"stride={stride}: windows of length={length} hold {room} tokens of the text, "
-                f"so they can share 0 to {room - 1}."
-            )
+        room = self._room("length", length, pair=bool(asked), taken=taken)
+        why = f"windows of length={length} hold {room} tokens of the text"
+        stride = checks.whole("stride", stride, least=0, most=room - 1, why=why)
         ids, spans = self._contents([text], offsets)[0]
         asked = [(ids, [(0, 0)] * len(ids)) for ids, _ in asked]
         starts = range(0, max(len(ids) - stride, 1), room - stride)
@@ -275,7 +273,9 @@ class Tokenizer(Tokens):
         parts, runs = [ids for ids, _ in row], self._layouts[len(row) - 1]
         places = [range(len(ids)) for ids in parts]
         if max_length is not None:
-            places = truncate(places, self._room(max_length, len(row) == 2), truncate_from)
+            places = truncate(
+                places, self._room("max_length", max_length, len(row) == 2), truncate_from
+            )
         token_ids, segment_ids, spans = [], [], []
         for which, ids, segment in runs:
             if which is not None:
@@ -287,15 +287,8 @@ class Tokenizer(Tokens):
                 spans += [(0, 0)] * len(ids) if which is None else row[which][1][part]
         return (token_ids, segment_ids, spans) if offsets else (token_ids, segment_ids)
 
-    def _room(self, max_length, pair, taken=0):
+    def _room(self, name, length, pair, taken=0):
         special = self.special_tokens(pair)
-        room = max_length - special - taken
-        if room < 1:
-            reserved = f"the {special} special tokens" + f" and {taken} of the question" * bool(
-                taken
-            )
-            raise ValueError(
-                f"max_length={max_length} leaves no room for text beside {reserved}; give at least "
-                f"{special + taken + 1}."
-            )
-        return room
+        why = f"{special} are special tokens" + f" and {taken} of the question" * bool(taken)
+        reserved = special + taken
+        return checks.whole(name, length, least=reserved + 1, why=why) - reserved

@@ -5,6 +5,8 @@ import logging
 
 import numpy as np
 
+from keras_posenc import checks
+
 # A line of the log instead of a warning: `max_length` was requested, or is the default. A program
 # that treats warnings as errors should not end because one text of many is long. Without a logging
 # setup, Python prints it to stderr.
@@ -25,8 +27,7 @@ def truncate(parts, room, truncate_from="right"):
     Raises:
         ValueError: on another `truncate_from`.
     """
-    if truncate_from not in ("right", "left"):
-        raise ValueError(f'truncate_from={truncate_from!r}: give "right" or "left".')
+    checks.choice("truncate_from", truncate_from, ("right", "left"))
     lengths = [len(part) for part in parts]
     if sum(lengths) <= room:
         return parts

@@ -67,7 +67,9 @@ def words_first(tokenizer, vocabulary, function, source):
         ValueError: the tokenizer is of another kind.
     """
     if not callable(function):
-        raise TypeError(f"pre_tokenize is {function!r:.60}: give a function, text -> words.")
+        raise TypeError(
+            f"`pre_tokenize` must be a function, text -> words. Received: {function!r:.60}"
+        )
     tokenizers = import_tokenizers()
     if not isinstance(tokenizer.normalizer, tokenizers.normalizers.BertNormalizer):
         raise ValueError(f"{source} is no BERT tokenizer: pre_tokenize= is for these alone.")

@@ -392,9 +392,13 @@ def test_arguments_that_do_not_fit(tokenizer):
         TextBatches([[1]], stride=1)
     with pytest.raises(ValueError, match="have room for 1 of it, and are to share 2"):
         TextBatches([("a b c", "d e f g")], None, tokenizer, max_length=7, stride=2)
-    with pytest.raises(ValueError, match=r"sample_weights has the shape \(1,\)"):
+    with pytest.raises(
+        ValueError, match=r"`sample_weights` must be . numbers.* Received: the shape \(1,\)"
+    ):
         TextBatches([[1], [2]], sample_weights=[1])
-    with pytest.raises(ValueError, match="a number that is negative or not finite"):
+    with pytest.raises(
+        ValueError, match="`sample_weights` must be finite and at least 0. Received: "
+    ):
         TextBatches([[1]], sample_weights=[-1])
     with pytest.raises(NotImplementedError):
         TextBatches([[1]], Labels([1]))

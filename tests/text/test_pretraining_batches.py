@@ -301,7 +301,9 @@ def test_errors(tokenizer):
         MaskedLanguageModelBatches(["a"], tokenizer, masked=1)
     with pytest.raises(ValueError, match="`max_ngram` must be a positive integer. Received: 0"):
         MaskedLanguageModelBatches(["a"], tokenizer, max_ngram=0)
-    with pytest.raises(ValueError, match="length=2 leaves no room for text beside the 2 special"):
+    with pytest.raises(
+        ValueError, match="`length` must be .* at least 3: 2 are special tokens. Received: 2"
+    ):
         CausalBatches(["a"], tokenizer, length=2)
     with pytest.raises(ValueError, match="The texts have no tokens to learn from"):
         CausalBatches([" "], tokenizer)

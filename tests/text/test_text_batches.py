@@ -293,7 +293,7 @@ def test_sizes_that_are_no_numbers(name, value):
 
 
 def test_classes_and_labels_that_repeat_or_overflow():
-    with pytest.raises(ValueError, match="classes has 'a' twice: each name is one class"):
+    with pytest.raises(ValueError, match="`classes` must have each name once. Received twice: 'a'"):
         TextBatches([[1], [2]], ["a", "b"], classes=["a", "b", "a"])
     with pytest.raises(ValueError, match="A label id is 2147483648; ids go to 2147483647"):
         TextBatches([[1]], [2**31])

@@ -314,13 +314,20 @@ def test_wrong_arguments(tokenizer):
         tokenizer.encode("ab\ud800")
     with pytest.raises(ValueError, match="2 texts but 1 pairs"):
         tokenizer.encode_batch(["a", "b"], ["c"])
-    with pytest.raises(ValueError, match="max_length=2 leaves no room.* give at least 3"):
+    with pytest.raises(
+        ValueError, match="`max_length` must be .* at least 3: 2 are .* Received: 2"
+    ):
         tokenizer.encode("a", max_length=2)
-    with pytest.raises(ValueError, match="max_length=3 leaves no room.* give at least 4"):
+    with pytest.raises(
+        ValueError, match="`max_length` must be .* at least 4: 3 are .* Received: 3"
+    ):
         tokenizer.encode("a", "b", max_length=3)
-    with pytest.raises(ValueError, match="truncate_from='middle': give"):
+    with pytest.raises(ValueError, match="`truncate_from` must be one of"):
         tokenizer.encode("a", max_length=8, truncate_from="middle")
-    with pytest.raises(ValueError, match="stride=6: windows of length=8 hold 6 .* share 0 to 5"):
+    with pytest.raises(
+        ValueError,
+        match="`stride` must be .* 0 to 5: windows of length=8 hold 6 .*: 6",
+    ):
         tokenizer.windows("a", 8, 6)
     with pytest.raises(ValueError, match="30522 is no token id: they go from 0 to 30521"):
         tokenizer.decode([101, 30522])

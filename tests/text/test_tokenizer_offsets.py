@@ -92,10 +92,10 @@ def test_an_answer_is_found_in_a_window_of_a_long_passage(tokenizer, book_excerp
 
 def test_windows_that_cannot_be(tokenizer):
     with pytest.raises(
-        ValueError, match="max_length=7 leaves no room .* 3 special tokens and 4 of"
+        ValueError, match="`length` must be .* at least 8: 3 are special tokens and 4 of"
     ):
         tokenizer.windows("text", 7, question="who is it?")
-    with pytest.raises(ValueError, match="stride=1: windows of length=8 hold 1 tokens"):
+    with pytest.raises(ValueError, match="`stride` must be .* 0 to 0: windows of length=8 hold 1"):
         tokenizer.windows("text", 8, 1, question="who is it?")
     (window,) = tokenizer.windows("", 8, question="who?", offsets=True)
     assert tokenizer.ids_to_tokens(window[0]) == ["[CLS]", "who", "?", "[SEP]", "[SEP]"]

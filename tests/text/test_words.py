@@ -139,7 +139,7 @@ def test_simplified_keeps_the_words(vocabulary, tmp_path):
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ("jieba", TypeError, "pre_tokenize is 'jieba': give a function, text -> words"),
+        ("jieba", TypeError, "`pre_tokenize` must be a function, text -> words. Received: 'jieba'"),
         (lambda text: text, ValueError, r"pre_tokenize gives '.*', which is no list of words"),
         (lambda text: None, ValueError, "pre_tokenize gives None, which is no list of words"),
         (lambda text: ["b"], ValueError, "gives 'b', which is not in the rest of the text, '"),

@@ -96,7 +96,9 @@ def class_ids(names):
     """
     repeated = [name for name, times in collections.Counter(names).items() if times > 1]
     if repeated:
-        raise ValueError(f"classes has {quote(repeated[0])} twice: each name is one class.")
+        raise ValueError(
+            f"`classes` must have each name once. Received twice: {quote(repeated[0])}"
+        )
     return {name: number for number, name in enumerate(names)}
 
 
