@@ -5,27 +5,19 @@ import math
 
 from keras_posenc.models.families.direction import BIDIRECTIONAL
 from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.layer_kinds import GLOBAL, LOCAL, layer_kinds
 from keras_posenc.models.families.llama import LLAMA_ALIASES, LLAMA_DEFAULTS
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.task_heads import last_token
 from keras_posenc.models.families.weight_rows import ATTENTION, FEED_FORWARD, llama_block, table
-from keras_posenc.untrusted import quote
-
-LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
 
 def configure(config):
     """Five of six layers are local, with a rotary base of their own."""
     source, layers = config.source, config.num_hidden_layers
     every = source.get("sliding_window_pattern") or 6
-    kinds = source.get("layer_types") or [
-        LOCAL if (i + 1) % every else GLOBAL for i in range(layers)
-    ]
-    if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:
-        raise ValueError(
-            f"`layer_types` must name {layers} layers, each {LOCAL!r} or {GLOBAL!r}. "
-            f"Received: {quote(kinds)}"
-        )
+    default = [LOCAL if (i + 1) % every else GLOBAL for i in range(layers)]
+    kinds = layer_kinds(source, layers, default)
     window = {"name": "window", "window": _window(source)}
     scale = math.sqrt(config.key_size / source.get("query_pre_attn_scalar", 256))
     temperature = [] if scale == 1 else [{"name": "temperature", "value": scale}]

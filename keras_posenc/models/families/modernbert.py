@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_posenc.models.families.family import Family
+from keras_posenc.models.families.layer_kinds import GLOBAL, LOCAL, layer_kinds
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.task_heads import TaskHead
 from keras_posenc.models.families.weight_rows import (
@@ -12,21 +13,14 @@ from keras_posenc.models.families.weight_rows import (
     packed_attention,
     table,
 )
-from keras_posenc.untrusted import quote
-
-LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
 
 def configure(config):
     """Every third layer is global, with a rotary base of its own; the others are local."""
     source, layers = config.source, config.num_hidden_layers
     every = source.get("global_attn_every_n_layers", 3)
-    kinds = source.get("layer_types") or [LOCAL if i % every else GLOBAL for i in range(layers)]
-    if len(kinds) != layers or not set(kinds) <= {LOCAL, GLOBAL}:
-        raise ValueError(
-            f"`layer_types` must name {layers} layers, each {LOCAL!r} or {GLOBAL!r}. "
-            f"Received: {quote(kinds)}"
-        )
+    default = [LOCAL if i % every else GLOBAL for i in range(layers)]
+    kinds = layer_kinds(source, layers, default)
     bases = {LOCAL: source.get("local_rope_theta"), GLOBAL: source.get("global_rope_theta")}
     window = {"name": "window", "window": source.get("local_attention", 128) // 2 + 1}
     encodings = {
