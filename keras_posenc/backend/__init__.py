@@ -29,6 +29,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `cumsum` | a running sum, from either end |
 | `update_slice`, `choose` | `ops.slice_update` and `ops.cond` where those fail |
 | `is_plain` | whether a layer's call may be made without what Keras does around it |
+| `by_group` | a function of rows whose groups have weights of their own, such as experts |
 | `linear`, `layer_norm` | a product with bias and a norm as one operation each |
 | `dot_product_attention` | that of `keras.ops`, without copies of its inputs |
 | `write`, `overwrite` | rows of a cache, in a copy of it or in place |

@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_posenc.backend import (
     jax_cache,
+    jax_groups,
     jax_lookup,
     jax_processes,
     jax_sequence,
@@ -24,6 +25,7 @@ __all__ = shared.NAMES
 
 cache_programs = jax_cache.cache_programs
 keeps_programs = jax_cache.keeps_programs
+by_group = jax_groups.by_group
 gather = jax_processes.gather
 launched_processes = jax_processes.launched_processes
 has_splash = jax_splash.has_splash

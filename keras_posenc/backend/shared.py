@@ -16,6 +16,7 @@ NAMES = (
     "all_true",
     "await_calls",
     "bind_keywords",
+    "by_group",
     "cache_programs",
     "call_back",
     "check_floatx",
@@ -134,6 +135,7 @@ class Traits:
         batches_before_fit: int. Batches that `fit` inspects to find out which axes vary.
         calls_back_compiled: bool. A compiled program can call a Python function.
         writes_litert: bool. Keras exports a model of any length to LiteRT.
+        splits_compiled: bool. A compiled program splits rows by numbers that it computes.
         fills_missing: bool. A compiled program reads NaN for a row that a table does not have.
         shape_price: int. Tokens that MiniLM computes while a program for another shape is made.
         priced_shapes: number. After so many shapes a program is for any.
@@ -153,6 +155,7 @@ class Traits:
     batches_before_fit: int = 0
     calls_back_compiled: bool = True
     writes_litert: bool = False
+    splits_compiled: bool = True
     fills_missing: bool = False
     shape_price: int = 0
     priced_shapes: float = math.inf
@@ -431,6 +434,33 @@ def exporting(format):
 def is_exporting(format=None):
     """Whether a program is traced for another runtime, or for that of this format."""
     return _EXPORTING.get() is not None and format in (None, _EXPORTING.get())
+
+
+def by_group(function, rows, counts, weights):
+    """Computes function(rows of group g, weights of group g) for all groups.
+
+    Here each group computes all rows, which programs for other runtimes can express; the backends
+    compute each row once.
+
+    Args:
+        function: function of rows (n, D) and a list of weights, to (n, E). It is hashable, and
+            equal to another one that computes the same.
+        rows: (M, D), those of group 0 first.
+        counts: (G,) int32, the number of rows of each group.
+        weights: list of tensors (G, ...).
+
+    Returns:
+        (M, E).
+    """
+    groups = weights[0].shape[0]
+    ends = ops.cumsum(counts)
+    place = ops.arange(ops.shape(rows)[0], dtype="int32")[:, None]
+    output = 0.0
+    for group in range(groups):
+        inside = (place >= ends[group] - counts[group]) & (place < ends[group])
+        values = function(rows, [w[group] for w in weights])
+        output = output + ops.where(inside, values, ops.zeros_like(values))
+    return output
 
 
 def export_model(model, path, format):

@@ -23,11 +23,22 @@ TRAITS = shared.Traits(
     diagonals_in_pieces=True,
     global_random_state=False,
     drops_assertions=True,
+    splits_compiled=False,
     batches_before_fit=2,
     calls_back_compiled=False,
     shape_price=4096,
     priced_shapes=2,
 )
+
+
+def by_group(function, rows, counts, weights):
+    """`shared.by_group` with each row computed once, which XLA and LiteRT have no operation for."""
+    if shared.is_exporting():
+        return shared.by_group(function, rows, counts, weights)
+    weights = [tf.unstack(ops.convert_to_tensor(w)) for w in weights]
+    parts = tf.split(rows, counts, num=len(weights[0]))
+    outputs = map(function, parts, map(list, zip(*weights, strict=True)))
+    return tf.concat(list(outputs), 0)
 
 
 class SafeTrainer(shared.SafeTrainer):

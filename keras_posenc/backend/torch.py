@@ -17,6 +17,7 @@ from torch.optim.adamw import adamw
 from keras_posenc.backend import shared
 from keras_posenc.backend.shared import *  # noqa: F403
 from keras_posenc.backend.torch_calls import (
+    by_group,  # noqa: F401
     dot_product_attention,  # noqa: F401
     is_plain,  # noqa: F401
     layer_norm,  # noqa: F401

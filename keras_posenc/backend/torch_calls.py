@@ -48,6 +48,15 @@ def is_plain(layer, x):
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
 
 
+def by_group(function, rows, counts, weights):
+    """`shared.by_group` with each row computed once."""
+    if tracing() or rows.is_meta:
+        return shared.by_group(function, rows, counts, weights)
+    weights = [ops.convert_to_tensor(w).unbind() for w in weights]
+    parts = zip(rows.split(counts.tolist()), zip(*weights, strict=True), strict=True)
+    return torch.cat([function(part, list(each)) for part, each in parts if len(part)])
+
+
 def linear(x, kernel, bias, axes):
     """`shared.linear` as one product; a bias that is added to it is a pass of its own."""
     kernel = getattr(kernel, "value", kernel)  # with LoRA, it is a tensor

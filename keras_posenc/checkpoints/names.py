@@ -36,6 +36,13 @@ KINDS = {
         "query_scale": ("/q_scaleoffset/gamma", [".q_scaleoffset.gamma"]),
         "key_scale": ("/k_scaleoffset/gamma", [".k_scaleoffset.gamma"]),
     },
+    "experts": {
+        "inner_kernel": (None, [".gate_up_proj"]),
+        "inner_bias": (None, [".gate_up_proj_bias"]),
+        "outer_kernel": (None, [".down_proj"]),
+        "outer_bias": (None, [".down_proj_bias"]),
+    },
+    "sinks": {"logits": (None, [".sinks"])},
     "conv1d": {"kernel": (None, [".weight"]), "bias": (None, [".bias"])},
 }
 
@@ -302,7 +309,7 @@ def flat_shape(variable, shape):
         variable: str; attention's output has heads first, its inputs have them last.
         shape: tuple of int, the variable's shape in the model.
     """
-    if len(shape) == 3:
+    if len(shape) == 3 and variable.endswith("/kernel"):
         first, heads, last = shape
         outputs = "/attention_output/" in variable
         return (first * heads, last) if outputs else (first, heads * last)

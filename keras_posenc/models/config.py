@@ -118,6 +118,7 @@ class Config:
         causal: bool. Whether no token sees a later one, with every application.
         position_table: bool. Whether positions are looked up in a table of `max_position` rows.
         block: str. "transformer", or "gau" for gated attention units.
+        experts: dict or None. Arguments of `MixtureOfExperts`, in place of feed-forward layers.
         gau_normalization: str. The `normalization` of `GatedAttentionUnit`.
         table_norm: bool. Whether a table of positions that layers share is normalised.
         num_hidden_groups: int or None. Number of blocks with separate weights, each shared by
@@ -183,6 +184,7 @@ class Config:
     tie_word_embeddings: bool = True
     zeroed_token_id: int | None = None
     encodings: tuple = ()
+    experts: dict | None = None
     family: str = "bert"
     source: dict | None = dataclasses.field(default=None, compare=False, repr=False)
 
@@ -333,7 +335,7 @@ DEFAULTS = {field.name: field.default for field in dataclasses.fields(Config)}
 FIELDS = tuple(
     field.name
     for field in dataclasses.fields(Config)
-    if field.name not in ("encodings", "family", "source")
+    if field.name not in ("encodings", "experts", "family", "source")
 )
 # The fields that a config of BERT has.
 FIRST_FIELDS = FIELDS[: FIELDS.index("position_offset")]

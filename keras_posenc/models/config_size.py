@@ -28,10 +28,11 @@ def check_size(config, loader):
             f"{len(checkpoint)} tensors. Is it the config of this checkpoint?"
         )
     embedding = config.embedding_size or config.hidden_size
+    experts = (config.experts or {}).get("num_experts", 1)
     heads = config.num_attention_heads * config.value_size
     parts = {
         "vocab_size": config.vocab_size * embedding,
-        "intermediate_size": blocks * config.hidden_size * config.intermediate_size,
+        "intermediate_size": blocks * experts * config.hidden_size * config.intermediate_size,
         "num_attention_heads": blocks * config.hidden_size * heads,
         "segment_vocab_size": config.segment_vocab_size * embedding,
     }

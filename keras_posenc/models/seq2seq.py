@@ -9,13 +9,9 @@ from keras import ops
 
 from keras_posenc import checks
 from keras_posenc.attention.key_values import Overwritten
-from keras_posenc.attention.layer import PositionalAttention
-from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
-from keras_posenc.layers.feedforward import FeedForward
-from keras_posenc.layers.norm import normalization
-from keras_posenc.layers.token_embedding import TokenEmbedding
+from keras_posenc.models import config_layers
 from keras_posenc.models.config import Config
 from keras_posenc.models.model import TransformerModel
 from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
@@ -221,13 +217,7 @@ def _read_source(attention, x, memory, arguments):
 
 def _embedding_layers(config, absolute_positions):
     layers = [
-        TokenEmbedding(
-            config.vocab_size,
-            config.hidden_size,
-            pad_token_id=config.pad_token_id,
-            embeddings_initializer=_initializer(config),
-            name="Embedding-Token",
-        ),
+        config_layers.token_embedding(config, _initializer(config), "Embedding-Token"),
         keras.layers.Rescaling(config.hidden_size**0.5, name="Embedding-Scale"),
     ]
     if absolute_positions:
@@ -240,26 +230,14 @@ def _block_layers(config, prefix, attentions):
     """The layers of one block: attention layers, given as kind -> encodings, and feed-forward."""
 
     def attention(name, encodings):
-        return PositionalAttention(
-            config.num_attention_heads,
-            config.key_size,
-            encodings=encodings,
-            dropout=config.attention_dropout_rate,
-            kernel_initializer=_initializer(config),
-            name=name,
-        )
+        return config_layers.attention(config, encodings, _initializer(config), name)
 
     def feed_forward(name):
-        return FeedForward(
-            config.intermediate_size,
-            activations.get(config.hidden_act),
-            kernel_initializer=_initializer(config),
-            name=name,
-        )
+        return config_layers.feed_forward(config, _initializer(config), name)
 
     sublayers = {k: functools.partial(attention, encodings=e) for k, e in attentions.items()}
     sublayers["FeedForward"] = feed_forward
-    norm = functools.partial(normalization, "layer_norm", config.layer_norm_eps)
+    norm = functools.partial(config_layers.norm, config)
     block = Block(prefix, {}, block_parts(sublayers, norm, dropout=config.dropout_rate))
     block.make()
     return list(block.layers.values())

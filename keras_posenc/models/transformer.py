@@ -5,21 +5,13 @@ import functools
 import keras
 from keras import ops
 
-from keras_posenc.attention.gau import GatedAttentionUnit
-from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.attention.shared_table import SharedTable
 from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
-from keras_posenc.layers.feedforward import FeedForward
-from keras_posenc.layers.norm import ConditionalLayerNormalization, normalization
-from keras_posenc.layers.token_embedding import (
-    AddTo,
-    BiasAdd,
-    IdEmbedding,
-    MaskTokenDropout,
-    TokenEmbedding,
-)
+from keras_posenc.layers.norm import ConditionalLayerNormalization
+from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, MaskTokenDropout
+from keras_posenc.models import config_layers
 from keras_posenc.models.heads import add_head
 from keras_posenc.models.model import TransformerModel
 from keras_posenc.nested_layers import Stored
@@ -108,12 +100,10 @@ class Transformer:
         config = self.config
         size = config.embedding_size or config.hidden_size
         tokens = self.layer(
-            TokenEmbedding,
+            config_layers.token_embedding,
             "Embedding-Token",
-            input_dim=config.vocab_size,
-            output_dim=size,
-            pad_token_id=config.pad_token_id,
-            embeddings_initializer=self.initializer("Embedding-Token/embeddings"),
+            config=config,
+            initializer=self.initializer("Embedding-Token/embeddings"),
         )
         x = tokens(self.token_ids)
         if config.zeroed_token_id is not None:
@@ -216,46 +206,17 @@ class Transformer:
         return (x if gau else block.add(x, "FeedForward", condition=condition)), scores
 
     def _attention(self, path, i, name):
-        config = self.config
-        head_norm = normalization(config.norm_type, config.layer_norm_eps)
-        return PositionalAttention(
-            config.num_attention_heads,
-            config.key_size,
-            value_dim=config.value_size,
-            num_key_value_heads=config.num_key_value_heads,
-            output_shape=config.hidden_size,
-            encodings=self._encodings(i),
-            dropout=config.attention_dropout_rate,
-            use_bias=config.attention_bias,
-            flash_attention=self.options.flash_attention,
-            head_norm=head_norm if config.head_norm else None,
-            kernel_initializer=self.initializer(path),
-            name=name,
-        )
+        flash, initializer = self.options.flash_attention, self.initializer(path)
+        return config_layers.attention(self.config, self._encodings(i), initializer, name, flash)
 
     def _unit(self, path, i, name):
-        config = self.config
-        return GatedAttentionUnit(
-            config.intermediate_size,
-            key_size=config.key_size,
-            activation=activations.get(config.hidden_act),
-            normalization=config.gau_normalization,
-            encodings=self._encodings(i),
-            dropout=config.attention_dropout_rate,
-            use_bias=config.attention_bias,
-            flash_attention=self.options.flash_attention,
-            kernel_initializer=self.initializer(path),
-            name=name,
+        flash, initializer = self.options.flash_attention, self.initializer(path)
+        return config_layers.gated_attention_unit(
+            self.config, self._encodings(i), initializer, name, flash
         )
 
     def _feed_forward(self, path, name):
-        return FeedForward(
-            self.config.intermediate_size,
-            activations.get(self.config.hidden_act),
-            use_bias=self.config.feed_forward_bias,
-            kernel_initializer=self.initializer(path),
-            name=name,
-        )
+        return config_layers.feed_forward(self.config, self.initializer(path), name)
 
     def _encodings(self, i):
         return self.options.encodings[i] if self.options.encodings else ()
@@ -414,7 +375,7 @@ class Transformer:
     def _norm(self, name):
         config, options = self.config, self.options
         if options.layer_norm_cond is None:
-            return normalization(config.norm_type, config.layer_norm_eps, name=name)
+            return config_layers.norm(config, name)
         return ConditionalLayerNormalization(
             epsilon=config.layer_norm_eps,
             hidden_size=options.layer_norm_cond_hidden_size,

@@ -71,6 +71,17 @@ CASES = {
     "gte": ("GteForMaskedLM", {"type_vocab_size": 2, "rope_theta": 500.0}, {}),
     "jina_v3": ("JinaEmbeddingsV3ForMaskedLM", {}, {}),
     "eurobert": ("EuroBertForMaskedLM", {"num_key_value_heads": 1}, {}),
+    "ultrabert": (
+        "UltrabertModel",
+        {"num_key_value_heads": 1, "sliding_window": 4, "attention_bias": True},
+        {"with_mlm": False},
+    ),
+    "privacy_filter": (
+        "OpenAIPrivacyFilterModel",
+        {"num_key_value_heads": 1, "sliding_window": 4, "head_dim": 8, "num_local_experts": 6}
+        | {"num_experts_per_tok": 2, "swiglu_limit": 1.5},
+        {"with_mlm": False},
+    ),
     "esm": (
         "EsmForMaskedLM",
         {"position_embedding_type": "rotary", "token_dropout": True, "mask_token_id": 3}
@@ -166,8 +177,8 @@ class Case:
 
 
 # A family is a function from config to config, and no matter of the backend: on all of them run a
-# window, scores of content and position, grouped keys with a causal order.
-EVERYWHERE = ("bert", "modernbert", "deberta_v3", "qwen3")
+# window, scores of content and position, grouped keys with a causal order, and experts.
+EVERYWHERE = ("bert", "modernbert", "deberta_v3", "qwen3", "privacy_filter")
 
 
 @pytest.fixture(scope="module", params=on_all(EVERYWHERE, CASES))

@@ -57,6 +57,10 @@ CASES += [
     ("DebertaV2", "ForSequenceClassification", {**SMALL, **DEBERTA, "pooler_hidden_act": "tanh"}),
     ("Qwen3", "ForSequenceClassification", LLAMA),
     ("Gemma3Text", "ForSequenceClassification", LLAMA),
+    ("Ultrabert", "ForSequenceClassification", {**LLAMA, "classifier_pooling": "mean"}),
+    ("Ultrabert", "ForTokenClassification", LLAMA),
+    ("Ultrabert", "ForQuestionAnswering", LLAMA),
+    ("OpenAIPrivacyFilter", "ForTokenClassification", {**LLAMA, "num_local_experts": 4}),
 ]
 TASKS = {
     "ForSequenceClassification": "sequence_classification",

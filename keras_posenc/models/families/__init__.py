@@ -19,11 +19,13 @@ from keras_posenc.models.families import (
     neobert,
     nezha,
     nomic,
+    privacy_filter,
     qwen,
     roberta,
     roformer,
     roformer_v2,
     t5,
+    ultrabert,
 )
 from keras_posenc.models.families.family import Family, nearest
 from keras_posenc.untrusted import quote
@@ -56,12 +58,14 @@ FAMILIES = {
         neobert.FAMILY,
         nezha.FAMILY,
         nomic.FAMILY,
+        privacy_filter.FAMILY,
         qwen.QWEN2,
         qwen.QWEN3,
         roberta.FAMILY,
         roformer.FAMILY,
         roformer_v2.FAMILY,
         t5.FAMILY,
+        ultrabert.FAMILY,
     )
 }
 

@@ -8,7 +8,7 @@ import math
 
 from keras_posenc.untrusted import quote
 
-MOST_ROWS = 2**16  # of a table of distances
+MOST_ROWS = 2**16  # of a table of distances; experts
 MOST_NUMBER = 2**40
 
 # The kinds of the keys that families read themselves; those that are not here are true or false.
@@ -28,8 +28,13 @@ NUMBERS = {
     "rotary_scaling_factor",
     "sliding_window",
     "sliding_window_pattern",
+    "swiglu_alpha",
+    "swiglu_limit",
 }
 ROWS = {
+    "num_experts",
+    "num_experts_per_tok",
+    "num_local_experts",
     "max_relative_position",
     "max_relative_positions",
     "position_buckets",
