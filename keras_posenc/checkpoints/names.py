@@ -42,6 +42,7 @@ KINDS = {
         "outer_kernel": (None, [".down_proj"]),
         "outer_bias": (None, [".down_proj_bias"]),
     },
+    "short_convolution": {"conv_kernel": (None, [".weight.T"])},
     "sinks": {"logits": (None, [".sinks"])},
     "conv1d": {"kernel": (None, [".weight"]), "bias": (None, [".bias"])},
 }

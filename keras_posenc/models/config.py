@@ -119,6 +119,8 @@ class Config:
         position_table: bool. Whether positions are looked up in a table of `max_position` rows.
         block: str. "transformer", or "gau" for gated attention units.
         experts: dict or None. Arguments of `MixtureOfExperts`, in place of feed-forward layers.
+        convolutions: tuple. Per block, the `kernel_size` of a `ShortConvolution` in place of
+            attention, or 0; empty: attention in all blocks.
         gau_normalization: str. The `normalization` of `GatedAttentionUnit`.
         table_norm: bool. Whether a table of positions that layers share is normalised.
         num_hidden_groups: int or None. Number of blocks with separate weights, each shared by
@@ -185,6 +187,7 @@ class Config:
     zeroed_token_id: int | None = None
     encodings: tuple = ()
     experts: dict | None = None
+    convolutions: tuple = ()
     family: str = "bert"
     source: dict | None = dataclasses.field(default=None, compare=False, repr=False)
 
@@ -335,7 +338,7 @@ DEFAULTS = {field.name: field.default for field in dataclasses.fields(Config)}
 FIELDS = tuple(
     field.name
     for field in dataclasses.fields(Config)
-    if field.name not in ("encodings", "experts", "family", "source")
+    if field.name not in ("encodings", "experts", "convolutions", "family", "source")
 )
 # The fields that a config of BERT has.
 FIRST_FIELDS = FIELDS[: FIELDS.index("position_offset")]

@@ -361,6 +361,11 @@ def _check_packed(options, config):
             f"{title} scales a text by its fraction of mask tokens, so `packed` rows, which hold "
             "several texts, are not supported. Received: packed=True"
         )
+    if any(config.convolutions):
+        raise ValueError(
+            f"A convolution of {FAMILIES[config.family].title} reads the tokens before, so "
+            "`packed` rows, which hold several texts, are not supported. Received: packed=True"
+        )
     of_rows = ("with_pool", "with_nsp", "attention_caches")
     found = [name for name in of_rows if options.get(name)]
     if options.get("head") is not None and options["head"].output != "Token-Output":

@@ -19,6 +19,7 @@ from keras_posenc.positions import PaddedPositionIds
 from keras_posenc.positions.stretched import STRETCHES, position_embedding
 
 ATTENTION = "MultiHeadSelfAttention"
+CONVOLUTION = "ShortConvolution"
 UNIT = "GatedAttentionUnit"
 
 
@@ -191,6 +192,8 @@ class Transformer:
         name = f"Transformer-{number}"
         gau = config.block == "gau"
         kind, make = (UNIT, self._unit) if gau else (ATTENTION, self._attention)
+        if config.convolutions and config.convolutions[i]:
+            kind, make = CONVOLUTION, self._convolution
         path = f"{name}-{kind}"
         sublayers = {kind: functools.partial(make, path, i)}
         if not gau:
@@ -201,7 +204,7 @@ class Transformer:
         block = Block(name, self.layers, parts, config.norm, self.options.prefix)
         condition = () if cond is None else (cond,)
         attend = functools.partial(self._attend, path=path, scores=scores)
-        x = block.add(x, kind, attend, condition)
+        x = block.add(x, kind, None if kind == CONVOLUTION else attend, condition)
         x, scores = x if isinstance(x, tuple) else (x, None)
         return (x if gau else block.add(x, "FeedForward", condition=condition)), scores
 
@@ -214,6 +217,10 @@ class Transformer:
         return config_layers.gated_attention_unit(
             self.config, self._encodings(i), initializer, name, flash
         )
+
+    def _convolution(self, path, i, name):
+        size = self.config.convolutions[i]
+        return config_layers.convolution(size, self.initializer(path), name)
 
     def _feed_forward(self, path, name):
         return config_layers.feed_forward(self.config, self.initializer(path), name)

@@ -121,10 +121,10 @@ class MaximumEntropyMarkovLoss(keras.losses.Loss):
         self._counted = Counted(autocast=False)
 
     def call(self, y_true, y_pred):
-        tags, keep = checked_tags(y_true, y_pred), in_chain(y_pred)
-        earlier = ops.take_along_axis(tags, before(keep), axis=1)
-        earlier = ops.where(first_and_last(keep)[0], 0, earlier)
-        known = keep & (tags >= 0) & (earlier >= 0)
+        tags, chain_mask = checked_tags(y_true, y_pred), in_chain(y_pred)
+        earlier = ops.take_along_axis(tags, before(chain_mask), axis=1)
+        earlier = ops.where(first_and_last(chain_mask)[0], 0, earlier)
+        known = chain_mask & (tags >= 0) & (earlier >= 0)
         scores = ops.take_along_axis(y_pred, ops.maximum(earlier, 0)[..., None, None], axis=2)
         scores = ops.take_along_axis(scores, ops.maximum(tags, 0)[..., None, None], axis=3)
         losses = ops.where(known, -scores[..., 0, 0], 0.0)

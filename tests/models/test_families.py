@@ -82,6 +82,12 @@ CASES = {
         | {"num_experts_per_tok": 2, "swiglu_limit": 1.5},
         {"with_mlm": False},
     ),
+    "lfm2": (
+        "Lfm2ForCausalLM",
+        {"num_key_value_heads": 1, "block_multiple_of": 4, "block_ffn_dim_multiplier": 1.1}
+        | {"layer_types": ["conv", "full_attention", "conv"]},
+        {},
+    ),
     "esm": (
         "EsmForMaskedLM",
         {"position_embedding_type": "rotary", "token_dropout": True, "mask_token_id": 3}

@@ -27,23 +27,23 @@ def in_chain(potentials):
     return potentials[:, :, 0, 0] != -np.inf  # NaN is inside, and is to be seen
 
 
-def outside(potentials, keep):
+def outside(potentials, chain_mask):
     """The potentials with every token outside of the chain marked as such."""
-    return ops.where(keep[..., None, None], potentials, -np.inf)
+    return ops.where(chain_mask[..., None, None], potentials, -np.inf)
 
 
-def first_and_last(keep):
+def first_and_last(chain_mask):
     """Two (B, T) bools: the first and the last token of each chain."""
-    count = ops.cumsum(ops.cast(keep, "int32"), axis=1)
-    return keep & (count == 1), keep & (count == count[:, -1:])
+    count = ops.cumsum(ops.cast(chain_mask, "int32"), axis=1)
+    return chain_mask & (count == 1), chain_mask & (count == count[:, -1:])
 
 
-def before(keep):
+def before(chain_mask):
     """(B, T) int32: for each token of the chain, the index of the one before it; 0 at the first."""
-    length = ops.shape(keep)[1]
+    length = ops.shape(chain_mask)[1]
     place = ops.arange(length, dtype="int32")
-    order = ops.argsort(ops.where(keep, place, place + length), axis=1)
-    rank = ops.cumsum(ops.cast(keep, "int32"), axis=1) - 2
+    order = ops.argsort(ops.where(chain_mask, place, place + length), axis=1)
+    rank = ops.cumsum(ops.cast(chain_mask, "int32"), axis=1) - 2
     return ops.take_along_axis(ops.cast(order, "int32"), ops.maximum(rank, 0), axis=1)
 
 
@@ -57,8 +57,8 @@ def log_loss(potentials, tags):
     Returns:
         float32 (B,).
     """
-    steps, keep = _steps(potentials)
-    known = (keep & (tags >= 0))[..., None]
+    steps, chain_mask = _steps(potentials)
+    known = (chain_mask & (tags >= 0))[..., None]
     other = known & (tags[..., None] != ops.arange(steps.shape[-1], dtype=tags.dtype))
     closed = ops.transpose(ops.where(other, CLOSED, 0.0), (1, 0, 2))
     # Keras cannot scan several tensors of unknown length on TensorFlow, so one holds both.
@@ -80,7 +80,7 @@ def log_loss(potentials, tags):
 
 def best_tags(potentials):
     """The tags of the best path (Viterbi), (B, T) int32; -1 outside of the chain."""
-    steps, keep = _steps(potentials)
+    steps, chain_mask = _steps(potentials)
 
     def forth(best, step):
         after = ops.max(best[..., None] + step, axis=-2)
@@ -91,12 +91,12 @@ def best_tags(potentials):
 
     last, best = ops.scan(forth, _before_first(steps), steps)
     _, tags = ops.scan(back, _argmax(last), best[..., None] + steps, reverse=True)
-    return ops.where(keep, ops.transpose(tags), -1)
+    return ops.where(chain_mask, ops.transpose(tags), -1)
 
 
 def tag_probabilities(potentials):
     """p(tag j at token t) over all paths, float32 (B, T, N); 0 outside of the chain."""
-    steps, keep = _steps(potentials)
+    steps, chain_mask = _steps(potentials)
 
     def normal(sums):
         return sums - ops.max(sums, axis=-1, keepdims=True)
@@ -112,7 +112,7 @@ def tag_probabilities(potentials):
     _, left = ops.scan(forth, start, steps)
     _, right = ops.scan(back, ops.zeros_like(start), steps, reverse=True)
     shares = ops.transpose(ops.softmax(left + right, axis=-1), (1, 0, 2))
-    return ops.where(keep[..., None], shares, 0.0)
+    return ops.where(chain_mask[..., None], shares, 0.0)
 
 
 def check_potentials(shape):
@@ -147,10 +147,10 @@ def checked_tags(tags, potentials):
 
 def _steps(potentials):
     """Potentials by time (T, B, N, N), which outside of the chain change nothing, and the chain."""
-    keep = in_chain(potentials)
+    chain_mask = in_chain(potentials)
     stay = ops.cast(np.where(np.eye(potentials.shape[-1]), 0.0, CLOSED), "float32")
-    steps = ops.where(keep[..., None, None], ops.cast(potentials, "float32"), stay)
-    return ops.transpose(steps, (1, 0, 2, 3)), keep
+    steps = ops.where(chain_mask[..., None, None], ops.cast(potentials, "float32"), stay)
+    return ops.transpose(steps, (1, 0, 2, 3)), chain_mask
 
 
 def _before_first(steps):

@@ -77,14 +77,14 @@ class ConditionalRandomField(Chain):
     def call(self, inputs, mask=None):
         # Scores that are closed already are not to look as if a token were outside.
         scores = ops.maximum(ops.cast(inputs, "float32"), CLOSED)
-        keep = tokens_of_chain(scores, mask)
-        first, last = first_and_last(keep)
+        chain_mask = tokens_of_chain(scores, mask)
+        first, last = first_and_last(chain_mask)
         start = ops.zeros((self.num_tags,), "float32")
         if self.boundaries:
             start = self.meant(self.stored_start)
             scores = scores + ops.where(last[..., None], self.meant(self.stored_end), 0.0)
         transitions = ops.where(first[..., None, None], start, self.transitions)
-        return outside(transitions + scores[:, :, None], keep)
+        return outside(transitions + scores[:, :, None], chain_mask)
 
     @property
     def transitions(self):

@@ -78,14 +78,14 @@ class MaximumEntropyMarkovModel(Chain):
 
     def call(self, inputs, mask=None):
         scores = ops.maximum(ops.cast(inputs, "float32"), CLOSED)
-        keep = tokens_of_chain(scores, mask)
-        first, last = first_and_last(keep)
-        earlier = ops.take_along_axis(scores, before(keep)[..., None], axis=1)
+        chain_mask = tokens_of_chain(scores, mask)
+        first, last = first_and_last(chain_mask)
+        earlier = ops.take_along_axis(scores, before(chain_mask)[..., None], axis=1)
         forth = ops.log_softmax((scores[:, :, None] + self.transitions) / 2, axis=3)
         back = ops.log_softmax((earlier[..., None] + self.transitions) / 2, axis=2)
         ends = ops.log_softmax(scores, axis=-1)[:, :, None]
         sums = ops.where(first[..., None, None], ends, forth + back)
-        return outside((sums + ops.where(last[..., None, None], ends, 0.0)) / 2, keep)
+        return outside((sums + ops.where(last[..., None, None], ends, 0.0)) / 2, chain_mask)
 
     @property
     def transitions(self):

@@ -17,6 +17,7 @@ NUMBERS = {
     "global_rope_theta",
     "local_attention",
     "local_rope_theta",
+    "block_ffn_dim_multiplier",
     "max_trained_positions",
     "n_inner",
     "partial_rotary_factor",
@@ -32,6 +33,8 @@ NUMBERS = {
     "swiglu_limit",
 }
 ROWS = {
+    "block_multiple_of",
+    "conv_L_cache",
     "num_experts",
     "num_experts_per_tok",
     "num_local_experts",
@@ -44,6 +47,7 @@ KINDS = {
     "rope_scaling": (dict, "a dict"),
     "rope_parameters": (dict, "a dict"),
     "layer_types": (list, "a list"),
+    "full_attn_idxs": (list, "a list"),
     "pos_att_type": ((str, list), "names"),
     "norm_rel_ebd": (str, "a name"),
     "feed_forward_type": (str, "a name"),

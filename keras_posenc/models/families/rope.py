@@ -33,7 +33,8 @@ def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()
     part = source.get("partial_rotary_factor")
     if part is not None and part != 1:
         parameters.setdefault("partial_rotary_factor", part)
-    base = source.get("rope_theta") or base
+    theta = source.get("rope_theta")
+    base = theta if theta and not isinstance(theta, list) else base  # a list is one per layer
     base = float(parameters.pop("rope_theta", None) or base)
     spec = {"name": "rotary", "layout": layout, "base": base}
     if parameters.get("rope_type", parameters.get("type", "default")) == "default" and not (

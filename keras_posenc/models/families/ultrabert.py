@@ -22,9 +22,7 @@ def configure(config):
         radius = next(filter(None, windows), radius)
     kinds = layer_kinds(source, layers, default)
     base = {LOCAL: 10000.0, GLOBAL: 2560000.0} | dict(zip(kinds, bases or [], strict=False))
-    keys = {key: value for key, value in source.items() if key != "rope_theta"}
-    turns = dataclasses.replace(config, source=keys)
-    encodings = {kind: [rotary(turns, base[kind], kind=kind)] for kind in base}
+    encodings = {kind: [rotary(config, base[kind], kind=kind)] for kind in base}
     encodings[LOCAL].append({"name": "window", "window": radius + 1})
     return dataclasses.replace(
         config,

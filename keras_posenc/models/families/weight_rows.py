@@ -15,6 +15,7 @@ from keras_posenc.checkpoints.names import (
 )
 
 ATTENTION = "Transformer-{i}-MultiHeadSelfAttention"
+CONVOLUTION = "Transformer-{i}-ShortConvolution"
 FEED_FORWARD = "Transformer-{i}-FeedForward"
 HEADS = (
     "Pooler-Dense",

@@ -69,9 +69,9 @@ class AfterPrompt:
             if name in self.graph.names and name not in ("token_ids", "segment_ids", "position_ids")
         }
         tensors = self._inputs(prompt, ops.minimum(index, last), segments, context)
-        keep = index < lengths if self.graph.by_segments else index < last
+        value_mask = index < lengths if self.graph.by_segments else index < last
         caches = self.graph.make_caches(batch, columns + self.max_length)
-        arguments = {"value_mask": keep, **self._orders(zeros, columns)}
+        arguments = {"value_mask": value_mask, **self._orders(zeros, columns)}
         caches = self.graph.read(tensors, ops.minimum(index, last), _for(arguments), caches)
         context |= {"last": last, "segment": segment}
         logits, caches = self._next(token[:, 0], 0, context, caches, again=True)
@@ -93,9 +93,11 @@ class AfterPrompt:
         segments = context["segment"]
         if graph.by_segments:
             segments = ops.zeros_like(segments) if again else ops.ones_like(segments)
-        keep = ops.ones_like(last, dtype="bool")
+        value_mask = ops.ones_like(last, dtype="bool")
         arguments = {
-            "value_mask": ops.logical_not(keep) if again and graph.by_segments else keep,
+            "value_mask": ops.logical_not(value_mask)
+            if again and graph.by_segments
+            else value_mask,
             **self._orders(ops.reshape(ops.cast(place, "int32"), (1, 1)), columns),
         }
         if graph.by_position:

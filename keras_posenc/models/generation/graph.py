@@ -7,6 +7,7 @@ import keras
 from keras_posenc import backend
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.layers.short_convolution import ShortConvolution
 from keras_posenc.models.direct import Steps, direct
 from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.inputs import masked_token
@@ -37,6 +38,7 @@ MIXING = (
     keras.layers.GlobalAveragePooling1D,
     keras.layers.GlobalMaxPooling1D,
     MaskedPooling,
+    ShortConvolution,
     keras.Model,
 )
 

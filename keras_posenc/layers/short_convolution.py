@@ -1,0 +1,87 @@
+"""A gated convolution over a few tokens, in place of an attention layer."""
+
+import keras
+from keras import ops
+
+from keras_posenc import checks
+from keras_posenc.hints import Initializer
+from keras_posenc.nested_layers import applied, built, initializer_of_part, policy_of_part
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class ShortConvolution(keras.layers.Layer):
+    """A causal convolution of each feature, between two gates.
+
+        y_t = W_o (c_t * sum over k < K of w_k * (b * x)_{t - k}), with (b, c, x) = W_i inputs
+
+    It has no positions and no cost that grows with the distance. Padding is read as zeros.
+
+    Args:
+        kernel_size: int. K, tokens that a token sees, itself included.
+        kernel_initializer: initializer of all kernels.
+
+    Call arguments:
+        inputs: (B, T, D).
+        mask: (B, T) bool, False on padding.
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: unless `kernel_size` is a positive integer.
+
+    Example:
+
+    >>> ShortConvolution(3)(np.random.normal(size=(2, 5, 16))).shape
+    (2, 5, 16)
+
+    Reference: [LFM2 Technical Report](https://arxiv.org/abs/2511.23404).
+    """
+
+    def __init__(
+        self, kernel_size: int, kernel_initializer: Initializer = "glorot_uniform", **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.kernel_size = checks.whole("kernel_size", kernel_size)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        size = input_shape[-1]
+        self.gates = self._dense("gates", 3 * size, input_shape)
+        self.outer = self._dense("output", size, input_shape)
+        self.conv_kernel = self.add_weight(
+            name="conv_kernel",
+            shape=(self.kernel_size, 1, size),
+            initializer=initializer_of_part(self.kernel_initializer, "conv_kernel"),
+        )
+        self.built = True
+
+    def _dense(self, name, units, input_shape):
+        dense = keras.layers.Dense(
+            units,
+            use_bias=False,
+            kernel_initializer=initializer_of_part(self.kernel_initializer, f"{name}/kernel"),
+            dtype=policy_of_part(self, name),
+            name=name,
+        )
+        return built(self, dense, input_shape)
+
+    def call(self, inputs, mask=None):
+        length, earlier = ops.shape(inputs)[1], self.kernel_size - 1
+        if mask is not None:
+            inputs = inputs * ops.cast(mask, inputs.dtype)[..., None]
+        before, after, x = ops.split(applied(self.gates, inputs), 3, axis=-1)
+        x = ops.pad(before * x, ((0, 0), (earlier, 0), (0, 0)))
+        shifted = (x[:, k : k + length] * self.conv_kernel[k] for k in range(self.kernel_size))
+        return applied(self.outer, after * sum(shifted))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kernel_size": self.kernel_size,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
