@@ -72,7 +72,7 @@ def test_equal_to_sentence_transformers():
     sides = [torch.tensor(unit(TRIPLES[:, side])) for side in range(4)]
     pair = [torch.tensor(PAIRS[:, side]) for side in range(2)]
     scores, teacher = torch.tensor(SCORES), torch.tensor(TEACHER)
-    theirs = {
+    reference = {
         "cosent": losses.CoSENTLoss(None, scale=20.0).compute_loss_from_embeddings(pair, scores),
         "margins": losses.MarginMSELoss(None).compute_loss_from_embeddings(sides, teacher),
         "kl": losses.DistillKLDivLoss(None, temperature=2.0).compute_loss_from_embeddings(
@@ -85,7 +85,7 @@ def test_equal_to_sentence_transformers():
         "margins": MarginMSE()(TEACHER, vectors),
         "kl": ListwiseKL(2.0)(TEACHER, vectors),
     }
-    for name, expected in theirs.items():
+    for name, expected in reference.items():
         np.testing.assert_allclose(float(ours[name]), float(expected), rtol=1e-5, err_msg=name)
 
 
@@ -108,9 +108,9 @@ def test_matryoshka_is_equal_to_sentence_transformers():
 
     model = Given()
     inner = MultipleNegativesRankingLoss(model)
-    theirs = MatryoshkaLoss(model, inner, [8, 4, 2], matryoshka_weights=[1, 2, 0.5])
+    reference = MatryoshkaLoss(model, inner, [8, 4, 2], matryoshka_weights=[1, 2, 0.5])
     columns = [{"sentence_embedding": torch.tensor(TRIPLES[:, side])} for side in range(4)]
-    expected = float(theirs(columns, None))
+    expected = float(reference(columns, None))
     ours = Matryoshka(MultipleNegativesRanking(), [8, 4, 2], [1, 2, 0.5])
     np.testing.assert_allclose(float(ours(np.arange(6), TRIPLES)), expected, rtol=1e-5)
 
