@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from published import SIZES
 
 from keras_posenc import build_transformer_model, read_config
 from keras_posenc.analysis import inspect_checkpoint, open_model
@@ -247,3 +248,15 @@ def test_the_head_in_the_file_counts_its_labels(tmp_path, tiny_config):
     save_checkpoint(model, tmp_path / "again")
     again = build_transformer_model(tmp_path / "again", head="sequence_classification")
     assert again.transformer.config.labels == model.transformer.config.labels
+
+
+def test_the_first_files_of_ultrabert_list_windows_and_bases_by_layer():
+    sizes = {**SIZES, "model_type": "ultrabert", "num_hidden_layers": 3}
+    keys = {"attention_windows": [3, None, 3], "rope_theta": [50.0, 7000.0, 50.0]}
+    local = [{"name": "rotary", "layout": "half", "base": 50.0}, {"name": "window", "window": 4}]
+    config = read_config({**sizes, **keys})
+    assert config.encodings == (local, [{**local[0], "base": 7000.0}], local)
+    assert read_config(config.to_huggingface()) == config
+    for key, wrong in (("attention_windows", [3, None]), ("rope_theta", [1, "x", 2])):
+        with pytest.raises(ValueError, match=f"`{key}` must list 3 numbers, one per layer. Rec"):
+            read_config({**sizes, **keys, key: wrong})
