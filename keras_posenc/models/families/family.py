@@ -48,7 +48,7 @@ class Family:
         heads: dict or function. Maps a task to its `TaskHead`, or a function Config -> that dict.
         positions: str. How it encodes positions, as shown in the table of families.
         compared: str. The reference of its numbers in the tests.
-        paper: str. URL of the paper.
+        paper: str. URL of the paper, or of the model where there is none.
 
     Example:
 

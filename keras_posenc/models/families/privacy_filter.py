@@ -94,4 +94,5 @@ FAMILY = Family(
     required={**TIED, "router_aux_loss_coef": None, "output_router_logits": None},
     heads={"token_classification": TOKENS},
     positions="rotary with YaRN; windows and sinks",
+    paper="https://huggingface.co/openai/privacy-filter",
 )

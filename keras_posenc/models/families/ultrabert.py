@@ -80,4 +80,5 @@ FAMILY = Family(
     required={**TIED, "attention_windows": None, "rope_theta": None, "prediction_head_size": None},
     heads=heads,
     positions="rotary, local and global base; windows",
+    paper="https://huggingface.co/dmis-lab/UltraBERT-150M",
 )
