@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc import build_transformer_model
+from keras_posenc import Generator, build_transformer_model
 from keras_posenc.layers.short_convolution import ShortConvolution
 
 LFM2 = {
@@ -52,6 +52,8 @@ def test_what_it_cannot_do_is_refused():
         build_transformer_model({**LFM2, "layer_types": ["conv", "sliding_attention"]})
     with pytest.raises(ValueError, match="conv_bias"):
         build_transformer_model({**LFM2, "conv_bias": True})
+    with pytest.raises(ValueError, match="ShortConvolution. may look at other tokens, which it"):
+        Generator(build_transformer_model(LFM2, with_mlm="linear"))
     older = {k: v for k, v in LFM2.items() if k not in ("layer_types", "intermediate_size")}
     model = build_transformer_model({**older, "block_ff_dim": 30, "full_attn_idxs": [1]})
     config = model.transformer.config
