@@ -13,6 +13,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `row_multiple` | the number that must divide the rows of a batch, so that devices can share them |
 | `processes` | the rank of this process, and how many work together |
 | `launched_processes` | how many processes were launched as one job |
+| `device_count`, `over_devices` | the devices of this process, and a context that uses several |
 | `gather` | the values of all processes, as a list |
 | `is_traced` | whether a tensor's values are only known when the program runs |
 | `all_true` | whether a mask is known to be True everywhere, at no cost |

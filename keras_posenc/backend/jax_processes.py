@@ -31,6 +31,24 @@ def gather(value):
     return [pickle.loads(row[:size]) for row, size in zip(rows, sizes, strict=True)]
 
 
+def device_count():
+    return jax.local_device_count()
+
+
+def over_devices(count):
+    names = keras.distribution.list_devices()
+    if count > len(names):
+        remedy = ""
+        if names[0].startswith("cpu"):
+            flag = f"XLA_FLAGS=--xla_force_host_platform_device_count={count}"
+            remedy = f"; to divide the processor, start Python with {flag}"
+        raise ValueError(
+            f"`devices` must be at most {len(names)}, the number of devices of JAX. Received: "
+            f"{count}{remedy}"
+        )
+    return keras.distribution.DataParallel(devices=names[:count]).scope()
+
+
 class LocalPredictions:
     """Keras cannot read predictions that lie on devices of other processes. Here each process
     predicts what it is given on a device of its own, by the copy of the weights that is there."""

@@ -23,6 +23,7 @@ NAMES = (
     "check_range",
     "choose",
     "cumsum",
+    "device_count",
     "dot_product_attention",
     "export_model",
     "exact_product",
@@ -48,6 +49,7 @@ NAMES = (
     "map_blocks",
     "on_accelerator",
     "one_pass",
+    "over_devices",
     "over_sequence",
     "overwrite",
     "platform",
@@ -113,12 +115,27 @@ def gather(value):
     return [value]
 
 
+def device_count():
+    """How many devices of the kind that Keras computes on this process has."""
+    return 1
+
+
+def over_devices(count):
+    """A context in which models and batches are spread over so many devices.
+
+    Raises:
+        ValueError: if there are not so many.
+    """
+    raise NotImplementedError  # where `TRAITS.one_device` says why
+
+
 @dataclasses.dataclass(frozen=True)
 class Traits:
     """What was measured on a backend's CPU, and what its programs may do.
 
     Attributes:
         processes_apart: str. Why several processes cannot train one model; "" if they can.
+        one_device: str. Why a process uses one device; "" if it can use more.
         eager: bool. Operations run as they are called: no shape has a program to compile, and each
             call of a layer costs time.
         map_bytes: int. A larger float32 map is split into blocks of query rows.
@@ -142,6 +159,7 @@ class Traits:
     """
 
     processes_apart: str = ""
+    one_device: str = ""
     eager: bool = False
     map_bytes: int = 32 * 2**20
     block_bytes: int = 8 * 2**20

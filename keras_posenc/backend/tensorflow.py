@@ -31,6 +31,10 @@ TRAITS = shared.Traits(
 )
 
 
+# Number of devices -> the one strategy of the process that is over so many.
+STRATEGIES = {}
+
+
 def by_group(function, rows, counts, weights):
     """`shared.by_group` with each row computed once, which XLA and LiteRT have no operation for."""
     if shared.is_exporting():
@@ -91,6 +95,43 @@ def row_multiple():
 def launched_processes():
     cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     return max(1, sum(len(cluster.get(job, ())) for job in ("chief", "worker")))
+
+
+def device_count():
+    return max(1, len(tf.config.list_physical_devices("GPU")))
+
+
+def over_devices(count):
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if gpus and count > gpus:
+        raise ValueError(f"`devices` must be at most {gpus}, the number of GPUs. Received: {count}")
+    # Collective operations of a second strategy would be taken for those of the first.
+    if not STRATEGIES:
+        if not gpus:
+            _divide_processor(count)
+        names = [f"{'GPU' if gpus else 'CPU'}:{n}" for n in range(count)]
+        STRATEGIES[count] = tf.distribute.MirroredStrategy(names)
+    if count not in STRATEGIES:
+        (first,) = STRATEGIES
+        raise ValueError(
+            f"`devices` must be the same in all calls of a process, or 1, with TensorFlow: {first} "
+            f"before. Received: {count}; start a new process."
+        )
+    return STRATEGIES[count].scope()
+
+
+def _divide_processor(count):
+    """Makes as many logical devices of the processor, to try out what runs on several GPUs."""
+    (processor, *_) = tf.config.list_physical_devices("CPU")
+    parts = [tf.config.LogicalDeviceConfiguration()] * count
+    try:
+        if tf.config.get_logical_device_configuration(processor) != parts:
+            tf.config.set_logical_device_configuration(processor, parts)
+    except RuntimeError:  # TensorFlow has begun to compute
+        raise ValueError(
+            "`devices` must be 1 on a machine without a GPU, except in the first call of a "
+            f"process, which divides the processor. Received: {count}; start a new process."
+        ) from None
 
 
 def is_traced(x):

@@ -30,6 +30,7 @@ __all__ = shared.NAMES
 
 TRAITS = shared.Traits(
     processes_apart="with PyTorch, Keras up to 3.15 trains a model of its own in each",
+    one_device="with PyTorch, Keras up to 3.15 computes on one device per process",
     eager=True,
     row_runs=8,
     values_at_hand=True,
@@ -58,6 +59,10 @@ def launched_processes():
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_world_size()
     return int(os.environ.get("WORLD_SIZE", 1))
+
+
+def device_count():
+    return max(1, torch.cuda.device_count())
 
 
 def is_traced(x):

@@ -12,6 +12,7 @@ from keras_posenc.cli.programs import PROGRAMS
 from keras_posenc.installed import import_keras
 from keras_posenc.untrusted import check_name, shorten
 
+DIVIDE = "--xla_force_host_platform_device_count"
 MOST_ERROR = 4000  # characters
 MISTAKES = (ValueError, TypeError, OSError, ImportError)
 AGAIN = {
@@ -62,18 +63,28 @@ def main(argv=None, load=import_keras):
 def _run(command, arguments, load):
     if "output" in arguments:  # which is printed at the end
         check_name(arguments["output"])
+    devices = arguments.get("devices")
     source = PROGRAMS[command](arguments)
     # Results of `predict` are data for another program: nothing else goes to its output.
     stream = sys.stderr if command == "predict" else sys.stdout
     print(f"# In Python:\n{source}\n# Output:", file=stream, flush=True)
     # TensorFlow's notes on the processor would hide a one-line error.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    _divide_processor(devices)
     load()
     from keras_posenc import backend
 
     backend.cache_programs()
     exec(compile(source, f"<keras-posenc {command}>", "exec"), {"__name__": "__main__"})
     sys.stdout.flush()
+
+
+def _divide_processor(devices):
+    """Lets JAX divide a processor into so many devices, which it does only before it is imported;
+    GPUs and TPUs stay as they are."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if isinstance(devices, int) and devices > 1 and DIVIDE not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {DIVIDE}={devices}".strip()
 
 
 def _is_interrupt(error):

@@ -74,6 +74,13 @@ def _class_weight(text):
         ) from None
 
 
+def _devices(text):
+    """4 -> 4; all stays."""
+    if text == "all" or text.isdecimal():
+        return text if text == "all" else int(text)
+    raise argparse.ArgumentTypeError(f"give a number of devices, or all, not {text!r}")
+
+
 def _freeze(text):
     """6 -> 6; other names stay."""
     return int(text) if text.isdecimal() else text
@@ -105,6 +112,7 @@ INT = {"metavar": "N", "type": int}
 FLOAT = {"metavar": "X", "type": float}
 # What holds for every command that has the keyword.
 SPECIAL = {
+    "devices": {"metavar": "N|all", "type": _devices},
     "text": {"flag": "--text-column", "metavar": "NAME,...", "type": _columns},
     "label": {"flag": "--label-column", "metavar": "NAME"},
     "validation": {"metavar": "FILE|SHARE", "type": _share_or_path},

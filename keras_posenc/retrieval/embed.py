@@ -1,5 +1,6 @@
 """Vectors of texts of any length, or of their chunks, by a directory of sentence-transformers."""
 
+import functools
 import io
 import os
 import pathlib
@@ -24,6 +25,8 @@ from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.process_shards import read_shard
 from keras_posenc.text.shapes import shape_options
 from keras_posenc.text.text_stream import TextStream
+from keras_posenc.training.device_pool import computing
+from keras_posenc.training.devices import check_pool, on_devices
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.processes import is_first
 from keras_posenc.training.saved_models import load_finetuned
@@ -116,6 +119,7 @@ def open_embedder(
     )
 
 
+@on_devices(by_processes=True)
 def embed(
     directory,
     texts,
@@ -139,6 +143,7 @@ def embed(
     token_budget=8192,
     shard=None,
     part_size=None,
+    devices=None,
     verbose="auto",
 ):
     """Computes the vectors of texts of any length, or of the chunks of each text.
@@ -175,6 +180,8 @@ def embed(
             and write so many at a time into the .npy file `output`. An interrupted call continues
             after its last whole part. A .txt or .jsonl file is read line by line; other files are
             read whole. Each part prints a line with the time left, unless `verbose` is 0.
+        devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
+            a process for each. Default: one, or those of a distribution that is set.
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -204,6 +211,8 @@ def embed(
     by_chunk = late or spans is not None
     check_chunking(chunks, late, overlap, spans, max_length)
     check_kind(multi, sparse, queries, chunks is not None or by_chunk, prompt, ignore, dimension)
+    if by_chunk or multi or sparse:
+        check_pool("embed", devices)
     part = read_shard(shard)
     if output is not None:
         check_output(output, ".npz" if by_chunk or multi or sparse else ".npy")
@@ -226,32 +235,30 @@ def embed(
         )
         encode = model.encode_queries if queries else model.encode_documents
         return _written(encode(part(_read(texts, text)), verbose), output, ids)
+    opening = {
+        "directory": directory,
+        "max_length": max_length if by_chunk or chunks is None else chunks,
+        "prompt": prompt,
+        "dimension": dimension,
+        "stretch": stretch,
+        "alpha": alpha,
+        "rope_scaling": rope_scaling,
+        "ignore": ignore,
+        "token_budget": token_budget,
+    }
     if part_size is not None:
         check_parts(part_size, output, by_chunk)
         stream = TextStream(texts, text)  # checks every line before the model is opened
-    model = open_embedder(
-        directory,
-        max_length=max_length if by_chunk or chunks is None else chunks,
-        prompt=prompt,
-        dimension=dimension,
-        stretch=stretch,
-        alpha=alpha,
-        rope_scaling=rope_scaling,
-        ignore=ignore,
-        token_budget=token_budget,
-    )
-    if part_size is not None:
-        settings = {"text": text, "max_length": max_length, "chunks": chunks, "prompt": prompt}
-        settings |= {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
-        settings |= {"ignore": ignore, "token_budget": token_budget, "dimension": dimension}
-        vectors_of = _whole if chunks is None else _by_chunks
+        settings = {name: value for name, value in opening.items() if name != "directory"}
+        settings |= {"text": text, "max_length": max_length, "chunks": chunks}
         rows = part(range(len(stream)))
+        with computing(_embedding, opening | {"chunks": chunks}, devices) as vectors_of:
 
-        def compute(texts, before):
-            vectors = vectors_of(model, texts, 0).astype("<f4")
-            return (b"" if before else _header(len(rows), vectors.shape[1])) + vectors.tobytes()
+            def compute(texts, before):
+                vectors = vectors_of(texts, 0).astype("<f4")
+                return (b"" if before else _header(len(rows), vectors.shape[1])) + vectors.tobytes()
 
-        write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
+            write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
         return np.load(output, mmap_mode="r")
     texts = _read(texts, text)
     if spans is not None:
@@ -260,15 +267,18 @@ def embed(
             spans = part(spans)
     texts = part(texts)
     if by_chunk:
+        model = open_embedder(**opening)
         if spans is None:
             kind_of_all(texts)
             spans = [chunk_spans(each, model.tokenizer, chunks, overlap) for each in texts]
-        vectors = embed_spans(model, texts, spans, verbose)
-    elif chunks is None:
-        vectors = _whole(model, texts, verbose)
-    else:
-        vectors = _by_chunks(model, texts, verbose)
-    return _written(vectors, output, ids)
+        return _written(embed_spans(model, texts, spans, verbose), output, ids)
+    with computing(_embedding, opening | {"chunks": chunks}, devices) as vectors_of:
+        return _written(vectors_of(texts, verbose), output, ids)
+
+
+def _embedding(chunks, **opening):
+    """A function from texts to their vectors."""
+    return functools.partial(_whole if chunks is None else _by_chunks, open_embedder(**opening))
 
 
 def _cut(model, dimension):

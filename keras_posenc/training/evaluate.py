@@ -7,11 +7,14 @@ import pathlib
 from keras_posenc import checks
 from keras_posenc.text.process_shards import read_shard
 from keras_posenc.text.text_stream import TextStream
+from keras_posenc.training.device_pool import computing
+from keras_posenc.training.devices import on_devices
 from keras_posenc.training.part_file import write_parts
-from keras_posenc.training.saved_models import load_finetuned
+from keras_posenc.training.saved_models import load_finetuned, task_of
 from keras_posenc.untrusted import visible_json
 
 
+@on_devices
 def evaluate(
     directory,
     data,
@@ -22,6 +25,7 @@ def evaluate(
     token_budget=None,
     chunks=None,
     pool="mean",
+    devices=None,
     verbose="auto",
 ):
     """Evaluates a fine-tuned model by the metrics of its task, also by document length.
@@ -37,6 +41,7 @@ def evaluate(
         chunks: int or None. Read each document whole, in chunks of this many tokens.
         pool: str. How the probabilities of the chunks are combined; the mean is weighted by tokens.
             One of "mean" or "max".
+        devices: int or "all". As in `finetune`.
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -65,6 +70,7 @@ def evaluate(
     }
 
 
+@on_devices(by_processes=True)
 def predict(
     directory,
     texts,
@@ -77,6 +83,7 @@ def predict(
     output=None,
     part_size=None,
     shard=None,
+    devices=None,
     verbose="auto",
 ):
     """Predicts labels, numbers, entities, answers or vectors for texts, by the model's task.
@@ -100,6 +107,8 @@ def predict(
             Each part prints a line with the time left, unless `verbose` is 0.
         shard: str "i/n", from "1/n" to "n/n". Predict only the i-th of n equal parts of the texts,
             in their order, so that n processes or machines share the work.
+        devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
+            a process for each. Default: one, or those of a distribution that is set.
         verbose: as in `keras.Model.predict`.
 
     Returns:
@@ -122,32 +131,43 @@ def predict(
     """
     part = read_shard(shard)
     _check_parts(output, part_size)
-    finetuned = load_finetuned(directory, max_length, token_budget, chunks, pool)
-    kind = finetuned.kind
+    kind = task_of(directory)
     if isinstance(texts, (str, os.PathLike)) and not (part_size and kind.reads_plain_texts):
         texts = kind.read_unlabelled(texts, text).texts
+    model = {"directory": directory, "max_length": max_length, "token_budget": token_budget}
+    model |= {"chunks": chunks, "pool": pool}
     if part_size is None:
-        return _predictions(finetuned, part(texts), verbose)
+        texts = part(texts)
+        kind.check_texts(texts)
+        with computing(_predictor, model, devices) as predictions_of:
+            return predictions_of(texts, verbose)
     stream = TextStream(texts, text)
     rows = part(range(len(stream)))
+    settings = {name: model[name] for name in ("max_length", "token_budget", "chunks", "pool")}
+    with computing(_predictor, model, devices) as predictions_of:
 
-    def compute(texts, before):
-        found = _predictions(finetuned, texts, 0)
-        numbered = enumerate(found, rows.start + before + 1)
-        lines = [{"row": number, **each._asdict()} for number, each in numbered]
-        lines = [visible_json(json.dumps(line, ensure_ascii=False)) for line in lines]
-        return "".join(f"{line}\n" for line in lines).encode()
+        def compute(texts, before):
+            kind.check_texts(texts)
+            numbered = enumerate(predictions_of(texts, 0), rows.start + before + 1)
+            lines = [{"row": number, **each._asdict()} for number, each in numbered]
+            lines = [visible_json(json.dumps(line, ensure_ascii=False)) for line in lines]
+            return "".join(f"{line}\n" for line in lines).encode()
 
-    settings = {"max_length": max_length, "token_budget": token_budget, "chunks": chunks}
-    settings |= {"pool": pool, "text": text}
-    write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
+        write_parts(
+            output, settings | {"text": text}, directory, stream, part_size, rows, compute, verbose
+        )
     return len(rows)
 
 
-def _predictions(finetuned, texts, verbose):
-    finetuned.kind.check_texts(texts)
-    results, _ = finetuned.judged(texts, verbose)
-    return finetuned.kind.predictions(texts, results, finetuned.labels)
+def _predictor(**model):
+    """A function from texts to their predictions."""
+    finetuned = load_finetuned(**model)
+
+    def predictions_of(texts, verbose):
+        results, _ = finetuned.judged(texts, verbose)
+        return finetuned.kind.predictions(texts, results, finetuned.labels)
+
+    return predictions_of
 
 
 def _check_parts(output, part_size):

@@ -11,6 +11,7 @@ import numpy as np
 from keras_posenc import checks
 from keras_posenc.text import Texts
 from keras_posenc.text.labels.protocol import class_weights
+from keras_posenc.training.devices import on_devices
 from keras_posenc.training.finetune_recipe import FinetuneRecipe, stages
 from keras_posenc.training.labelled_documents import digest, split
 from keras_posenc.training.processes import check_processes
@@ -25,6 +26,7 @@ from keras_posenc.writing import subfolder
 METRICS = ("labels", "train", "validation", "test", "versions")
 
 
+@on_devices
 def finetune(
     checkpoint,
     train,
@@ -70,6 +72,7 @@ def finetune(
     callbacks=None,
     seed=0,
     overwrite=False,
+    devices=None,
     verbose="auto",
 ):
     """Fine-tunes a pretrained encoder for long texts; an interrupted run can be resumed.
@@ -173,6 +176,8 @@ def finetune(
         seed: int. Seed of the batches, the dropout and the new weights.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
+        devices: int or "all". Number of devices of this machine that share each batch, on JAX and
+            TensorFlow. Default: one, or those of a distribution that is set.
         verbose: as in `keras.Model.fit`.
 
     Returns:

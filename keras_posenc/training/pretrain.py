@@ -3,6 +3,7 @@
 import functools
 
 from keras_posenc import checks
+from keras_posenc.training.devices import on_devices
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import STRETCHES, Recipe
@@ -34,6 +35,7 @@ class PretrainRecipe(Recipe):
         return self.length
 
 
+@on_devices
 def pretrain(
     checkpoint,
     corpus,
@@ -65,6 +67,7 @@ def pretrain(
     ignore=None,
     seed=0,
     overwrite=False,
+    devices=None,
     verbose=True,
 ):
     """Continues pretraining a checkpoint on unlabelled texts; an interrupted run can be resumed.
@@ -115,6 +118,7 @@ def pretrain(
         seed: int. Seed of the batches, the masks, the dropout and the new weights.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
+        devices: int or "all". As in `finetune`.
         verbose: bool. Whether to print the progress and the time left.
 
     Returns:

@@ -67,13 +67,25 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
     >>> finetuned.labels
     ['a', 'b', 'c']
     """
+    directory = _finished(directory)
+    return _load(directory, LABELS, max_length, token_budget, chunks, pool)
+
+
+def task_of(directory):
+    """The `FinetuneTask` of a model that `finetune` saved, which is not loaded."""
+    directory = _finished(directory)
+    return TASKS[_read_settings(newest(directory, LABELS), directory / LABELS)["task"]]
+
+
+def _finished(directory):
+    """The path of a directory that holds a fine-tuned model."""
     directory = pathlib.Path(directory)
     if not directory.is_dir():
         raise FileNotFoundError(
             f"There is no directory {directory} to load a model from.{from_hub(directory)}"
         )
     _check_files(directory, FILES, "the output of a finished fine-tuning")
-    return _load(directory, LABELS, max_length, token_budget, chunks, pool)
+    return directory
 
 
 def _check_files(directory, names, what):
