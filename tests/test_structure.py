@@ -57,9 +57,10 @@ LAZY = {
     "pyarrow": ("retrieval/vector_files.py",),
     "transformers": (),
 }
-# Who else may ask which backend runs: they write its name into a report, beside the versions.
+# Who else may ask which backend runs: to write its name into a report, or to start a process.
 TOLD_THE_BACKEND = (
     "backend/",
+    "training/device_pool.py",
     "training/part_file.py",
     "training/recipe.py",
     "training/pretraining.py",
