@@ -62,9 +62,8 @@ def tell_truncation(lengths, max_length):
         share = f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
         _log(
             f"{cut:,} of {len(lengths):,} texts are longer than max_length={max_length}: {share} "
-            "of all tokens are cut off. The longest has "
-            f"{lengths.max():,} tokens; windows, and chunks= of predict, evaluate and embed, read "
-            "all of a text."
+            f"of all tokens are cut off. The longest has {lengths.max():,} tokens. To read all of "
+            "a text, raise max_length, or use chunks= of predict, evaluate or embed."
         )
     return cut > 0
 

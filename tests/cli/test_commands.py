@@ -185,7 +185,8 @@ def test_predict_says_on_stderr_what_it_cuts_off(finetuned, tmp_path):
     warned = [line for line in done.stderr.splitlines() if "longer than" in line]
     assert warned == [
         "1 of 2 texts are longer than max_length=6: 23.1% of all tokens are cut off. The longest "
-        "has 9 tokens; windows, and chunks= of predict, evaluate and embed, read all of a text."
+        "has 9 tokens. To read all of a text, raise max_length, or use chunks= of predict, "
+        "evaluate or embed."
     ]
 
 
