@@ -14,6 +14,7 @@ import shlex
 import statistics
 import sys
 
+import chips
 import tables
 from figures import FIGURES
 
@@ -353,6 +354,8 @@ BLOCKS = {
     "precision": precision,
     "loading": loading,
     "newsgroups": newsgroups,
+    "tpu_batches": chips.batches,
+    "tpu_sequence": chips.over_chips,
     "page": included,
 }
 

@@ -169,12 +169,36 @@ def results():
             f"JAX {steps['posenc-jax']} s (KerasHub {steps['kerashub-jax']})",
             "faster, with a fifth to a half of the memory",
         ),
+        "fits": (
+            "Texts of 512, 2,048 and 8,192 tokens with which BERT-base trains on a 16 GB TPU, "
+            "compiled and not run ([what fits](docs/performance/what-fits.md))",
+            "; ".join(f"{name} {_batches(model)}" for model, name in FITTING.items()),
+            "fits: attention matrices are never whole in memory",
+        ),
     }
+
+
+FITTING = {"keras_posenc": "keras_posenc", "keras": "`keras.layers.MultiHeadAttention`"}
+
+
+def _batches(model):
+    import chips
+
+    found = [chips.largest(model, length) for length in (512, 2048, 8192)]
+    return ", ".join("none" if program is None else str(program["batch"]) for program in found)
 
 
 HEAD = ("question", "result", "verdict")
 # What a newcomer asks first; the evidence pages show all questions.
-IN_README = ("distant_facts", "digests", "stretching", "random_ids", "context_tools", "steps")
+IN_README = (
+    "distant_facts",
+    "digests",
+    "stretching",
+    "random_ids",
+    "context_tools",
+    "steps",
+    "fits",
+)
 
 
 def in_readme():

@@ -1,0 +1,79 @@
+"""What fits TPUs, by programs that were compiled and not run."""
+
+import json
+
+import tables
+
+# Su (2020): RoBERTa-base on one card of 24 GB, https://www.spaces.ac.cn/archives/7947.
+PUBLISHED = {512: 22, 1024: 9, 1536: 5}
+MODELS = {
+    "keras_posenc": "keras_posenc",
+    "keras": "`keras.layers.MultiHeadAttention`",
+    "keras_hub": "KerasHub",
+}
+OLD = "\\*"
+
+
+def batches():
+    """The largest batch of BERT-base that was compiled and fits, for each length and model."""
+    found = _json("aot_steps")
+    models = [model for model in MODELS if any(p["model"] == model for p in found["programs"])]
+    head = ("tokens", *map(MODELS.get, models), "MB of keras_posenc", "Su (2020), 24 GB card")
+    rows = [head]
+    for length in sorted({program["length"] for program in found["programs"]}):
+        cells = [_cell(found, model, length) for model in models]
+        ours = largest("keras_posenc", length)
+        rows.append((f"{length:,}", *cells, f"{ours['mb']:,}", str(PUBLISHED.get(length, "-"))))
+    old = sorted({p["revision"] for p in found["programs"] if "revision" in p})
+    note = f"{OLD} compiled at commit {', '.join(old)}. " if old else ""
+    return (
+        f"{tables.markdown(rows)}\n\n{note}{found['device']} with {found['limit_mb']:,} MB to use; "
+        f"{_versions(found)}. [aot_steps.json](../results/aot_steps.json).\n\n"
+        "```\npython benchmarks/aot_steps.py\n```"
+    )
+
+
+def over_chips():
+    """Memory and collectives of one long text over several chips."""
+    found = _json("aot_chips")
+    (program,) = found["programs"]
+    rows = [("collectives of a step", "number", "MB of their results")]
+    for kind, (number, mb) in program["collectives"].items():
+        rows.append((kind, str(number), f"{mb:,.0f}"))
+    return (
+        f"{program['length']:,} tokens over {found['topology']}: {program['mb']:,} MB per chip, of "
+        f"which {program['kept_mb']:,} are weights and moments.\n\n{tables.markdown(rows)}\n\n"
+        f"{_versions(found)}. [aot_chips.json](../results/aot_chips.json).\n\n"
+        "```\npython benchmarks/aot_chips.py\n```"
+    )
+
+
+def largest(model, length):
+    """The program of the largest batch that was compiled with all layers and fits, or None."""
+    found = _json("aot_steps")
+    fitting = [
+        program
+        for program in _programs(found, model, length)
+        if program["mb"] is not None and program["mb"] <= found["limit_mb"]
+    ]
+    return max(fitting, key=lambda program: program["batch"], default=None)
+
+
+def _programs(found, model, length):
+    case = {"model": model, "length": length, "layers": 12}
+    return [program for program in found["programs"] if case.items() <= program.items()]
+
+
+def _cell(found, model, length):
+    if program := largest(model, length):
+        return str(program["batch"]) + OLD * ("revision" in program)
+    tried = _programs(found, model, length)
+    return "none" + OLD * ("revision" in tried[0]) if tried else "-"
+
+
+def _versions(found):
+    return ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+
+
+def _json(name):
+    return json.loads((tables.RESULTS / f"{name}.json").read_text("utf-8"))
