@@ -170,7 +170,7 @@ def results():
             "faster, with a fifth to a half of the memory",
         ),
         "fits": (
-            "Texts of 512, 2,048 and 8,192 tokens with which BERT-base trains on a 16 GB TPU, "
+            "Texts of 2,048 and of 8,192 tokens with which BERT-base trains on a 16 GB TPU, "
             "compiled and not run ([what fits](docs/performance/what-fits.md))",
             "; ".join(f"{name} {_batches(model)}" for model, name in FITTING.items()),
             "fits: attention matrices are never whole in memory",
@@ -184,7 +184,7 @@ FITTING = {"keras_posenc": "keras_posenc", "keras": "`keras.layers.MultiHeadAtte
 def _batches(model):
     import chips
 
-    found = [chips.largest(model, length) for length in (512, 2048, 8192)]
+    found = [chips.largest(model, length) for length in (2048, 8192)]
     return ", ".join("none" if program is None else str(program["batch"]) for program in found)
 
 
