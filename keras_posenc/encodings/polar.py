@@ -24,16 +24,16 @@ class PoPE(Encoding):
     position where it does. The distance at which a feature peaks is learned: the phases `phi`
     (H, D). Queries and keys become (B, T, H, 2D) wide, and fused kernels compute them.
 
-    The paper clips the phases to one full turn, [-2 pi, 0]. That includes all angles, but a clipped
-    phase has no gradient, so here they are not clipped.
+    Published code clips the phases to one full turn, [-2 pi, 0]. That includes all angles, but a
+    clipped phase has no gradient, so here they are not clipped.
 
     It replaces the rotary embedding. The softplus acts on the content, so in a list it comes before
     other encodings that change queries and keys, such as log-n.
 
     Args:
         base: float. Longest wavelength, in units of 2 pi positions.
-        phase_initializer: initializer of the phases. With zeros all features peak at distance 0,
-            which is better on longer texts; the paper also has uniform ones, in [-2 pi, 0].
+        phase_initializer: initializer of the phases. With zeros all features peak at distance 0;
+            published code also has uniform ones, in [-2 pi, 0].
 
     Raises:
         ValueError: if `base` is not above 1; or, in a list, after another encoding with `heads`.
