@@ -117,7 +117,7 @@ def build(corpus, encodings, **others):
     )
 
 
-def trained(corpus, encodings, seed, steps, path, **sizes):
+def trained(corpus, encodings, seed, steps, path, rows=ROWS, **sizes):
     """A model that learned on windows of `LENGTH`, or that of the file, if it is there."""
     keras.utils.set_random_seed(seed)
     model = build(corpus, encodings, **sizes)
@@ -127,7 +127,7 @@ def trained(corpus, encodings, seed, steps, path, **sizes):
     task = tasks.get("language_model", corpus=corpus)
     compiled(model, cosine_warmup(RATE, steps, steps // 20))
     for step in range(steps):
-        ids, targets, _ = task.sample(ROWS, LENGTH, (seed, step))
+        ids, targets, _ = task.sample(rows, LENGTH, (seed, step))
         loss = float(np.ravel(model.train_on_batch({"token_ids": ids}, targets))[0])
         if step % 100 == 99:
             print(f"{path.stem}: step {step + 1}, loss {loss:.3f}", flush=True)

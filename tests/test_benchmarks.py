@@ -17,8 +17,10 @@ NAMES = "targets recovery attention context_tools stretch back_to_level compare 
 targets, recovery, attention, context_tools, stretch, back_to_level, compare, corpora = map(
     imported, NAMES.split()
 )
-NAMES = "generate rotary_collapse stretched_mlm stretch_base"
-generate, rotary_collapse, stretched_mlm, stretch_base = map(imported, NAMES.split())
+NAMES = "generate rotary_collapse stretched_mlm stretch_base encodings_2026"
+generate, rotary_collapse, stretched_mlm, stretch_base, encodings_2026 = map(
+    imported, NAMES.split()
+)
 
 
 def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(tmp_path):
@@ -157,6 +159,19 @@ def test_context_tools_read_the_same_weights(context_tools, monkeypatch, tmp_pat
     assert len({round(row["loss"]["64"], 3) for row in found.values()}) == 1
     far = {(row["far_loss"]["128"], row["far_accuracy"]["128"]) for row in found.values()}
     assert len(far) == len(tools)
+
+
+def test_encodings_of_2026_share_a_rotary_model(encodings_2026, monkeypatch, tmp_path):
+    path = tmp_path / "encodings.json"
+    monkeypatch.setattr(encodings_2026, "LENGTHS", (64, 128))
+    options = ["--seeds", 0, "--steps", 1, "--test-rows", 1, "--results", path]
+    ways = ["rotary as it is", "dual chunk"]
+    run_main(encodings_2026, monkeypatch, *options, "--folder", tmp_path, "--ways", *ways)
+    rotary, chunks = json.loads(path.read_text())
+    # One model reads in chunks too, which change nothing at the length of the training.
+    assert rotary["loss"]["64"] == pytest.approx(chunks["loss"]["64"], abs=1e-3)
+    assert rotary["far_loss"] != chunks["far_loss"]
+    assert [file.name for file in tmp_path.glob("*.h5")] == ["rotary-1-0.weights.h5"]
 
 
 def test_the_terms_of_trained_layers_are_a_row_for_each_way(rotary_collapse, monkeypatch, tmp_path):

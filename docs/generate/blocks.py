@@ -205,6 +205,13 @@ def context_tools():
     return _with(module.table(rows), rows, "benchmarks/context_tools.py", "context_tools")
 
 
+def encodings_2026():
+    """The loss of a small language model up to 8 times the trained length, by encoding."""
+    module, rows = benchmark("encodings_2026"), _json("encodings_2026")
+    command = _commands("encodings_2026", rows)
+    return _with(module.table(rows), rows, command, "encodings_2026", "torch")
+
+
 def text_retrieval():
     module, rows = benchmark("text_retrieval"), _json("text_retrieval")
     return _with(
@@ -345,6 +352,7 @@ BLOCKS = {
     "retrieval": retrieval,
     "fine_tuned": fine_tuned,
     "context_tools": context_tools,
+    "encodings_2026": encodings_2026,
     "text_retrieval": text_retrieval,
     "translation": translation,
     "back_to_level": back_to_level,
