@@ -43,6 +43,10 @@ KINDS = {
         "outer_bias": (None, [".down_proj_bias"]),
     },
     "short_convolution": {"conv_kernel": (None, [".weight.T"])},
+    "router": {
+        "router_kernel": (None, [".weight.T"]),
+        "router_bias": (None, [".bias"]),
+    },
     "sinks": {"logits": (None, [".sinks"])},
     "conv1d": {"kernel": (None, [".weight"]), "bias": (None, [".bias"])},
 }

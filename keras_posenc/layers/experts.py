@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_posenc import backend, checks
 from keras_posenc.hints import Initializer
-from keras_posenc.nested_layers import built, initializer_of_part
+from keras_posenc.nested_layers import initializer_of_part
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -74,13 +74,16 @@ class MixtureOfExperts(keras.layers.Layer):
 
     def build(self, input_shape):
         size, count = input_shape[-1], self.num_experts
-        router = keras.layers.Dense(
-            count,
-            kernel_initializer=initializer_of_part(self.kernel_initializer, "router/kernel"),
-            dtype="float32",
-            name="router",
+        # No layer inside: it would be quantized, and cast under a mixed policy.
+        self.router_kernel = self.add_weight(
+            name="router_kernel",
+            shape=(size, count),
+            initializer=initializer_of_part(self.kernel_initializer, "router_kernel"),
+            autocast=False,
         )
-        self.router = built(self, router, input_shape)
+        self.router_bias = self.add_weight(
+            name="router_bias", shape=(count,), initializer="zeros", autocast=False
+        )
         sizes = {"inner": (size, 2 * self.units), "outer": (self.units, size)}
         self.experts = []
         for name, (rows, columns) in sizes.items():
@@ -96,7 +99,8 @@ class MixtureOfExperts(keras.layers.Layer):
     def call(self, inputs):
         shape = ops.shape(inputs)
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        logits = self.router(ops.cast(rows, "float32"))
+        kernel, bias = (ops.cast(w, "float32") for w in (self.router_kernel, self.router_bias))
+        logits = ops.matmul(ops.cast(rows, "float32"), kernel) + bias
         chosen = ops.top_k(logits, self.experts_per_token)[1]
         shares = ops.softmax(ops.take_along_axis(logits, chosen, axis=-1))
         experts = ops.reshape(chosen, (-1,))

@@ -5,7 +5,13 @@ from keras import ops
 
 from keras_posenc import checks
 from keras_posenc.hints import Initializer
-from keras_posenc.nested_layers import applied, built, initializer_of_part, policy_of_part
+from keras_posenc.nested_layers import (
+    applied,
+    built,
+    initializer_of_part,
+    policy_of_part,
+    with_quantized_parts,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -80,8 +86,9 @@ class ShortConvolution(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        return {
+        config = {
             **super().get_config(),
             "kernel_size": self.kernel_size,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
+        return with_quantized_parts(config, self, [self.gates, self.outer] if self.built else [])

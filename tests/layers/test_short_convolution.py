@@ -43,6 +43,19 @@ def test_a_token_reads_itself_and_those_before():
 
 
 @pytest.mark.once
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize`:UserWarning")
+@pytest.mark.filterwarnings("ignore:On a CPU, a model quantized to int8")
+def test_a_quantized_model_is_saved(tmp_path):
+    model = build_transformer_model(LFM2)
+    model.quantize("int8")
+    model.save(tmp_path / "m.keras")
+    again = keras.models.load_model(tmp_path / "m.keras")
+    ids = np.array([[3, 4, 5, 6]])
+    before, after = (m.predict(ids, verbose=0) for m in (model, again))
+    np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.once
 def test_what_it_cannot_do_is_refused():
     with pytest.raises(ValueError, match="`kernel_size` must be a positive integer. Received: 0"):
         ShortConvolution(0)

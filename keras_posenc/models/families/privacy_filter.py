@@ -57,8 +57,10 @@ FAMILY = Family(
                 "input_layernorm",
             ),
             f"{ATTENTION}/encoding_1": (f"{BLOCK}.self_attn", "sinks"),
-            f"{FEED_FORWARD}": (f"{BLOCK}.mlp.experts", "experts"),
-            f"{FEED_FORWARD}/router": (f"{BLOCK}.mlp.router", "dense"),
+            FEED_FORWARD: [
+                (f"{BLOCK}.mlp.experts", "experts"),
+                (f"{BLOCK}.mlp.router", "router"),
+            ],
             f"{FEED_FORWARD}-Norm": (f"{BLOCK}.post_attention_layernorm", "norm"),
             "Final-Norm": ("@norm", "norm"),
             "Token-Output": ("score", "dense"),
