@@ -91,10 +91,10 @@ def table(rows):
     heads = ["", "new", *(f"loss at {length}" for length in LENGTHS), f"far accuracy at {last}"]
     lines = [heads]
     for way in sorted(by_way, key=loss):
-        own = by_way[way]
+        runs = by_way[way]
         cells = [way, "yes" if way in NEW else ""]
-        cells += [spread([row["loss"][str(length)] for row in own], 2) for length in LENGTHS]
-        cells.append(spread([100 * row["far_accuracy"][last] for row in own], 1))
+        cells += [spread([row["loss"][str(length)] for row in runs], 2) for length in LENGTHS]
+        cells.append(spread([100 * row["far_accuracy"][last] for row in runs], 1))
         lines.append(cells)
     return markdown(lines)
 

@@ -25,12 +25,14 @@ def test_it_is_the_bias_of_swin_v2():
     swin = pytest.importorskip("transformers.models.swinv2.modeling_swinv2")
     window, heads, units, c = 6, 3, 512, 8 / 5
     config = swin.Swinv2Config()
-    theirs = swin.Swinv2SelfAttention(config, dim=12, num_heads=heads, window_size=window)
+    reference = swin.Swinv2SelfAttention(config, dim=12, num_heads=heads, window_size=window)
     with torch.no_grad():
-        table = theirs.continuous_position_bias_mlp(theirs.relative_coords_table).view(-1, heads)
-        index = theirs.relative_position_index[:window, :window].reshape(-1)
+        table = reference.continuous_position_bias_mlp(reference.relative_coords_table).view(
+            -1, heads
+        )
+        index = reference.relative_position_index[:window, :window].reshape(-1)
         expected = 16 * torch.sigmoid(table[index].view(window, window, heads)).numpy()
-    first, _, last = theirs.continuous_position_bias_mlp
+    first, _, last = reference.continuous_position_bias_mlp
     layer = PositionalAttention(heads, 4, encodings=[LogCPB(units, window - 1, scale=c)])
     x = laws.numbers(1, length=window)
     layer.build(x.shape, x.shape)
