@@ -1,5 +1,6 @@
 """Vectors of texts of any length, or of their chunks, by a directory of sentence-transformers."""
 
+import contextlib
 import functools
 import io
 import os
@@ -19,7 +20,7 @@ from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import choose_prompt, read_encoder
 from keras_posenc.retrieval.sparse import SparseEmbedder
-from keras_posenc.retrieval.vector_files import check_output, ids_of, write_vectors
+from keras_posenc.retrieval.vector_files import check_output, ids_of, json_lines, write_vectors
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.process_shards import read_shard
@@ -177,17 +178,18 @@ def embed(
             their order, so that n processes or machines share the work; `np.concatenate` of their
             results has all vectors.
         part_size: int. For more texts than memory holds, such as 100,000 of a million: read, embed
-            and write so many at a time into the .npy file `output`. An interrupted call continues
-            after its last whole part. A .txt or .jsonl file is read line by line; other files are
-            read whole. Each part prints a line with the time left, unless `verbose` is 0.
+            and write so many at a time into the .npy or .jsonl file `output`, with `late` a .jsonl
+            file. An interrupted call continues after its last whole part. A .txt or .jsonl file is
+            read line by line; other files are read whole. Each part prints a line with the time
+            left, unless `verbose` is 0.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
             a process for each. Default: one, or those of a distribution that is set.
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        float32 array (N, D), in the order of the texts, with `part_size` mapped from the file; with
-            `late` or `spans`, `ChunkVectors`; with `multi`, `MultiVectors`; with `sparse`,
-            `SparseVectors`.
+        float32 array (N, D), in the order of the texts, with `part_size` mapped from the file, or
+            the number of texts if that is a .jsonl file; with `late` or `spans`, `ChunkVectors`;
+            with `multi`, `MultiVectors`; with `sparse`, `SparseVectors`.
 
     Raises:
         BlockingIOError: if another call writes the parts of `output`.
@@ -247,33 +249,50 @@ def embed(
         "token_budget": token_budget,
     }
     if part_size is not None:
-        check_parts(part_size, output, by_chunk)
+        check_parts(part_size, output, late, spans)
         stream = TextStream(texts, text)  # checks every line before the model is opened
         settings = {name: value for name, value in opening.items() if name != "directory"}
         settings |= {"text": text, "max_length": max_length, "chunks": chunks}
+        settings |= {"late": late, "overlap": overlap}
         rows = part(range(len(stream)))
-        with computing(_embedding, opening | {"chunks": chunks}, devices) as vectors_of:
+        with _computing(opening, chunks, late, overlap, devices) as vectors_of:
 
             def compute(texts, before):
-                vectors = vectors_of(texts, 0).astype("<f4")
-                return (b"" if before else _header(len(rows), vectors.shape[1])) + vectors.tobytes()
+                found = vectors_of(texts, 0)
+                if ids is not None:
+                    return json_lines(
+                        found, (ids[0], ids[1][before : before + len(texts)])
+                    ).encode()
+                header = b"" if before else _header(len(rows), found.shape[1])
+                return header + found.astype("<f4").tobytes()
 
             write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
-        return np.load(output, mmap_mode="r")
+        return np.load(output, mmap_mode="r") if ids is None else len(rows)
     texts = _read(texts, text)
     if spans is not None:
         check_list(spans, "spans")
         if len(spans) == len(texts):  # other numbers are refused below
             spans = part(spans)
     texts = part(texts)
-    if by_chunk:
+    if spans is not None:
         model = open_embedder(**opening)
-        if spans is None:
-            kind_of_all(texts)
-            spans = [chunk_spans(each, model.tokenizer, chunks, overlap) for each in texts]
         return _written(embed_spans(model, texts, spans, verbose), output, ids)
-    with computing(_embedding, opening | {"chunks": chunks}, devices) as vectors_of:
+    with _computing(opening, chunks, late, overlap, devices) as vectors_of:
         return _written(vectors_of(texts, verbose), output, ids)
+
+
+def _computing(opening, chunks, late, overlap, devices):
+    """A context with a function of texts and `verbose` that returns their vectors."""
+    if not late:
+        return computing(_embedding, opening | {"chunks": chunks}, devices)
+    model = open_embedder(**opening)
+
+    def of_chunks(texts, verbose):
+        kind_of_all(texts)
+        spans = [chunk_spans(each, model.tokenizer, chunks, overlap) for each in texts]
+        return embed_spans(model, texts, spans, verbose)
+
+    return contextlib.nullcontext(of_chunks)
 
 
 def _embedding(chunks, **opening):

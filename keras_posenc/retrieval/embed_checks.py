@@ -6,16 +6,18 @@ from keras_posenc import checks
 from keras_posenc.untrusted import quote
 
 
-def check_parts(part_size, output, by_chunk):
+def check_parts(part_size, output, late, spans):
     checks.whole("part_size", part_size)
-    if by_chunk:
+    if spans is not None:
         raise ValueError(
-            "`part_size` is for one vector per text: leave `late` and `spans` out, or give each "
-            "call a `shard`."
+            "`part_size` reads texts part by part, and not their `spans`: give `chunks` and "
+            "late=True, or give each call a `shard`."
         )
-    if output is None or pathlib.Path(output).suffix != ".npy":
+    suffixes = (".jsonl",) if late else (".npy", ".jsonl")
+    if output is None or pathlib.Path(output).suffix not in suffixes:
         raise ValueError(
-            f"`part_size` needs a .npy file as `output`, to write into. Received: {output!r}"
+            f"`part_size` needs a {' or '.join(suffixes)} file as `output`, to write into. "
+            f"Received: {output!r}"
         )
 
 

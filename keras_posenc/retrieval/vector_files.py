@@ -62,13 +62,22 @@ def write_vectors(output, found, ids):
         if suffix == ".jsonl":
             with open(partial, "w", encoding="utf-8") as file:
                 for row in _rows(found, ids):
-                    file.write(visible_json(json.dumps(row, ensure_ascii=False)) + "\n")
+                    file.write(_line(row))
         elif suffix == ".parquet":
             _write_parquet(partial, list(_rows(found, ids)))
         elif dataclasses.is_dataclass(found):
             np.savez(partial, **dataclasses.asdict(found))
         else:
             np.save(partial, found)
+
+
+def json_lines(found, ids):
+    """The lines of a .jsonl file of vectors, as one text; arguments as of `write_vectors`."""
+    return "".join(map(_line, _rows(found, ids)))
+
+
+def _line(row):
+    return visible_json(json.dumps(row, ensure_ascii=False)) + "\n"
 
 
 def _rows(found, ids):

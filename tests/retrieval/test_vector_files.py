@@ -2,11 +2,12 @@
 
 import importlib.util
 import json
+import sys
 
 import numpy as np
 import pytest
 
-from keras_posenc.retrieval import embed
+from keras_posenc.retrieval import embed, vector_files
 from keras_posenc.retrieval.late_chunking import ChunkVectors
 from keras_posenc.retrieval.multi_vectors import MultiVectors
 from keras_posenc.retrieval.sparse import SparseVectors
@@ -37,6 +38,43 @@ def test_rows_have_the_ids_of_a_file(pretrained, tmp_path):
     )
     embed(pretrained, TEXTS, tmp_path / "found.jsonl", shard="2/2", verbose=0)
     assert [row["row"] for row in rows_of(tmp_path / "found.jsonl")] == [2, 3]
+
+
+@pytest.mark.parametrize("late", [{}, {"late": True, "chunks": 4, "overlap": 1}])
+def test_rows_are_written_part_by_part_and_go_on(pretrained, tmp_path, monkeypatch, late):
+    source = tmp_path / "texts.jsonl"
+    rows = [{"id": f"x{n}", "text": text} for n, text in enumerate(TEXTS)]
+    source.write_text("\n".join(map(json.dumps, rows)))
+    embed(pretrained, source, tmp_path / "whole.jsonl", verbose=0, **late)
+    options = {"part_size": 2, "verbose": 0, **late}
+    written, lines = [], vector_files.json_lines
+
+    def stop(found, ids):
+        written.append(list(ids[1]))
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        return lines(found, ids)
+
+    # The package has a function of the name of the module.
+    monkeypatch.setattr(sys.modules["keras_posenc.retrieval.embed"], "json_lines", stop)
+    with pytest.raises(KeyboardInterrupt):
+        embed(pretrained, source, tmp_path / "parts.jsonl", **options)
+    assert embed(pretrained, source, tmp_path / "parts.jsonl", **options) == len(TEXTS)
+    assert written == [["x0", "x1"], ["x2"], ["x2"]]  # the first part is not computed again
+    for found, wanted in zip(
+        *map(rows_of, (tmp_path / "parts.jsonl", tmp_path / "whole.jsonl")), strict=True
+    ):
+        np.testing.assert_allclose(found.pop("vector"), wanted.pop("vector"), atol=1e-6)
+        assert found == wanted
+
+
+def test_parts_need_a_file_that_grows(pretrained, tmp_path):
+    with pytest.raises(ValueError, match="`part_size` needs a .jsonl file as `output`"):
+        embed(pretrained, TEXTS, tmp_path / "a.npz", part_size=2, late=True, chunks=4)
+    with pytest.raises(ValueError, match="`part_size` needs a .npy or .jsonl file as `output`"):
+        embed(pretrained, TEXTS, part_size=2)
+    with pytest.raises(ValueError, match="part by part, and not their `spans`"):
+        embed(pretrained, TEXTS, tmp_path / "a.jsonl", part_size=2, spans=[[(0, 1)]] * 3)
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,8 @@ def test_a_changed_model_is_another_run(tmp_path):
     ("settings", "message"),
     [
         ({"part_size": 0}, "`part_size` must be a positive integer. Received: 0"),
-        ({"output": None}, "`part_size` needs a .npy file as `output`.* Received: None"),
-        ({"output": "v.jsonl"}, "`part_size` needs a .npy file as `output`.*'v.jsonl'"),
-        ({"late": True, "chunks": 4, "output": "v.npz"}, "`part_size` is for one vector per text"),
+        ({"output": None}, "needs a .npy or .jsonl file as `output`.* Received: None"),
+        ({"late": True, "chunks": 4, "output": "v.npz"}, "needs a .jsonl file as `output`.*v.npz"),
         ({"sparse": True, "output": "v.npz"}, "leave sparse out, or give each call a `shard`"),
     ],
 )
