@@ -385,4 +385,9 @@ def _checked_weights(weights, count):
     if not np.isfinite(array).all() or array.min() < 0:
         wrong = array[~np.isfinite(array) | (array < 0)][0]
         raise ValueError(f"`sample_weights` must be finite and at least 0. Received: {wrong}")
+    if not array.any():
+        raise ValueError(
+            f"`sample_weights` must have a number above 0, or nothing counts. Received: {count} "
+            "times 0"
+        )
     return array.astype("float32")

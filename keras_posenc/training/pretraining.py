@@ -51,7 +51,10 @@ def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
     if isinstance(validation, float):
         checks.number("validation", validation, above=0, below=1)
         if len(train) < 2:
-            raise ValueError("One text alone cannot be held out: give more, or other validation.")
+            raise ValueError(
+                f"`corpus` has {len(train)} texts, of which none can be held out: give more, or "
+                "other texts as validation."
+            )
         order = np.random.default_rng((seed, 0)).permutation(len(train))
         held_out = max(1, int(validation * len(train)))
         parts = order[held_out:], order[:held_out]

@@ -40,11 +40,28 @@ def choose_trainable(encoder, lora_rank=None, freeze=None):
         if name not in new:
             variables[name].trainable = False
     if lora_rank is not None:
-        kernels = {id(variables[name]) for name in frozen}
-        for name, layer in layers.items():
-            for part in layer._flatten_layers() if BLOCK.match(name) else ():
-                if hasattr(part, "enable_lora") and id(part.kernel) not in kernels:
-                    part.enable_lora(lora_rank)
+        _enable_lora(layers, lora_rank, {id(variables[name]) for name in frozen})
+
+
+def _enable_lora(layers, rank, frozen):
+    """Adds LoRA's factors to the layers of the blocks, except those whose kernel is frozen."""
+    parts = [
+        part
+        for name, layer in layers.items()
+        for part in (layer._flatten_layers() if BLOCK.match(name) else ())
+        if hasattr(part, "enable_lora") and id(part.kernel) not in frozen
+    ]
+    if not parts:
+        raise ValueError(
+            f"`freeze` leaves no matrix to which `lora_rank` would add factors. Received: "
+            f"lora_rank={rank}; leave one of them out."
+        )
+    # Beyond it factors only cost: no product of theirs has a higher rank.
+    shapes = [part.kernel.shape for part in parts]
+    most = max(min(math.prod(shape[:-1]), shape[-1]) for shape in shapes)
+    checks.whole("lora_rank", rank, most=most, why="no matrix of the encoder has a higher rank")
+    for part in parts:
+        part.enable_lora(rank)
 
 
 def check_freeze(freeze):

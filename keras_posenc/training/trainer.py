@@ -195,7 +195,7 @@ class Trainer:
         row = {
             "epoch": epoch + 1,
             "max_length": lengths[epoch],
-            "steps": len(batches),
+            "steps": len(one_epoch.steps),  # a callback may end an epoch
             "loss": logs["loss"][0],
             **{name: np.asarray(logs[name][0]).tolist() for name in trained if name in logs},
             "seconds": time.perf_counter() - started,

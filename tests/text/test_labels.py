@@ -400,6 +400,10 @@ def test_arguments_that_do_not_fit(tokenizer):
         ValueError, match="`sample_weights` must be finite and at least 0. Received: "
     ):
         TextBatches([[1]], sample_weights=[-1])
+    with pytest.raises(ValueError, match="`sample_weights` must have a number above 0"):
+        TextBatches([[1]], sample_weights=[0])
+    with pytest.raises(ValueError, match="`class_weight` must have a weight above 0 for a class"):
+        TextBatches([[1]], [1], class_weight={1: 0})
     with pytest.raises(NotImplementedError):
         TextBatches([[1]], Labels([1]))
 

@@ -180,6 +180,11 @@ def test_another_callback_is_another_run(tmp_path, pretrained, corpus):
         ),
         ({"class_weight": {3: 1}}, ValueError, "has 3, which is none of the 3 classes"),
         ({"class_weight": {"a": 1, 0: 2}}, ValueError, "has the class 0 by its name and its id"),
+        (
+            {"class_weight": dict.fromkeys("abc", 0)},
+            ValueError,
+            "a weight above 0 for a class that",
+        ),
         ({"class_weight": {"a": -1}}, ValueError, "must be a number of at least 0. Received: -1"),
         ({"class_weight": {0: 1}, "task": "embed"}, ValueError, "task='embed' has no single class"),
     ],

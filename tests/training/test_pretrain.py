@@ -187,7 +187,7 @@ def test_what_cannot_be_pretrained(with_head, texts, tmp_path):
     refused("`stretch` must be one of .'hierarchical'.*Received: 'half'", stretch="half")
     refused("has 16 positions, and length=24 needs more: give a stretch", length=24, stretch=None)
     refused("`validation` must be a number above 0 and below 1", validation=1.5)
-    refused("One text alone cannot be held out", corpus=texts[:1])
+    refused("`corpus` has 1 texts, of which none can be held out", corpus=texts[:1])
     refused("Text 0 is 3: this objective needs a str", TypeError, corpus=[3, "a"])
     refused(r"needs a \(prompt, answer\) pair of str", TypeError, objective="unilm")
     assert not (tmp_path / "none" / "metrics.json").exists()

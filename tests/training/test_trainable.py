@@ -145,6 +145,16 @@ def test_new_positions_are_learned_all_the_same(checkpoint, settings):
     [
         ({"lora_rank": 0}, ValueError, "`lora_rank` must be a positive integer. Received: 0"),
         ({"lora_rank": True}, ValueError, "`lora_rank` must be a positive integer. Received: True"),
+        (
+            {"lora_rank": 17},
+            ValueError,
+            "`lora_rank` must be an integer from 1 to 16: no matrix .* Received: 17",
+        ),
+        (
+            {"lora_rank": 2, "freeze": "*"},
+            ValueError,
+            "`freeze` leaves no matrix .* Received: lora_rank=2; leave one of them out",
+        ),
         ({"freeze": 0}, ValueError, "`freeze` must be a positive integer. Received: 0"),
         (
             {"freeze": 2},

@@ -117,7 +117,8 @@ def class_weights(weights, classes, counts=None):
 
     Raises:
         TypeError: if it is neither.
-        ValueError: if a class is unknown, or there twice, or a weight is negative or not finite.
+        ValueError: if a class is unknown, or there twice, a weight is negative or not finite, or
+            those of all classes that occur are 0.
 
     Example:
 
@@ -152,6 +153,11 @@ def class_weights(weights, classes, counts=None):
             raise ValueError(f"`class_weight` has the class {quote(name)} by its name and its id.")
         given.add(number)
         result[number] = checks.number(f"class_weight[{name!r}]", weight, least=0)
+    if not result[... if counts is None else np.asarray(counts) > 0].any():
+        raise ValueError(
+            "`class_weight` must have a weight above 0 for a class that occurs: nothing is learned "
+            f"from the others. Received: {quote(weights)}"
+        )
     return result
 
 
