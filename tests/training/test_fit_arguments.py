@@ -297,3 +297,14 @@ def test_averages_are_saved_and_training_goes_on_with_the_weights(tmp_path, pret
     for expected, weight, last in zip(mean, saved, plain[-1], strict=True):
         np.testing.assert_allclose(weight, expected, rtol=1e-4, atol=1e-5)
         assert not np.allclose(weight, last, atol=1e-4)
+
+
+@pytest.mark.once
+def test_steps_of_an_epoch_that_a_callback_ends_are_those_it_took(tmp_path, pretrained, corpus):
+    class Stops(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = True
+
+    settings = SETTINGS | {"callbacks": [Stops()], "token_budget": 64}
+    metrics = finetune(pretrained, corpus / "train.tsv", tmp_path / "out", **settings)
+    assert (metrics["train"]["epochs"], metrics["train"]["steps"]) == (1, 1)
