@@ -66,7 +66,11 @@ def _programs(found, model, length):
 
 def _cell(found, model, length):
     if program := largest(model, length):
-        return str(program["batch"]) + OLD * ("revision" in program)
+        if "revision" in program:
+            return f"{program['batch']}{OLD}"
+        kept, limit = program["kept_mb"], found["limit_mb"]
+        line = int(program["batch"] * (limit - kept) / (program["mb"] - kept))
+        return f"{program['batch']} ({line})"
     tried = _programs(found, model, length)
     return "none" + OLD * ("revision" in tried[0]) if tried else "-"
 
