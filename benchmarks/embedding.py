@@ -1,130 +1,156 @@
-"""Processor time of a corpus into vectors, beside sentence-transformers.
+"""Processor time and memory of a corpus into vectors, beside sentence-transformers.
 
-    python benchmarks/embedding.py --texts 40 200 1000 --turns 3
+    python benchmarks/embedding.py --texts 40 200 --turns 3
+    python benchmarks/embedding.py --texts 120 --max-length 384 --seed 1
+    python benchmarks/embedding.py --texts 2000 --turns 1 --once
+    python benchmarks/embedding.py --page           # the page again, nothing measured
 
-MiniLM embeds nine tenths posts of 20 Newsgroups and a tenth excerpts of books, mixed. The sides run
-in turns, each in a process of its own with one thread. The first call, which compiles, counts
-apart; the second is compared. Ratios are medians of the turns: above 1 is slower than
-sentence-transformers. Results go to benchmarks/results/embedding.json.
+MiniLM embeds nine tenths posts of 20 Newsgroups and a tenth excerpts of books, mixed. Each side has
+a process of one thread, and they take turns. The first call, which compiles, counts apart, except
+by --once. Ratios are medians of the turns: above 1 is slower than sentence-transformers. Results
+go to benchmarks/results/embedding.json and .md.
 """
 
 import argparse
 import json
-import os
 import pathlib
-import statistics
-import subprocess
-import sys
 import time
 
+import sides
+
 RESULTS = pathlib.Path(__file__).parent / "results" / "embedding.json"
-BASE, SIDES = "sentence-transformers", ("torch", "tensorflow", "jax")
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "TF_NUM_INTRAOP_THREADS": "1",
-    "TF_NUM_INTEROP_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
+BASE = "sentence-transformers"
+SIDES = [BASE, *sides.BACKENDS]
+# No price of a length and no size of a batch was chosen by these.
+HELD_OUT = "120 texts, 384 tokens", "2000 texts, 256 tokens"
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--texts", type=int, nargs="+", default=[40, 200, 1000])
+    parser.add_argument("--texts", type=int, nargs="+", default=[40, 200])
     parser.add_argument("--max-length", type=int, default=256)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--sides", nargs="+", default=[BASE, *SIDES], choices=[BASE, *SIDES])
+    parser.add_argument("--once", action="store_true", help="no first call that counts apart")
+    parser.add_argument("--seed", type=int, default=0, help="draws the texts")
+    parser.add_argument("--sides", nargs="+", default=SIDES, choices=SIDES)
+    parser.add_argument("--page", action="store_true", help="only write the page again")
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
-        print(json.dumps(measured(arguments.side, arguments.texts[0], arguments.max_length)))
-        return
-    results = arguments.results
+        sides.answer(Embedder(arguments.side).measured)
+    elif not arguments.page:
+        run(arguments)
+    if not arguments.side:
+        report = json.loads(arguments.results.read_text())
+        arguments.results.with_suffix(".md").write_text(page(report))
+
+
+def run(arguments):
+    results, length = arguments.results, arguments.max_length
     report = json.loads(results.read_text()) if results.exists() else {}
+    processes = {side: sides.started(__file__, side) for side in arguments.sides}
     for count in arguments.texts:
-        found = {side: [] for side in arguments.sides}
+        case = {"count": count, "length": length, "seed": arguments.seed}
+        first = not arguments.once and {s: sides.ask(p, case) for s, p in processes.items()}
+        found = {side: [] for side in processes}
         for _ in range(arguments.turns):
-            for side in arguments.sides:
-                found[side].append(in_process(side, count, arguments.max_length))
-        report[f"{count} texts, {arguments.max_length} tokens"] = compared(found)
+            for side, process in processes.items():
+                found[side].append(sides.ask(process, case))
+        rows = sides.compared(found, BASE)
+        for side in first or ():
+            rows[side]["first"] = round(first[side]["seconds"], 2)
+        report[f"{count} texts, {length} tokens"] = rows
         results.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+    for process in processes.values():
+        process.communicate()
 
 
-def in_process(side, count, length):
-    command = [sys.executable, __file__, "--side", side, "--texts", str(count)]
-    backend = "torch" if side == BASE else side
-    environment = {**os.environ, **ONE_THREAD, "KERAS_BACKEND": backend}
-    command += ["--max-length", str(length)]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
+class Embedder:
+    """A side, whose model is opened once for each length."""
+
+    def __init__(self, side):
+        self.embed = peer if side == BASE else ours
+        self.opened = {}
+
+    def measured(self, count, length, seed):
+        import step
+
+        texts = corpus(count, seed)
+        if length not in self.opened:
+            self.opened[length] = self.embed(length)
+        embed, padded = self.opened[length]
+        pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        began = time.process_time()
+        embed(texts)
+        seconds = time.process_time() - began
+        return {"seconds": seconds, "peak_mb": round(step.peak_mb()), "padded": padded(texts)}
 
 
-def measured(side, count, length):
+def peer(length):
+    from data import MINILM
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(MINILM, device="cpu")
+    model.max_seq_length = length
+    return lambda texts: model.encode(texts, show_progress_bar=False), lambda texts: None
+
+
+def ours(length):
     from data import MINILM
 
-    texts = corpus(count)
-    padded = None
-    if side == BASE:
-        from sentence_transformers import SentenceTransformer
+    from keras_posenc import backend
+    from keras_posenc.retrieval import open_embedder
 
-        model = SentenceTransformer(MINILM, device="cpu")
-        model.max_seq_length = length
+    backend.cache_programs()  # as the commands do
+    model = open_embedder(MINILM, max_length=length)
 
-        def embed():
-            model.encode(texts, show_progress_bar=False)
-    else:
-        from keras_posenc import backend
-        from keras_posenc.retrieval import open_embedder
+    def padded(texts):
+        """Tokens that are computed for each real one."""
+        return 1 / (1 - model.batches(texts, fixed_shapes=length).padding_share)
 
-        backend.cache_programs()  # as the commands do
-        model = open_embedder(MINILM, max_length=length)
-        batches = model.batches(texts, fixed_shapes=length)
-        padded = 1 / (1 - batches.padding_share)
-
-        def embed():
-            model.predict(texts, verbose=0)
-
-    seconds = []
-    for _ in range(2):
-        began = time.process_time()
-        embed()
-        seconds.append(time.process_time() - began)
-    return {"first": seconds[0], "again": seconds[1], "padded": padded}
+    return lambda texts: model.predict(texts, verbose=0), padded
 
 
-def corpus(count):
+def corpus(count, seed):
     import numpy as np
     from data import CORPORA
 
     from keras_posenc.text import read_texts
 
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     chosen = []
     shares = {"20newsgroups-train": count - count // 10, "book-excerpts": count // 10}
     for name, share in shares.items():
         texts = read_texts(f"{CORPORA}/{name}.tab").texts
-        chosen += [texts[i] for i in rng.permutation(len(texts))[:share]]
+        chosen += [texts[i % len(texts)] for i in rng.permutation(max(share, len(texts)))[:share]]
     return [chosen[i] for i in rng.permutation(len(chosen))]
 
 
-def compared(found):
-    """Of each side the median seconds, the ratio to sentence-transformers, and the padding."""
-    rows = {}
-    for side, turns in found.items():
-        rows[side] = {"turns": len(turns)}
-        for name in ("first", "again"):
-            rows[side][name] = round(statistics.median(turn[name] for turn in turns), 2)
-        if turns[0]["padded"]:
-            rows[side]["padded_tokens"] = round(turns[0]["padded"], 3)
-        if BASE in found:
-            pairs = zip(turns, found[BASE], strict=True)
-            ratio = statistics.median(turn["again"] / base["again"] for turn, base in pairs)
-            rows[side]["ratio"] = round(ratio, 2)
-    return rows
+def page(report):
+    text = [
+        "# Embedding beside sentence-transformers",
+        "",
+        "Made by `python benchmarks/embedding.py`: MiniLM in float32, one thread. A cell has the",
+        "processor time relative to sentence-transformers in the same turn, the lowest and the",
+        "highest turn in parentheses, and the peak memory. Below 1 is faster.",
+        "",
+        f"| | {' | '.join(SIDES)} |",
+        "|---" * (len(SIDES) + 1) + "|",
+    ]
+    for name, rows in report.items():
+        cells = [cell(rows[side]) if side in rows else "–" for side in SIDES]
+        mark = " *" * (name in HELD_OUT)
+        text.append(f"| {name}{mark} | {' | '.join(cells)} |")
+    text += ["", "`*` not used to choose the prices of lengths and the sizes of batches."]
+    return "\n".join(text) + "\n"
+
+
+def cell(row):
+    memory = f"{row['peak_mb'] / 1000:.1f} GB"
+    return f"{sides.ratio_cell(row)}, {row['seconds']:.1f} s, {memory}"
 
 
 if __name__ == "__main__":

@@ -12,8 +12,14 @@ MEASURED_WEIGHT = 108_000
 ACCELERATOR_PRICE = 8192
 # The price of a program that later processes read from disk is divided by this.
 KEPT = 4
-# Lengths of a ladder: their number, the range of the shortest, and the longest without a bound.
-RUNGS, SHORTEST, LONGEST = 8, (32, 64), 8192
+# The longest length of a ladder without a bound.
+LONGEST = 8192
+# Lengths of a ladder at which several rows take less time on a CPU than one row at a time. Longer
+# ones have one program each there, so that all texts together meet 8 programs, or 10 from 2,049
+# tokens on.
+SHORT, STEPS = (64, 128), (4, 6)
+# Where there are no longer ones: their number, and the shortest.
+SHORT_STEPS, SHORTEST = 4, 32
 # Lengths where programs are made for each, and where they are not.
 FEW, MANY = 10, 40
 # Tokens of a batch of fixed shape on a CPU, where larger ones are no faster; and the tokens that
@@ -101,7 +107,7 @@ def longest_length(model, max_length):
 
 
 def ladder(longest, multiple):
-    """At most 8 lengths up to `longest`, each longer than the one before by the same factor.
+    """At most 8 lengths up to `longest`, each at most about twice the one before.
 
     Args:
         longest: int.
@@ -112,11 +118,16 @@ def ladder(longest, multiple):
 
     Example:
 
-    >>> ladder(256, multiple=8).tolist()
-    [32, 48, 64, 80, 112, 144, 192, 256]
+    >>> ladder(256, multiple=8).tolist(), ladder(8192, multiple=8).tolist()
+    ([64, 128, 160, 184, 216, 256], [64, 128, 256, 512, 1024, 2048, 4096, 8192])
     """
-    first = min(longest, max(SHORTEST[0], min(SHORTEST[1], longest // RUNGS)))
-    rungs = first * (longest / first) ** (np.arange(RUNGS) / (RUNGS - 1))
+    if longest <= SHORT[-1]:
+        first = min(longest, SHORTEST)
+        rungs = first * (longest / first) ** (np.arange(SHORT_STEPS) / (SHORT_STEPS - 1))
+    else:
+        steps = int(np.clip(math.ceil(math.log2(longest / SHORT[-1])), *STEPS))
+        longer = SHORT[-1] * (longest / SHORT[-1]) ** (np.arange(1, steps + 1) / steps)
+        rungs = np.concatenate([SHORT, longer])
     rungs = np.ceil(np.round(rungs, 6) / multiple).astype(int) * multiple
     return np.unique(np.minimum(rungs, longest))
 
@@ -133,7 +144,7 @@ def fixed_sizes(counts, lengths, budget, multiple=1):
     """Chooses the rows of every batch of a length, which do not depend on the texts.
 
     Batches have one row, or as many as a budget of tokens allows: whichever takes less time for
-    these texts. The last batch is filled up.
+    these texts. On a CPU, those of long texts always have one. The last batch is filled up.
 
     Args:
         counts: number of documents of each length.
@@ -150,8 +161,9 @@ def fixed_sizes(counts, lengths, budget, multiple=1):
     ([1], [16])
     """
     call = call_price()
-    budget = budget if _on_accelerator() else min(budget, CPU_BATCH)
     lengths = np.asarray(lengths)
+    if not _on_accelerator():
+        budget = np.where(lengths <= SHORT[-1], min(budget, CPU_BATCH), 1)
     many = np.maximum(1, budget // (lengths * multiple)) * multiple
 
     def cost(sizes):

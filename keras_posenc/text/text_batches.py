@@ -66,11 +66,12 @@ class TextBatches(keras.utils.PyDataset):
             (B, T).
         pad_to: int. Every T is a multiple of it, or `max_length`.
         shape_price: int or None. How many tokens of padding one more length must save, since JAX
-            compiles a program for it, and TensorFlow for the first two. None is the price for a
-            model as wide as MiniLM, 0 on PyTorch.
+            compiles a program for it, and TensorFlow for the second where one batch would hold all
+            texts. None is the price for a model as wide as MiniLM, 0 on PyTorch.
         fixed_shapes: int or None. For predictions, where every shape is compiled: T is one of at
-            most 8 lengths up to this one, and B one of two numbers for each T, regardless of the
-            texts. Rows of padding fill up the last batch. None fits the shapes to the texts.
+            most 8 lengths up to this one, regardless of the texts. B is 1 or one other number for
+            each T, and on a CPU 1 for each T above 128. Rows of padding fill up the last batch.
+            None fits the shapes to the texts.
         **kwargs: Arguments of `keras.utils.PyDataset`. `workers` and `use_multiprocessing` are
             accepted and ignored, because a batch is ready in 0.1 ms.
 
@@ -170,6 +171,8 @@ class TextBatches(keras.utils.PyDataset):
         if fixed:
             lengths, pad_to = text_shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
         priced, call = text_shapes.priced_shapes(), text_shapes.call_price()
+        if priced < len(lengths) and lengths.max() * sides * len(lengths) > token_budget:
+            price = 0  # the last batch has another number of rows: two shapes in any case
         if shuffle:  # the step of a small batch, which each length may make, counts as any other
             call = max(call, token_budget // 16)
         widths = choose_lengths(lengths, max_shapes, pad_to, price, priced, call)

@@ -1,0 +1,82 @@
+"""Sides that do the same work in alternating processes of one thread, and their ratios."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+BACKENDS = ("torch", "tensorflow", "jax")
+ANSWER = "answer: "
+
+
+def started(script, side):
+    """A process that runs a script with `--side NAME`, and waits for what `ask` writes."""
+    return subprocess.Popen(
+        [sys.executable, script, "--side", side],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **ONE_THREAD, "KERAS_BACKEND": side if side in BACKENDS else "torch"},
+        text=True,
+    )
+
+
+def ask(process, case):
+    """Sends a case, a dict, to a process; returns the numbers of its answer."""
+    process.stdin.write(json.dumps(case) + "\n")
+    process.stdin.flush()
+    while line := process.stdout.readline():
+        if line.startswith(ANSWER):
+            print(*process.args[-1:], *case.values(), line.strip(), flush=True)
+            return json.loads(line.removeprefix(ANSWER))
+    sys.exit(f"A process ended before its time: {process.args}")
+
+
+def answer(measure):
+    """Has a process measure each case that `ask` sends it.
+
+    Args:
+        measure: function with the items of a case as keywords, returns a dict of numbers.
+    """
+    for line in sys.stdin:
+        print(ANSWER + json.dumps(measure(**json.loads(line))), flush=True)
+
+
+def compared(found, base):
+    """What the turns of all sides have measured.
+
+    Args:
+        found: `{side: [numbers of each turn]}`, as many of all sides.
+        base: the side that the others are divided by.
+
+    Returns:
+        dict, side -> medians of its numbers; `ratio`, the median of its seconds divided by those
+        of the base in the same turn; and `spread`, the lowest and the highest of these.
+    """
+    rows = {}
+    for side, turns in found.items():
+        rows[side] = {"turns": len(turns)}
+        for key, value in turns[0].items():
+            if value is not None:
+                rows[side][key] = round(statistics.median(turn[key] for turn in turns), 3)
+        if base in found:
+            pairs = zip(turns, found[base], strict=True)
+            ratios = sorted(turn["seconds"] / other["seconds"] for turn, other in pairs)
+            rows[side]["ratio"] = round(statistics.median(ratios), 2)
+            rows[side]["spread"] = [round(ratios[0], 2), round(ratios[-1], 2)]
+    return rows
+
+
+def ratio_cell(row):
+    """`0.95 (0.93 to 0.97)`, without the spread after one turn."""
+    low, high = row["spread"]
+    spread = f" ({low:.2f} to {high:.2f})" if row["turns"] > 1 else ""
+    return f"{row['ratio']:.2f}{spread}"
