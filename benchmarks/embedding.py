@@ -62,7 +62,7 @@ def run(arguments):
         rows = sides.compared(found, BASE)
         for side in first or ():
             rows[side]["first"] = round(first[side]["seconds"], 2)
-        report[f"{count} texts, {length} tokens"] = rows
+        report.setdefault(f"{count} texts, {length} tokens", {}).update(rows)
         results.write_text(json.dumps(report, indent=1) + "\n")
     for process in processes.values():
         process.communicate()

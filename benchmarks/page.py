@@ -36,12 +36,15 @@ def write(path):
 
 def head(report, picture):
     machine = report["machine"]
+    days = sorted({line["day"] for line in report["rows"] if "day" in line})
+    measured = f"Measured: {' to '.join(days[:1] + days[1:][-1:])}." if days else ""
     return f"""# A step beside the peers
 
 Made by `python benchmarks/peers.py` on {machine["processor"]}, {machine["cores"]} cores. float32,
-AdamW, no padding; dropout 0.1 of hidden layers and, but for the rows called nodrop, of attention
+AdamW, no padding; dropout 0.1 of hidden layers and, except in the rows called nodrop, of attention
 weights. Medians of alternating processes; peak memory is all that the process holds, imports
 included. A shared machine is now fast, now half as fast: read ratios, and within a column.
+{measured}
 
 `*` other programs used more than {report["quiet"]} cores while it was measured.
 

@@ -176,7 +176,7 @@ def results():
             "holds: ReRoPE and YaRN keep distant facts",
         ),
         "steps": (
-            "A training step on 2,048 tokens, MiniLM, two cores "
+            "A training step on 2,048 tokens, MiniLM, two cores, measured before version 0.2.0 "
             "([steps](docs/performance/steps.md))",
             f"PyTorch {steps['posenc-torch']} s (transformers {steps['transformers']}), "
             f"TensorFlow {steps['posenc-tf']} s (KerasHub {steps['kerashub-tf']}), "
