@@ -22,8 +22,8 @@ SHORT, STEPS = (64, 128), (4, 6)
 SHORT_STEPS, SHORTEST = 4, 32
 # Lengths where programs are made for each, and where they are not.
 FEW, MANY = 10, 40
-# Tokens of a batch of predictions on a CPU, where larger ones are no faster on JAX, and slower on
-# TensorFlow; and the tokens that calling a program costs.
+# Tokens of a batch of fixed shape on a CPU, where larger ones are no faster; and the tokens that
+# calling a program costs.
 CPU_BATCH, CPU_CALL, ACCELERATOR_CALL = 1024, 32, 2048
 
 
@@ -76,14 +76,6 @@ def shape_options(model):
 def compiles_each():
     """Whether a program is made for every shape."""
     return backend.TRAITS.shape_price > 0 and priced_shapes() == math.inf
-
-
-def prediction_budget(budget):
-    """The tokens in a batch of predictions, of at most `budget`, that take the least time each."""
-    # On a CPU, attention matrices of larger batches leave the processor's cache. PyTorch's kernel
-    # materialises none.
-    large = _on_accelerator() or not backend.TRAITS.shape_price
-    return budget if large else min(budget, CPU_BATCH)
 
 
 def call_price():

@@ -171,12 +171,8 @@ class TextBatches(keras.utils.PyDataset):
         if fixed:
             lengths, pad_to = text_shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
         priced, call = text_shapes.priced_shapes(), text_shapes.call_price()
-        budget = token_budget
-        if lengths.max() * sides * len(lengths) > token_budget:  # several batches
-            if fixed_shapes is not None:
-                budget = text_shapes.prediction_budget(token_budget)
-            if priced < len(lengths):
-                price = 0  # the last one has another number of rows: two shapes in any case
+        if priced < len(lengths) and lengths.max() * sides * len(lengths) > token_budget:
+            price = 0  # the last batch has another number of rows: two shapes in any case
         if shuffle:  # the step of a small batch, which each length may make, counts as any other
             call = max(call, token_budget // 16)
         widths = choose_lengths(lengths, max_shapes, pad_to, price, priced, call)
@@ -190,7 +186,7 @@ class TextBatches(keras.utils.PyDataset):
         # asked for here: threads of TensorFlow that read do not know of it.
         self._multiple, self._process = backend.row_multiple(), backend.processes()
         sizes_of = text_shapes.fixed_sizes if fixed else batch_sizes
-        self._sizes = sizes_of(counts, self._widths * sides, budget, self._multiple)
+        self._sizes = sizes_of(counts, self._widths * sides, token_budget, self._multiple)
         # Of what the rows of a batch of each length are a multiple, by rows of weight 0.
         self._fills = self._sizes if fixed else [self._multiple] * len(self._sizes)
         self.shuffle, self.seed = shuffle, seed

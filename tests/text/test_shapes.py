@@ -60,10 +60,7 @@ def test_a_ladder_has_eight_lengths_of_at_most_twice_the_one_before(max_length):
 def test_texts_that_fit_in_one_batch_keep_to_one_shape():
     lengths = [30, 60, 90, 256]
     assert TextBatches(texts_of(lengths), shuffle=False, max_shapes=40).shapes == [(4, 256)]
-    many = TextBatches(texts_of(lengths * 20), shuffle=False, max_shapes=40, fixed_shapes=256)
-    assert len(many.shapes) > 3
-    # On a CPU, larger batches of predictions take more time a token.
-    assert max(rows * length for rows, length in many.shapes) <= 1024
+    assert len(TextBatches(texts_of(lengths * 9), shuffle=False, max_shapes=40).shapes) > 3
 
 
 @pytest.mark.skipif(not COMPILES, reason="PyTorch and TensorFlow make no program for each shape")
