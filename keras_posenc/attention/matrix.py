@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.backend.shared import close, softmax
+from keras_posenc.backend.weighing import close, softmax
 from keras_posenc.encodings.rotation import times_features
 from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.diagonals import map_of_table

@@ -18,8 +18,10 @@ from keras_posenc.backend import (
     jax_sequence,
     jax_splash,
     shared,
+    weighing,
 )
 from keras_posenc.backend.shared import *  # noqa: F403
+from keras_posenc.backend.weighing import keep_by_hash
 
 __all__ = shared.NAMES
 
@@ -226,7 +228,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
         above = ops.exp(below)
         total = ops.sum(above, axis=-1, keepdims=True)
         used = above / total
-        used = shared.keep_by_hash(used, dropout, hashes) if dropout else used
+        used = keep_by_hash(used, dropout, hashes) if dropout else used
         output = ops.matmul(ops.cast(used, v.dtype), ops.swapaxes(v, -1, -2))
         output = checkpoint_name(output, SAVED)
         # If the total is known, this is fused with the product before it.
@@ -235,12 +237,13 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
 
     def backward(residuals, upstream):
         weights, output, v, hashes = residuals
-        of_logits, of_v = shared.weighing_gradients(weights, output, v, upstream, dropout, hashes)
+        arguments = weights, output, v, upstream, dropout, hashes
+        of_logits, of_v = weighing.gradients(*arguments, shared.one_pass)
         return of_logits, None, of_v, None
 
     weigh = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
     weigh.defvjp(forward, backward)
-    return weigh(logits, shared.bound_of(mask), v, hashes)
+    return weigh(logits, weighing.bound_of(mask), v, hashes)
 
 
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_posenc.backend import shared
+from keras_posenc.backend import shared, weighing
 from keras_posenc.backend.shared import *  # noqa: F403
 
 __all__ = shared.NAMES
@@ -277,8 +277,8 @@ def _neighbours(flat, first, position, columns):
 
 
 def keep_by_hash(weights, rate, hashes):
-    """`shared.keep_by_hash`, whose gradient chooses by the same bits, formed again: no map of them
-    is kept."""
+    """`weighing.keep_by_hash`, whose gradient chooses by the same bits, formed again: no map of
+    them is kept."""
 
     @tf.custom_gradient
     def dropped(weights):
@@ -291,7 +291,7 @@ def keep_by_hash(weights, rate, hashes):
 
 
 def _chosen(weights, rate, *hashes):
-    return shared.keep_by_hash(weights, rate, hashes)
+    return weighing.keep_by_hash(weights, rate, hashes)
 
 
 def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
@@ -301,19 +301,19 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
     Args:
         output: the saved output, when only its gradient is needed.
     """
-    bound = shared.bound_of(mask)
+    bound = weighing.bound_of(mask)
 
     @tf.custom_gradient
     def weighed(logits, v):
         logits = logits if bound is None else tf.minimum(logits, bound)
-        weights, result = shared.softmax(logits), output
+        weights, result = weighing.softmax(logits), output
         if result is None:
             used = keep_by_hash(weights, dropout, hashes) if dropout else weights
             result = tf.matmul(tf.cast(used, v.dtype), v, transpose_b=True)
 
         def gradient(upstream):
             arguments = weights, result, v, upstream, dropout, hashes
-            return shared.weighing_gradients(*arguments, one_pass)
+            return weighing.gradients(*arguments, one_pass)
 
         return result, gradient
 

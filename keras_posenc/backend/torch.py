@@ -14,7 +14,7 @@ from keras import ops
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.adamw import adamw
 
-from keras_posenc.backend import shared
+from keras_posenc.backend import shared, weighing
 from keras_posenc.backend.shared import *  # noqa: F403
 from keras_posenc.backend.torch_calls import (
     by_group,  # noqa: F401
@@ -105,7 +105,7 @@ interpolate = shared.interpolation(take_last)
 
 
 def _close(logits, bound, keep):
-    """`shared.close`, in place where it may be, with no pass over the map for its gradient."""
+    """`weighing.close`, in place where it may be, with no pass over the map for its gradient."""
     # On a CPU a minimum is four times as fast as a choice over heads that share their cells.
     if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and logits.requires_grad):
         return torch.minimum(logits, bound)
@@ -129,7 +129,7 @@ class Closed(torch.autograd.Function):
 
 
 def keep_by_hash(weights, rate, hashes):
-    """`shared.keep_by_hash` by the gradient of a threshold: what comes in unless an input is at
+    """`weighing.keep_by_hash` by the gradient of a threshold: what comes in unless an input is at
     most -x.
 
     Comparing and choosing are two passes over the map, and slow ones. This kernel does both in one,
@@ -137,9 +137,9 @@ def keep_by_hash(weights, rate, hashes):
     negative ones are no number and count as above.
     """
     if weights.dtype != torch.float32 or rate > 0.49:
-        return shared.keep_by_hash(weights, rate, hashes)
+        return weighing.keep_by_hash(weights, rate, hashes)
     bound = np.array((0.5 - rate) * 2**32 - 2**23).astype("int32").view("float32")
-    bits = shared.bits_of(hashes).view(torch.float32)
+    bits = weighing.bits_of(hashes).view(torch.float32)
     return torch.ops.aten.threshold_backward(weights, bits, -float(bound))
 
 
@@ -151,15 +151,15 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
         keep: bool. Leave the logits as they are, for another reader.
     """
     if mask is not None:
-        logits = _close(logits, shared.bound_of(mask), keep)
+        logits = _close(logits, weighing.bound_of(mask), keep)
     # On a CPU, products with numbers below 1e-38 take five times as long. Replacing such weights by
     # 0 changes nothing. The last row shows whether a matrix has such weights.
     if logits.device.type == "cpu" and not torch.compiler.is_compiling():
         row = logits.detach()[..., -1, :]
         below = torch.amax(row, -1, keepdim=True) - row
-        if torch.any((below > SMALL) & (below < -shared.CLOSED / 10)):
+        if torch.any((below > SMALL) & (below < -weighing.CLOSED / 10)):
             logits = WithoutSmall.apply(logits)
-    weights = shared.softmax(logits)
+    weights = weighing.softmax(logits)
     used = keep_by_hash(weights, dropout, hashes) if dropout else weights
     return torch.matmul(used.to(v.dtype), v.transpose(-1, -2))
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc.backend.shared import CLOSED
+from keras_posenc.backend.weighing import CLOSED
 from keras_posenc.layers.structured.label_range import check_labels, mark_missing_labels
 
 AXES = (-1, (-2, -1))

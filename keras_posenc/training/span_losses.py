@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc.models.head_layers import CLOSED
+from keras_posenc.backend.weighing import CLOSED
 
 
 class _Closed(keras.layers.Layer):

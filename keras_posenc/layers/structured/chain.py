@@ -13,7 +13,7 @@ next to a loss (B,) would be applied to the wrong axis if B = T.
 import numpy as np
 from keras import ops
 
-from keras_posenc.backend.shared import CLOSED
+from keras_posenc.backend.weighing import CLOSED
 from keras_posenc.layers.structured.label_range import check_labels
 
 
