@@ -336,7 +336,8 @@ def test_each_backend_has_the_same_functions():
         return classes | {n.name: ast.unparse(n.args) for n in defined}
 
     names = set(keras_posenc.backend.shared.NAMES) - {"TRAITS"}
-    shared = functions("shared") | {"interpolate": "table, position, training=False"}
+    shared = functions("shared") | functions("weighing")
+    shared["interpolate"] = "table, position, training=False"
     for name in ("torch", "jax", "tensorflow"):
         found = shared | functions(name)
         assert names <= found.keys()
