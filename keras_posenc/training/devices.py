@@ -46,7 +46,7 @@ def check_pool(name, devices):
 
 
 def on_devices(function=None, *, by_processes=False):
-    """Decorates a function whose keyword `devices` says on how many devices it runs.
+    """Decorates a function whose keyword `devices` is the number of devices that it runs on.
 
     Args:
         function: the function.

@@ -40,7 +40,7 @@ def configure(config):
 
 
 def _inner_size(size, source):
-    """Two thirds of what the file says, times a factor, rounded up to a multiple."""
+    """Two thirds of the size in the file, times a factor, rounded up to a multiple."""
     if not source.get("block_auto_adjust_ff_dim", True):
         return size
     size, factor = int(2 * size / 3), source.get("block_ffn_dim_multiplier", 1.0)
