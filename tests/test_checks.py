@@ -59,4 +59,4 @@ def test_an_argument_is_taken_by_its_former_name_with_a_warning():
 
     assert exact_match(predicted="a", answers=["a"]) == exact_match("a", ["a"]) == 1
     with pytest.warns(DeprecationWarning, match="`said` of spearman is called `predicted` now"):
-        assert spearman(true=[1, 2, 3], guessed=[3, 5, 9]) == 1
+        assert spearman(true=[1, 2, 3], said=[3, 5, 9]) == 1

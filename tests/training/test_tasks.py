@@ -315,7 +315,7 @@ QA = (("q", "abc"),)
         ("qa", (QA, [3]), "answered by 3: give a pair"),
         ("qa", (QA, [[(2, 9)]]), r"on line 1 of train has the answer \(2, 9\), beyond its passage"),
         ("qa", (["abc"], [[(0, 1)]]), "on line 1 of train is 'abc', .* give a pair"),
-        ("embed", ["abc"], "on line 1 of train is 'abc': give pairs, or triples"),
+        ("embed", ["abc"], "on line 1 of train is 'abc': give pairs, or tuples"),
         ("embed", (QA, [3]), "has the score 3: a cosine is from -1 to 1"),
         ("embed", [("a", "b"), ("a", "b", "c")], "train, line 2: 3 texts without a score, where"),
     ],
