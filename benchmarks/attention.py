@@ -43,6 +43,8 @@ REASONS = {
     "fire": "A network of 32 units for each cell.",
     "deberta": BY_TABLE,
     "transformer_xl": BY_TABLE,
+    "content_bias": BY_TABLE,
+    "pope": "Queries and keys have twice the features, a cosine and a sine of each.",
     "cope": "Sums over the gates of each row, and a lookup between two numbers for each cell; "
     "TensorFlow's sums of their gradients by index take 6 ns a cell.",
 }
