@@ -202,6 +202,11 @@ def visible_json(text):
     return _escaped(text, lambda found: f"\\u{ord(found[0]):04x}")
 
 
+def json_line(row):
+    """A line of a .jsonl file: a dict as JSON, without its line end, as `visible_json`."""
+    return visible_json(json.dumps(row, ensure_ascii=False))
+
+
 def _escaped(text, escape):
     return SURROGATES.sub(escape, CONTROLS.sub(escape, text))
 

@@ -16,7 +16,7 @@ from keras import ops
 
 from keras_posenc.attention.blocks import AXES, ROWS, prepare, run
 from keras_posenc.attention.matrix import by_head
-from keras_posenc.attention.sequence import run_beside_neighbours
+from keras_posenc.attention.sequence import run_with_neighbours
 from keras_posenc.maps.columns import slice_axis
 
 FEWEST_ROWS = 64
@@ -97,7 +97,7 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute, over_devices=False
         return run(block, rows, block_rows, carry, around)
 
     if over_devices:
-        output = run_beside_neighbours(blocks_of, rows, columns, first)
+        output = run_with_neighbours(blocks_of, rows, columns, first)
     else:
         output = blocks_of(rows, columns, first, _padded)
     num_rows = ops.shape(q)[1]

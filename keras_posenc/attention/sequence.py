@@ -50,7 +50,7 @@ def rows_on_each_device(q, block_rows):
     return next((size for size in sizes if num_rows % size == 0), None)
 
 
-def run_beside_neighbours(function, rows, columns, first):
+def run_with_neighbours(function, rows, columns, first):
     """function(rows, columns, first, extend) with the rows and columns of each device.
 
     Args:

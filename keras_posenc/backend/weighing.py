@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-# What a masked logit becomes.
+# The logit of what cannot be chosen: its probability is 0, and its loss a finite number.
 CLOSED = -1e9
 
 

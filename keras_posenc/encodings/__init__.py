@@ -5,18 +5,18 @@ import functools
 
 import keras
 
-from keras_posenc.encodings.adaptive import DAPE
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.encodings.bias import FIRE, KERPLE, T5Bias
 from keras_posenc.encodings.conditioned import ContentBias
 from keras_posenc.encodings.contextual import ContextualPositionEmbedding
+from keras_posenc.encodings.dape import DAPE
 from keras_posenc.encodings.deberta import DeBERTaRelative
 from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
+from keras_posenc.encodings.log_cpb import LogCPB
 from keras_posenc.encodings.masks import Window
-from keras_posenc.encodings.network import LogCPB
 from keras_posenc.encodings.normalizers import SquaredReLU, StickBreaking
 from keras_posenc.encodings.patterns import alternate
-from keras_posenc.encodings.polar import PoPE
+from keras_posenc.encodings.pope import PoPE
 from keras_posenc.encodings.relative import NEZHA, ShawRelative
 from keras_posenc.encodings.remapped import STRING, DualChunk, SelfExtend
 from keras_posenc.encodings.rerope import ReRoPE

@@ -7,7 +7,6 @@ from keras_posenc import checks
 from keras_posenc.backend.weighing import CLOSED
 
 POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
-# A logit of what cannot be chosen: its probability is 0, and its loss a finite number.
 
 
 def check_pooling(pooling):

@@ -1,6 +1,5 @@
 """Hard negatives: texts that a search finds for a query, and that do not belong to it."""
 
-import json
 import os
 import pathlib
 
@@ -13,7 +12,7 @@ from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.training.processes import is_first
 from keras_posenc.training.tasks import TASKS
-from keras_posenc.untrusted import visible_json
+from keras_posenc.untrusted import json_line
 from keras_posenc.writing import make_folder, write_text
 
 SAMPLINGS = ("top", "random")
@@ -228,5 +227,5 @@ def _write(output, mined):
         row = dict(zip(names, group, strict=True))
         if mined.labels is not None:
             row["scores"] = mined.labels[number]
-        lines.append(visible_json(json.dumps(row, ensure_ascii=False)) + "\n")
+        lines.append(json_line(row) + "\n")
     write_text(pathlib.Path(output), "".join(lines))

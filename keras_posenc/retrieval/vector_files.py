@@ -2,14 +2,13 @@
 
 import dataclasses
 import importlib.util
-import json
 import os
 import pathlib
 
 import numpy as np
 
 from keras_posenc.text.files import read_ids
-from keras_posenc.untrusted import quote, visible_json
+from keras_posenc.untrusted import json_line, quote
 from keras_posenc.writing import replacing
 
 TABLES = (".jsonl", ".parquet")
@@ -61,8 +60,7 @@ def write_vectors(output, found, ids):
     with replacing(output) as partial:
         if suffix == ".jsonl":
             with open(partial, "w", encoding="utf-8") as file:
-                for row in _rows(found, ids):
-                    file.write(_line(row))
+                file.writelines(f"{json_line(row)}\n" for row in _rows(found, ids))
         elif suffix == ".parquet":
             _write_parquet(partial, list(_rows(found, ids)))
         elif dataclasses.is_dataclass(found):
@@ -73,11 +71,7 @@ def write_vectors(output, found, ids):
 
 def json_lines(found, ids):
     """The lines of a .jsonl file of vectors, as one text; arguments as of `write_vectors`."""
-    return "".join(map(_line, _rows(found, ids)))
-
-
-def _line(row):
-    return visible_json(json.dumps(row, ensure_ascii=False)) + "\n"
+    return "".join(f"{json_line(row)}\n" for row in _rows(found, ids))
 
 
 def _rows(found, ids):

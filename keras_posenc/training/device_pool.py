@@ -57,7 +57,7 @@ class DevicePool:
 
     def __init__(self, count, factory, arguments):
         self._count, self._processes = count, []
-        self._start = (
+        self._settings = (
             keras.config.floatx(),
             keras.config.dtype_policy().name,
             factory,
@@ -78,7 +78,7 @@ class DevicePool:
         shares = [texts[first :: self._count] for first in range(self._count)]
         shares = [share for share in shares if len(share)]
         while len(self._processes) < len(shares):
-            self._processes.append(self._started(len(self._processes)))
+            self._start_process()
         used = self._processes[: len(shares)]
         for number, share in enumerate(shares):
             self._send(number, (share, 0 if number else verbose))
@@ -95,7 +95,8 @@ class DevicePool:
             merged[first :: len(found)] = part
         return merged
 
-    def _started(self, number):
+    def _start_process(self):
+        number = len(self._processes)
         cores = max(1, (os.cpu_count() or 1) // self._count)
         environment = {"OMP_NUM_THREADS": str(cores), **os.environ}
         environment |= {"KERAS_BACKEND": keras.backend.backend(), VISIBLE: _visible(number)}
@@ -107,9 +108,8 @@ class DevicePool:
             start_new_session=True,  # Ctrl-C reaches this process, which then ends the others
         )
         self._processes.append(process)
-        for part in (sys.path, self._start):
+        for part in (sys.path, self._settings):
             self._send(number, part)
-        return self._processes.pop()
 
     def _send(self, number, value):
         try:

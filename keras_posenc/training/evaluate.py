@@ -1,6 +1,5 @@
 """Evaluation and predictions of a saved model."""
 
-import json
 import os
 import pathlib
 
@@ -11,7 +10,7 @@ from keras_posenc.training.device_pool import computing
 from keras_posenc.training.devices import on_devices
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.saved_models import load_finetuned, task_of
-from keras_posenc.untrusted import visible_json
+from keras_posenc.untrusted import json_line
 
 
 @on_devices
@@ -150,8 +149,7 @@ def predict(
             kind.check_texts(texts)
             numbered = enumerate(predictions_of(texts, 0), rows.start + before + 1)
             lines = [{"row": number, **each._asdict()} for number, each in numbered]
-            lines = [visible_json(json.dumps(line, ensure_ascii=False)) for line in lines]
-            return "".join(f"{line}\n" for line in lines).encode()
+            return "".join(f"{json_line(line)}\n" for line in lines).encode()
 
         write_parts(
             output, settings | {"text": text}, directory, stream, part_size, rows, compute, verbose

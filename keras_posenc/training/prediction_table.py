@@ -8,7 +8,7 @@ import pathlib
 
 from keras_posenc import checks
 from keras_posenc.text.files import READERS, ids_in, read_rows
-from keras_posenc.untrusted import cell, quote, visible_json
+from keras_posenc.untrusted import cell, json_line, quote
 from keras_posenc.writing import write_text
 
 FORMATS = ("tsv", "jsonl")
@@ -43,7 +43,7 @@ def predictions_table(predictions, source=None, form="tsv"):
     name, ids = ids_in(*_table(source, len(predictions)))
     if form == "jsonl":
         pairs = zip(ids, predictions, strict=True)
-        return "\n".join(_object({name: number}, each._asdict()) for number, each in pairs)
+        return "\n".join(json_line({name: number, **each._asdict()}) for number, each in pairs)
     return _delimited([name], [[number] for number in ids], predictions, "\t").rstrip("\n")
 
 
@@ -83,7 +83,7 @@ def write_predictions(path, predictions, source=None):
     if path.suffix == ".jsonl":
         _check_free(source, columns, ["prediction"])
         pairs = zip(rows, predictions, strict=True)
-        lines = (_object(row, {"prediction": each._asdict()}) for row, each in pairs)
+        lines = (json_line({**row, "prediction": each._asdict()}) for row, each in pairs)
         text = "".join(f"{line}\n" for line in lines)
     else:
         cells = [[row.get(name, "") for name in columns] for row in rows]
@@ -139,10 +139,6 @@ def _one_line(value):
     """A cell without what ends it, or a line, in a file with tabs."""
     value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(value.split()) if set(value) & set("\t\r\n") else value
-
-
-def _object(row, more):
-    return visible_json(json.dumps({**row, **more}, ensure_ascii=False))
 
 
 def _check_free(source, columns, names):

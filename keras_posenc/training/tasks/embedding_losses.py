@@ -20,6 +20,7 @@ LOSSES = {
     "listwise_kl": (ListwiseKL, "groups with a teacher's scores"),
 }
 SCALE = 20.0  # of cosines, where the recipe has none
+MEAN = "mean_with_sample_weight"
 
 
 def check_loss(loss):
@@ -37,7 +38,7 @@ def check_loss(loss):
     except ValueError:
         pass
     remedy = f"give it as {name}:{SCALE:g}"
-    if "scale" not in inspect.signature(LOSSES[name][0]).parameters:
+    if not _has_scale(name):
         raise ValueError(f"loss={loss!r}: {name} has no scale; give the name alone.")
     return name, checks.number(f"loss={name}:", scale, above=0, remedy=remedy)
 
@@ -63,11 +64,10 @@ def loss_of(kind, loss, dimensions):
             f"loss={loss!r} is for {LOSSES[name][1]}, and train has {kind}: give "
             f"{' or '.join(fitting)}, or other documents."
         )
-    make = LOSSES[name][0]
-    if "scale" in inspect.signature(make).parameters:
-        found = make(scale=SCALE if scale is None else scale, reduction="mean_with_sample_weight")
-    else:
-        found = make(reduction="mean_with_sample_weight")
-    if dimensions is None:
-        return found
-    return Matryoshka(found, dimensions, reduction="mean_with_sample_weight")
+    options = {"scale": SCALE if scale is None else scale} if _has_scale(name) else {}
+    found = LOSSES[name][0](**options, reduction=MEAN)
+    return found if dimensions is None else Matryoshka(found, dimensions, reduction=MEAN)
+
+
+def _has_scale(name):
+    return "scale" in inspect.signature(LOSSES[name][0]).parameters

@@ -1,4 +1,4 @@
-"""Biases that a small network makes: of the distance, or of the logits and another bias."""
+"""A bias that a small network makes of the logarithm of the distance."""
 
 import keras
 from keras import ops

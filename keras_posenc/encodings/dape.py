@@ -6,7 +6,7 @@ from keras import ops
 from keras_posenc import checks
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.bias import FIRE, KERPLE, T5Bias
-from keras_posenc.encodings.network import LogCPB
+from keras_posenc.encodings.log_cpb import LogCPB
 from keras_posenc.nested_layers import built
 
 BIASES = {"fire": FIRE, "kerple": KERPLE, "log_cpb": LogCPB, "t5": T5Bias}
