@@ -50,7 +50,7 @@ DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16
 
 def by_group(function, rows, counts, weights):
     """`shared.by_group` with each row computed once."""
-    if tracing() or rows.is_meta:
+    if tracing() or rows.is_meta or not len(rows):
         return shared.by_group(function, rows, counts, weights)
     weights = [ops.convert_to_tensor(w).unbind() for w in weights]
     parts = zip(rows.split(counts.tolist()), zip(*weights, strict=True), strict=True)

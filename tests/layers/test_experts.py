@@ -114,3 +114,8 @@ def test_it_is_saved_and_refuses_what_cannot_be(tmp_path):
     assert keras.backend.standardize_dtype(half(x).dtype) == "bfloat16"
     found = ops.convert_to_numpy(ops.cast(half(x), "float32"))
     np.testing.assert_allclose(found, reference(half, x), atol=0.05 * abs(found).max())
+
+
+def test_no_rows_are_no_error():
+    found = made()(np.zeros((0, 7, 4), "float32"))
+    assert tuple(found.shape) == (0, 7, 4)
