@@ -156,10 +156,12 @@ def _mark_stages(axes, history):
             axes.axvline(before["epoch"], color="#767676", linestyle=":", linewidth=1)
             axes.annotate(
                 f"{after['max_length']:,.0f} tokens",
-                (before["epoch"], 0.02),
+                (before["epoch"], 0.5),  # losses end below, accuracies above
                 xycoords=("data", "axes fraction"),
-                xytext=(3, 0),
+                xytext=(2, 0),
                 textcoords="offset points",
+                rotation=90,
+                va="center",
                 fontsize=8,
                 color="#595959",
             )

@@ -245,6 +245,19 @@ def test_learning_curves_mark_the_stages_and_draw_each_series():
     assert loss.get_ylabel() == "cross-entropy (nats)" and loss.get_xlabel() == "epochs"
 
 
+def test_lengths_of_stages_of_an_epoch_each_can_be_read():
+    history = [
+        {"epoch": float(epoch), "loss": 1 / epoch, "accuracy": 0.5, "max_length": length}
+        for epoch, length in enumerate([48, 48, 48, 48, 48, 192, 512, 1536], start=1)
+    ]
+    figure = plot.learning_curves(history, [])
+    figure.canvas.draw()
+    for axes in figure.axes:
+        boxes = [text.get_window_extent() for text in axes.texts]
+        assert len(boxes) == 3
+        assert all(one.x1 < other.x0 for one, other in zip(boxes, boxes[1:], strict=False))
+
+
 def test_a_page_about_a_stretching(tmp_path):
     rows = [
         {"from": i * 128, "to": (i + 1) * 128, "before": 0.8, "after": 0.9, "teacher": 0.88}
