@@ -103,7 +103,10 @@ def test_every_encoding_has_a_page(generate):
     text = gallery.page("t5")
     assert "| torch | jax | tensorflow |" in text and "`keras_posenc.encodings.T5Bias`" in text
     assert "- `num_buckets`: " in text
-    assert "| 2,048, 0.1 | 1.21 x, 1.0 maps | 1.14 x, 1.9 maps | 1.23 x, 3.4 maps |" in text
+    assert (
+        "| 2,048, 0.1 | 1.21 x, 1.0 matrices | 1.14 x, 1.9 matrices | 1.23 x, 3.4 matrices |"
+        in text
+    )
     pictures = gallery.pictures("t5")
     assert list(pictures) == ["t5-decay.svg", "t5-map.svg"]
     assert all(svg.startswith("<?xml") for svg in pictures.values())

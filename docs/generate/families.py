@@ -27,8 +27,9 @@ def page(name):
     title = f"[{family.title}]({family.paper})" if family.paper else family.title
     return f"""# {family.title}
 
-`build_transformer_model("path/to/directory")` loads {title} where `model_type` in config.json is
-{kinds}; `model="{name}"` names it where the config does not.
+`build_transformer_model("path/to/directory")` loads {title} if `model_type` in `config.json` is
+{kinds}. If the config has no `model_type`, pass `model="{name}"`. Read this page to see how the
+context is extended, which heads load, and how the weights are named.
 
 | | |
 |---|---|
@@ -38,14 +39,19 @@ def page(name):
 | compared to | {family.compared} |
 | largest difference | {_differences(name)} |
 
-The difference is of the outputs, as a share of the largest value, in float32, of tiny checkpoints
-([how](../guides/families.md)).
+The difference is that of the outputs in float32, relative to the largest output, on tiny
+checkpoints with random weights ([how it was measured](../guides/families.md)).
 
 ## Names of the weights
 
-`{{i}}` is the number of the block, `@` stands for {_prefixes(family)}.
+`{{i}}` is the number of the block, and `@` stands for {_prefixes(family)}.
 
 {_weights(family)}
+
+## See also
+
+[All families](../guides/families.md) · [Convert](../guides/convert.md) ·
+[Tokenizers](../guides/tokenizers.md)
 """
 
 
@@ -54,11 +60,11 @@ def _longer(family):
         return "`hierarchical_position=True`, or another `stretch=`"
     if "rotary" in family.positions:
         return "`rope_scaling=`"
-    return "read as they are; what is far has the last bucket, or the largest bias"
+    return "no setting needed: far distances share the last bucket, or have the largest bias"
 
 
 def _heads(family):
-    heads = ["the vocabulary's (`with_mlm=True`)"] * any(
+    heads = ["the MLM or language-model head (`with_mlm=True`)"] * any(
         name.startswith("MLM") for name in family.table().rows
     )
     return ", ".join([*heads, *(TASKS[task] for task in family.heads_of(None))]) or "none"
@@ -67,7 +73,7 @@ def _heads(family):
 def _differences(name):
     found = json.loads((tables.RESULTS / "families.json").read_text("utf-8"))
     each = [f"{rows[name]:.1e} on {backend}" for backend, rows in found.items() if name in rows]
-    return ", ".join(each) or "held to 1e-5 by the tests alone"
+    return ", ".join(each) or "below 1e-5, by the tests"
 
 
 def _prefixes(family):

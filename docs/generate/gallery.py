@@ -27,23 +27,23 @@ PAGES = {
         "Each head subtracts a penalty that grows linearly with the distance, so near keys "
         "count more.",
         r"\ell_{hij} = Q_{hij} - m_h\,(i - j), \qquad m_h = 2^{-8h/H}",
-        "Causal models that are tested on texts longer than the training texts. Distant "
-        "keys count less and less, so do not expect it to find what is far away.",
+        "In causal models that read longer texts than in training. Distant keys count less and "
+        "less, so do not expect it to find what is far away.",
     ),
     "content_bias": Page(
         "Content-conditioned relative bias",
         "The hidden state of each query mixes learned profiles of the distance into a bias.",
         r"\ell_{hij} = Q_{hij} + (W_h x_i)^\top P_{i - j}, \qquad P_r = 0 \ \text{for}\ |r| \ge R",
-        "When what is near enough depends on the token, without rotation, as in Inkling. Distances "
-        "from R on are all alike, so it reads longer texts than it was trained on.",
+        "When some tokens need more distant context than others, as in the model Inkling. All "
+        "distances from R on have no bias, so longer texts bring no new distances.",
     ),
     "cope": Page(
         "CoPE: contextual position encoding",
         "Each query decides which tokens count, and positions are counts of those tokens "
         "instead of all tokens.",
         r"\ell_{ij} = Q_{ij} + q_i^\top e\Big[\textstyle\sum_{k=j}^{i} \sigma(Q_{ik})\Big]",
-        "When position means *the third item*, not *three tokens back*: counting, copying, "
-        "the last of a kind. Measured to work at several times the training length.",
+        "When position means *the third item*, not *three tokens back*: to count, to copy, or to "
+        "find the last of a kind. In measurements it works at four times the training length.",
     ),
     "dape": Page(
         "DAPE: data-adaptive position encoding",
@@ -51,15 +51,15 @@ PAGES = {
         "bias to the content.",
         r"\ell'_{ij} = \ell_{ij} + b_{i-j} + V^\top\, \mathrm{lrelu}\big(W^\top [\ell_{ij}, "
         r"b_{i-j}] + u\big), \qquad \ell_{ij},\, b_{i-j} \in \mathbb R^H",
-        "To compare with the usual baseline of papers on length extrapolation. It is one of the "
-        "most expensive: each position of the matrix meets the network.",
+        "As a baseline: papers on length extrapolation often compare with it. It is one of the "
+        "most expensive encodings, because the network runs on each pair of query and key.",
     ),
     "deberta": Page(
         "DeBERTa: disentangled relative attention",
         "Content and relative position have separate projections, and attention adds "
         "content-to-position and position-to-content terms.",
         r"\ell_{ij} = \frac{q_i k_j + q_i K[\delta_{ij}] + k_j Q[\delta_{ji}]}{\sqrt{3D}}",
-        "To load or build DeBERTa's attention. It is one of the most expensive.",
+        "To load or build DeBERTa's attention. It is one of the most expensive encodings.",
     ),
     "dual_chunk": Page(
         "Dual chunk attention",
@@ -68,28 +68,28 @@ PAGES = {
         r"\ell_{ij} = \frac{q_i^\top R_{r'}\, k_j}{\sqrt D}, \quad r' = \begin{cases} i - j & "
         r"\text{one chunk}\\ \min(i \bmod s + s, c) - j \bmod s & \text{the chunk before}\\ "
         r"\min(2s - 1, c) - j \bmod s & \text{earlier} \end{cases}",
-        "A trained rotary model on texts of any length, without training, as in Qwen2.5-1M. Far "
-        "keys keep an order only within their chunk.",
+        "To use a trained rotary model on texts of any length without training, as in Qwen2.5-1M. "
+        "Far keys keep an order only within their chunk.",
     ),
     "fire": Page(
         "FIRE: functional interpolation for relative positions",
         "A small network maps the distance, relative to the position of the query, to a bias.",
         r"\ell_{ij} = Q_{ij} + f_\theta\!\left(\frac{\ln(c\,|i - j| + 1)}"
         r"{\ln(c\max(L, i) + 1)}\right)",
-        "A learned bias whose inputs stay in the same range on longer texts.",
+        "For a learned bias whose inputs stay in the same range on longer texts.",
     ),
     "forget_gate": Page(
         "Forget gate",
         "Each token sets how much of the earlier text is forgotten, and the logits decrease "
         "by the sum of the forgetting.",
         r"\ell_{ij} = Q_{ij} + \sum_{t=j+1}^{i} \ln \sigma(w^\top x_t + b)",
-        "Causal language models: like ALiBi with a slope per token, on fused kernels.",
+        "In causal language models: like ALiBi with a slope per token, and on fused kernels.",
     ),
     "kerple": Page(
         "KERPLE: kernelized relative positions",
         "The bias decreases with the logarithm of the distance, with two learned numbers per head.",
         r"\ell_{hij} = Q_{hij} - p_h \ln(1 + a_h |i - j|)",
-        "A learned decay that is gentler than ALiBi on distant keys.",
+        "For a learned decay that is gentler than ALiBi on distant keys.",
     ),
     "log_cpb": Page(
         "Log-CPB: log-spaced continuous position bias",
@@ -97,40 +97,40 @@ PAGES = {
         "close to trained ones.",
         r"\ell_{hij} = Q_{hij} + B\,\sigma\!\Big(V_h^\top \max\big(w\,x + u,\, 0\big)\Big), "
         r"\qquad x = \operatorname{sign}(i - j)\, \frac{\ln(1 + c\,|i - j|)}{\ln(1 + c\,N)}",
-        "A learned bias of any shape, on both sides, as in Swin v2. It costs like T5's bias, "
-        "except with ids that are not consecutive.",
+        "For a learned bias of any shape, on both sides, as in Swin v2. It costs as much as T5's "
+        "bias, and more if position ids are not consecutive.",
     ),
     "log_n": Page(
         "Log-n scaling",
         "Logits grow with the logarithm of the number of visible keys, so that attention "
         "does not spread as texts grow.",
         r"\ell_{ij} = \frac{\ln n_i}{\ln m}\, Q_{ij}",
-        "With another encoding, when texts are longer than the m tokens of training. It "
-        "costs nothing and has no weights.",
+        "Together with another encoding, when texts are longer than the m tokens of training. "
+        "It costs almost nothing and has no weights.",
     ),
     "nezha": Page(
         "NEZHA: functional relative positions",
         "Fixed sinusoids of the clipped distance are added to the keys and values.",
         r"\ell_{ij} = \frac{q_i^\top (k_j + s_{j - i})}{\sqrt D}, \qquad"
         r" o_i = \sum_j A_{ij}\,(v_j + s_{j - i})",
-        "To load or build NEZHA: Shaw's encoding with fixed sinusoids.",
+        "To load or build NEZHA, whose encoding is Shaw's with fixed sinusoids.",
     ),
     "pope": Page(
         "PoPE: polar coordinate position embedding",
-        "Each feature is the length of an arrow whose angle is the position, so what matches and "
-        "where it stands are independent.",
+        "Each feature is the length of an arrow whose angle is the position, so content and "
+        "position can be matched independently.",
         r"\ell_{hij} = \frac{1}{\sqrt D} \sum_c \sigma_+(q_{ic})\, \sigma_+(k_{jc}) "
         r"\cos\big((i - j)\,\theta_c - \varphi_{hc}\big), \qquad \sigma_+(x) = \ln(1 + e^x)",
-        "In place of rotary in a new model that must look up by content alone or by position "
-        "alone. Queries and keys are twice as wide.",
+        "Instead of `rotary` in a new model that must find tokens by content alone or by position "
+        "alone. It makes queries and keys twice as wide.",
     ),
     "rerope": Page(
         "ReRoPE: rectified rotary positions",
         "Distances beyond a window are all treated as the window's width, so no new "
         "distance ever appears.",
         r"\ell_{ij} = \frac{q_i^\top R_{\min(i - j,\, w)}\, k_j}{\sqrt D}",
-        "A trained rotary model on longer texts, without training. Measured to lose nothing "
-        "at 8 times the length; best with `log_n`.",
+        "To use a trained rotary model on longer texts without training. In measurements it loses "
+        "nothing at 8 times the length; combine it with `log_n`.",
     ),
     "rotary": Page(
         "Rotary position embedding (RoPE)",
@@ -138,41 +138,41 @@ PAGES = {
         "product depends on the distance.",
         r"\ell_{ij} = \frac{(R_i\, q_i)^\top (R_j\, k_j)}{\sqrt D} = "
         r"\frac{q_i^\top R_{j - i}\, k_j}{\sqrt D}",
-        "The default for new models: relative, no weights, on fused kernels. By itself it "
-        "fails beyond the training length: add random ids, a window, ReRoPE or a `scaling`. "
-        "With `learned=True` its frequencies are trained.",
+        "As the default for new models: it is relative, has no weights and runs on fused kernels. "
+        "By itself it fails beyond the training length, so add random ids, a window, ReRoPE or a "
+        "`scaling`. With `learned=True` its frequencies are trained.",
     ),
     "rotary_bias": Page(
         "Rotary bias",
         "Two learned vectors per head are rotated like queries and keys, and their product "
         "is a bias of the distance.",
         r"\ell_{hij} = Q_{hij} + a_h^\top R_{j - i}\, b_h",
-        "The additive bias of the gated attention unit: a learned function of the distance "
-        "that is folded into the queries and keys.",
+        "For a learned bias on fused kernels: it is the additive bias of the gated attention unit, "
+        "folded into the queries and keys.",
     ),
     "sandwich": Page(
         "Sandwich",
         "The bias of the distance is the product of two sinusoidal position embeddings.",
         r"\ell_{hij} = Q_{hij} + \frac{H}{8h}\Big(\sum_k \cos\big((i - j)\,\omega_k\big) - "
         r"\frac S2\Big)",
-        "A fixed, symmetric decay without weights, on fused kernels.",
+        "For a fixed, symmetric decay without weights that runs on fused kernels.",
     ),
     "selective": Page(
         "Selective attention",
         "A token that is selected strongly by an earlier query counts less for all later ones.",
         r"\ell_{ij} = Q_{ij} - \sum_{k < i} \max(Q^{(0)}_{kj}, 0)",
-        "Causal language models in which a token can dismiss an earlier one permanently. It "
-        "cannot decode from a cache.",
+        "In causal language models in which a token can mask an earlier one for all later tokens. "
+        "It cannot decode from a cache.",
     ),
     "self_extend": Page(
         "Self-Extend: grouped positions",
-        "Near distances stay; far ones are counted in groups of positions, so that fewer of them "
-        "are new.",
+        "Near distances stay unchanged, and far ones are counted in groups of positions, so that "
+        "fewer distances are new.",
         r"\ell_{ij} = \frac{q_i^\top R_{r'}\, k_j}{\sqrt D}, \quad r' = \begin{cases} i - j & "
         r"i - j < w\\ \lfloor i/g \rfloor - \lfloor j/g \rfloor + w - \lfloor w/g \rfloor & "
         r"\text{beyond} \end{cases}",
-        "A trained rotary model on texts up to g times as long, without training, when the order "
-        "of far keys matters; `rerope` forgets it.",
+        "To use a trained rotary model on texts up to g times as long without training, when the "
+        "order of far keys matters. `rerope` ignores that order.",
     ),
     "shaw": Page(
         "Shaw: relative position representations",
@@ -184,70 +184,69 @@ PAGES = {
     ),
     "sink_logits": Page(
         "Sink logits",
-        "Each head has a learned logit of a key that is no token, so it can attend to nothing.",
+        "Each head has a learned logit for a key that is not a token, so it can attend to nothing.",
         r"A_{hij} = \frac{e^{\ell_{hij}}}{e^{s_h} + \sum_t e^{\ell_{hit}}}",
-        "To load or build gpt-oss and its like, and with a `window`, which closes the first "
-        "tokens that would otherwise take the attention that is left. Combine it with an encoding.",
+        "To load or build models like gpt-oss, and together with a `window`: it masks the first "
+        "tokens, which otherwise take the unused attention. Combine it with an encoding.",
     ),
     "squared_relu": Page(
         "Squared ReLU attention",
         "The square of the positive logits, divided by the number of keys, replaces the softmax.",
         r"A_{ij} = \frac{\max(Q_{ij}, 0)^2}{n_i}",
-        "As in the gated attention unit. It encodes no positions, so combine it with an encoding.",
+        "To build a gated attention unit. It encodes no positions, so combine it with an encoding.",
     ),
     "ssmax": Page(
         "Scalable softmax",
         "Each head learns how strongly the logits grow with the logarithm of the number of keys.",
         r"A_{ij} = \frac{n_i^{\,s_h Q_{ij}}}{\sum_k n_i^{\,s_h Q_{ik}}}",
-        "Like log-n, if the model is trained: each head learns how much it sharpens.",
+        "Instead of `log_n`, if the model is trained with it: each head learns its own scale.",
     ),
     "stick_breaking": Page(
         "Stick-breaking attention",
         "Going back from the query, each key takes a fraction of the attention that is left.",
         r"A_{ij} = \sigma(Q_{ij}) \prod_{j < t < i} \big(1 - \sigma(Q_{it})\big)",
-        "Causal models without position ids: near keys come first.",
+        "In causal models without position ids, in which near keys come first.",
     ),
     "string": Page(
         "STRING: shifted rotary positions",
         "The longest distances, which training rarely shows, are replaced by shorter ones.",
         r"\ell_{ij} = \frac{q_i^\top R_{r'}\, k_j}{\sqrt D}, \quad r' = \begin{cases} i - j & "
         r"i - j < s\\ i - j - s + w & \text{beyond} \end{cases}",
-        "A trained rotary model that uses the end of its context badly, without training. It adds "
-        "s - w tokens to the context, no more.",
+        "To improve a trained rotary model that uses the far end of its context badly, without "
+        "training. It adds no more than s - w tokens to the context.",
     ),
     "t5": Page(
         "T5: bucketed relative bias",
         "A learned bias per bucket of distances; buckets widen with the distance.",
         r"\ell_{hij} = Q_{hij} + \mathrm{table}\big[\mathrm{bucket}(i - j),\, h\big]",
-        "A learned bias with few weights; `shared=True` has one table for all layers. All "
-        "keys beyond `max_distance` are alike.",
+        "For a learned bias with few weights. With `shared=True`, all layers have one table. All "
+        "keys beyond `max_distance` have the same bias.",
     ),
     "temperature": Page(
         "Temperature",
         "The logits are multiplied by a constant.",
         r"\ell_{ij} = c\, Q_{ij}",
-        "Attention without positions on longer texts, T5's unscaled products, YaRN's factor.",
+        "For attention without positions on longer texts, T5's unscaled products or YaRN's factor.",
     ),
     "transformer_xl": Page(
         "Transformer-XL: relative positions with memory",
         "Queries meet keys and projected sinusoids of the distance, each with a learned bias.",
         r"\ell_{ij} = \frac{(q_i + u)^\top k_j + (q_i + v)^\top W s_{i - j}}{\sqrt D}",
-        "To build Transformer-XL: a memory of earlier segments is given as keys with lower ids.",
+        "To build Transformer-XL. Earlier segments are passed as keys with lower position ids.",
     ),
     "window": Page(
         "Window: local attention",
         "Each query sees only the keys within a window, and optionally the first tokens (sinks).",
         r"\ell_{ij} = \begin{cases} Q_{ij} & |i - j| < w \ \text{or}\ j < \text{sinks}\\"
         r" -\infty & \text{otherwise}\end{cases}",
-        "Long texts with a limited budget, with another encoding: time and memory grow "
-        "linearly with the text. On a small language model it extrapolates as well as any "
-        "other.",
+        "Together with another encoding on long texts, because time and memory grow linearly with "
+        "the length. In a small language model it extrapolates as well as any other encoding.",
     ),
     "xpos": Page(
         "xPos: rotary positions with decay",
         "Rotary attention whose products also decay exponentially with the distance.",
         r"\ell_{ij} = \frac{q_i^\top R_{j - i}\, z^{(i - j)/B}\, k_j}{\sqrt D}, \qquad z_k < 1",
-        "Causal models that should prefer near keys.",
+        "In causal models that should prefer near keys.",
     ),
 }
 
@@ -276,9 +275,12 @@ def page(name):
     table = "\n".join(["| | |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)])
     return f"""# {parts.title}
 
-{parts.intuition} Its name in `encodings` is `{name}`.
+{parts.intuition}
 
 **When to use it.** {parts.when}
+
+**How to use it.** `PositionalAttention(num_heads=8, key_dim=64, encodings=["{name}"])`. To set
+arguments, replace the name by `{{"name": "{name}", ...}}`.
 
 $${parts.formula}$$
 
@@ -303,6 +305,11 @@ $Q_{{ij}} = q_i^\\top k_j / \\sqrt D$ is the logit before positions act, $i$ the
 ## Arguments
 
 {arguments(name)}
+
+## See also
+
+[Choose an encoding](../guides/choose-an-encoding.md) · [Gallery](index.md) ·
+[What extrapolates](../evidence/what-extrapolates.md)
 """
 
 
@@ -314,7 +321,7 @@ def arguments(name):
     kind = type(get(name))
     keywords = describe(f"{kind.__module__.removeprefix('keras_posenc.')}.{kind.__name__}").keywords
     lines = [f"- `{each}`: {keyword.text}" for each, keyword in keywords.items() if keyword.text]
-    return "\n".join(lines) or "It has none of its own."
+    return "\n".join(lines) or "None."
 
 
 def cost(name):
@@ -331,7 +338,7 @@ def cost(name):
     rows = [f"| tokens, dropout | {' | '.join(backends)} |", "|---|---|---|---|"]
     for (length, dropout), by_backend in sorted(found.items()):
         cells = [
-            f"{line['ratio']:.2f} x, {line['maps at peak']:.1f} maps"
+            f"{line['ratio']:.2f} x, {line['maps at peak']:.1f} matrices"
             if (line := by_backend.get(backend))
             else "–"
             for backend in backends
@@ -339,9 +346,9 @@ def cost(name):
         rows.append(f"| {length:,}, {dropout} | {' | '.join(cells)} |")
     rows += [
         "",
-        "Time relative to plain attention on the same backend, forward and backward, and peak "
-        "memory in attention matrices (maps) of T x T numbers per head; causal, 12 heads of 64. "
-        "[All encodings](../performance/encodings.md).",
+        "Time of a forward and backward pass relative to plain attention on the same backend, and "
+        "peak memory in attention matrices of T x T numbers per head. Attention is causal, with 12 "
+        "heads of 64. [All encodings](../performance/encodings.md).",
     ]
     return "\n".join(rows)
 

@@ -106,7 +106,7 @@ def results():
     words, first = "TF-IDF + logistic regression, all words", "first 512 tokens"
     return {
         "distant_facts": (
-            "Do two facts agree that stand up to 1,000 words apart? "
+            "Do two facts that are up to 1,000 words apart agree? "
             "([distant facts](docs/evidence/distant-facts.md))",
             f"full context {facts[full]}, 512-token chunks "
             f"{facts['512-token chunks, averaged']}, bag-of-words "
@@ -121,19 +121,19 @@ def results():
             "holds: read all of it; chunks do as well as full context",
         ),
         "distant_context": (
-            "Find a sentence by the name that its document's first sentence introduces, 820 tokens "
+            "Find a sentence by a name that only the document's first sentence has, 820 tokens "
             "before, without labels ([distant context](docs/evidence/distant-context.md))",
             f"late chunking, stretched {names['late chunking, stretched by `stretch`']}, in "
-            f"512-token windows {names['late chunking in 512-token windows']}; each chunk after "
-            f"the first sentence {names[FIRST]}; chance 6%",
+            f"512-token windows {names['late chunking in 512-token windows']}; first sentence "
+            f"prepended {names[FIRST]}; chance 6%",
             "holds, but prepending the first sentence is far better",
         ),
         "stretching": (
             "MLM accuracy of an extended MiniLM at 1,536 tokens, before training "
             "([stretching](docs/evidence/stretching.md))",
             f"{stretched['hierarchical, alpha 0.4']:.0f}% with Su's positions, "
-            f"{stretched['unstretched']:.0f}% in windows of the original; `stretch` with local "
-            f"layers keeps {kept:.0%} of the original's",
+            f"{stretched['unstretched']:.0f}% with the original in windows; with local layers, "
+            f"{kept:.0%} of the original's accuracy is kept",
             "does not hold here for Su's positions; use `stretch`",
         ),
         "random_ids": (
@@ -152,7 +152,7 @@ def results():
             "holds",
         ),
         "equal_mean": (
-            "Masked characters at 512 tokens after training on 64 "
+            "Predict masked characters at 512 tokens after training on 64 "
             "([equal-mean spacing](docs/evidence/equal-mean.md))",
             f"exponential ids with log-n {score(*mlm, 'rotary+log_n exponential ids', 512)}%, "
             f"consecutive ids {score(*mlm, 'rotary', 512)}%; on JAX "
@@ -161,12 +161,12 @@ def results():
             "holds on average; the ranges of the seeds overlap",
         ),
         "biases": (
-            "Characters at 1,024 tokens after training on 64, gated units "
+            "Predict characters at 1,024 tokens after training on 64, gated units "
             "([RoPE and biases](docs/evidence/rotary-bias.md#where-the-control-collapses))",
-            f"rotary {collapse['no bias']}%, with biases from zeros {collapse['biases']}%, "
-            f"with Sandwich's biases {collapse[SANDWICHS]}%, with an additive bias "
+            f"rotary {collapse['no bias']}%, with biases from zero {collapse['biases']}%, "
+            f"from Sandwich's values {collapse[SANDWICHS]}%, with an additive bias "
             f"{collapse[ADDITIVE]}%",
-            "holds when the biases start as Sandwich's",
+            "holds when the biases start from Sandwich's values",
         ),
         "context_tools": (
             "Find one of four facts at 8 times the training length, without training "
@@ -184,10 +184,10 @@ def results():
             "faster, with a fifth to a half of the memory",
         ),
         "fits": (
-            "Texts of 2,048 and of 8,192 tokens with which BERT-base trains on a 16 GB TPU, "
-            "compiled and not run ([what fits](docs/performance/what-fits.md))",
+            "Batch sizes with which BERT-base trains on a 16 GB TPU, at 2,048 and at 8,192 tokens; "
+            "compiled, not run ([what fits](docs/performance/what-fits.md))",
             "; ".join(f"{name} {_batches(model)}" for model, name in FITTING.items()),
-            "fits: attention matrices are never whole in memory",
+            "fits: the full attention matrix is never materialised",
         ),
     }
 
