@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import typing
 
 import numpy as np
@@ -186,8 +187,9 @@ PAGES = {
         "Sink logits",
         "Each head has a learned logit for a key that is not a token, so it can attend to nothing.",
         r"A_{hij} = \frac{e^{\ell_{hij}}}{e^{s_h} + \sum_t e^{\ell_{hit}}}",
-        "To load or build models like gpt-oss, and together with a `window`: it masks the first "
-        "tokens, which otherwise take the unused attention. Combine it with an encoding.",
+        "To load or build models like gpt-oss, and together with a `window`. A window masks the "
+        "first tokens, which otherwise take the attention that a head has no use for. Combine it "
+        "with an encoding.",
     ),
     "squared_relu": Page(
         "Squared ReLU attention",
@@ -321,6 +323,8 @@ def arguments(name):
     kind = type(get(name))
     keywords = describe(f"{kind.__module__.removeprefix('keras_posenc.')}.{kind.__name__}").keywords
     lines = [f"- `{each}`: {keyword.text}" for each, keyword in keywords.items() if keyword.text]
+    further = re.search(r"\*\*kwargs: (.*)", kind.__doc__)
+    lines += [f"- Further arguments: {further[1]}"] if further else []
     return "\n".join(lines) or "None."
 
 

@@ -14,7 +14,7 @@ REQUIRED = object()
 # A default that is no literal, such as the name of a constant.
 COMPUTED = object()
 SECTION = re.compile(r"^(?:Args|Attributes):\n((?:    .*\n?)+)", re.MULTILINE)
-ENTRY = re.compile(r"^    (\w+(?:, \w+)*): ", re.MULTILINE)
+ENTRY = re.compile(r"^    ([*\w]+(?:, [*\w]+)*): ", re.MULTILINE)
 
 
 class Keyword(typing.NamedTuple):

@@ -119,7 +119,7 @@ class T5Bias(Encoding):
     Args:
         num_buckets: int. Total number of buckets, even if bidirectional.
         max_distance: int. Distance M from which on all distances share the last bucket.
-        bidirectional: bool. False for causal attention, which it then requires.
+        bidirectional: bool. False is for causal attention only.
         embeddings_initializer: Initializer of the table.
         shared: bool. The table is passed to the call, from a `SharedTable`.
 

@@ -8,18 +8,19 @@ from keras_posenc.encodings.base import Encoding
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
 class Window(Encoding):
-    """Sliding-window attention: only nearby keys are seen, and first keys from any distance.
+    """Sliding-window attention: each query sees nearby keys, and optionally the first ones.
 
     Cell (i, j) stays unmasked if |i - j| < window, j < sinks, i < global_tokens or
     j < global_tokens, where i and j are position ids. Causal order, padding and masks of the
-    attention map (B, H, Tq, Tk) still apply. Time and memory are those of the window.
+    attention matrix (B, H, Tq, Tk) still apply. Time and memory are those of the window.
 
     Args:
-        window: positive number. Distances from it on are masked; a window of 1 is the key itself.
+        window: positive number. Keys at this distance or farther are masked; with 1, each
+            token sees only itself.
         sinks: integer, at least 0. First positions that stay visible at any distance; StreamingLLM
             and LM-Infinite keep a few.
-        global_tokens: integer, at least 0. First positions that all see and that see all, such as
-            one for [CLS] in Longformer.
+        global_tokens: integer, at least 0. First positions that every token sees and that see every
+            token, such as one for [CLS] in Longformer.
 
     Raises:
         ValueError: on a bad number, or on two windows in one attention layer.

@@ -18,8 +18,8 @@ class SinkLogits(Encoding):
     fused kernels.
 
     Args:
-        initializer: initializer of s, (H,). At zeros this starts as the softmax that has 1 added to
-            its denominator; gpt-oss draws s from a normal distribution.
+        initializer: initializer of s, (H,). With zeros, training starts from a softmax with 1
+            added to its denominator. gpt-oss draws s from a normal distribution.
 
     Example:
 
