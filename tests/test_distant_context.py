@@ -40,6 +40,23 @@ def test_a_sentence_is_about_a_person_whose_name_is_elsewhere(
     assert again.texts == library.texts
 
 
+def test_documents_about_one_person_differ_in_the_name_alone(distant_texts, distant_context):
+    tokenizer = distant_context.Tokenizer(distant_context.MINILM)
+    library = distant_context.load(tokenizer, f"{distant_context.ONE} 300", 1)
+    names = [query.split()[2] for query in library.queries]
+    assert len(set(names)) == len(library.texts) == 30
+    for number, (name, text, ((start, end),)) in enumerate(
+        zip(names, library.texts, library.spans, strict=True)
+    ):
+        assert text.startswith(library.openings[number]) and name in library.openings[number]
+        assert library.openings[number].replace(name, "Ada") == "Ada is a chemist."
+        assert text[start:] == text[start:end] == "She now lives by the harbour."
+        assert library.right[number].tolist() == [number]
+        assert library.ranked[number].tolist() == list(range(30))
+        filler = text.removeprefix(library.openings[number])[: start - len(text)]
+        assert len(tokenizer.contents([filler])[0]) == pytest.approx(300, abs=2)
+
+
 def test_the_title_is_not_in_the_text_that_it_finds(distant_texts, distant_context):
     tokenizer = distant_context.Tokenizer(distant_context.MINILM)
     for make, length, most in ((distant_texts.tales, 600, 5), (distant_texts.episodes, 700, 2)):
@@ -84,7 +101,13 @@ def test_ways_are_compared_on_the_same_documents(distant_context):
         {"library": "tales", "way": way, "seed": 0, "ndcg": ndcg, "precision": ndcg}
         for way, ndcg in zip((windows, stretched), ([0.5, 0.25], [0.75, 0.75]), strict=True)
     ]
+    one = distant_context.ONE
+    rows += [
+        {"library": f"{one} 300", "way": way, "seed": 0, "top1": top1, "distance": [300] * 4}
+        for way, top1 in zip((windows, stretched), ([1, 0, 0, 0], [1, 1, 0, 0]), strict=True)
+    ]
     found = distant_context.table(rows)
+    assert f"| tokens back to the name, {one} | 300 |\n|---|---|\n| {windows} | 25 ± 49 |" in found
     assert "| tokens back to the name, opening | 320 |" in found
     # Documents of 50, 0 and 100%, and of 75, 25 and 100%.
     assert f"| {windows} | 50 ± 57 |" in found

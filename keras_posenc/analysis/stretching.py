@@ -62,7 +62,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
         return plot.agreement_by_position(rows, old, size=(8.6, 3.8))
 
     body = [
-        f"<p class=verdict>{escaped(_verdict(report))}</p>",
+        f"<p class=verdict>{escaped(_verdict(report, recipe))}</p>",
         section("About this run", about("stretch", str(directory), recipe, report)),
         section(
             "Agreement by position",
@@ -83,8 +83,9 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     return path
 
 
-def _verdict(report):
-    """Good where training has moved the features towards the teacher's, and distant context too."""
+def _verdict(report, recipe):
+    """Good where training has moved the features towards the teacher's, and where it was to keep
+    distant context and has not lost any."""
     old = report["old_length"]
     rows = [row for row in report["agreement"] if row["to"] > old] or report["agreement"]
     before, after = (sum(row[name] for row in rows) / len(rows) for name in ("before", "after"))
@@ -92,10 +93,15 @@ def _verdict(report):
         f"the features beyond token {old:,} agree with the unstretched encoder's by a cosine of "
         f"{after:.3f}; before training it was {before:.3f}"
     )
+    context = report.get("context")  # not of an earlier version
+    if context:
+        words += f". Distant context is {context['after']:.3f}, and was {context['before']:.3f}"
     if not report["losses"]:
         return f"Not trained: {words}."
     if after <= before:
         return f"Bad: {words}. Train on more text or with a smaller learning rate."
+    if context and recipe.get("keep") == "context" and context["after"] < context["before"]:
+        return f"Mixed: {words}. Train on longer texts or with a smaller learning rate."
     return f"Good: {words}."
 
 

@@ -277,6 +277,13 @@ def test_a_page_about_a_stretching(tmp_path):
     (tmp_path / "metrics.json").write_text(json.dumps(report))
     page = write_stretch_report(tmp_path).read_text("utf-8")
     assert "Distant context" in page and "0.125" in page and "0.750" in page
+    assert "Good: the features" in page and "Distant context is 0.750, and was 0.125." in page
+    report["context"] = {"before": 0.75, "after": 0.5}
+    (tmp_path / "metrics.json").write_text(json.dumps(report))
+    assert "Good: the features" in write_stretch_report(tmp_path).read_text("utf-8")
+    (tmp_path / "recipe.json").write_text(json.dumps({"keep": "context"}))
+    page = write_stretch_report(tmp_path).read_text("utf-8")
+    assert "Mixed: the features" in page and "Distant context is 0.500, and was 0.750." in page
     (tmp_path / "metrics.json").write_text(json.dumps({**report, "losses": []}))
     assert len(pictures(write_stretch_report(tmp_path).read_text("utf-8"))) == 1
     with pytest.raises(FileNotFoundError, match="holds no finished stretching"):
