@@ -11,8 +11,8 @@ opening    16 texts, each about a person who is introduced by name and professio
            pronoun, and the query asks by name. Ranked are the sentences of all texts that state the
            same relation. Someone of the other sex is introduced in between.
 inside     the same, but the person is introduced behind the other one, not in the first sentence.
-one person the easier test: 30 texts about one person each, who is introduced in the first sentence,
-           and the same last sentence in all of them, which is ranked by the name.
+one person the easier test: 30 texts that differ in nothing but the name in the first sentence. The
+           last sentence, the same in all of them, is searched by the name.
 tales      30 tales of up to 1,536 tokens, in passages of 96, which are found by the tale's title.
            The title is not in the text.
 episodes   transcripts of 8 episodes of 4,096 tokens, likewise.

@@ -118,28 +118,27 @@ def people(tokenizer, seed, place, distance, documents=16):
 
 
 def one_person(tokenizer, seed, distance, documents=30):
-    """The easier test: texts that differ in the name of their first sentence and in their filler.
+    """The easier test: texts that differ in nothing but the name in their first sentence.
 
     Each text ends with the same sentence about its only person. For each name the last sentences of
     all texts are ranked, so a sentence that is read alone is found by chance.
 
     Args:
-        distance: tokens between the first sentence and the last one, in every text.
+        distance: tokens between the first sentence and the last one.
     """
     names = np.random.default_rng([seed, distance, 2]).permutation(NAMES["She"].split())
-    library, tales = Library.empty("document", "distance"), _tales(tokenizer)
-    question, sentence, (home, *_) = RELATIONS[0]
-    last = sentence.format("She", home)
+    library, question, sentence = Library.empty("document", "distance"), *RELATIONS[0][:2]
+    last = sentence.format("She", RELATIONS[0][2][0])
+    sentences, _ = _filler(_tales(tokenizer), seed * documents, distance + 1000)
+    filler = " ".join(sentences)
+    ((_, offsets),) = tokenizer.contents([filler], offsets=True)
+    filler = filler[: offsets[distance - 1][1]]
     for number, name in enumerate(names[:documents]):
-        sentences, _ = _filler(tales, number + seed * documents, distance + 1000)
-        filler = " ".join(sentences)
-        ((_, offsets),) = tokenizer.contents([filler], offsets=True)
-        library.openings.append(f"{name} is a chemist.")
-        # The last word may end in the middle: a document that is nearer by a few tokens than others
-        # is closer to the queries of all of them.
-        text = f"{library.openings[-1]} {filler[: offsets[distance - 1][1]]} {last}"
+        opening = f"{name} is a chemist."
+        text = f"{opening} {filler} {last}"
         library.texts.append(text)
         library.spans.append([(len(text) - len(last), len(text))])
+        library.openings.append(opening)
         library.titles.append("")
         library.queries.append(question.format(name))
         library.right.append(np.array([number]))

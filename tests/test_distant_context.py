@@ -43,7 +43,7 @@ def test_a_sentence_is_about_a_person_whose_name_is_elsewhere(
 def test_documents_about_one_person_differ_in_the_name_alone(distant_texts, distant_context):
     tokenizer = distant_context.Tokenizer(distant_context.MINILM)
     library = distant_context.load(tokenizer, f"{distant_context.ONE} 300", 1)
-    names = [query.split()[2] for query in library.queries]
+    names, fillers = [query.split()[2] for query in library.queries], set()
     assert len(set(names)) == len(library.texts) == 30
     for number, (name, text, ((start, end),)) in enumerate(
         zip(names, library.texts, library.spans, strict=True)
@@ -55,6 +55,8 @@ def test_documents_about_one_person_differ_in_the_name_alone(distant_texts, dist
         assert library.ranked[number].tolist() == list(range(30))
         filler = text.removeprefix(library.openings[number])[: start - len(text)]
         assert len(tokenizer.contents([filler])[0]) == pytest.approx(300, abs=2)
+        fillers.add(filler)
+    assert len(fillers) == 1
 
 
 def test_the_title_is_not_in_the_text_that_it_finds(distant_texts, distant_context):

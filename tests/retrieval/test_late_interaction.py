@@ -1,4 +1,9 @@
-"""Late interaction against PyLate, Stanford's ColBERT and sentence-transformers, and back."""
+"""Late interaction against PyLate, Stanford's ColBERT and sentence-transformers, and back.
+
+PyLate needs stand-ins for some of its modules beside this transformers (references/
+make_late_interaction.py), so sentence-transformers reads here what is saved in PyLate's format.
+PyLate 1.6.0 with the stand-ins gives the same vectors, also of an extended table.
+"""
 
 import json
 import shutil
