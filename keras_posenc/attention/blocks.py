@@ -135,7 +135,7 @@ def prepare(q, k, v, grid, rules, compute, explicit=False):
     return QueryBlock(with_tensors(inputs, {}), rules, compute, variables), tensors, carry
 
 
-def run(block, tensors, block_rows, carry, columns=None):
+def run(block, tensors, block_rows, carry, columns=None, at_once=1):
     """Computes the output (B, H, Tq, Dv) of a map in blocks of `block_rows` rows.
 
     Args:
@@ -145,11 +145,15 @@ def run(block, tensors, block_rows, carry, columns=None):
         carry: list of tensors.
         columns: None, or dict of tensors (N, ...): the columns of each of N blocks. Then there are
             at most N `block_rows` rows.
+        at_once: int, a divisor of N. So many blocks are computed as one with a larger batch, which
+            needs columns for each, no carry, and that all blocks read weights only.
     """
-    num_rows = ops.shape(tensors["q", None])[ROWS]
+    batch, num_rows = (ops.shape(tensors["q", None])[axis] for axis in (0, ROWS))
     count = (num_rows + block_rows - 1) // block_rows
     if columns is None:  # blocks of even size
         block_rows, columns = _even_rows(tensors["q", None], num_rows, block_rows), {}
+    else:
+        count = ops.shape(columns["k", None])[0]
     stacked, whole = dict(columns), {}
     for key, x in tensors.items():
         axis = AXES[key[0]].rows
@@ -158,6 +162,8 @@ def run(block, tensors, block_rows, carry, columns=None):
             whole[key] = x
         else:
             stacked[key] = _stacked(x, axis, count, block_rows)
+    if at_once > 1:
+        stacked = {key: _as_one_batch(x, batch, at_once) for key, x in stacked.items()}
     keys = [*stacked, *whole]
 
     def of_lists(of_block, of_all, carry, output=None):
@@ -168,7 +174,16 @@ def run(block, tensors, block_rows, carry, columns=None):
     outputs = backend.map_blocks(
         of_lists, list(stacked.values()), list(whole.values()), carry, output_shape, dtype
     )
+    if at_once > 1:
+        outputs = ops.reshape(outputs, (count, batch, *ops.shape(outputs)[2:]))
     return _joined(outputs, ROWS, num_rows)
+
+
+def _as_one_batch(x, batch, size):
+    """The parts (N, B or 1, ...) of N blocks as (N / size, size B, ...)."""
+    count, _, *shape = ops.shape(x)
+    x = ops.broadcast_to(x, (count, batch, *shape))
+    return ops.reshape(x, (count // size, size * batch, *shape))
 
 
 def _even_rows(q, num_rows, block_rows):

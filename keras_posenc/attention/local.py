@@ -14,6 +14,7 @@ import math
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.attention.blocks import AXES, ROWS, prepare, run
 from keras_posenc.attention.matrix import by_head
 from keras_posenc.attention.sequence import run_with_neighbours
@@ -22,6 +23,8 @@ from keras_posenc.maps.columns import slice_axis
 FEWEST_ROWS = 64
 # Below so many columns for each that a block reads, the whole map costs no more.
 WORTH = 2
+# Bytes of the float32 maps of the blocks that are computed at once where each call costs time.
+AT_ONCE = 128 * 2**20
 
 
 def local_rows(q, k, grid, rules):
@@ -83,8 +86,12 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute, over_devices=False
             x = ops.logical_and(x, ops.arange(length, dtype="int32") >= seen)
         columns[key] = x
 
+    width = (left + 1 + right) * block_rows + seen
+    at_once = 1 if carry else _blocks_at_once(q, rules.hooks, rows, block_rows, width)
+
     def blocks_of(rows, columns, first, extended):
         count = (ops.shape(rows["q", None])[ROWS] + block_rows - 1) // block_rows
+        count = -(-count // at_once) * at_once
         around = {}
         for key, x in columns.items():
             extend = _counted_on if key[0] in counted else extended
@@ -94,7 +101,7 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute, over_devices=False
                 of_all = ops.broadcast_to(first[key][None], (count, *shape))
                 axis = AXES[key[0]].columns % len(x.shape) + 1
                 around[key] = ops.concatenate([of_all, around[key]], axis=axis)
-        return run(block, rows, block_rows, carry, around)
+        return run(block, rows, block_rows, carry, around, at_once)
 
     if over_devices:
         output = run_with_neighbours(blocks_of, rows, columns, first)
@@ -107,6 +114,30 @@ def attend_locally(q, k, v, grid, rules, block_rows, compute, over_devices=False
         output = [run(whole, first, few, carry), _from_row(output, few, num_rows)]
         output = ops.concatenate(output, axis=ROWS)
     return by_head(output)
+
+
+def _blocks_at_once(q, hooks, rows, block_rows, width):
+    """Number of blocks that are one batch.
+
+    On a GPU, PyTorch takes longer to call the operations of a block than the GPU to compute them.
+    Encodings that act on the map may tell its rows from the first text of the batch.
+    """
+    if not (backend.TRAITS.eager and backend.on_accelerator(q)):
+        return 1
+    by_block = all(key[0] == "weights" or _has_rows(key, x) for key, x in rows.items())
+    if hooks.bias or hooks.read_map or hooks.decay or not by_block:
+        return 1
+    batch, num_rows, heads = q.shape[:3]
+    count = -(-num_rows // block_rows)
+    most = max(1, AT_ONCE // (4 * batch * heads * block_rows * width))
+    groups = -(-count // most)
+    return -(-count // groups)
+
+
+def _has_rows(key, x):
+    """Whether a tensor differs from row to row."""
+    axis = AXES[key[0]].rows
+    return axis is not None and (x.shape[axis] != 1 or key[0] == "q")
 
 
 def _chunks(reach, block_rows):
@@ -143,9 +174,9 @@ def _at_most(number, length):
 
 
 def _first_rows(key, x, few):
-    axis = AXES[key[0]].rows
-    if axis is None or (x.shape[axis] == 1 and key[0] != "q"):
+    if not _has_rows(key, x):
         return x
+    axis = AXES[key[0]].rows
     return slice_axis(x, axis, 0, _at_most(few, ops.shape(x)[axis]))
 
 

@@ -7,7 +7,7 @@ import pytest
 from keras import ops
 from selection import on_all
 
-from keras_posenc import PositionalAttention
+from keras_posenc import PositionalAttention, backend
 from keras_posenc.attention import choose, local
 from keras_posenc.attention.rules import Rules
 from keras_posenc.encodings import Encoding, Grid
@@ -103,6 +103,35 @@ def test_every_hook_acts_in_a_window(name, limits, causal, small_chunks):
         return
     layer = PositionalAttention(H, D, encodings=[Near(**limits), *LISTS[name]], seed=1)
     compare(small_chunks, layer, causal, padding())
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's calls take longer than a GPU")
+@pytest.mark.parametrize(
+    "encodings, causal, bytes_at_once, at_once",
+    [
+        ([Near(), "rotary"], False, 2**30, 13),
+        ([Near(), "sink_logits"], True, 2**17, 7),  # 14 blocks, of which one is of no rows
+        ([Near(window=20, sinks=1, global_tokens=2)], True, 2**30, 7),
+        ([Near(), "t5"], True, 2**30, 1),  # its map is read
+    ],
+    ids=str,
+)
+def test_on_a_gpu_blocks_are_one_batch(
+    encodings, causal, bytes_at_once, at_once, small_chunks, monkeypatch
+):
+    found, run = [], local.run
+
+    def noted(*arguments):
+        found.extend(arguments[5:])
+        return run(*arguments)
+
+    monkeypatch.setattr(local, "run", noted)
+    monkeypatch.setattr(local, "AT_ONCE", bytes_at_once)
+    monkeypatch.setattr(backend, "on_accelerator", lambda q: True)
+    layer = PositionalAttention(H, D, encodings=encodings, seed=1)
+    rows = 32 if encodings[0].limits["window"] == 20 else 16
+    compare(small_chunks, layer, causal, padding(), rows)
+    assert set(found) == {at_once}
 
 
 @pytest.mark.parametrize("limits", on_all([{}], [{}, {"global_tokens": 3}]), ids=str)
