@@ -35,9 +35,10 @@ MKDOCS := KERAS_BACKEND=torch OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/pyt
 CHECKED := tests/maps tests/positions tests/encodings tests/attention tests/layers tests/models \
 	tests/text tests/test_structure.py --ignore=tests/attention/test_memory_use.py
 
-# The version of libtpu that JAX names.
-LIBTPU := $(BIN)/python -c "from importlib.metadata import requires; \
-	print(next(r for r in requires('jax') if r.startswith('libtpu')).split(';')[0])"
+# libtpu of the version that JAX names, and JAX's plugin for CUDA.
+COMPILERS := $(BIN)/python -c "from importlib.metadata import requires, version; \
+	print(next(r for r in requires('jax') if r.startswith('libtpu')).split(';')[0].replace(' ', ''), \
+	*(f'jax-cuda12-{part}==' + version('jax') for part in ('plugin', 'pjrt')))"
 
 # What needs one backend and no other package.
 ALONE := tests/positions tests/maps tests/layers tests/text
@@ -72,10 +73,12 @@ test-oldest: $(OLDEST)
 	@$(call timed,oldest Keras,PYTHONPATH=$(OLDEST) KERAS_BACKEND=torch $(PYTEST) -m "not once" \
 		tests/encodings tests/layers tests/models)
 
-# What the compiler for TPUs says, without a TPU. libtpu has 0.2 GB, so `make test` does without.
+# What the compilers for TPUs and GPUs say, without any. They have 0.4 GB, so `make test` does
+# without; where they cannot be installed, the tests are skipped.
 test-aot: $(INSTALLED)
-	$(BIN)/python -m pip install -q --no-compile --no-deps --target .venv/libtpu "$$($(LIBTPU))"
-	@$(call timed,aot,PYTHONPATH=.venv/libtpu:. KERAS_BACKEND=jax $(BIN)/python -m pytest tests/test_aot.py)
+	[ -d .venv/compilers ] || $(BIN)/python -m pip install -q --no-compile --no-deps \
+		--target .venv/compilers $$($(COMPILERS)) || echo "no compilers: their tests are skipped"
+	@$(call timed,aot,PYTHONPATH=.venv/compilers:. JAX_PLATFORMS=cpu KERAS_BACKEND=jax $(BIN)/python -m pytest tests/test_aot.py)
 
 # Another Python, with JAX alone: `make test-python PYTHON=python3.13`.
 test-python:

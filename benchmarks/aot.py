@@ -1,120 +1,151 @@
-"""Compiles attention for a TPU that is not there, and records the memory that its compiler counts.
+"""Compiles attention for TPUs and GPUs that are not there, and records what its programs need.
 
     pip install ".[jax,aot]"
-    python benchmarks/aot.py                                # all cases, in a few minutes
-    python benchmarks/aot.py --lengths 8192 --encodings none --topology v6e:2x2
-    python benchmarks/aot.py --lengths 256 --encodings all --modes train --dtypes bfloat16
+    python benchmarks/aot.py                                # a few encodings, in a few minutes
+    python benchmarks/aot.py --encodings all --modes forward "train with dropout"
+    python benchmarks/aot.py --chips t4 h100 --encodings none causal t5 --dtypes float16
 
 One attention layer of BERT-base's sizes, forward and training (with attention dropout 0.1 and
-without), in bfloat16 and float32. XLA compiles for real hardware on a machine that has only CPUs:
-bytes are the compiler's, nothing is run. `jax_optimization_level=O0` compiles in seconds and counts
-up to a tenth more temporaries than the default. The kernels are those of splash attention in the
-program. Results go to benchmarks/results/aot.json.
+without). XLA compiles for real hardware on a machine that has only CPUs: bytes are the compiler's,
+nothing is run. "none" and "causal" are attention without an encoding, in no order and causal.
+Encodings that are causal by nature are compiled with a causal mask.
+
+A chip is a topology of TPUs, of which one is used, or a GPU, which needs JAX's plugin for CUDA
+(aot_devices.py). TPU programs are compiled at `jax_optimization_level=O0`, in seconds, which counts
+up to a tenth more temporaries than the default. `gflop` counts the matrix products of the traced
+program and `largest_mb` its largest array, `kernels` the fused kernels of attention that were
+compiled. A program that takes longer than `--limit` is given up. Results are added to
+benchmarks/results/aot.json: a case that is there is not compiled again.
 """
 
 import argparse
 import importlib.metadata
 import itertools
 import json
-import os
 import pathlib
+import select
+import subprocess
+import sys
 
-os.environ["KERAS_BACKEND"] = "jax"
-os.environ["JAX_PLATFORMS"] = "cpu"
-# libtpu would otherwise ask a metadata server which machine this is.
-os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
-os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
-os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # several processes may compile at once
-
-import jax
-import keras
-from jax.experimental import topologies
-
-from keras_posenc import PositionalAttention
-from keras_posenc.encodings import ENCODINGS
+import aot_devices
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "aot.json"
-HEADS, HEAD_SIZE = 12, 64
+WORKER = pathlib.Path(__file__).parent / "aot_layer.py"
 SOME = ["none", "rotary", "alibi", "t5", "deberta", "cope"]
-# Those that a name alone does not make.
-ARGUMENTS = {"window": {"window": 256}}
-MODES = {"forward": 0.0, "train": 0.0, "train with dropout": 0.1}
-MB = 2**20
+MODES = ["forward", "train", "train with dropout"]
+CASE = ("chip", "encoding", "length", "mode", "dtype", "padded")
+PACKAGES = ("jax", "libtpu", "jax-cuda12-plugin", "keras")
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--topology", default="v5e:2x2", help="one chip of it is used")
+    parser.add_argument("--chips", nargs="+", default=["v5e:2x2"], help='"v5e:2x2", "t4", "h100"')
     parser.add_argument("--lengths", nargs="+", type=int, default=[8192])
-    parser.add_argument("--encodings", nargs="+", default=SOME, choices=["all", "none", *ENCODINGS])
-    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--encodings", nargs="+", default=SOME, help='names, or "all"')
+    parser.add_argument("--modes", nargs="+", default=MODES, choices=MODES)
     parser.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"])
+    parser.add_argument("--padded", action="store_true", help="with a mask of the keys")
+    parser.add_argument("--trace-only", action="store_true", help="compile nothing")
+    parser.add_argument("--limit", type=float, default=240, help="seconds for each program")
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
     arguments = parser.parse_args()
-    device = tpu(arguments.topology)
-    jax.config.update("jax_optimization_level", "O0")
-    lines = []
-    encodings = list(ENCODINGS) if "all" in arguments.encodings else arguments.encodings
-    cases = (encodings, arguments.lengths, arguments.modes, arguments.dtypes)
-    for encoding, length, mode, dtype in itertools.product(*cases):
-        line = {"encoding": encoding, "length": length, "mode": mode, "dtype": dtype}
-        lines.append(line | compiled(device, encoding, length, mode, dtype))
-        print(json.dumps(lines[-1]), flush=True)
-        versions = {name: importlib.metadata.version(name) for name in ("jax", "libtpu", "keras")}
-        found = {"device": device.device_kind, "versions": versions, "rows": lines}
-        arguments.results.write_text(json.dumps(found, indent=1) + "\n")
+    for chip in arguments.chips:
+        with Worker(chip, arguments.limit, arguments.trace_only) as worker:
+            record(arguments.results, worker, list(cases_of(arguments, worker)))
 
 
-def tpu(topology):
-    """A chip of a topology, which exists for the compiler only."""
-    return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[0]
+def cases_of(arguments, worker):
+    encodings = arguments.encodings
+    if unknown := set(encodings) - {"all", *worker.encodings}:
+        sys.exit(f"--encodings must be all, {', '.join(worker.encodings)}. Received: {unknown}")
+    encodings = worker.encodings if "all" in encodings else encodings
+    padded = {"padded": True} if arguments.padded else {}
+    sizes = arguments.lengths, arguments.dtypes, encodings, arguments.modes
+    for length, dtype, encoding, mode in itertools.product(*sizes):
+        case = {"chip": worker.chip, "encoding": encoding, "length": length}
+        yield {**case, "mode": mode, "dtype": dtype, **padded}
 
 
-def compiled(device, encoding, length, mode, dtype):
-    """The megabytes of a layer's program, or the error of the compiler where it does not fit."""
-    layer = PositionalAttention(
-        HEADS,
-        HEAD_SIZE,
-        encodings=[] if encoding == "none" else [{"name": encoding, **ARGUMENTS.get(encoding, {})}],
-        dropout=MODES[mode],
-        dtype=dtype,
-    )
-    width = HEADS * HEAD_SIZE
-    layer.build((1, length, width), (1, length, width))
-    place = jax.sharding.SingleDeviceSharding(device)
+def record(path, worker, cases):
+    """Adds the rows of cases to a file of results."""
+    found = json.loads(path.read_text()) if path.exists() else {"versions": {}, "rows": []}
+    rows = {case_of(row): row for row in found["rows"]}
+    for case in cases:
+        known = rows.get(case_of(case), {})
+        if "fits" in known or worker.trace_only and "largest_mb" in known:
+            continue
+        rows[case_of(case)] = case | worker.result(case)
+        print(json.dumps(rows[case_of(case)]), flush=True)
+        found = {"versions": found["versions"] | versions(), "rows": list(rows.values())}
+        path.write_text(json.dumps(found, indent=1) + "\n")
 
-    def shapes(variables):
-        return [jax.ShapeDtypeStruct(v.shape, v.dtype, sharding=place) for v in variables]
 
-    weights, fixed = shapes(layer.trainable_variables), shapes(layer.non_trainable_variables)
-    x = jax.ShapeDtypeStruct((1, length, width), dtype, sharding=place)
-    causal = bool(layer.hooks.causal_only)
+def case_of(row):
+    return tuple(row.get(key) for key in CASE)
 
-    def output(weights, fixed, x):
-        training = mode != "forward"
-        y, _ = layer.stateless_call(weights, fixed, x, x, use_causal_mask=causal, training=training)
-        return y if mode == "forward" else y.astype("float32").sum()
 
-    function = output if mode == "forward" else jax.grad(output, argnums=(0, 2))
-    with jax.default_device(device):  # which is how the library learns the platform
-        program = jax.jit(function).trace(weights, fixed, x)
-    try:
-        program = program.lower(lowering_platforms=("tpu",)).compile()
-    except jax.errors.JaxRuntimeError as error:
-        return {"fits": False, "error": str(error)[:200]}
-    memory = program.memory_analysis()
-    return {
-        "fits": True,
-        "temporary_mb": round(memory.temp_size_in_bytes / MB),
-        "argument_mb": round(memory.argument_size_in_bytes / MB),
-        "output_mb": round(memory.output_size_in_bytes / MB),
-        "kernels": program.as_text().count('custom_call_target="tpu_custom_call"'),
-    }
+def versions():
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # TPUs do not need CUDA, nor GPUs libtpu
+    return found
+
+
+class Worker:
+    """A process that compiles for a chip, and is replaced if a program takes too long.
+
+    Attributes:
+        encodings: list of str. The names that it knows.
+    """
+
+    def __init__(self, chip, limit, trace_only):
+        self.chip, self.limit, self.trace_only = chip, limit, trace_only
+
+    def __enter__(self):
+        self._start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop()
+
+    def _start(self):
+        self.process = subprocess.Popen(
+            [sys.executable, WORKER, self.chip],
+            env=aot_devices.environment(self.chip),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.encodings = self._answer()
+
+    def _stop(self):
+        self.process.kill()
+        self.process.communicate()
+
+    def _answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"The process that compiles for {self.chip} ended: its error is above.")
+        return json.loads(line)
+
+    def result(self, case):
+        """What the program of a case needs, or why it was not compiled."""
+        self.process.stdin.write(json.dumps(case | {"compile": not self.trace_only}) + "\n")
+        self.process.stdin.flush()
+        row = self._answer()
+        if self.trace_only:
+            return row
+        if select.select([self.process.stdout], [], [], self.limit)[0]:
+            return row | self._answer()
+        self._stop()
+        self._start()
+        return row | {"fits": None, "error": f"not compiled in {self.limit:g} seconds"}
 
 
 if __name__ == "__main__":
-    keras.utils.set_random_seed(0)
     main()

@@ -18,11 +18,12 @@ import math
 import pathlib
 import re
 
-import aot  # isort: skip  # before JAX and Keras: it sets their environment
+import aot_devices  # noqa: F401  # isort: skip  # before JAX and Keras: it sets their environment
 import jax
 import keras
 from aot_models import LAYERS, draw_nothing
 from aot_steps import extrapolated, model_of, sizes_of, training_step
+from aot_traced import MB
 from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -90,7 +91,7 @@ def traffic(program):
             size += BYTES[kind] * math.prod(int(n) for n in shape.split(",") if n)
         key = match[2] + (" in loops" if "/while/" in match[0] else "")
         count, mb = found.get(key, (0, 0))
-        found[key] = count + 1, round(mb + size / aot.MB, 3)
+        found[key] = count + 1, round(mb + size / MB, 3)
     return found
 
 

@@ -19,10 +19,11 @@ import json
 import math
 import pathlib
 
-import aot  # isort: skip  # before JAX and Keras: it sets their environment
+import aot_devices  # isort: skip  # before JAX and Keras: it sets their environment
 import jax
 import keras
 from aot_models import LAYERS, MODELS, draw_nothing
+from aot_traced import MB
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "aot_steps.json"
 PACKAGES = ("jax", "libtpu", "keras", "keras-hub")
@@ -46,7 +47,7 @@ def main():
     jax.config.update("jax_optimization_level", "O0")
     keras.config.set_dtype_policy("mixed_bfloat16")
     draw_nothing()
-    device = aot.tpu("v5e:2x2")
+    device = aot_devices.device("v5e:2x2")
     results = Results(arguments.results, device)
     for name in arguments.models:
         for length in arguments.lengths:
@@ -161,7 +162,7 @@ def sizes_of(memory):
     kept = memory.argument_size_in_bytes + memory.generated_code_size_in_bytes
     kept += memory.output_size_in_bytes - memory.alias_size_in_bytes
     mb = kept + memory.temp_size_in_bytes
-    return {"mb": round(mb / aot.MB), "kept_mb": round(kept / aot.MB)}
+    return {"mb": round(mb / MB), "kept_mb": round(kept / MB)}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A step on a GPU: JAX and torch beside transformers, bfloat16, and which kernels it really ran.
 
     python benchmarks/gpu.py                     # BERT- and ModernBERT-base, 512 to 16,384 tokens
+    python benchmarks/gpu.py --rows posenc-jax               # where only JAX has its CUDA build
     python benchmarks/gpu.py --anywhere --layers 1 --shapes 2x64 --turns 1  # a try without a GPU
 
 Every measurement is a process of its own; JAX and torch need their CUDA builds. BERT is stretched
@@ -31,6 +32,7 @@ SHAPES = ["32x512", "16x1024", "8x2048", "4x4096", "2x8192", "1x16384"]
 ROWS = ["posenc-jax", "posenc-torch", "transformers"]
 FUSED = re.compile(r"fmha|flash|cudnn[\w$]*attention|efficient_attention|mem_eff", re.IGNORECASE)
 STEPS = 10
+NO_GPU = "No GPU here for"
 MODELS = ("bert-base", "modernbert-base", "minilm")
 MODERNBERT = {
     "model_type": "modernbert",
@@ -82,6 +84,8 @@ def in_turns(arguments, model, shape, mode, rate):
             environment = rows.environment_of(rows.NAMES[name])
             environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
             run = subprocess.run(command, env=environment, capture_output=True, text=True)
+            if NO_GPU in run.stderr:  # the next ones have none either
+                sys.exit(run.stderr.strip().splitlines()[-1])
             if run.returncode:
                 runs[name].append({"failed": run.stderr.strip().splitlines()[-1][:200]})
             else:
@@ -111,7 +115,10 @@ def measured(arguments):
     config["num_hidden_layers"] = arguments.layers or config["num_hidden_layers"]
     device = jax_device() if row.backend == "jax" else torch_device()
     if device["kind"] == "cpu" and not arguments.anywhere:
-        sys.exit(f"No GPU here for {row.backend}: install its CUDA build, or give --anywhere.")
+        sys.exit(
+            f"{NO_GPU} {row.backend}: install its CUDA build, leave {name} out of --rows, or give "
+            "--anywhere for a try."
+        )
     make = posenc if row.ours else transformers
     step, kernels = make(task, config, device)
     for _ in range(3):

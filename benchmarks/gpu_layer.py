@@ -16,6 +16,7 @@ import itertools
 import json
 import pathlib
 import re
+import sys
 import time
 
 import keras
@@ -57,8 +58,8 @@ def main():
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
     arguments = parser.parse_args()
     backend = keras.backend.backend()
-    measure = {"jax": on_jax, "torch": on_torch}[backend]
     device, version = device_of(backend)
+    measure = {"jax": on_jax, "torch": on_torch}[backend]
     file = arguments.results
     lines = json.loads(file.read_text())["rows"] if file.exists() else []
     lines = [line for line in lines if line["backend"] != backend]
@@ -81,10 +82,17 @@ def device_of(backend):
     if backend == "jax":
         import jax
 
-        return jax.devices()[0].device_kind, jax.__version__
-    import torch
+        device = jax.devices()[0]
+        if device.platform == "gpu":
+            return device.device_kind, jax.__version__
+    elif backend == "torch":
+        import torch
 
-    return torch.cuda.get_device_name(), torch.__version__
+        if torch.cuda.is_available():
+            return torch.cuda.get_device_name(), torch.__version__
+    else:
+        sys.exit(f"KERAS_BACKEND must be jax or torch for this benchmark. Received: {backend}")
+    sys.exit(f"No GPU here for {backend}: install its CUDA build.")
 
 
 def layer_of(case, dtype, length):

@@ -85,10 +85,13 @@ def on_jax(folder):
     mesh = kd.DeviceMesh((2, 2), ["batch", "model"], kd.list_devices())
     pieces = kd.ModelParallel(layout_map=layout_map(mesh), batch_dim_name="batch")
     _, _, one = trained(folder, contextlib.nullcontext())
-    _, _, copied = trained(folder, kd.DataParallel(devices=kd.list_devices()).scope())
+    copies = kd.DataParallel(devices=kd.list_devices())
+    model, _, copied = trained(folder, copies.scope())
+    with copies.scope():
+        of_copies = collectives(model, copies.device_mesh)
     model, predictions, cut = trained(folder, pieces.scope())
     with pieces.scope():
-        counted = collectives(model, mesh)
+        of_pieces = collectives(model, mesh)
     shards = {
         variable.path: [list(variable.shape), list(shard)]
         for variable in [*model.weights, *model.optimizer.variables]
@@ -97,7 +100,7 @@ def on_jax(folder):
     }
     return {
         "losses": [one, copied, cut],
-        "collectives": counted,
+        "collectives": [of_copies, of_pieces],
         "shards": shards,
         "differences": differences(folder, predictions, contextlib.nullcontext()),
     }

@@ -1,5 +1,6 @@
 """The benchmark of the peers measures, merges row by row, and judges by the rows it has."""
 
+import argparse
 import json
 import os
 import re
@@ -21,6 +22,7 @@ NAMES = "generate rotary_collapse stretched_mlm stretch_base encodings_2026"
 generate, rotary_collapse, stretched_mlm, stretch_base, encodings_2026 = map(
     imported, NAMES.split()
 )
+gpu, gpu_layer, aot_traced = map(imported, ("gpu", "gpu_layer", "aot_traced"))
 
 
 def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(tmp_path):
@@ -33,6 +35,36 @@ def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(tmp_path):
     assert line["model"] == "modernbert-base" and line["mode"] == "forward"
     assert line["device"] == "cpu" and line["seconds"] > 0
     assert any("flash_attention" in name for name in line["fused_kernels"])
+
+
+def test_without_a_gpu_the_gpu_benchmarks_say_so(gpu, gpu_layer):
+    case = ["posenc-torch", "minilm", "forward", "1x16", "0.0"]
+    arguments = argparse.Namespace(one=case, anywhere=False, layers=1)
+    with pytest.raises(SystemExit, match="No GPU here for torch: .* posenc-torch out of --rows"):
+        gpu.measured(arguments)
+    with pytest.raises(SystemExit, match="No GPU here for torch: install its CUDA build"):
+        gpu_layer.device_of("torch")
+    with pytest.raises(SystemExit, match="KERAS_BACKEND must be jax or torch .* tensorflow"):
+        gpu_layer.device_of("tensorflow")
+
+
+def test_the_error_of_a_layer_is_that_of_its_dtype(gpu_layer):
+    assert 0 < gpu_layer.error_of("causal padded", "float32", 96) < 1e-5
+    assert 1e-4 < gpu_layer.error_of("causal padded", "bfloat16", 96) < 0.1
+
+
+def test_products_are_counted_as_often_as_loops_run(aot_traced):
+    jax = pytest.importorskip("jax")
+    x = jax.ShapeDtypeStruct((4, 4), "float32")
+
+    def program(x):
+        x, _ = jax.lax.scan(lambda x, _: (x @ x, None), x, length=5)
+        x = jax.lax.cond(x[0, 0] > 0, lambda x: x @ x @ x, lambda x: x, x)
+        return jax.numpy.broadcast_to(x @ x, (7, 4, 4)).sum()
+
+    jaxpr = jax.make_jaxpr(program)(x).jaxpr
+    assert aot_traced.product_flops(jaxpr) == (5 + 2 + 1) * 2 * 4**3
+    assert aot_traced.largest_array(jaxpr) == 4 * 7 * 4 * 4
 
 
 def line(row, mode, batch, length, seconds, peak_mb, others=0.0):

@@ -363,6 +363,8 @@ BLOCKS = {
     "loading": loading,
     "newsgroups": newsgroups,
     "tpu_batches": chips.batches,
+    "tpu_layers": chips.layers,
+    "gpu_layers": chips.gpu_layers,
     "tpu_sequence": chips.over_chips,
     "page": included,
 }

@@ -1,4 +1,4 @@
-"""What fits TPUs, by programs that were compiled and not run."""
+"""What fits TPUs and GPUs, by programs that were compiled and not run."""
 
 import json
 
@@ -12,6 +12,11 @@ MODELS = {
     "keras_hub": "KerasHub",
 }
 OLD = "\\*"
+PLAIN = ["none", "causal"]  # without an encoding, by order
+LAYERS = {"none": "no encoding", "causal": "no encoding, causal"}
+LAYER_MODES = {"forward": "forward", "train with dropout": "training"}
+SPLASH = "†"
+CHIPS = {"t4": "T4", "h100": "H100"}
 
 
 def batches():
@@ -46,6 +51,65 @@ def over_chips():
         f"{_versions(found)}. [aot_chips.json](../results/aot_chips.json).\n\n"
         "```\npython benchmarks/aot_chips.py\n```"
     )
+
+
+def layers():
+    """One layer per encoding on a TPU: memory and products, relative to plain attention."""
+    found = _json("aot")
+    case = {"chip": "v5e:2x2", "length": 8192, "dtype": "bfloat16"}
+    rows = {}
+    for row in found["rows"]:
+        if case.items() <= row.items() and "largest_mb" in row and "padded" not in row:
+            rows[row["encoding"], row["mode"]] = row
+    head = ["encoding"]
+    for mode in LAYER_MODES.values():
+        head += [f"{mode}: MB", "of plain", "products of plain"]
+    lines = [head]
+    for encoding in dict.fromkeys(encoding for encoding, _ in rows):
+        cells = [LAYERS.get(encoding, f"`{encoding}`")]
+        for mode in LAYER_MODES:
+            cells += _beside_plain(rows, encoding, mode)
+        if rows[encoding, "forward"]["causal"] and encoding not in PLAIN:
+            cells[0] += ", causal"
+        lines.append(cells)
+    return (
+        f"{tables.markdown(lines)}\n\n{_versions(found)}. [aot.json](../results/aot.json).\n\n"
+        '```\npython benchmarks/aot.py --encodings all --modes forward "train with dropout" '
+        "--dtypes bfloat16\n```"
+    )
+
+
+def _beside_plain(rows, encoding, mode):
+    """Megabytes, how many times those of plain attention they are, and the same for products."""
+    row = rows.get((encoding, mode))
+    if row is None:
+        return ["-"] * 3
+    plain = rows[PLAIN[row["causal"]], mode]
+    products = f"{row['gflop'] / plain['gflop']:.2f}"
+    if not row.get("fits"):
+        return ["-", "-", products]
+    mb, of_plain = row["temporary_mb"], row["temporary_mb"] / plain["temporary_mb"]
+    return [f"{mb:,}{SPLASH * bool(row['kernels'])}", f"{of_plain:.1f}", products]
+
+
+def gpu_layers():
+    """One layer on GPUs that were not there: memory by the compiler."""
+    found = _json("aot")
+    modes = {"forward": "forward", "train": "training", "train with dropout": "with dropout"}
+    rows, written = {}, set()
+    for row in found["rows"]:
+        if row["chip"] in CHIPS and "fits" in row:
+            attention = LAYERS.get(row["encoding"], f"`{row['encoding']}`")
+            attention += ", padded" * ("padded" in row)
+            key = CHIPS[row["chip"]], row["dtype"], f"{row['length']:,}", attention
+            rows.setdefault(key, {})[row["mode"]] = row
+            written.add(row["mode"])
+    modes = {mode: name for mode, name in modes.items() if mode in written}
+    lines = [["GPU", "dtype", "tokens", "attention", *modes.values()]]
+    for key, of_modes in rows.items():
+        cells = [of_modes.get(mode, {}).get("temporary_mb") for mode in modes]
+        lines.append([*key, *("-" if mb is None else f"{mb:,}" for mb in cells)])
+    return tables.markdown(lines)
 
 
 def largest(model, length):

@@ -31,6 +31,12 @@ CASES = {
     "packed causal padded": ((), {**PACKED, "causal": True, "value_mask": KEEP}),
     "packed window": ((WINDOW,), PACKED),
 }
+# Further encodings that are folded into queries and keys.
+FOLDED = [
+    (("transformer_xl", "sandwich"), False),
+    (("rotary_bias", "ssmax", {"name": "temperature", "value": 3.0}), False),
+    (("pope", "forget_gate"), True),
+]
 BLOCKS = {
     "few rows": ((), {"length": 100}),
     "a bias": (("t5",), {}),
@@ -85,6 +91,17 @@ def test_splash_attention_is_attention(name, on_a_tpu, monkeypatch):
     for one, other in zip(found[1:], wanted[1:], strict=True):
         laws.close(one / size, other / size, 1e-5)
     assert not on_a_tpu
+
+
+@pytest.mark.parametrize("encodings, causal", FOLDED, ids=str)
+def test_folded_encodings_act_on_the_kernel(encodings, causal, on_a_tpu):
+    import jax
+
+    layer, x = laws.attention(laws.Case(encodings, heads=2)), laws.numbers(length=128)
+    found = jax.jit(lambda x: laws.call(layer, x, causal=causal))(x)
+    assert on_a_tpu
+    explicit = laws.call(layer, x, causal=causal, return_attention_scores=True)[0]
+    laws.close(laws.to_numpy(found), laws.to_numpy(explicit), 1e-5)
 
 
 @pytest.mark.parametrize("name", BLOCKS)

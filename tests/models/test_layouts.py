@@ -32,8 +32,11 @@ def test_four_devices_train_as_one(tmp_path):
     assert max(found["differences"]) < 1e-5
     shards = {path: shard for path, (_, shard) in found["shards"].items()}
     attention, inner = "Transformer-0-MultiHeadSelfAttention", "Transformer-0-FeedForward"
-    # Two all-reduces in the forward pass of the block, and the activations are never gathered.
-    assert found["collectives"] == {"all-gather": 0, "all-reduce": 2}
+    # In the forward pass copies send nothing. Pieces add up their activations twice in the block,
+    # and never gather them.
+    of_copies, of_pieces = found["collectives"]
+    assert of_copies == {"all-gather": 0, "all-reduce": 0}
+    assert of_pieces == {"all-gather": 0, "all-reduce": 2}
     assert shards[f"{attention}/query/kernel"] == [16, 1, 8]
     assert shards[f"{attention}/value/bias"] == [1, 8]
     assert shards[f"{attention}/attention_output/kernel"] == [1, 8, 16]
