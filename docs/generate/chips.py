@@ -63,9 +63,9 @@ def layers():
             rows[row["encoding"], row["mode"]] = row
     head = ["encoding"]
     for mode in LAYER_MODES.values():
-        head += [f"{mode}: MB", "of plain", "products of plain"]
+        head += [f"{mode}: MB", "MB / plain", "products / plain"]
     lines = [head]
-    for encoding in dict.fromkeys(encoding for encoding, _ in rows):
+    for encoding in [*PLAIN, *sorted({encoding for encoding, _ in rows} - set(PLAIN))]:
         cells = [LAYERS.get(encoding, f"`{encoding}`")]
         for mode in LAYER_MODES:
             cells += _beside_plain(rows, encoding, mode)

@@ -33,8 +33,11 @@ CASES = {
 }
 # Further encodings that are folded into queries and keys.
 FOLDED = [
-    (("transformer_xl", "sandwich"), False),
-    (("rotary_bias", "ssmax", {"name": "temperature", "value": 3.0}), False),
+    (("rotary_bias", "sandwich"), False),
+    (
+        ("ssmax", {"name": "temperature", "value": 3.0}, {"name": "log_n", "train_length": 50}),
+        False,
+    ),
     (("pope", "forget_gate"), True),
 ]
 BLOCKS = {
@@ -100,8 +103,11 @@ def test_folded_encodings_act_on_the_kernel(encodings, causal, on_a_tpu):
     layer, x = laws.attention(laws.Case(encodings, heads=2)), laws.numbers(length=128)
     found = jax.jit(lambda x: laws.call(layer, x, causal=causal))(x)
     assert on_a_tpu
+    found = laws.to_numpy(found)
     explicit = laws.call(layer, x, causal=causal, return_attention_scores=True)[0]
-    laws.close(laws.to_numpy(found), laws.to_numpy(explicit), 1e-5)
+    explicit = laws.to_numpy(explicit)
+    size = np.abs(explicit).max()
+    laws.close(found / size, explicit / size, 1e-5)
 
 
 @pytest.mark.parametrize("name", BLOCKS)
