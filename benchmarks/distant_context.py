@@ -42,6 +42,7 @@ STRETCH = {"length": LENGTH, "train_length": 1536, "steps": 24}
 TABLE = {"stretch": "hierarchical", "hierarchical_position": 0.2, "kept_rows": 1}
 LOCAL = [{"name": "window", "window": 257, "global_tokens": 1}]  # 256 tokens to each side
 EVERY_THIRD = {**TABLE, "encodings": [[] if layer % 3 == 0 else LOCAL for layer in range(6)]}
+LOG_N = {"name": "log_n", "train_length": WINDOW, "clipped": True}
 WORDS, ALONE, TITLE = "BM25 on chunks", "chunk alone", "chunk after the title"
 FIRST = "chunk after the document's first sentence"
 WINDOWS = "late chunking in 512-token windows"
@@ -51,6 +52,8 @@ UNTRAINED = {
     "late chunking, stretched, untrained": TABLE,
     "the same, every third layer global": EVERY_THIRD,
     "late chunking, positions of Su (2020), untrained": {"hierarchical_position": True},
+    "late chunking, interpolated, untrained": {"stretch": "interpolate", "max_position": LENGTH},
+    "late chunking, stretched, with log-n, untrained": {**TABLE, "encodings": [LOG_N]},
 }
 WAYS = [WORDS, ALONE, FIRST, TITLE, WINDOWS, STRETCHED, *UNTRAINED]
 ONE = "one person"
