@@ -107,7 +107,8 @@ def applied(dense, x, axes=1):
     """
     if not backend.is_plain(dense, x):
         return dense(x)
-    y = backend.linear(x, dense.kernel, dense.bias, axes)
+    kernel = dense.kernel if dense.lora_enabled else dense._kernel  # which asks less
+    y = backend.linear(x, kernel, dense.bias, axes)
     return y if dense.activation is None else dense.activation(y)
 
 

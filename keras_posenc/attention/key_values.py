@@ -10,6 +10,8 @@ from keras_posenc import backend
 from keras_posenc.positions import check_positions
 from keras_posenc.positions.position_range import check_length, mark_missing
 
+FULL = "The cache is full: make it longer, make_cache(batch_size, length)."
+
 
 class Overwritten(typing.NamedTuple):
     """A cache that nothing else reads: a call may write into its tensors instead of copying them.
@@ -57,11 +59,10 @@ class Memory:
         start = int(start) if known else start
         write = backend.overwrite if isinstance(cache, Overwritten) else backend.write
         batch, count = ops.shape(self.keys)[:2]
-        remedy = "The cache is full: make it longer, make_cache(batch_size, length)."
         if known:
-            check_length(start + count - 1, 1, keys.shape[1], remedy)
+            check_length(start + count - 1, 1, keys.shape[1], FULL)
         else:
-            check_positions(start + count - 1, keys.shape[1], remedy)
+            check_positions(start + count - 1, keys.shape[1], FULL)
         added = ops.ones((), "bool") if self.key_mask is None else ops.cast(self.key_mask, "bool")
         added = ops.broadcast_to(added, (batch, count))
         stored = [self.keys, *self.features.values()]

@@ -8,7 +8,7 @@ import math
 import keras
 import torch
 from keras import ops
-from keras.src.backend.common.global_state import get_global_attribute
+from keras.src.backend.common.global_state import GLOBAL_STATE_TRACKER
 
 from keras_posenc.backend import shared
 
@@ -26,26 +26,43 @@ def is_plain(layer, x):
     set on the layer, or a program is traced.
     """
     policy = layer.dtype_policy
+    dtype = policy.compute_dtype
     return (
         layer.built
         and isinstance(x, torch.Tensor)
-        and not (x.is_meta or tracing())
+        and (DTYPES.get(dtype) == x.dtype or not x.is_floating_point())
+        and policy.variable_dtype == dtype
         and policy.quantization_mode is None
-        and policy.compute_dtype == policy.variable_dtype
-        and (DTYPES.get(policy.compute_dtype) == x.dtype or not x.is_floating_point())
         and layer.activity_regularizer is None
         and not layer._remat_mode
         and not layer._forward_hooks
         and not layer._forward_pre_hooks
-        and not torch.nn.modules.module._has_any_global_hook()
         and "call" not in layer.__dict__
-        and get_global_attribute("autocast_scope") is None
-        and not torch.is_autocast_enabled(x.device.type)
-        and keras.distribution.distribution() is None
+        and not _is_within(x)
+    )
+
+
+def _is_within(x):
+    """Whether something around all calls, now, changes what they compute."""
+    # What `keras.distribution.distribution` and others read, of this thread.
+    scope = GLOBAL_STATE_TRACKER.__dict__.get
+    return (
+        x.is_meta
+        or scope("autocast_scope") is not None
+        or scope("stateless_scope") is not None
+        or scope("distribution") is not None
+        or torch.is_autocast_enabled(x.device.type)
+        or torch.nn.modules.module._has_any_global_hook()
+        or tracing()
     )
 
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
+
+
+def numbers(variable):
+    """The tensor of a variable of a plain layer, without the scopes that Keras asks for."""
+    return getattr(variable, "_value", variable)  # with LoRA, a kernel is a tensor
 
 
 def by_group(function, rows, counts, weights):
@@ -59,19 +76,19 @@ def by_group(function, rows, counts, weights):
 
 def linear(x, kernel, bias, axes):
     """`shared.linear` as one product; a bias that is added to it is a pass of its own."""
-    kernel = getattr(kernel, "value", kernel)  # with LoRA, it is a tensor
+    kernel = numbers(kernel)
     size = math.prod(kernel.shape[:axes])
     rows, columns = x.reshape(-1, size), kernel.reshape(size, -1)
     if bias is None:
         y = torch.mm(rows, columns)
     else:
-        y = torch.addmm(bias.value.reshape(-1), rows, columns)
+        y = torch.addmm(numbers(bias).reshape(-1), rows, columns)
     return y.reshape(*x.shape[: x.dim() - axes], *kernel.shape[axes:])
 
 
 def layer_norm(x, gamma, beta, epsilon):
     """`shared.layer_norm`, without the casts of Keras."""
-    scale, shift = (None if each is None else each.value for each in (gamma, beta))
+    scale, shift = (None if each is None else numbers(each) for each in (gamma, beta))
     return torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift, epsilon)
 
 

@@ -11,6 +11,7 @@ import operator
 import keras
 
 from keras_posenc import backend
+from keras_posenc.attention.last_query import attend_last
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.feedforward import FeedForward
@@ -150,7 +151,10 @@ def _attention(layer, query, value, key=None, **named):
     for name, x in (("query_mask", query), ("value_mask", value), ("key_mask", key)):
         if named.get(name) is None:
             named[name] = _mask(x)
-    found = layer.call(query, value, key, **layer.with_key_positions(query, value, named))
+    alone = value is query and (key is None or key is query)
+    found = attend_last(layer, query, named) if alone else None
+    if found is None:
+        found = layer.call(query, value, key, **layer.with_key_positions(query, value, named))
     y = found[0] if isinstance(found, tuple) else found
     y._keras_mask = _mask(query)
     return found

@@ -111,6 +111,17 @@ def test_a_changed_layer_counts_at_once(change, monkeypatch):
     assert np.array_equal(found, before) == (change == "frozen")
 
 
+def test_a_stateless_call_reads_the_weights_that_it_is_given():
+    model = build(num_hidden_layers=1)
+    given = [2 * variable.value.detach() for variable in model.trainable_variables]
+    others = [variable.value for variable in model.non_trainable_variables]
+    found, _ = model.stateless_call(given, others, inputs_of(model), training=False)
+    for variable, value in zip(model.trainable_variables, given, strict=True):
+        variable.assign(value)
+    expected = model(inputs_of(model), training=False)
+    np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(("policy", "calls"), [("mixed_bfloat16", 0), ("float16", 1)])
 def test_low_precision(policy, calls, monkeypatch):
     """What casts its weights is called by Keras."""

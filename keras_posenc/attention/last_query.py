@@ -1,0 +1,53 @@
+"""A step of decoding: the query of the newest token, which sees every key before it."""
+
+import keras
+
+from keras_posenc import backend
+from keras_posenc.attention.key_values import FULL, Overwritten
+from keras_posenc.positions.position_range import check_length
+
+# The arguments of a call that such a step may have, beside its inputs.
+KNOWN = {"cache", "query_mask", "value_mask", "key_mask"}
+
+
+def attend_last(layer, query, named):
+    """The results of a layer for the newest token, or None where this is no such call.
+
+    It is self-attention after a cache, by a layer that needs no positions, with no padding among
+    the keys: then nothing has to be known of the map. Everything else is left to the layer.
+
+    Args:
+        layer: `PositionalAttention`.
+        query: (B, 1, E), which is also the value and the key.
+        named: dict, the other arguments of the call.
+
+    Returns:
+        The output (B, 1, output size) and the new cache, or None.
+    """
+    cache, added = named.get("cache"), named.get("value_mask")
+    if not isinstance(cache, Overwritten) or added is None or query.shape[1] != 1:
+        return None
+    if any(x is not None and name not in KNOWN for name, x in named.items()):
+        return None
+    if not _needs_no_map(layer, query) or backend.is_traced(cache.start):
+        return None
+    start = int(cache.start)
+    masks = added, named.get("key_mask"), cache.key_mask[:, :start]
+    if not all(mask is None or backend.all_true(mask) for mask in masks):
+        return None
+    check_length(start, 1, cache.keys.shape[1], FULL)
+    q, k, v, merge = layer._project(query, query, query)
+    pairs = (cache.keys, k), (cache.values, v), (cache.key_mask, added)
+    keys, values, key_mask = (backend.overwrite(whole, start, x) for whole, x in pairs)
+    heads = q, keys[:, : start + 1], values[:, : start + 1]
+    attended = backend.dot_product_attention(*heads, None, None, layer.key_dim**-0.5, False, None)
+    return merge(attended), Overwritten(keys, values, key_mask, cache.start + 1)
+
+
+def _needs_no_map(layer, query):
+    """Whether the layer weighs keys by nothing but their products with the query, in a kernel."""
+    flash = layer.flash_attention, keras.config.is_flash_attention_enabled()
+    plain = (
+        not layer.encodings and layer.sliding_window is None and layer.key_dim == layer.value_dim
+    )
+    return plain and flash == (None, None) and backend.has_kernel(query, False)

@@ -1,0 +1,119 @@
+"""The newest token attends, in decoding, to what the layer itself would let it attend to."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_posenc import Generator, PositionalAttention, build_transformer_model
+from keras_posenc.attention.key_values import Overwritten
+from keras_posenc.attention.last_query import attend_last
+from keras_posenc.models import direct
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="programs have no calls while they run"
+)
+BATCH, WIDTH, TOKENS = 2, 12, 4
+
+
+def make(**changes):
+    layer = PositionalAttention(**{"num_heads": 2, "key_dim": 6, **changes})
+    layer.build((BATCH, TOKENS, WIDTH), (BATCH, TOKENS, WIDTH))
+    return layer
+
+
+def text(count=TOKENS):
+    rng = np.random.default_rng(3)
+    return ops.convert_to_tensor(rng.normal(size=(BATCH, count, WIDTH)).astype("float32"))
+
+
+def real(x):
+    return ops.ones(x.shape[:2], "bool")
+
+
+def after(layer, x, mask=None, length=TOKENS + 1):
+    """The cache of a layer after the tokens x."""
+    cache = layer.make_cache(BATCH, length)
+    mask = real(x) if mask is None else mask
+    cache = layer(x, x, value_mask=mask, cache=cache, use_causal_mask=True)[-1]
+    return Overwritten(*cache)
+
+
+def step(layer, x, cache, **named):
+    import torch
+
+    named = {"cache": cache, "value_mask": real(x), **named}
+    with torch.no_grad():
+        return attend_last(layer, x, named)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"num_key_value_heads": 1, "use_bias": False},
+        {"use_gate": True, "head_norm": keras.layers.RMSNormalization()},
+    ],
+    ids=["plain", "few key heads", "gate and norm"],
+)
+def test_numbers_and_cache_are_those_of_the_layer(changes):
+    layer, x = make(**changes), text(TOKENS + 1)
+    before, new = x[:, :TOKENS], x[:, TOKENS:]
+    expected, cache = layer(new, new, value_mask=real(new), cache=tuple(after(layer, before)))
+    found, written = step(layer, new, after(layer, before))
+    assert isinstance(written, Overwritten)
+    for one, other in ((found, expected), *zip(written, cache, strict=True)):
+        np.testing.assert_allclose(*map(ops.convert_to_numpy, (one, other)), atol=1e-6)
+
+
+OTHERS = {
+    "an encoding": {"encodings": ["rotary"]},
+    "a window": {"sliding_window": 2},
+    "other values": {"value_dim": 4},
+    "no kernel": {"flash_attention": False},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_needs_the_map_is_left_to_the_layer(name):
+    layer, x = make(**OTHERS[name]), text(TOKENS)
+    assert step(layer, x[:, :1], after(layer, x)) is None
+
+
+def test_other_calls_are_left_to_the_layer():
+    layer, x = make(), text(TOKENS)
+    new, cache = x[:, :1], after(layer, x)
+    padded = ops.convert_to_tensor(np.array([[True], [False]]))
+    assert step(layer, new, cache) is not None
+    assert step(layer, x[:, :2], cache) is None
+    assert step(layer, new, tuple(cache)) is None
+    assert step(layer, new, cache, value_mask=padded) is None
+    assert step(layer, new, cache, key_mask=padded) is None
+    assert step(layer, new, cache, query_order=ops.zeros((1, 1), "int32")) is None
+    assert step(layer, new, cache, return_attention_scores=True) is None
+    mask = np.ones((BATCH, TOKENS), bool)
+    mask[0, -1] = False
+    assert step(layer, new, after(layer, x, mask=ops.convert_to_tensor(mask))) is None
+
+
+def test_a_full_cache_is_refused():
+    layer, x = make(), text(TOKENS)
+    with pytest.raises(ValueError, match="The cache is full: make it longer"):
+        step(layer, x[:, :1], after(layer, x, length=TOKENS))
+
+
+def test_each_new_token_of_a_gpt2_is_such_a_step(monkeypatch):
+    sizes = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = build_transformer_model(model="gpt2", max_position=8, with_mlm="linear", **sizes)
+    generator, prompt = Generator(model, max_length=3), np.array([[1, 2, 3]])
+    steps = []
+
+    def noted(*args):
+        steps.append(attend_last(*args))
+        return steps[-1]
+
+    monkeypatch.setattr(direct, "attend_last", noted)
+    found = generator.predict(prompt, verbose=0)
+    assert [step is not None for step in steps] == [False, True, True, True]  # first, the prompt
+    monkeypatch.setattr(direct, "attend_last", lambda *args: None)
+    np.testing.assert_array_equal(found, generator.predict(prompt, verbose=0))
