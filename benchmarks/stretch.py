@@ -30,8 +30,8 @@ WAYS = {
     "row 0 kept, alpha 0.4": {"alpha": 0.4},
     "all layers global": {},
     "row 0 kept, alpha 0.1": {"alpha": 0.1},
-    "tile": {"start": "tile"},
-    "interpolate": {"start": "interpolate"},
+    "tile": {"stretch": "tile"},
+    "interpolate": {"stretch": "interpolate"},
     "every third layer global": THIRD,
     "every layer local": {"local": 256},
 }

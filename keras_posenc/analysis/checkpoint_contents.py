@@ -65,7 +65,7 @@ def open_model(
         checkpoint,
         model=model,
         stretch=stretch,
-        hierarchical_position=alpha,
+        alpha=alpha,
         max_position=max_position,
         ignore=ignore,
         adapter=adapter,

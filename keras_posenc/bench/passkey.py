@@ -223,10 +223,8 @@ class _OnePass:
 
 class _Stretch(_OnePass):
     def __init__(self, stretch, alpha=None, kept_rows=None):
-        self.options = {"stretch": stretch, "kept_rows": kept_rows}
-        if stretch == "hierarchical":
-            self.options["hierarchical_position"] = 0.4 if alpha is None else alpha
-        elif alpha is not None:
+        self.options = {"stretch": stretch, "alpha": alpha, "kept_rows": kept_rows}
+        if alpha is not None and stretch != "hierarchical":
             raise ValueError(f"alpha={alpha!r} belongs to hierarchical, not to {stretch}.")
 
     def check(self, source, lengths):

@@ -191,8 +191,8 @@ def _arrays(transformer, positions):
         )
     if positions is not None:
         layer = transformer.layers["Embedding-Position"]
-        bound = getattr(layer, "bound", len(table))
-        checks.whole("positions", positions, most=bound)
+        most = getattr(layer, "max_position", len(table))
+        checks.whole("positions", positions, most=most)
         rows = layer.rows(keras.ops.arange(positions, dtype="int32"))
         arrays[POSITIONS] = keras.ops.convert_to_numpy(rows).astype(table.dtype)
     if transformer.config.position_offset:

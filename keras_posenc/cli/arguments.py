@@ -95,7 +95,9 @@ def _add(commands, table):
             if name in positional:
                 command.add_argument(name, **{**options, "metavar": name.upper()})
             else:
-                command.add_argument(flags[name], dest=name, **options)
+                former = entry.more.get(name, {}).get("former")
+                names = (flags[name], former) if former else (flags[name],)
+                command.add_argument(*names, dest=name, **options)
         command.add_argument("--debug", action="store_true", help="Show the traceback of an error")
         yield entry.name, command
 
@@ -131,7 +133,7 @@ def _options(name, keyword, flags, more):
         options["metavar"] = "PATH" if is_path else name.replace("_", "-").upper()
         options |= TYPES.get(kind and kind[1], {})
     options |= SPECIAL.get(name, {}) | more
-    options.pop("flag", None)
+    options = {key: options[key] for key in options if key not in ("flag", "former")}
     unwanted = ["metavar"] * ("choices" in options or "action" in options)
     unwanted += ["choices", "type"] * (options.get("action") not in (None, "append"))
     return {key: value for key, value in options.items() if key not in unwanted}

@@ -166,6 +166,7 @@ COMMANDS = (
         more={
             "checkpoint": {"help": CHECKPOINT},
             "texts": {"help": f"Long {TEXTS[0].lower()}{TEXTS[1:]}"},
+            "stretch": {"former": "--start"},
             "output": {"help": "Directory for the new checkpoint, metrics.json and report.html"},
             "no_report": REPORT,
         },

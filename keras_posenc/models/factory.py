@@ -35,6 +35,7 @@ def build_transformer_model(
     *,
     hierarchical_position=None,
     stretch=None,
+    alpha=None,
     kept_rows=None,
     max_position=None,
     encodings=None,
@@ -65,9 +66,10 @@ def build_transformer_model(
             (segment 1) sees the prompt and its own past.
         return_keras_model: bool. False returns the `Transformer`, which has .model, .layers,
             .account.
-        hierarchical_position: True, which is alpha 0.4 as in Su (2020), or alpha. The table of n
-            rows serves n^2 positions.
+        hierarchical_position: True or float, as in bert4keras: short for `stretch="hierarchical"`,
+            with that `alpha`. The table of n rows serves n^2 positions.
         stretch: str. How to serve more positions: "hierarchical", "tile", "interpolate" or "fresh".
+        alpha: float. Weight of the block index in "hierarchical". Default 0.4, as in Su (2020).
         kept_rows: int. Number of first rows of the table that "hierarchical" and "tile" do not
             repeat. With 1, the row of [CLS] serves position 0 only, which loses less. Default 0, as
             in Su (2020).
@@ -149,7 +151,7 @@ def build_transformer_model(
     if checkpoint_path is None and _is_directory(config_path):
         checkpoint_path = config_path
     options, sizes = _sort_arguments(kwargs, model)
-    stretch, alpha = _stretching(stretch, hierarchical_position)
+    stretch, alpha = _stretching(stretch, alpha, hierarchical_position)
     if max_position is not None and (
         stretch is None or config_path is None and "max_position_embeddings" not in sizes
     ):
@@ -403,16 +405,28 @@ def _sort_arguments(arguments, model):
     return graph, {k: v for k, v in arguments.items() if k in for_config}
 
 
-def _stretching(stretch, hierarchical_position):
+def _stretching(stretch, alpha, hierarchical_position):
     """The scheme and its alpha; bert4keras's argument has both together."""
     if hierarchical_position is None or hierarchical_position is False:
-        return stretch, None
+        if alpha is not None and stretch != "hierarchical":
+            raise ValueError(
+                f'`alpha` belongs to stretch="hierarchical". Received: alpha={alpha!r}, '
+                f"stretch={stretch!r}"
+            )
+        return stretch, alpha
     if stretch not in (None, "hierarchical"):
         raise ValueError(
             f"Give `stretch` or `hierarchical_position`, not both. Received: stretch={stretch!r}, "
             f"hierarchical_position={hierarchical_position!r}"
         )
-    return "hierarchical", None if hierarchical_position is True else hierarchical_position
+    if hierarchical_position is True:
+        return "hierarchical", alpha
+    if alpha is not None:
+        raise ValueError(
+            f"Give `alpha` or a number as `hierarchical_position`, not both. Received: "
+            f"alpha={alpha!r}, hierarchical_position={hierarchical_position!r}"
+        )
+    return "hierarchical", hierarchical_position
 
 
 def _with_vocabulary(config, keep_tokens, compound_tokens):

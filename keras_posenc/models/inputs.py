@@ -299,7 +299,7 @@ def _looked_up(node):
     named = node.arguments.kwargs
     if isinstance(layer, AbsolutePositionEmbedding):
         ids = args[1] if len(args) > 1 else named.get("position_ids")
-        return [(ids, IdInput("", layer.bound, getattr(layer, "remedy", "")))]
+        return [(ids, IdInput("", layer.max_position, getattr(layer, "remedy", "")))]
     if isinstance(layer, (PositionalAttention, GatedAttentionUnit)):
         ids = named.get("query_positions", named.get("positions"))
         return [(ids, IdInput("", None))]

@@ -1,5 +1,7 @@
 """The base class of absolute position embeddings: ordinary layers, `layer(x, position_ids)`."""
 
+import warnings
+
 import keras
 from keras import ops
 
@@ -34,6 +36,8 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
         TypeError: if `offset` is not an integer.
     """
 
+    max_position = None  # the number of positions that have an embedding; None if all do
+
     def __init__(self, output_dim, merge_mode="add", **kwargs):
         backend.check_floatx()
         # Position ids must not be cast to the compute dtype: in bfloat16, 257 equals 256.
@@ -46,8 +50,13 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
 
     @property
     def bound(self):
-        """The first position without an embedding, or None."""
-        return None
+        """`max_position`, by its name until version 0.2."""
+        warnings.warn(
+            "`bound` is called `max_position` now; the old name works until version 0.4.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.max_position
 
     def rows(self, position_ids):
         """Computes the embeddings of position ids.
@@ -94,7 +103,7 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
             position_ids = ops.convert_to_tensor(position_ids)
             self._check_ids_shape(position_ids.shape, inputs.shape)
             position_ids = self._cast_ids(self.check_ids(position_ids))
-        rows = mark_missing(self.rows(position_ids), position_ids, self.bound)
+        rows = mark_missing(self.rows(position_ids), position_ids, self.max_position)
         rows = ops.cast(rows, self.compute_dtype)
         if len(rows.shape) == 2:
             rows = rows[None]

@@ -58,12 +58,8 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
     ):
         super().__init__(output_dim, merge_mode, **kwargs)
         self.input_dim = checks.whole("input_dim", input_dim)
+        self.max_position = self.input_dim
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
-
-    @property
-    def bound(self):
-        """The first position without a row."""
-        return self.input_dim
 
     def build(self, inputs_shape, position_ids_shape=None):
         self.embeddings = self._add_table("embeddings", self.input_dim)
@@ -87,7 +83,7 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
         return ops.take(self.table, position_ids, axis=0)
 
     def check_length(self, offset, length):
-        check_length(offset, length, self.bound, self.remedy)
+        check_length(offset, length, self.max_position, self.remedy)
 
     def check_ids(self, position_ids):
         if not keras.backend.is_int_dtype(position_ids.dtype):
@@ -97,7 +93,7 @@ class LearnedPositionEmbedding(AbsolutePositionEmbedding):
                 f'keras.Input(..., dtype="int32"), or use SinusoidalPositionEmbedding for floats.'
             )
         # Before the cast to int32, which would wrap a large int64 into range.
-        return check_positions(position_ids, self.bound, self.remedy)
+        return check_positions(position_ids, self.max_position, self.remedy)
 
     def get_config(self):
         return {

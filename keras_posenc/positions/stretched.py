@@ -6,6 +6,8 @@ from keras import ops
 from keras_posenc import checks
 from keras_posenc.positions.learned import LearnedPositionEmbedding
 
+MOST_POSITIONS = 2**31 - 1  # of int32 ids
+
 
 class _RepeatingPositionEmbedding(LearnedPositionEmbedding):
     """A table whose rows serve many positions each, except the first `kept_rows`: those of [CLS],
@@ -99,10 +101,8 @@ class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
             )
         super().__init__(input_dim, output_dim, **kwargs)
         self.alpha = alpha
-
-    @property
-    def bound(self):
-        return min(self.kept_rows + (self.input_dim - self.kept_rows) ** 2, 2**31 - 1)
+        repeated = (self.input_dim - self.kept_rows) ** 2
+        self.max_position = min(self.kept_rows + repeated, MOST_POSITIONS)
 
     def _repeated(self, fine, coarse):
         fine = ops.take(self.table, fine, axis=0)
@@ -148,9 +148,9 @@ class TiledPositionEmbedding(_RepeatingPositionEmbedding):
 
     remedy = "Positions are counted from 0."
 
-    @property
-    def bound(self):
-        return 2**31 - 1
+    def __init__(self, input_dim: int, output_dim: int, **kwargs):
+        super().__init__(input_dim, output_dim, **kwargs)
+        self.max_position = MOST_POSITIONS
 
     def _repeated(self, fine, coarse):
         return ops.take(self.table, fine, axis=0)
@@ -165,10 +165,6 @@ class _LongPositionEmbedding(LearnedPositionEmbedding):
         super().__init__(input_dim, output_dim, **kwargs)
         why = f"the table has {input_dim} rows"
         self.max_position = checks.whole("max_position", max_position, least=input_dim, why=why)
-
-    @property
-    def bound(self):
-        return self.max_position
 
     def get_config(self):
         return {**super().get_config(), "max_position": self.max_position}
@@ -302,7 +298,7 @@ def position_embedding(
 
     Example:
 
-    >>> position_embedding(512, 64, stretch="interpolate", max_position=2048).bound
+    >>> position_embedding(512, 64, stretch="interpolate", max_position=2048).max_position
     2048
     """
     checks.choice("stretch", stretch, STRETCHES)
@@ -327,9 +323,9 @@ def position_embedding(
     if kept_rows is not None:
         kwargs["kept_rows"] = kept_rows
     layer = layer(input_dim, output_dim, **kwargs)
-    if max_position is not None and max_position > layer.bound:
+    if max_position is not None and max_position > layer.max_position:
         raise ValueError(
             f"max_position={max_position} is out of reach: stretch={stretch!r} makes "
-            f"{layer.bound} positions of the {input_dim} rows of the table."
+            f"{layer.max_position} positions of the {input_dim} rows of the table."
         )
     return layer

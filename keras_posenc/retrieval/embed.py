@@ -82,7 +82,7 @@ def open_embedder(
     >>> open_embedder("all-MiniLM-L6-v2").max_length
     256
     >>> texts = open_embedder("all-MiniLM-L6-v2", max_length=2048)  # stretched
-    >>> texts.model.get_layer("Embedding-Position").bound >= 2048
+    >>> texts.model.get_layer("Embedding-Position").max_position >= 2048
     True
     """
     if _is_finetuned(directory):

@@ -41,7 +41,7 @@ def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=
     tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
     arguments = {
         "stretch": stretch,
-        "hierarchical_position": alpha,
+        "alpha": alpha,
         "rope_scaling": _scaling(rope_scaling),
         "pad_token_id": tokenizer.pad_id,
     }

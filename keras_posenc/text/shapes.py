@@ -89,11 +89,11 @@ def priced_shapes():
     return math.inf if _on_accelerator() else backend.TRAITS.priced_shapes
 
 
-def position_bound(model):
+def max_position_of(model):
     """The number of positions that a model's table serves, or None if there is no such bound."""
     transformer = getattr(model, "transformer", None)
     layer = transformer and transformer.layers.get("Embedding-Position")
-    return getattr(layer, "bound", getattr(layer, "input_dim", None))
+    return getattr(layer, "max_position", getattr(layer, "input_dim", None))
 
 
 def longest_length(model, max_length):
@@ -103,7 +103,7 @@ def longest_length(model, max_length):
         model: `keras.Model`.
         max_length: int or None. The number of tokens after which its texts are truncated.
     """
-    return max_length or position_bound(model) or LONGEST
+    return max_length or max_position_of(model) or LONGEST
 
 
 def ladder(longest, multiple):

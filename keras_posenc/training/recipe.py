@@ -109,13 +109,13 @@ class Recipe:
                 f"{self.checkpoint} has {config.max_position} positions, and length={self.longest} "
                 f"needs more: give a stretch, one of {', '.join(STRETCHES)}, or a smaller length."
             )
-        return options | self.extension(self.stretch)
+        return options | self.extension()
 
-    def extension(self, stretch):
+    def extension(self):
         """The keywords of `build_transformer_model` for `longest` positions."""
-        extension = {"stretch": stretch, "max_position": self.longest}
-        if stretch == "hierarchical":
-            extension["hierarchical_position"] = self.alpha
+        extension = {"stretch": self.stretch, "max_position": self.longest}
+        if self.stretch == "hierarchical":
+            extension["alpha"] = self.alpha
         return extension
 
     def compile(self, model, steps, loss, **options):

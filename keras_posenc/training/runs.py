@@ -124,6 +124,8 @@ def check_same_run(output, record, remedy=REMEDY):
     since |= {"class_weight": None, "callbacks": None, "lora_rank": None, "freeze": None}
     since["dtype_policy"] = record.get("dtype_policy")
     before = {key: value for key, value in since.items() if key in record} | before
+    if "start" in before and "stretch" in record:  # its name until version 0.2
+        before["stretch"] = before.pop("start")
     other = [
         f"{shorten(place)} was {quote(then)} and is now {quote(now)}"
         for key in {**before, **record}

@@ -20,7 +20,7 @@ from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.finetune_task import POOLS
 from keras_posenc.training.tasks.rows import Rows
-from keras_posenc.training.vocabulary_check import check_positions, check_table
+from keras_posenc.training.vocabulary_check import check_max_length, check_table
 from keras_posenc.untrusted import quote
 from keras_posenc.writing import make_folder, replacing, write_text
 
@@ -102,8 +102,8 @@ class TextModel:
             )
         check_table(self.tokenizer, self.model)
         self.kind.check_outputs(self.model, self.labels)
-        check_positions(self.model, "max_length", self.max_length)
-        check_positions(self.model, "chunks", self.chunks)
+        check_max_length(self.model, "max_length", self.max_length)
+        check_max_length(self.model, "chunks", self.chunks)
         if self.chunks is not None:
             checks.whole("chunks", self.chunks, least=self.tokenizer.special_tokens() + 1)
             if not self.kind.reads_chunks:

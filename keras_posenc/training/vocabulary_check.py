@@ -1,7 +1,7 @@
 """Whether a tokenizer, a length and a model belong together: rows of tables, and the padding id."""
 
 from keras_posenc.models.inputs import id_inputs
-from keras_posenc.text.shapes import position_bound
+from keras_posenc.text.shapes import max_position_of
 
 
 def check_table(tokenizer, table):
@@ -26,7 +26,7 @@ def check_table(tokenizer, table):
         )
 
 
-def check_positions(model, name, length):
+def check_max_length(model, name, length):
     """Refuses a length for which a model has no positions, before a text is read.
 
     Args:
@@ -37,10 +37,10 @@ def check_positions(model, name, length):
     Raises:
         ValueError: if the model's table has fewer positions.
     """
-    bound = position_bound(model)
-    if bound is not None and isinstance(length, int) and length > bound:
+    served = max_position_of(model)
+    if served is not None and isinstance(length, int) and length > served:
         raise ValueError(
-            f"{name}={length}: the model has {bound} positions. Give at most so many: chunks= "
+            f"{name}={length}: the model has {served} positions. Give at most so many: chunks= "
             "reads texts of any length, and `stretch` or a training with a longer stage makes more "
             "positions."
         )

@@ -103,8 +103,8 @@ def test_the_choices_are_those_of_the_functions():
         ("finetune", "pooling", (*head_layers.POOLINGS, "head")),
         ("pretrain", "objective", pretraining.OBJECTIVES),
         ("pretrain", "stretch", recipe.STRETCHES),
-        ("stretch", "start", stretch_recipe.STARTS),
-        ("embed", "stretch", stretch_recipe.STARTS),
+        ("stretch", "stretch", stretch_recipe.WEIGHTLESS),
+        ("embed", "stretch", stretch_recipe.WEIGHTLESS),
         ("convert", "stretch", recipe.STRETCHES),
         ("bench passkey", "pooling", reading.POOLINGS),
     ):

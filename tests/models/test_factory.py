@@ -134,7 +134,7 @@ def test_the_row_of_the_first_token_may_be_kept_for_it(tiny_config):
 
 
 @pytest.mark.once
-def test_hierarchical_position_says_alpha(tiny_config):
+def test_hierarchical_position_gives_alpha(tiny_config):
     model = build_transformer_model(tiny_config, hierarchical_position=0.2)
     layer = model.get_layer("Embedding-Position")
     layer.embeddings.assign(RNG.normal(size=(12, 16)))
@@ -147,6 +147,9 @@ def test_hierarchical_position_says_alpha(tiny_config):
         .alpha
         == 0.4
     )
+    for same in ({"stretch": "hierarchical"}, {"hierarchical_position": True}):
+        model = build_transformer_model(tiny_config, alpha=0.2, **same)
+        assert model.get_layer("Embedding-Position").alpha == 0.2
     for off in (False, None):
         plain = build_transformer_model(tiny_config, hierarchical_position=off)
         with pytest.raises(Exception, match="positions run from 0 to 11"):
@@ -454,6 +457,18 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
         hierarchical_position=1.2,
     )
     refused(ValueError, "must not be 0.5", tiny_config, hierarchical_position=0.5)
+    refused(
+        ValueError, "`alpha` or a number as `hierarchical_position`, not both",
+        tiny_config, alpha=0.2, hierarchical_position=0.3,
+    )  # fmt: skip
+    for settings in ({}, {"stretch": "tile"}):
+        refused(
+            ValueError,
+            '`alpha` belongs to stretch="hierarchical"',
+            tiny_config,
+            alpha=0.2,
+            **settings,
+        )
     refused(
         ValueError, "`stretch` or `hierarchical_position`, not both",
         tiny_config, stretch="tile", hierarchical_position=True,

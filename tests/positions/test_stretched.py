@@ -124,8 +124,10 @@ def test_rows_that_are_kept_serve_no_other_position(stretch, kept):
     np.testing.assert_array_equal(rows[:N], TABLE)
     later = oracles.hierarchical(TABLE[kept:], alpha.get("alpha", 0), range(5 * N - kept))
     np.testing.assert_allclose(rows[kept:], later, atol=1e-5)
-    bound = {"hierarchical": kept + (N - kept) ** 2, "tile": 2**31 - 1}
-    assert layer.bound == bound[stretch]
+    served = {"hierarchical": kept + (N - kept) ** 2, "tile": 2**31 - 1}
+    assert layer.max_position == served[stretch]
+    with pytest.warns(DeprecationWarning, match="`bound` is called `max_position` now"):
+        assert layer.bound == served[stretch]
 
 
 @pytest.mark.parametrize("length", [N, N + 1, 40, 31, 1000])

@@ -272,8 +272,8 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
 
     refused("serves 12 positions already: give a length above that. Received: length=12", length=12)
     refused(
-        "`start` must be one of .'hierarchical', 'tile', 'interpolate'.. Received: 'fresh'",
-        start="fresh",
+        "`stretch` must be one of .'hierarchical', 'tile', 'interpolate'.. Received: 'fresh'",
+        stretch="fresh",
     )
     refused("`keep` must be one of .'context', 'features'.. Received: 'all'", keep="all")
     refused("`global_every` selects .*set `local`, too. Received: global_every=2", global_every=2)

@@ -82,7 +82,7 @@ class CausalGraph(keras.Function):
         self.attentions = [node.operation for node in calls]
         self.by_position = any(map(reads_positions, self.attentions))
         self.names = _input_names(model)
-        self.bound = min(filter(None, map(_bound, nodes)), default=None)
+        self.max_position = min(filter(None, map(_max_position, nodes)), default=None)
         self.vocab_size = self.outputs[0].shape[-1]
         tokens = self.inputs[self.names["token_ids"]]
         readers = [n.operation for n in nodes if any(x is tokens for x in n.input_tensors)]
@@ -180,12 +180,12 @@ def _offset(more, named):
     return offset
 
 
-def _bound(node):
-    """The first position of a text that a position embedding lacks, or None."""
-    if not _is_position_embedding(node.operation) or not node.operation.bound:
+def _max_position(node):
+    """The number of positions of a text that a position embedding serves, or None."""
+    if not _is_position_embedding(node.operation) or not node.operation.max_position:
         return None
     arguments = node.arguments
-    return node.operation.bound - _offset(arguments.args[1:], arguments.kwargs)
+    return node.operation.max_position - _offset(arguments.args[1:], arguments.kwargs)
 
 
 def _logits(model):

@@ -42,8 +42,8 @@ def prepare(x, decoding, pad_id):
     tokens = [row[cut] for row, cut in zip(rows, cuts, strict=True)]
     _check_tokens(tokens, decoding.vocab_size)
     lengths = np.array([len(row) for row in tokens], "int32")
-    if graph is not None and graph.bound is not None:
-        _check_room(lengths, decoding.max_length, graph.bound)
+    if graph is not None and graph.max_position is not None:
+        _check_room(lengths, decoding.max_length, graph.max_position)
     # Where nothing is compiled, no length is shared.
     columns = int(lengths.max()) if backend.TRAITS.eager else bucket(int(lengths.max()))
     filler = pad_id or 0
@@ -157,14 +157,14 @@ def _check_tokens(rows, vocab_size):
             )
 
 
-def _check_room(lengths, max_length, bound):
+def _check_room(lengths, max_length, max_position):
     longest = int(lengths.max())
-    if longest + max_length - 1 > bound:
+    if longest + max_length - 1 > max_position:
         raise ValueError(
             f"A prompt of {longest} tokens and max_length={max_length} need "
-            f"{longest + max_length - 1} positions, and the model has {bound}: give shorter "
-            "prompts, a smaller `max_length`, or stretch the table: hierarchical_position=True in "
-            "build_transformer_model."
+            f"{longest + max_length - 1} positions, and the model has {max_position}: give "
+            "shorter prompts, a smaller `max_length`, or stretch the table: "
+            "hierarchical_position=True in build_transformer_model."
         )
 
 

@@ -11,6 +11,7 @@ import typing
 import keras
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.sentence_transformers import is_embedder, sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
@@ -57,6 +58,7 @@ class Stretched(typing.NamedTuple):
     report: dict
 
 
+@checks.renamed_argument("start", "stretch")
 def stretch(
     checkpoint,
     texts,
@@ -69,7 +71,7 @@ def stretch(
     global_every=None,
     steps=64,
     learning_rate=4e-5,
-    start="hierarchical",
+    stretch="hierarchical",
     alpha=0.2,
     kept_rows=1,
     train_length=None,
@@ -120,7 +122,7 @@ def stretch(
         steps: int. Training steps, each on one text of `train_length` tokens.
         learning_rate: float. Peak of a cosine schedule. The first updates of Adam are large: at
             2e-4 a single one undoes more than the training gains.
-        start: str. Initial values of the new positions. One of "hierarchical", "tile" or
+        stretch: str. Initial values of the new positions. One of "hierarchical", "tile" or
             "interpolate".
         alpha: float. Weight of the block index in hierarchical positions. Default 0.2, not Su's 0.4
             as everywhere else: the new positions start closer to the trained ones, so the training

@@ -3,7 +3,8 @@
 from keras_posenc import checks
 from keras_posenc.training.recipe import Recipe
 
-STARTS = ("hierarchical", "tile", "interpolate")
+# Of the stretches, those that add no weights.
+WEIGHTLESS = ("hierarchical", "tile", "interpolate")
 KEEP = ("context", "features")
 
 
@@ -16,7 +17,7 @@ class StretchRecipe(Recipe):
 
     def check(self):
         super().check()
-        checks.choice("start", self.start, STARTS)
+        checks.choice("stretch", self.stretch, WEIGHTLESS)
         checks.choice("keep", self.keep, KEEP)
         checks.whole("length", self.length, least=3)
         checks.whole("train_length", self.train_length, least=3)
@@ -52,8 +53,8 @@ class StretchRecipe(Recipe):
                 f"train_length={self.train_length}: give a length above the {config.max_position} "
                 f"positions that {self.checkpoint} serves, up to length={self.length}."
             )
-        arguments = self.extension(self.start)
-        if self.start != "interpolate":
+        arguments = self.extension()
+        if self.stretch != "interpolate":
             arguments["kept_rows"] = self.kept_rows
         if self.local is not None:
             arguments["encodings"] = self._pattern(config)
