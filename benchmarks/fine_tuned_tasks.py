@@ -130,7 +130,7 @@ class Lines:
 
     def correct(self, way, folder):
         model = load_finetuned(folder)
-        columns = [model.labels.index(name) for name in FRIENDS]
+        columns = [model.label_names.index(name) for name in FRIENDS]
         parts = [self.parts(way, lines) for lines in self.test]
         found = iter(model.judged([words for rows in parts for words, _ in rows], verbose=0)[0])
         scores = []

@@ -80,18 +80,22 @@ def renamed_argument(old, new):
         @functools.wraps(function)
         def call(*args, **kwargs):
             if old in kwargs:
-                warnings.warn(
-                    f"`{old}` of {function.__name__} is called `{new}` now; the old name works "
-                    "until version 0.4.",
-                    DeprecationWarning,
-                    stacklevel=2,
-                )
+                warn_renamed(old, new, function.__qualname__.removesuffix(".__init__"))
                 kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 
         return call
 
     return decorate
+
+
+def warn_renamed(old, new, of):
+    """Warns the caller's caller that what it used is called otherwise now."""
+    warnings.warn(
+        f"`{old}` of {of} is called `{new}` now; the old name works until version 0.4.",
+        DeprecationWarning,
+        stacklevel=3,
+    )
 
 
 def _message(name, wanted, why, value, remedy):

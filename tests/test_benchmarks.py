@@ -227,7 +227,7 @@ def test_the_terms_of_trained_layers_are_a_row_for_each_way(rotary_collapse, mon
     assert path.with_suffix(".svg").exists()
 
 
-def test_a_term_that_rises_beyond_the_trained_length_is_told(rotary_collapse):
+def test_a_term_that_rises_beyond_the_trained_length_is_shown(rotary_collapse):
     spans = len(rotary_collapse.edges(1024)) - 1
     falls, rises = [-float(i) for i in range(spans)], [0.0] * 7 + [1.0] * (spans - 7)
     row = {"inside": [{"terms": {"sum": [falls, falls], "ab": [rises, rises]}}]}
@@ -237,7 +237,7 @@ def test_a_term_that_rises_beyond_the_trained_length_is_told(rotary_collapse):
     assert rotary_collapse.rise(row, 0, "ab") == 1
 
 
-def test_attention_is_judged_by_the_encodings_held_to_a_target(attention):
+def test_attention_is_judged_by_encodings_with_a_target(attention):
     def line(name, ratio, length=2048, dropout=0.1):
         kind = {"encoding": name, "length": length, "dropout": dropout}
         return kind | {"ratio": ratio, "ms": 1, "maps at peak": 1.0}

@@ -181,7 +181,7 @@ def code_of(page, anchor):
     return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
 
 
-def test_lines_beside_bert4keras_are_counted():
+def test_lines_compared_with_bert4keras_are_counted():
     page = DOCS / "guides" / "coming-from-bert4keras.md"
     table = page.read_text("utf-8").split("## Example by example")[1].split("\n## ")[0]
     rows = re.findall(r"^\| .* \| (\d+|–) \| (.*) ?\|$", table, re.MULTILINE)

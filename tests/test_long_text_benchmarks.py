@@ -44,7 +44,7 @@ def test_seasons_to_train_on_and_to_test_on_are_of_other_episodes(
     assert {one.test.labels.count(season) for season in one.test.labels} == {8}
 
 
-def test_lines_are_told_by_the_mean_of_their_words(
+def test_lines_are_classified_by_the_mean_of_their_words(
     fine_tuned_tasks, reading_tasks, tmp_path, monkeypatch
 ):
     """Each reading holds whole lines; what it does not hold is the most frequent friend's."""
@@ -60,21 +60,21 @@ def test_lines_are_told_by_the_mean_of_their_words(
     assert max(sizes) <= 510 < sum(sizes) / 3
     assert all(text == chunk for text, chunk in zip(first.texts[:1], chunks.texts, strict=False))
 
-    class Told:
+    class Listener:
         """A model that hears Ross in every word but the first of each text, where Joey shouts."""
 
-        labels = ["O", *fine_tuned_tasks.FRIENDS]
+        label_names = ["O", *fine_tuned_tasks.FRIENDS]
 
         def judged(self, texts, verbose):
             found = []
             for words in texts:
                 logits = np.zeros((len(words), 7))
-                logits[:, 0], logits[:, self.labels.index("Ross")] = 9, 1
-                logits[0, self.labels.index("Joey")] = 1000
+                logits[:, 0], logits[:, self.label_names.index("Ross")] = 9, 1
+                logits[0, self.label_names.index("Joey")] = 1000
                 found.append(types.SimpleNamespace(logits=logits))
             return found, None
 
-    monkeypatch.setattr(fine_tuned_tasks, "load_finetuned", lambda folder: Told())
+    monkeypatch.setattr(fine_tuned_tasks, "load_finetuned", lambda folder: Listener())
     for way in lines.ways:
         scores = lines.correct(way, tmp_path)
         for episode, score in zip(lines.test, scores, strict=True):
@@ -109,7 +109,7 @@ def test_fine_tuned_ways_are_paired_by_digest(fine_tuned, fine_tuned_tasks):
     )
 
 
-def test_the_loss_is_told_where_texts_grow(fine_tuned, tmp_path):
+def test_the_loss_is_shown_where_texts_grow(fine_tuned, tmp_path):
     losses = [(0.5, 4.0), (1.0, 2.0), (1.25, 1.0), (1.5, 3.0), (2.0, 9.0)]
     lines = ["epoch,loss", *(f"{epoch},{loss}" for epoch, loss in losses)]
     (tmp_path / "steps.csv").write_text("\n".join(lines) + "\n")
@@ -150,7 +150,7 @@ def test_near_and_distant_facts_are_on_either_side_of_512_tokens(distant_facts):
     assert [sum(n > 1536 for n in part) > 10 for part in far] == [True, True]
 
 
-def test_distant_facts_are_told_by_length_and_by_seed(distant_facts):
+def test_distant_facts_are_scored_by_length_and_by_seed(distant_facts):
     ways = {distant_facts.SHORT: [1, 1, 0, 1, 0, 0], distant_facts.WHOLE: [1, 1, 1, 1, 1, 0]}
     rows = [{"length": 1536, "tokens": [100, 400, 600, 700, 1100, 1200], "right": ways}] * 2
     correct = distant_facts.table(rows)

@@ -61,7 +61,7 @@ def test_a_pointer_of_git_lfs(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["merges.txt", "tokenizer_config.json", "added_tokens.json"])
-def test_a_pointer_beside_a_tokenizer(tmp_path, name):
+def test_a_pointer_next_to_a_tokenizer(tmp_path, name):
     (tmp_path / "vocab.json").write_text('{"<|endoftext|>": 0, "a": 1}')
     (tmp_path / "merges.txt").write_text("")
     (tmp_path / name).write_text(POINTER)

@@ -15,6 +15,7 @@ from keras_posenc.checkpoints.lora import merged_arrays
 from keras_posenc.checkpoints.names import OTHER_OUTPUT, flat_shape
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.encodings import spec_of
+from keras_posenc.untrusted import quote
 from keras_posenc.writing import alone, make_folder, temporary_folder
 
 POSITIONS = "Embedding-Position/embeddings"
@@ -43,8 +44,9 @@ TASK_OF = {
 LABELLED = ("Sequence-Output", "Token-Output", OTHER_OUTPUT)
 
 
+@checks.renamed_argument("labels", "label_names")
 def save_checkpoint(
-    model, directory, format="huggingface", positions=None, dtype=None, labels=None
+    model, directory, format="huggingface", positions=None, dtype=None, label_names=None
 ):
     """Writes the weights and the config of a model in a format that other libraries read.
 
@@ -67,7 +69,7 @@ def save_checkpoint(
             positions can read. By default the table itself, to be extended again on loading.
         dtype: str. Dtype of the weights written: "float32", "float16", "bfloat16" or "float64".
             Default: that of the model.
-        labels: list of str. Names of the outputs of a head; None keeps those of the config.
+        label_names: list of str. Names of the outputs of a head; None keeps those of the config.
 
     Returns:
         list of the paths written.
@@ -104,7 +106,7 @@ def save_checkpoint(
     checks.choice("format", format, WRITERS)
     checks.choice("dtype", dtype, (None, *DTYPES))
     arrays = _arrays(transformer, positions) | head
-    config = _with_labels(transformer.config, labels, arrays)
+    config = _with_label_names(transformer.config, label_names, arrays)
     if positions is not None:
         config = dataclasses.replace(config, max_position=positions)
     table, kind = transformer.table, config.model_type
@@ -151,20 +153,25 @@ def _pooling(model):
     return next((layer.pooling for layer in model.layers if hasattr(layer, "pooling")), None)
 
 
-def _with_labels(config, labels, arrays):
+def _with_label_names(config, label_names, arrays):
     """The config with the names of a head's outputs."""
     kernels = [arrays[f"{name}/kernel"] for name in LABELLED if f"{name}/kernel" in arrays]
     if not kernels:
-        if labels is not None:
-            raise ValueError(f"`labels` name the outputs of a head, and there is none: {labels!r}")
+        if label_names is not None:
+            raise ValueError(
+                "`label_names` are those of a head's outputs, and there is no head. Received: "
+                f"{quote(label_names)}"
+            )
         return config
     count = kernels[0].shape[-1]
-    if labels is None:
-        known = len(config.labels) == count
-        return config if known else config.with_labels([f"LABEL_{i}" for i in range(count)])
-    if len(labels) != count:
-        raise ValueError(f"The head has {count} outputs: name each. Received: labels={labels!r}")
-    return config.with_labels(labels)
+    if label_names is None:
+        known = len(config.label_names) == count
+        return config if known else config.with_label_names([f"LABEL_{i}" for i in range(count)])
+    if len(label_names) != count:
+        raise ValueError(
+            f"The head has {count} outputs: name each. Received: label_names={quote(label_names)}"
+        )
+    return config.with_label_names(label_names)
 
 
 def _arrays(transformer, positions):

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 
+from keras_posenc import checks
 from keras_posenc.checkpoints.quantized import KEYS as QUANTIZED
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
 from keras_posenc.layers.block import NORM_PLACES
@@ -26,7 +27,7 @@ from keras_posenc.models.families.keys import (
     check_kinds,
 )
 from keras_posenc.models.families.task_heads import saved_head
-from keras_posenc.models.label_names import read_labels
+from keras_posenc.models.label_names import read_label_names
 from keras_posenc.untrusted import (
     check_inside,
     check_name,
@@ -259,22 +260,30 @@ class Config:
         return (self.source or {}).get("encodings")
 
     @property
-    def labels(self):
+    def label_names(self):
         """The names of the logits of a task's head, from `id2label`."""
-        return read_labels(self.source or {})
+        return read_label_names(self.source or {})
 
-    def with_labels(self, labels):
-        """The config with other labels, as Hugging Face writes them."""
-        names = labels if isinstance(labels, (list, tuple)) else []
+    @property
+    def labels(self):
+        """`label_names`, by their name until version 0.2."""
+        checks.warn_renamed("labels", "label_names", "Config")
+        return self.label_names
+
+    def with_label_names(self, label_names):
+        """The config with other label names, as Hugging Face writes them."""
+        names = label_names if isinstance(label_names, (list, tuple)) else []
         if not names or not all(isinstance(x, str) for x in names) or len(set(names)) < len(names):
-            raise ValueError(f"`labels` must list names, each once. Received: {quote(labels)}")
+            raise ValueError(
+                f"`label_names` must list names, each once. Received: {quote(label_names)}"
+            )
         source = self.source
         if source is None:
             source = {name: getattr(self, name) for name in FIRST_FIELDS}
         left_out = ("architectures", "num_labels")
         source = {key: value for key, value in source.items() if key not in left_out}
-        source["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        source["label2id"] = {label: i for i, label in enumerate(labels)}
+        source["id2label"] = {str(i): label for i, label in enumerate(label_names)}
+        source["label2id"] = {label: i for i, label in enumerate(label_names)}
         return dataclasses.replace(self, source=source)
 
     @property

@@ -26,6 +26,7 @@ from keras_posenc.untrusted import quote
 APPLICATIONS = ("encoder", "lm", "unilm")
 
 
+@checks.renamed_argument("labels", "label_names")
 def build_transformer_model(
     config_path=None,
     checkpoint_path=None,
@@ -104,9 +105,9 @@ def build_transformer_model(
             (sigmoid), which predicts whether each token was replaced, (B, T, 1).
         head: str. The task whose head the checkpoint has: "sequence_classification",
             "token_classification" or "question_answering". The model gives its logits, (B, C) or
-            (B, T, C). The names of the labels are `model.transformer.config.labels`.
-        labels: list of str. Names of the labels of a new head in the family's form, which is to be
-            trained.
+            (B, T, C). The names of the labels are `model.transformer.config.label_names`.
+        label_names: list of str. Names of the outputs of a new head in the family's form, which is
+            to be trained.
         custom_position_ids: bool. Adds the input `position_ids`.
         packed: bool. A row holds several documents, as `MaskedLanguageModelBatches` with
             `pack=True` makes them. Adds the input `position_ids`, which starts again at 0 with each
@@ -212,7 +213,7 @@ def build_transformer_model(
         )
         if not ignore_invalid_weights:
             check_size(config, loader)
-        if options.get("labels") is None:
+        if options.get("label_names") is None:
             config = fit_labels(config, loader, options.get("head"))
     elif ignore or adapter is not None:
         name, value = ("ignore", ignore) if ignore else ("adapter", adapter)
@@ -240,19 +241,21 @@ def build_transformer_model(
 def _with_head(config, options):
     """The config with the labels of a task's head, and the layers of a head that is new; the name
     of the task in `options` becomes its head."""
-    task, labels = options.get("head"), options.get("labels")
+    task, label_names = options.get("head"), options.get("label_names")
     if task is None:
-        if labels is not None:
-            raise ValueError(f"`labels` are those of a `head`: name it. Received: {quote(labels)}")
+        if label_names is not None:
+            raise ValueError(
+                f"`label_names` are those of a `head`: name it. Received: {quote(label_names)}"
+            )
         return config, ()
     others = [name for name in options if name.startswith("with_") and options[name]]
     if others:
         raise ValueError(f"`head` is a model's only one. Received: head={task!r}, {others[0]}")
-    if labels is not None:
-        config = config.with_labels(labels)
+    if label_names is not None:
+        config = config.with_label_names(label_names)
     head = options["head"] = read_head(config, task)
     layers = [name for name in (head.output, head.dense, head.norm) if name is not None]
-    return config, () if labels is None else layers
+    return config, () if label_names is None else layers
 
 
 def _check_caches(caches, application, config):

@@ -5,7 +5,7 @@ from keras_posenc.untrusted import quote
 MOST_LABELS = 2**20
 
 
-def read_labels(source):
+def read_label_names(source):
     """The names of the logits of a task's head, from `id2label`.
 
     Args:

@@ -28,7 +28,7 @@ class Options:
     with_mlm: bool | str = False
     with_discriminator: bool | str = False
     head: object = None
-    labels: list | None = None
+    label_names: list | None = None
     custom_position_ids: bool = False
     packed: bool = False
     sequence_length: int | None = None

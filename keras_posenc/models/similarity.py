@@ -105,7 +105,7 @@ def ranking(scorer, num_documents=2):
 
     Example:
 
-    >>> model = ranking(Reranker("bert", labels=["score"]).model, num_documents=3)
+    >>> model = ranking(Reranker("bert", label_names=["score"]).model, num_documents=3)
     >>> model.compile("adamw", ListwiseKL())
     >>> model.output_shape
     (None, 3)

@@ -307,7 +307,7 @@ class Transformer:
             x = self.layer(keras.layers.Activation, "MLM-Activation", activation=activation)(x)
             outputs.append(x)
         if options.head is not None:
-            count = 2 if options.head.output == "Span-Output" else len(self.config.labels)
+            count = 2 if options.head.output == "Span-Output" else len(self.config.label_names)
             outputs.append(add_head(options.head, x, count, self))
         if not outputs:
             return x

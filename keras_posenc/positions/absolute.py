@@ -1,7 +1,5 @@
 """The base class of absolute position embeddings: ordinary layers, `layer(x, position_ids)`."""
 
-import warnings
-
 import keras
 from keras import ops
 
@@ -51,11 +49,7 @@ class AbsolutePositionEmbedding(keras.layers.Layer):
     @property
     def bound(self):
         """`max_position`, by its name until version 0.2."""
-        warnings.warn(
-            "`bound` is called `max_position` now; the old name works until version 0.4.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        checks.warn_renamed("bound", "max_position", type(self).__name__)
         return self.max_position
 
     def rows(self, position_ids):

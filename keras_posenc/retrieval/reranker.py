@@ -49,7 +49,7 @@ class Reranker:
         overlap: int. Tokens of the document that neighbouring windows share, with `chunks`.
         prompt: str. What precedes every query: the name of one of the directory's prompts, or a
             text. Default: the prompt that the directory puts before all queries, if it has one.
-        labels: list of str. Names of the outputs of a new head, which is to be trained, if the
+        label_names: list of str. Names of the outputs of a new head, which is to be trained, if the
             directory has none; such as ["score"].
         stretch: str. How to serve more positions than the table has, if the length needs them. One
             of "hierarchical", the default, "tile" or "interpolate".
@@ -75,7 +75,7 @@ class Reranker:
 
     Example:
 
-    >>> reranker = Reranker("bert", labels=["score"])  # untrained; a trained one needs no labels
+    >>> reranker = Reranker("bert", label_names=["score"])  # a new head
     >>> found = reranker.rank("w1 w4", ["w2 w5 w8", "w1 w4 w7"], verbose=0)
     >>> [sorted(each) for each in found]
     [['corpus_id', 'score'], ['corpus_id', 'score']]
@@ -85,6 +85,7 @@ class Reranker:
     Modeling](https://arxiv.org/abs/1905.09217).
     """
 
+    @checks.renamed_argument("labels", "label_names")
     def __init__(
         self,
         directory,
@@ -93,7 +94,7 @@ class Reranker:
         chunks=None,
         overlap=0,
         prompt=None,
-        labels=None,
+        label_names=None,
         stretch=None,
         alpha=None,
         rope_scaling=None,
@@ -111,7 +112,10 @@ class Reranker:
             pair=True,
         )
         model = build_transformer_model(
-            transformer.folder, head="sequence_classification", labels=labels, **arguments
+            transformer.folder,
+            head="sequence_classification",
+            label_names=label_names,
+            **arguments,
         )
         self.prompt = choose_prompt(directory, prompt)
         self.activation = _activation(transformer, model)
@@ -135,7 +139,7 @@ class Reranker:
 
         Example:
 
-        >>> Reranker("bert", labels=["score"]).predict([("w1", "w2 w3")], verbose=0).shape
+        >>> Reranker("bert", label_names=["score"]).predict([("w1", "w2 w3")], verbose=0).shape
         (1,)
         """
         check_list(pairs, "pairs")
@@ -187,7 +191,7 @@ class Reranker:
 
         Example:
 
-        >>> reranker = Reranker("bert", labels=["score"])
+        >>> reranker = Reranker("bert", label_names=["score"])
         >>> len(reranker.rank("w1", ["w2", "w3 w4", "w5"], top_k=2, verbose=0))
         2
         """
@@ -276,7 +280,7 @@ def rerank(
 
     Example:
 
-    >>> _ = Reranker("bert", labels=["score"]).save("cross-encoder")
+    >>> _ = Reranker("bert", label_names=["score"]).save("cross-encoder")
     >>> found = rerank("cross-encoder", "w1 w4", ["w2 w5 w8", "w1 w4 w7"], verbose=0)
     >>> sorted(found[0])
     ['corpus_id', 'score', 'text']

@@ -60,10 +60,10 @@ def evaluate(
     """
     finetuned = load_finetuned(directory, max_length, token_budget, chunks, pool)
     documents = finetuned.kind.read(data, "data", text, label)
-    finetuned.kind.check_names(documents, finetuned.labels, "data")
+    finetuned.kind.check_label_names(documents, finetuned.label_names, "data")
     return {
         "task": finetuned.task,
-        "labels": finetuned.labels,
+        "labels": finetuned.label_names,
         "scores": finetuned.kind.scores,
         "test": finetuned.kind.measure(finetuned, documents, verbose),
     }
@@ -163,7 +163,7 @@ def _predictor(**model):
 
     def predictions_of(texts, verbose):
         results, _ = finetuned.judged(texts, verbose)
-        return finetuned.kind.predictions(texts, results, finetuned.labels)
+        return finetuned.kind.predictions(texts, results, finetuned.label_names)
 
     return predictions_of
 

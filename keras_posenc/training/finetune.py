@@ -209,10 +209,10 @@ def finetune(
         locals(), lengths=stages(max_length, epochs, lengths), stretch_first=_named(stretch_first)
     )
     _check_unused(recipe)
-    documents, names = _documents(TASKS[task], train, validation, test, text, label, seed)
-    TASKS[task].check_settings(recipe, names)
+    documents, label_names = _documents(TASKS[task], train, validation, test, text, label, seed)
+    TASKS[task].check_settings(recipe, label_names)
     if class_weight is not None:
-        class_weights(class_weight, names, np.ones(len(names)))
+        class_weights(class_weight, label_names, np.ones(len(label_names)))
 
     def prepare():
         started, before = recipe, {}
@@ -236,7 +236,7 @@ def finetune(
                 checkpoint=str(stretched), config=None, tokenizer=None, ignore=None
             )
             before = {"stretched": report}
-        return Trainer(started, documents, TASKS[task], names, before)
+        return Trainer(started, documents, TASKS[task], label_names, before)
 
     digests = {role: part and digest(part) for role, part in documents.items()}
     record = recipe.record(**digests)
@@ -280,9 +280,9 @@ def _documents(task, train, validation, test, text, label, seed):
     if isinstance(validation, float):
         checks.number("validation", validation, above=0, below=1)
         documents["train"], validation = split(documents["train"], validation, seed, task.names_in)
-    names = task.names(documents["train"])
+    label_names = task.label_names(documents["train"])
     for role, source in (("validation", validation), ("test", test)):
         documents[role] = None if source is None else task.read(source, role, text, label)
         if documents[role]:
-            task.check_names(documents[role], names, role)
-    return documents, names
+            task.check_label_names(documents[role], label_names, role)
+    return documents, label_names

@@ -213,18 +213,18 @@ def _take(documents, chosen):
     return Texts(*([part[index] for index in chosen] for part in parts))
 
 
-def check_labels(documents, classes, role):
-    """Checks that every label is one of the classes.
+def check_known_labels(documents, label_names, role):
+    """Checks that every label is one of the training's.
 
     Raises:
         ValueError: names the first unknown label and its line.
     """
     for line, name in zip(documents.lines, documents.labels, strict=True):
-        if name not in classes:
-            shown = ", ".join(map(quote, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        if name not in label_names:
+            shown = ", ".join(map(quote, label_names[:10])) + ", ..." * (len(label_names) > 10)
             raise ValueError(
                 f"{role}, line {line}: the label {quote(name)} is none of the training's "
-                f"{len(classes)} labels: {shown}."
+                f"{len(label_names)} labels: {shown}."
             )
 
 

@@ -64,7 +64,7 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
     Example:
 
     >>> finetuned = load_finetuned("out", max_length=32)
-    >>> finetuned.labels
+    >>> finetuned.label_names
     ['a', 'b', 'c']
     """
     directory = _finished(directory)
@@ -113,6 +113,7 @@ def _load(directory, name, max_length, token_budget, chunks, pool):
     if token_budget is not None:
         settings["token_budget"] = token_budget
     try:
+        settings = {FIELDS.get(key, key): value for key, value in settings.items()}
         return TextModel(model, tokenizer, **settings, chunks=chunks, pool=pool)
     except ValueError as error:
         raise ValueError(f"{directory}: {error}") from None

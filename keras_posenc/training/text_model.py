@@ -27,7 +27,12 @@ from keras_posenc.writing import make_folder, replacing, write_text
 # Where a directory has the settings: of a model for a task, and of any other.
 LABELS, SETTINGS = "labels.json", "text_model.json"
 INPUTS = ("token_ids", "segment_ids")
-FIELDS = ("max_length", "token_budget", "labels", "prompt")
+FIELDS = {  # of a file, and what they are called here
+    "max_length": "max_length",
+    "token_budget": "token_budget",
+    "labels": "label_names",
+    "prompt": "prompt",
+}
 SIDES = ("query", "document")
 
 
@@ -42,8 +47,8 @@ class TextModel:
         max_length: int or None. Tokens after which texts are truncated, which is logged; None
             truncates none.
         token_budget: int. Maximum number of tokens in a batch, padding included.
-        labels: list of str or None. The names of the model's outputs, such as classes or tags in
-            the order of the logits.
+        label_names: list of str or None. The names of the model's outputs, such as classes or tags
+            in the order of the logits.
         prompt: str. Text that precedes every text.
         task: str or None. As in `finetune`; None for a model that gives one row per text.
         chunks: int or None. Read all of a document in chunks of this many tokens, in place of its
@@ -57,8 +62,8 @@ class TextModel:
     Raises:
         ValueError: if a model without a task does not give one row per text, or the tokenizer has
             more tokens than the model's table has rows. If the model has no positions for a length,
-            or other outputs than `labels`. If `chunks`, `pool` or `task` is invalid, or the task
-            cannot read chunks.
+            or other outputs than `label_names`. If `chunks`, `pool` or `task` is invalid, or the
+            task cannot read chunks.
         TypeError: if `prompt` is no str.
 
     Example:
@@ -75,7 +80,7 @@ class TextModel:
     tokenizer: Tokenizer
     max_length: int | None = None
     token_budget: int = 8192
-    labels: list | None = None
+    label_names: list | None = None
     prompt: str = ""
     task: str | None = None
     chunks: int | None = None
@@ -101,7 +106,7 @@ class TextModel:
                 f"inputs. Received: inputs {quote(names)}"
             )
         check_table(self.tokenizer, self.model)
-        self.kind.check_outputs(self.model, self.labels)
+        self.kind.check_outputs(self.model, self.label_names)
         check_max_length(self.model, "max_length", self.max_length)
         check_max_length(self.model, "chunks", self.chunks)
         if self.chunks is not None:
@@ -116,6 +121,12 @@ class TextModel:
     def kind(self):
         """What the task does, a `keras_posenc.training.tasks.FinetuneTask`."""
         return Rows() if self.task is None else TASKS[self.task]
+
+    @property
+    def labels(self):
+        """`label_names`, by their name until version 0.2."""
+        checks.warn_renamed("labels", "label_names", "TextModel")
+        return self.label_names
 
     def batches(self, texts, labels=None, **options):
         """Makes `TextBatches` of raw texts, encoded as in training.
@@ -136,7 +147,7 @@ class TextModel:
             read = {"max_length": self.chunks, "stride": 0}
         return TextBatches(
             texts,
-            self.kind.labels(self.labels, labels),
+            self.kind.labels(self.label_names, labels),
             tokenizer=self.tokenizer,
             token_budget=self.token_budget,
             **{"shuffle": False, **shape_options(self.model), **read, **options},
@@ -182,7 +193,9 @@ class TextModel:
         batches = self.batches(texts, fixed_shapes=longest)
         outputs = self._by_token if self.kind.per_token else self.of_batches
         results = outputs(batches, verbose)
-        return self.kind.merged(texts, batches, results, self.labels, self.pool), batches.lengths
+        return self.kind.merged(
+            texts, batches, results, self.label_names, self.pool
+        ), batches.lengths
 
     def of_batches(self, batches, verbose="auto"):
         """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""
@@ -214,7 +227,7 @@ class TextModel:
         Args:
             directory: str or path; created if missing.
         """
-        settings = {name: getattr(self, name) for name in FIELDS}
+        settings = {key: getattr(self, name) for key, name in FIELDS.items()}
         settings["pad_id"] = self.tokenizer.pad_id
         settings |= {} if self.task is None else {"task": self.task}
         settings |= {} if self.stride is None else {"stride": self.stride}
@@ -255,7 +268,7 @@ class TextModel:
             self.model,
             directory,
             positions=self.max_length if longer else None,
-            labels=None if self.task in ("qa", "embed") else self.labels,
+            label_names=None if self.task in ("qa", "embed") else self.label_names,
         )
         self.tokenizer.save(directory)
         if self.task == "embed":
@@ -266,6 +279,9 @@ class TextModel:
                 make_folder((pathlib.Path(directory) / path).parent)
                 write_text(pathlib.Path(directory) / path, content)
         return written
+
+
+TextModel.__init__ = checks.renamed_argument("labels", "label_names")(TextModel.__init__)
 
 
 class _Chosen(keras.utils.PyDataset):

@@ -44,24 +44,24 @@ class Trainer:
         model: what is fitted: its model, or one around it.
     """
 
-    def __init__(self, recipe, documents, task, names, before):
+    def __init__(self, recipe, documents, task, label_names, before):
         self.recipe, self.documents, self.task = recipe, documents, task
         self.before, self.history, self.steps = before, [], []
         keras.utils.set_random_seed(recipe.seed)
-        encoder, tokenizer = _encoder(recipe, names, task)
+        encoder, tokenizer = _encoder(recipe, label_names, task)
         choose_trainable(encoder, recipe.lora_rank, recipe.freeze)
         self.transformer = encoder.transformer
         self.finetuned = TextModel(
-            encoder if recipe.pooling == HEAD else task.model(encoder, names, recipe),
+            encoder if recipe.pooling == HEAD else task.model(encoder, label_names, recipe),
             tokenizer,
             recipe.final_length,
             recipe.token_budget,
-            names,
+            label_names,
             task=recipe.task,
             stride=recipe.stride_of(recipe.final_length) if task.has_windows else None,
             **recipe.prompts,
         )
-        self.model = task.trained(self.finetuned.model, names)
+        self.model = task.trained(self.finetuned.model, label_names)
         self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
         if self.left_out:
             LOGGER.warning(
@@ -95,7 +95,7 @@ class Trainer:
         if self.recipe.class_weight is not None:
             options["class_weight"] = self.recipe.class_weight
         batches = at_length.batches(texts, targets, **options)
-        self.task.check_batches(batches, self.finetuned.labels)
+        self.task.check_batches(batches, self.finetuned.label_names)
         return batches
 
     @functools.cached_property
@@ -113,10 +113,10 @@ class Trainer:
         return int((self.token_counts > self.recipe.longest).sum())
 
     def _compile(self):
-        model, recipe, names = self.model, self.recipe, self.finetuned.labels
+        model, recipe, label_names = self.model, self.recipe, self.finetuned.label_names
         total = sum(len(self.batches[length]) for length in recipe.epoch_lengths)
-        metrics = [*self.task.metrics(names), *(recipe.metrics or ())]
-        recipe.compile(model, total, self.task.loss(names, recipe), weighted_metrics=metrics)
+        metrics = [*self.task.metrics(label_names), *(recipe.metrics or ())]
+        recipe.compile(model, total, self.task.loss(label_names, recipe), weighted_metrics=metrics)
         # Variables created inside the first step would make TensorFlow trace it twice.
         inputs, *targets = self.batches[recipe.final_length][0]
         targets = [array[:1] for array in targets]
@@ -283,7 +283,7 @@ class Trainer:
         versions = {"keras": keras.__version__, "backend": keras.backend.backend()}
         return {
             "task": self.recipe.task,
-            "labels": self.finetuned.labels,
+            "labels": self.finetuned.label_names,
             "scores": {**self.task.scores, **shown},
             "train": train,
             **judged,
@@ -292,7 +292,7 @@ class Trainer:
         }
 
 
-def _encoder(recipe, names, task):
+def _encoder(recipe, label_names, task):
     """The pretrained encoder, stretched if a stage exceeds its positions, and its tokenizer; with
     its family's own head for the names, if that is to pool. It masks what the tokenizer pads with
     from here on."""
@@ -306,7 +306,7 @@ def _encoder(recipe, names, task):
                 f'pooling="head" is the head of a text\'s classes or numbers; task={task.name!r} '
                 "has one of its own: leave pooling out."
             )
-        options |= {"head": "sequence_classification", "labels": list(map(str, names))}
+        options |= {"head": "sequence_classification", "label_names": list(map(str, label_names))}
     tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
     options |= {"pad_token_id": tokenizer.pad_id, "model": source.model, "ignore": source.ignore}
     return build_transformer_model(source.config_path, weights, **options), tokenizer

@@ -21,7 +21,7 @@ def test_decay_curves_show_the_mean_of_the_heads_and_leave_gaps():
     assert figure.axes[0].get_xlabel() == "query minus key (tokens)"
 
 
-def test_entropy_curves_stand_beside_the_uniform_one():
+def test_entropy_curves_stand_with_the_uniform_one():
     found = {"length": np.array([64, 128]), "entropy": np.array([[1.0, 3.0], [2.0, 4.0]])}
     (axes,) = pictures.entropy_curves({"rotary": found}).axes
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [2, 3])

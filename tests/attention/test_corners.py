@@ -77,7 +77,7 @@ class TwoOfOneName(Encoding):
         return self.first * distance - self.second * ops.cos(distance)
 
 
-def test_weights_of_one_name_learn_each_its_own():
+def test_weights_of_one_name_learn_apart():
     layer, x = PositionalAttention(2, 4, encodings=[TwoOfOneName()], seed=1), features()
     layer(x, x)
     of_first, of_second = of_tables(layer, x)

@@ -79,7 +79,7 @@ def test_blocks_have_the_second_derivative_of_the_map(encodings, dropout, cut_ma
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="torch's kernels lack second derivatives")
-def test_the_kernel_is_left_when_keras_is_told_to():
+def test_the_kernel_is_left_when_keras_asks_for_it():
     layer, x = PositionalAttention(H, D), ops.convert_to_tensor(laws.numbers(length=T))
 
     def output(x):

@@ -70,7 +70,7 @@ def test_what_is_done_is_not_repeated(tmp_path):
         run(tmp_path, steps=3)
 
 
-def test_trained_lengths_are_tested_beside_the_longer_ones(tmp_path):
+def test_trained_lengths_are_tested_with_the_longer_ones(tmp_path):
     (result,) = run(tmp_path, train_lengths=[1, 2, 3], test_scored=50)
     accuracy, scored = result["accuracy"]["test"], result["scored"]["test"]
     assert list(accuracy) == list(scored) == ["1", "2", "3", "4", "6"]
@@ -81,7 +81,7 @@ def test_trained_lengths_are_tested_beside_the_longer_ones(tmp_path):
     assert result["command"].startswith(f"KERAS_BACKEND={result['versions']['backend']} keras-pos")
 
 
-def test_trials_have_seeds_and_test_samples_of_their_own(tmp_path):
+def test_trials_have_different_seeds_and_test_samples(tmp_path):
     words = "seeds 0 and 1000: those from 1000 on are trials, by which settings are chosen"
     with pytest.raises(ValueError, match=words):
         run(tmp_path / "mixed", seeds=[0, 1000])

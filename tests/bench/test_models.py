@@ -32,7 +32,7 @@ def test_padding_changes_no_answer(name, model, encodings):
 
 
 @pytest.mark.once
-def test_who_sees_what():
+def test_what_each_position_sees():
     """A language model sees no later token, the others do."""
     ids = np.array([[0, 4, 2, 3, 1, 4]])
     changed = np.array([[0, 4, 2, 3, 1, 3]])

@@ -6,7 +6,7 @@ from keras_posenc.bench.settings import Settings, encodings_of, lengths_of, posi
 pytestmark = pytest.mark.once
 
 
-def test_encodings_are_told_what_the_task_is():
+def test_encodings_know_what_the_task_is():
     absolute, specs = encodings_of("learned+alibi+log_n", causal=False, train_length=80)
     assert absolute == [("learned", {})]
     assert specs == [

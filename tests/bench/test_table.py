@@ -57,7 +57,7 @@ def so(*values, **more):
     return row["so"]
 
 
-def test_what_was_not_learned_is_told_from_what_was_not_kept():
+def test_what_was_not_learned_is_distinguished_from_what_was_not_kept():
     assert so({"40": 0.3, "80": 0.25}) == "not learned"
     assert so({"40": 1.0, "80": 0.3}) == "learned, lost"
     assert so({"40": 0.7, "80": 0.69}) == "learned in part, kept"
@@ -90,7 +90,7 @@ def test_a_row_is_compared_with_what_it_adds_to():
     ]
 
 
-def test_the_published_figure_stands_beside_its_row():
+def test_the_published_figure_stands_in_its_row():
     assert published(result(0, {}, "transformer_xl", "sorted")) == 100
     assert published(result(0, {}, model="tape_rnn")) == 70.7
     assert published(result(0, {}, "rotary+log_n")) is None

@@ -36,7 +36,7 @@ def test_a_checkpoint_has_the_sums(pretrained, tmp_path):
 
 def test_so_has_that_of_a_head(pretrained, tmp_path):
     head = {"head": "sequence_classification"}
-    model = build_transformer_model(pretrained, labels=["a", "b", "c"], **head)
+    model = build_transformer_model(pretrained, label_names=["a", "b", "c"], **head)
     adapted(model)
     expected = model.predict(INPUTS, verbose=0)
     save_checkpoint(model, tmp_path)

@@ -66,7 +66,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("case", OUTSIDE)
-def test_an_index_names_files_beside_it(tmp_path, case):
+def test_an_index_names_files_in_its_folder(tmp_path, case):
     (tmp_path / "a" / "inside").mkdir(parents=True)
     for folder in (tmp_path, tmp_path / "a" / "inside"):
         write_safetensors(folder / "x.safetensors", {"a": np.ones(2, "float32")})

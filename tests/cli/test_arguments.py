@@ -111,6 +111,12 @@ def test_the_choices_are_those_of_the_functions():
         assert tuple(actions(command)[name].choices) == tuple(values), (command, name)
 
 
+def test_an_option_is_taken_by_its_former_name():
+    for flag in ("--stretch", "--start"):
+        arguments = parser().parse_args(["stretch", "bert", "texts.txt", "out", flag, "tile"])
+        assert arguments.stretch == "tile"
+
+
 def test_every_argument_is_described_in_the_words_of_the_command_line():
     for name, command in commands().items():
         for action in command._actions:

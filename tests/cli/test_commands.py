@@ -197,7 +197,7 @@ def test_predict_leaves_its_output_to_the_results(capsys, finetuned, tmp_path):
     assert [len(line.split("\t")) for line in lines] == [3, 3, 3, 3]
 
 
-def test_predict_writes_beside_the_columns_of_the_file(capsys, finetuned, tmp_path):
+def test_predict_adds_to_the_columns_of_the_file(capsys, finetuned, tmp_path):
     (tmp_path / "texts.tsv").write_text("id\ttext\nx7\tw1 w4 w7\nx8\tw2 w5\n")
     given = ("predict", finetuned, "--file", tmp_path / "texts.tsv")
     _, output = run(capsys, *given)
@@ -390,7 +390,7 @@ def test_a_plot_without_a_subject(capsys):
 
 
 def test_rerank(capsys, pretrained, tmp_path):
-    Reranker(pretrained, labels=["score"]).save(tmp_path / "model")
+    Reranker(pretrained, label_names=["score"]).save(tmp_path / "model")
     (tmp_path / "texts.txt").write_text("w1 w4 w7\nw2 w5\nw3\n")
     target = tmp_path / "ranked.jsonl"
     command = ("rerank", tmp_path / "model", "w2 w5", tmp_path / "texts.txt", "--output", target)

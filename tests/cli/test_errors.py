@@ -240,7 +240,7 @@ def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus, sent):
     assert "Traceback" not in error
 
 
-def test_control_c_is_told_from_the_errors_it_leads_to(monkeypatch, capsys):
+def test_control_c_is_distinguished_from_the_errors_it_leads_to(monkeypatch, capsys):
     """A zip file that is left while one of its files is being written raises a ValueError."""
     program = (
         "import io, zipfile\n"

@@ -41,7 +41,7 @@ def test_a_masked_key_does_not_reach_the_gradient():
             assert np.isfinite(value).all()
 
 
-def test_the_bias_is_one_of_a_few_and_its_table_its_own():
+def test_the_bias_is_one_of_a_few_and_has_a_table():
     with pytest.raises(ValueError, match="`bias` must be"):
         DAPE("alibi")
     shared = "leave `shared` out of `bias_arguments`. Received: shared=True"

@@ -35,7 +35,7 @@ def open_cells(rows, columns, window, sinks, few=0):
 @pytest.mark.once
 @pytest.mark.parametrize(("window", "sinks", "few"), [(1, 0, 2), (3, 2, 1), (2.5, 1, 0)])
 @pytest.mark.parametrize("ids", [range(T), [0, 1, 2, 7, 8, 9, 20, 21], np.linspace(0, 9, T)])
-def test_who_is_seen(window, sinks, few, ids):
+def test_what_a_query_sees(window, sinks, few, ids):
     ids = np.asarray(ids)
     dtype = "int32" if ids.dtype.kind == "i" else "float32"
     rows = ops.convert_to_tensor(ids[None].astype(dtype))

@@ -162,7 +162,7 @@ def is_noticed(monkeypatch, name, encoding):
 
 @pytest.mark.once
 @pytest.mark.parametrize("factor", [1.1, -3.0])
-def test_a_hook_that_is_wrong_is_told(factor, monkeypatch):
+def test_a_hook_that_is_wrong_is_found(factor, monkeypatch):
     """By a tenth; or with +3 c d for -c d, as once passed 44 tests."""
     hooks = (
         "features",
@@ -187,7 +187,7 @@ def test_a_hook_that_is_wrong_is_told(factor, monkeypatch):
 
 
 @pytest.mark.once
-def test_a_window_that_is_wrong_is_told(monkeypatch):
+def test_a_window_that_is_wrong_is_found(monkeypatch):
     class OneWider(position_encodings.Window):
         def restrict(self, grid):
             return super().restrict(grid).replace(window=self.window + 1)

@@ -132,7 +132,7 @@ def test_a_row_without_an_open_key_is_finite():
 
 
 @pytest.mark.once
-def test_packed_texts_count_their_own_keys():
+def test_packed_texts_count_the_keys_of_each():
     """Two texts in one row, each its own block of the mask, give what each gives alone."""
     layer, x = built([LogN(5)]), inputs()
     block = np.arange(T) < 3

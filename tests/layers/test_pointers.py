@@ -52,7 +52,7 @@ def test_without_a_triangle_a_span_may_end_before_it_begins():
 
 
 @pytest.mark.once
-def test_the_rotary_embedding_is_the_house_s_own():
+def test_the_rotary_embedding_is_that_of_encodings():
     """A linear scaling by 2 at 2 t is none at t."""
     x = np.repeat(X[:1], 2, axis=1)
     plain = GlobalPointer(HEADS, 4)

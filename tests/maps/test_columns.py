@@ -100,7 +100,7 @@ def test_a_cache_is_read_from_where_its_rows_stand(some):
 
 
 @pytest.mark.parametrize("start", [0, 3, 17])
-def test_what_is_cut_is_put_back_between_what_is_beside_it(start):
+def test_what_is_cut_is_put_back_between_its_neighbours(start):
     rng = np.random.default_rng(0)
     x, before, after = (rng.normal(size=s).astype("float32") for s in ((2, 3, 4, 5), (3, 4, 1), 22))
     columns = Columns(a_grid(0, 4, 22), start, 5)

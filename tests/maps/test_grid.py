@@ -39,7 +39,7 @@ def test_orders_come_in_pairs():
         grid(query_order=IDS)
 
 
-def test_a_query_meets_its_own_key_by_index_or_by_position():
+def test_a_query_meets_the_key_of_its_token_by_index_or_by_position():
     by_position = np.array([np.eye(4), np.eye(4)], bool)
     by_position[1, 1:3, 1:3] = True  # two tokens at 7
     np.testing.assert_array_equal(ops.convert_to_numpy(grid().same_token()), by_position)

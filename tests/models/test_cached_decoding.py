@@ -187,7 +187,7 @@ def test_segments_go_on_as_the_prompt_ends():
 
 
 @pytest.mark.once
-def test_a_model_of_the_users_own():
+def test_a_model_that_a_user_wrote():
     """Any functional model will do whose attention is ours and causal."""
     tokens = keras.Input((None,), dtype="int32", name="token_ids")
     x = keras.layers.Embedding(VOCAB, 16)(tokens)

@@ -232,7 +232,7 @@ def test_the_head_in_the_file_counts_its_labels(tmp_path, tiny_config):
     from keras_posenc.checkpoints import save_checkpoint
 
     labels = [f"name {i}" for i in range(5)]
-    model = build_transformer_model(tiny_config, head="sequence_classification", labels=labels)
+    model = build_transformer_model(tiny_config, head="sequence_classification", label_names=labels)
     save_checkpoint(model, tmp_path)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
@@ -242,12 +242,12 @@ def test_the_head_in_the_file_counts_its_labels(tmp_path, tiny_config):
     with pytest.warns(UserWarning, match="names 2 labels, and the head in .* has 5: the head's si"):
         model = build_transformer_model(tmp_path, head="sequence_classification")
     assert model.output_shape[-1] == 5
-    assert model.transformer.config.labels == [f"LABEL_{i}" for i in range(5)]
+    assert model.transformer.config.label_names == [f"LABEL_{i}" for i in range(5)]
     with pytest.warns(UserWarning, match="Correct `id2label` to give them names"):
         assert inspect_checkpoint(tmp_path).problem is None
     save_checkpoint(model, tmp_path / "again")
     again = build_transformer_model(tmp_path / "again", head="sequence_classification")
-    assert again.transformer.config.labels == model.transformer.config.labels
+    assert again.transformer.config.label_names == model.transformer.config.label_names
 
 
 def test_the_first_files_of_ultrabert_list_windows_and_bases_by_layer():

@@ -28,7 +28,7 @@ def attention(model, layer):
 
 
 @pytest.mark.once
-def test_a_pretrained_model_takes_encodings_beside_its_table(minilm):
+def test_a_pretrained_model_takes_encodings_with_its_table(minilm):
     plain = build_transformer_model(minilm)
     neutral = build_transformer_model(minilm, encodings=[{"name": "temperature", "value": 1.0}])
     np.testing.assert_array_equal(outputs(plain), outputs(neutral))

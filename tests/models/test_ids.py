@@ -185,7 +185,10 @@ def test_a_tokenizer_beyond_the_table_is_refused():
         ({"prompt": 3}, "`prompt` must be a str. Received: 3"),
         ({"prompt": None}, "`prompt` must be a str. Received: None"),
         *(
-            ({"task": "classify", "labels": labels}, "`labels` must list 2 names, each once")
+            (
+                {"task": "classify", "label_names": labels},
+                "`label_names` must list 2 names, each once",
+            )
             for labels in (None, "ab", ["a"], ["a", "b", "c"], ["a", "a"], [1, 2])
         ),
     ],

@@ -129,7 +129,7 @@ def test_what_is_damaged_or_of_another_place(tmp_path):
 
 
 @pytest.mark.once
-def test_a_program_without_the_library_is_told_what_to_import(tmp_path, monkeypatch):
+def test_a_program_without_the_library_learns_what_to_import(tmp_path, monkeypatch):
     """By Keras, in its own words, which the guide quotes."""
     build_transformer_model(SMALL).save(tmp_path / "model.keras")
     registered = keras.saving.get_custom_objects()

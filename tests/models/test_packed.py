@@ -104,7 +104,7 @@ def test_heads_of_a_text_are_refused():
             build_transformer_model(TINY_CONFIG, packed=True, **{name: True})
     with pytest.raises(ValueError, match="`head` needs one text per row"):
         build_transformer_model(
-            TINY_CONFIG, packed=True, head="sequence_classification", labels=["a", "b"]
+            TINY_CONFIG, packed=True, head="sequence_classification", label_names=["a", "b"]
         )
     scaling = {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 16}
     with pytest.raises(ValueError, match="depends on the length of the text, and a `packed` row"):

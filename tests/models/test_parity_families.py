@@ -274,7 +274,7 @@ def test_the_numbers_are_those_of_the_published_code(name, tmp_path):
 
 
 @pytest.mark.once
-def test_tensors_beside_the_adapters_of_their_tasks_are_found(tmp_path):
+def test_tensors_next_to_the_adapters_of_their_tasks_are_found(tmp_path):
     """The names that torch gives to what jina v3's adapters change."""
     plain = publish(tmp_path, "JinaEmbeddingsV3Model", **SIZES)
     weights = open_checkpoint(tmp_path)

@@ -222,7 +222,7 @@ def test_a_pooling_without_a_mask_is_of_all_tokens(pooling):
 
 # ---------------------------------------------------------------- texts of any length
 @pytest.mark.once
-def test_texts_beyond_the_models_own_length(minilm, book_excerpts, caplog):
+def test_texts_beyond_the_length_of_the_model(minilm, book_excerpts, caplog):
     """Cut, and told once; stretched, more of them is read; in chunks, all of them."""
     texts = read_texts(book_excerpts, label=False).texts[:2]
     truncation._log.cache_clear()  # what was said before in this process is not said again

@@ -109,7 +109,7 @@ def test_the_logits_of_transformers_and_back(tmp_path, family, ending, config):
     ours = build_transformer_model(tmp_path / "theirs", head=TASKS[ending])
     expected = logits(reference, ids, real)
     check(numbers(ours, ids), expected, real)
-    assert spans or ours.transformer.config.labels == list(LABELS.values())
+    assert spans or ours.transformer.config.label_names == list(LABELS.values())
     save_checkpoint(ours, tmp_path / "ours")
     auto = getattr(transformers, f"AutoModel{ending}")
     again = auto.from_pretrained(tmp_path / "ours").eval()
@@ -124,7 +124,7 @@ def test_a_head_that_is_trained_here_runs_in_a_pipeline_of_transformers(tmp_path
     import transformers
 
     labels = ["bad", "good"]
-    model = build_transformer_model(pretrained, head="sequence_classification", labels=labels)
+    model = build_transformer_model(pretrained, head="sequence_classification", label_names=labels)
     # The checkpoint has no pooler either, and says so.
     fresh = {"Sequence-Output/kernel", "Sequence-Output/bias"}
     fresh |= {"Pooler-Dense/kernel", "Pooler-Dense/bias"}
@@ -162,7 +162,7 @@ def test_layers_on_an_encoder_that_are_a_head_of_transformers(tmp_path, name):
     make = {"Tagger": lambda: keras.layers.Dense(3, name="Tagger"), "Span": Ends}[name]
     model = model_on(encoder, make()(encoder.output), "head")
     labels = ["O", "B-PER", "I-PER"] if name == "Tagger" else None
-    save_checkpoint(model, tmp_path, labels=labels)
+    save_checkpoint(model, tmp_path, label_names=labels)
     kind = "TokenClassification" if labels else "QuestionAnswering"
     reference = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(tmp_path).eval()
     ids, real = token_ids(9)
@@ -172,10 +172,10 @@ def test_layers_on_an_encoder_that_are_a_head_of_transformers(tmp_path, name):
         save_checkpoint(model, tmp_path)
         config = json.loads((tmp_path / "config.json").read_text())
         assert config["id2label"] == {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}
-        with pytest.raises(ValueError, match="has 3 outputs: name each. Received: labels=..a"):
-            save_checkpoint(model, tmp_path, labels=["a"])
-        with pytest.raises(ValueError, match="`labels` name the outputs of a head, and there is n"):
-            save_checkpoint(encoder, tmp_path, labels=["a"])
+        with pytest.raises(ValueError, match="has 3 outputs: name each. Received: label_names=..a"):
+            save_checkpoint(model, tmp_path, label_names=["a"])
+        with pytest.raises(ValueError, match="`label_names` are those of a head's outputs"):
+            save_checkpoint(encoder, tmp_path, label_names=["a"])
 
 
 class Ends(keras.layers.Layer):
@@ -208,12 +208,12 @@ def test_a_head_that_transformers_lacks_is_saved_with_its_pooling(tmp_path, name
     encoder = build_transformer_model(SMALL | {"hidden_act": "gelu"}, hierarchical_position=True)
     model = POOLED[name](encoder)
     labels = [f"{name} {i}" for i in range(model.output_shape[-1])]
-    save_checkpoint(model, tmp_path, positions=24, labels=labels)
+    save_checkpoint(model, tmp_path, positions=24, label_names=labels)
     assert heads_in(tmp_path, config=tmp_path) == {"head": "sequence_classification"}
     again = build_transformer_model(tmp_path, head="sequence_classification")
     ids, real = token_ids(20)
     np.testing.assert_allclose(numbers(again, ids), numbers(model, ids), atol=1e-6)
-    assert again.transformer.config.labels == labels
+    assert again.transformer.config.label_names == labels
     save_checkpoint(again, tmp_path / "again")
     third = build_transformer_model(tmp_path / "again", head="sequence_classification")
     np.testing.assert_allclose(numbers(third, ids), numbers(model, ids), atol=1e-6)
@@ -227,7 +227,7 @@ def test_a_head_that_transformers_lacks_is_saved_with_its_pooling(tmp_path, name
 def test_a_tagger_of_a_family_without_one_is_saved(tmp_path):
     encoder = build_transformer_model({**LLAMA, "model_type": "qwen3", "hidden_act": "silu"})
     model = token_classifier(encoder, 3)
-    save_checkpoint(model, tmp_path, labels=["O", "B-x", "I-x"])
+    save_checkpoint(model, tmp_path, label_names=["O", "B-x", "I-x"])
     again = build_transformer_model(tmp_path, head="token_classification")
     ids, _ = token_ids(9)
     np.testing.assert_allclose(numbers(again, ids), numbers(model, ids), atol=1e-6)
@@ -259,10 +259,15 @@ def test_heads_that_are_refused(tmp_path, pretrained):
         build_transformer_model(tmp_path, head="sequence_classification")
     with pytest.raises(ValueError, match="`head` must be one of .* Received: 'tagging'"):
         build_transformer_model(tmp_path, head="tagging")
-    with pytest.raises(ValueError, match="`labels` are those of a `head`: name it"):
-        build_transformer_model(pretrained, labels=["a", "b"])
-    with pytest.raises(ValueError, match="`labels` must list names, each once. Received: "):
-        build_transformer_model(pretrained, head="sequence_classification", labels=["a", "a"])
+    head = {"head": "sequence_classification"}
+    with pytest.warns(DeprecationWarning, match="`labels` of build_transformer_model is called"):
+        model = build_transformer_model(pretrained, labels=["a", "b"], **head)
+    with pytest.warns(DeprecationWarning, match="`labels` of Config is called `label_names` now"):
+        assert model.transformer.config.labels == ["a", "b"]
+    with pytest.raises(ValueError, match="`label_names` are those of a `head`: name it"):
+        build_transformer_model(pretrained, label_names=["a", "b"])
+    with pytest.raises(ValueError, match="`label_names` must list names, each once. Received: "):
+        build_transformer_model(pretrained, head="sequence_classification", label_names=["a", "a"])
     with pytest.raises(ValueError, match="`head` is a model's only one. .*with_mlm"):
         build_transformer_model(tmp_path, head="token_classification", with_mlm=True)
     with pytest.raises(ValueError, match="missing .Pooler-Dense/kernel.*Nothing was loaded"):
@@ -281,7 +286,7 @@ def test_heads_that_are_refused(tmp_path, pretrained):
 @pytest.mark.once
 def test_a_squad_head_of_google(tmp_path):
     model = build_transformer_model(
-        {**SMALL, "hidden_act": "gelu"}, head="question_answering", labels=["start", "end"]
+        {**SMALL, "hidden_act": "gelu"}, head="question_answering", label_names=["start", "end"]
     )
     written = save_checkpoint(model, tmp_path, format="google")
     assert any(path.endswith(".index") for path in written)

@@ -41,7 +41,7 @@ def main():
             keep(output, SAVED / task, "labels.json")
             model = load_finetuned(SAVED / task)
             outputs = model.model.predict_on_batch(model.batches(data[0])[0])
-            expected[task] = {"labels": model.labels, "outputs": np.round(outputs, 5).tolist()}
+            expected[task] = {"labels": model.label_names, "outputs": np.round(outputs, 5).tolist()}
         model = embedder(build_transformer_model(bert, hierarchical_position=True))
         TextModel(model, Tokenizer(bert), 32, prompt="w1 ").save(pathlib.Path(folder) / "text")
         keep(pathlib.Path(folder) / "text", SAVED / "text_model", "text_model.json")

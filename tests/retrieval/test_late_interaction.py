@@ -43,7 +43,7 @@ def compare(found, expected):
 
 
 @pytest.mark.parametrize("name", ["pylate", "stanford"])
-def test_equal_to_its_own_code(name, colberts, reference):
+def test_equal_to_the_published_code(name, colberts, reference):
     model = LateInteraction(colberts / name)
     compare(model.encode_queries(QUERIES, 0), [reference[f"{name}:q{n}"] for n in range(2)])
     compare(model.encode_documents(DOCUMENTS, 0), [reference[f"{name}:d{n}"] for n in range(3)])
@@ -51,7 +51,7 @@ def test_equal_to_its_own_code(name, colberts, reference):
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", ["pylate", "stanford"])
-def test_saved_in_its_own_format(name, colberts, tmp_path):
+def test_saved_in_the_published_format(name, colberts, tmp_path):
     model = LateInteraction(colberts / name)
     dense = next(layer for layer in model.model.layers if layer.name == "Dense-0")
     dense.set_weights([weights * 2 + 1 for weights in dense.get_weights()])  # as training would

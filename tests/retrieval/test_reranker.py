@@ -113,7 +113,7 @@ def test_one_stretched_pass_is_saved_as_plain_positions(plain, published, tmp_pa
 def test_a_new_head_is_trained_and_saved(tiny_model, tmp_path):
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     folder = tiny_model("BertModel", num_hidden_layers=1, initializer_range=0.1, **still)
-    reranker = Reranker(folder, labels=["score"])
+    reranker = Reranker(folder, label_names=["score"])
     groups = [(("one", "one"), ("one", "two")), (("three four", "four"), ("three four", "two"))]
     batches = TextBatches(
         groups, FloatLabels([[3, 0], [3, 0]]), reranker.tokenizer, apart=True, shuffle=False

@@ -74,7 +74,7 @@ def test_only_the_largest_weights(plain):
 
 
 @pytest.mark.once
-def test_a_stretched_model_is_saved_in_its_own_format(plain, published, tmp_path):
+def test_a_stretched_model_is_saved_in_the_published_format(plain, published, tmp_path):
     for number, folder in enumerate((plain, published)):
         model = SparseEmbedder(folder, max_length=128)
         assert str(tmp_path / str(number) / "config.json") in model.save(tmp_path / str(number))

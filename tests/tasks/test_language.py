@@ -93,7 +93,7 @@ def test_words_have_ids_by_frequency_in_the_training_part(tmp_path):
 
 
 @pytest.mark.parametrize("unit", ["characters", "bytes", "words"])
-def test_a_directory_has_its_test_part_in_a_file_of_its_own(tmp_path, unit):
+def test_a_directory_has_its_test_part_in_a_file(tmp_path, unit):
     (tmp_path / "train.txt").write_text("b a a b b ")
     (tmp_path / "test.txt").write_text("c b a b")
     corpus = tasks.Corpus(tmp_path, unit=unit)

@@ -249,7 +249,7 @@ def test_merges_that_nobody_writes(tmp_path, vocabulary, merges, message):
         ("config.json", {"model_type": "bigbird"}, "how 'bigbird' uses a SentencePiece model is"),
     ],
 )
-def test_settings_beside_that_nobody_writes(tmp_path, file, content, message):
+def test_other_settings_that_nobody_writes(tmp_path, file, content, message):
     (tmp_path / "spiece.model").write_bytes(sentence_piece(*WORDS))
     (tmp_path / file).write_text(json.dumps(content))
     with pytest.raises(ValueError, match=message):

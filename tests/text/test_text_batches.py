@@ -85,7 +85,7 @@ def test_a_cut_of_ids_keeps_the_last():
     assert batches.lengths.tolist() == [5, 2]
 
 
-def test_every_epoch_has_every_document_once_and_its_own_order():
+def test_every_epoch_has_every_document_once_in_another_order():
     batches = TextBatches(documents(), token_budget=512, max_length=64, max_shapes=4)
     epochs, lengths, shapes = [], set(), set()
     for _ in range(4):

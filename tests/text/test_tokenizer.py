@@ -176,7 +176,7 @@ def test_attributes(tokenizer, minilm):
     assert ids == [lines.index(name) for name in names] == [tokenizer.vocabulary[n] for n in names]
 
 
-def test_a_byte_level_tokenizer_keeps_its_own_special_tokens(tmp_path):
+def test_a_byte_level_tokenizer_keeps_its_special_tokens(tmp_path):
     """RoBERTa's layout: <s> a </s></s> b </s>, one segment, pad 1."""
     import tokenizers
 

@@ -52,7 +52,7 @@ def test_pairs_and_ids_too(tokenizer, caplog):
     ]
 
 
-def test_nothing_is_said_where_nothing_is_cut(tokenizer, caplog):
+def test_nothing_is_logged_where_nothing_is_cut(tokenizer, caplog):
     TextBatches(["a b", "c"], tokenizer=tokenizer, max_length=4)
     TextBatches(["a b", "c"], tokenizer=tokenizer, max_length=None)
     tokenizer.encode("a b", max_length=4)

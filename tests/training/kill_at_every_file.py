@@ -58,7 +58,7 @@ class FineTuning:
     def state(self, folder):
         """The weights, and what else belongs to them: the labels."""
         finetuned = load_finetuned(folder)
-        return arrays(finetuned.model), finetuned.labels
+        return arrays(finetuned.model), finetuned.label_names
 
 
 class Pretraining:

@@ -100,7 +100,7 @@ def causal(folder, **changes):
 
 @pytest.mark.once
 @pytest.mark.parametrize("pooling", ["mean", "last"])
-def test_what_stands_beside_a_text_in_a_batch_says_nothing_of_it(tmp_path, pooling):
+def test_other_texts_of_a_batch_do_not_change_a_result(tmp_path, pooling):
     long = "the lazy dogs don't jump over the lazy dogs again and again"
     texts = ["a quick fox", long, "jump", "so they say isn't it"] * 2
     options = {"epochs": 1, "max_length": 40, "learning_rate": 1e-2, "verbose": 0}
@@ -191,7 +191,7 @@ def test_a_run_does_not_go_on_under_another_policy(pretrained, corpus, tmp_path)
 
 
 @pytest.mark.once
-def test_long_texts_have_columns_of_their_own_and_paragraphs(pretrained, tmp_path):
+def test_long_texts_have_columns_and_paragraphs(pretrained, tmp_path):
     long = " ".join(f"w{i % 35}" for i in range(150))
     (tmp_path / "long.txt").write_text(f"{long}\n\n{long}\n", "utf-8")
     rows = [f"w{n} w3\t{'ab'[n % 2]}" for n in range(12)]
@@ -213,7 +213,7 @@ def test_long_texts_have_columns_of_their_own_and_paragraphs(pretrained, tmp_pat
 
 @pytest.mark.once
 @pytest.mark.parametrize("given", [{"max_length": 2305}, {"chunks": 2305}])
-def test_positions_that_a_model_lacks_are_told_before_it_reads(finetuned, given):
+def test_positions_that_a_model_lacks_are_named_before_it_reads(finetuned, given):
     (name,) = given
     with pytest.raises(ValueError, match=f"{name}=2305: the model has 256 positions. Give at mo"):
         predict(finetuned, ["w1"], **given)

@@ -226,7 +226,7 @@ def test_a_damaged_file_of_a_finished_run_is_named(tmp_path, finetuned):
     for labels in (["a"], ["a", "a", "b"], ["a", "b", "c", "d"]):
         settings = {"labels": labels, "max_length": 1, "token_budget": 1}
         (tmp_path / "run" / "labels.json").write_text(json.dumps(settings))
-        with pytest.raises(ValueError, match=r"run: `labels` must list 3 names, each once"):
+        with pytest.raises(ValueError, match=r"run: `label_names` must list 3 names, each once"):
             load_finetuned(tmp_path / "run")
 
 

@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 
 from keras_posenc.text import Texts
-from keras_posenc.training.labelled_documents import check_labels, digest, read_labelled, split
+from keras_posenc.training.labelled_documents import (
+    check_known_labels,
+    digest,
+    read_labelled,
+    split,
+)
 from keras_posenc.training.tasks import TASKS
 
 pytestmark = pytest.mark.once
@@ -85,7 +90,7 @@ def test_a_share_that_holds_out_nothing_is_refused():
 
 def test_an_unknown_label_is_named_with_its_line():
     with pytest.raises(ValueError, match="test, line 2: the label 'z' is none of the .* 'a', 'b'"):
-        check_labels(labelled("az"), ["a", "b"], "test")
+        check_known_labels(labelled("az"), ["a", "b"], "test")
 
 
 def test_the_digest_sees_texts_labels_and_order():

@@ -71,7 +71,7 @@ def test_classification_agrees_with_a_plain_computation_and_is_json():
     assert found["documents"] == 50 == np.sum(found["confusion"])
 
 
-def test_no_long_document_is_said():
+def test_no_long_document_is_named():
     assert metrics.classification([[1.0, 0.0]], [0], [512], 2)["long"] is None
 
 
@@ -81,6 +81,6 @@ def test_large_logits_do_not_overflow():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_diverged_model_is_said_to_be_one(value):
+def test_a_diverged_model_is_called_one(value):
     with pytest.raises(ValueError, match="logits are not finite .* has diverged. Lower learning_r"):
         metrics.classification([[value, 0.0]], [0], [5], 2)

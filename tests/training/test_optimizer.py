@@ -94,7 +94,7 @@ def test_what_keras_does_around_the_step_is_kept(arguments):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
-def test_keras_own_adamw_goes_on_where_ours_stopped():
+def test_the_adamw_of_keras_goes_on_where_ours_stopped():
     ours, keras_model = small_model(), small_model()
     # No id twice: on TensorFlow Keras squares the gradients of a repeated row one by one.
     ids, labels = np.arange(3)[None], np.zeros((1, 3, 2))

@@ -115,7 +115,9 @@ def test_refusals(tiny_config):
     encoder = build_transformer_model(tiny_config)
     with pytest.raises(ValueError, match="from a pair of texts to one logit .B, 1."):
         ranking(classifier(encoder, 2))
-    one = build_transformer_model(tiny_config, head="sequence_classification", labels=["score"])
+    one = build_transformer_model(
+        tiny_config, head="sequence_classification", label_names=["score"]
+    )
     with pytest.raises(
         ValueError, match="`num_documents` must be an integer of at least 2. Received: 1"
     ):

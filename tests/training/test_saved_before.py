@@ -18,7 +18,7 @@ EXPECTED = json.loads((SAVED / "expected.json").read_text("utf-8"))
 def test_a_model_that_was_finetuned_before_gives_the_same_outputs(task):
     texts, _ = DATA[task]
     model = load_finetuned(SAVED / task)
-    assert (model.task, model.labels) == (task, EXPECTED[task]["labels"])
+    assert (model.task, model.label_names) == (task, EXPECTED[task]["labels"])
     assert (model.max_length, model.token_budget) == (24, 256)
     outputs = model.model.predict_on_batch(model.batches(texts)[0])
     np.testing.assert_allclose(outputs, EXPECTED[task]["outputs"], atol=1e-3, rtol=1e-4)
@@ -29,7 +29,7 @@ def test_a_text_model_that_was_saved_before_gives_the_same_vectors():
     model = load_text_model(SAVED / "text_model")
     vectors = model.predict(DATA["classify"][0], verbose=0)
     np.testing.assert_allclose(vectors, EXPECTED["text_model"], atol=1e-3)
-    assert (model.max_length, model.prompt, model.labels) == (32, "w1 ", None)
+    assert (model.max_length, model.prompt, model.label_names) == (32, "w1 ", None)
 
 
 @pytest.mark.once

@@ -275,6 +275,8 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
         "`stretch` must be one of .'hierarchical', 'tile', 'interpolate'.. Received: 'fresh'",
         stretch="fresh",
     )
+    with pytest.warns(DeprecationWarning, match="`start` of stretch is called `stretch` now"):
+        refused("`stretch` must be one of", start="fresh")
     refused("`keep` must be one of .'context', 'features'.. Received: 'all'", keep="all")
     refused("`global_every` selects .*set `local`, too. Received: global_every=2", global_every=2)
     refused("`global_every` must be a positive integer. Received: 0", local=4, global_every=0)

@@ -41,7 +41,7 @@ class Answer(typing.NamedTuple):
 class Answering(FinetuneTask):
     """Pairs (question, passage) with the spans that answer, any of them; with none, unanswerable.
 
-    The names are the possible results: an answer and, if a training question has none, that.
+    The label names are the possible results: an answer and, if a training question has none, that.
     """
 
     name = "qa"
@@ -73,29 +73,29 @@ class Answering(FinetuneTask):
             check_span(where, passage_of(text), span)
         return [tuple(span) for span in value]
 
-    def names(self, train):
+    def label_names(self, train):
         return ["answer"] if all(train.labels) else ["answer", "no answer"]
 
-    def labels(self, names, values=None):
+    def labels(self, label_names, values=None):
         return SpanLabels(values and [spans[0] if spans else None for spans in values])
 
-    def model(self, encoder, names, recipe):
+    def model(self, encoder, label_names, recipe):
         return span_head(encoder, recipe.head_dropout)
 
-    def loss(self, names, recipe):
+    def loss(self, label_names, recipe):
         return SpanCrossentropy(reduction="mean_with_sample_weight")
 
-    def metrics(self, names):
+    def metrics(self, label_names):
         return [SpanAccuracy()]
 
-    def merged(self, texts, batches, outputs, names, pool):
+    def merged(self, texts, batches, outputs, label_names, pool):
         """The likeliest `Span`s of each text."""
         best, end = [], np.cumsum(np.bincount(batches.text_of))
         for number, text in enumerate(texts):
             part = slice(end[number - 1] if number else 0, end[number])
             for logits in outputs[part]:
                 check_finite(logits)
-            side, may_be_none = int(is_pair(text)), len(names) > 1
+            side, may_be_none = int(is_pair(text)), len(label_names) > 1
             best.append(best_spans(batches.rows[part], outputs[part], side, may_be_none))
         return best
 
@@ -114,7 +114,7 @@ class Answering(FinetuneTask):
 
         return by_lengths(scores, lengths)
 
-    def predictions(self, texts, results, names):
+    def predictions(self, texts, results, label_names):
         return [
             _answer(passage_of(text), spans) for text, spans in zip(texts, results, strict=True)
         ]

@@ -8,7 +8,7 @@ import numpy as np
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.labelled_documents import check_labels, read_labelled
+from keras_posenc.training.labelled_documents import check_known_labels, read_labelled
 from keras_posenc.training.metrics import classification, softmax
 from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 from keras_posenc.untrusted import quote
@@ -77,7 +77,7 @@ class Classification(FinetuneTask):
     def read_file(self, path, text, label):
         return read_texts(path, text=text, label=label)
 
-    def names(self, train):
+    def label_names(self, train):
         labels = labels_of(train)
         if len(labels) < 2:
             raise ValueError(
@@ -85,34 +85,34 @@ class Classification(FinetuneTask):
             )
         return labels
 
-    def check_names(self, documents, names, role):
-        check_labels(documents, names, role)
+    def check_label_names(self, documents, label_names, role):
+        check_known_labels(documents, label_names, role)
 
-    def labels(self, names, values=None):
-        return ClassLabels(values, names)
+    def labels(self, label_names, values=None):
+        return ClassLabels(values, label_names)
 
-    def model(self, encoder, names, recipe):
-        return classifier(encoder, len(names), recipe.pooling, recipe.head_dropout)
+    def model(self, encoder, label_names, recipe):
+        return classifier(encoder, len(label_names), recipe.pooling, recipe.head_dropout)
 
-    def loss(self, names, recipe):
+    def loss(self, label_names, recipe):
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )
 
-    def metrics(self, names):
+    def metrics(self, label_names):
         return ["accuracy"]
 
-    def merged(self, texts, batches, outputs, names, pool):
+    def merged(self, texts, batches, outputs, label_names, pool):
         if len(outputs) == len(texts):
             return outputs
         return np.log(np.maximum(pooled(batches, softmax(outputs), pool), 1e-30))
 
     def measure(self, finetuned, documents, verbose):
-        order = {name: index for index, name in enumerate(finetuned.labels)}
+        order = {name: index for index, name in enumerate(finetuned.label_names)}
         labels = [order[name] for name in documents.labels]
         logits, lengths = finetuned.judged(documents.texts, verbose)
         return classification(logits, labels, lengths, len(order))
 
-    def predictions(self, texts, results, names):
-        rows = [dict(zip(names, row, strict=True)) for row in softmax(results).tolist()]
+    def predictions(self, texts, results, label_names):
+        rows = [dict(zip(label_names, row, strict=True)) for row in softmax(results).tolist()]
         return [Prediction(best := max(row, key=row.get), row[best], row) for row in rows]

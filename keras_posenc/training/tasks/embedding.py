@@ -41,8 +41,8 @@ class Embedding(FinetuneTask):
     """Texts that belong together, with negatives or not; pairs with a score; or a query and its
     documents with a teacher's scores.
 
-    The names are what the texts are: `anchor`, `positive`, `negative`, the last with a number if
-    there are several, and `scores` if there are those of a teacher; or `score`.
+    The label names are what the texts are: `anchor`, `positive`, `negative`, the last with a number
+    if there are several, and `scores` if there are those of a teacher; or `score`.
     """
 
     name = "embed"
@@ -101,24 +101,24 @@ class Embedding(FinetuneTask):
         # Losses know the margins alone, so the first score may be 0.
         return (scores if len(scores) == count else np.append(0.0, -scores)).tolist()
 
-    def names(self, train):
-        names = _names(train.texts[0], train.labels[0])
-        self.check_names(train, names, "train")
-        return names
+    def label_names(self, train):
+        label_names = _names(train.texts[0], train.labels[0])
+        self.check_label_names(train, label_names, "train")
+        return label_names
 
-    def check_names(self, documents, names, role):
+    def check_label_names(self, documents, label_names, role):
         for line, group, score in zip(
             documents.lines, documents.texts, documents.labels, strict=True
         ):
-            if _names(group, score) != names:
+            if _names(group, score) != label_names:
                 has = "without a score" if score is None else "with a score"
                 raise ValueError(
                     f"{role}, line {line}: {len(group)} texts {has}, where the training's first "
-                    f"line has {', '.join(names)}."
+                    f"line has {', '.join(label_names)}."
                 )
 
-    def check_settings(self, recipe, names):
-        self.loss(names, recipe)
+    def check_settings(self, recipe, label_names):
+        self.loss(label_names, recipe)
 
     def targets(self, documents):
         if documents.labels[0] is not None:
@@ -126,15 +126,15 @@ class Embedding(FinetuneTask):
         order = {}  # rows of one anchor have one number
         return [order.setdefault(group[0], len(order)) for group in documents.texts]
 
-    def labels(self, names, values=None):
-        return (FloatLabels if _has_scores(names) else ClassLabels)(values)
+    def labels(self, label_names, values=None):
+        return (FloatLabels if _has_scores(label_names) else ClassLabels)(values)
 
     def training_options(self):
         return {"apart": True}
 
-    def check_batches(self, batches, names):
+    def check_batches(self, batches, label_names):
         alone = len(batches.lengths) < 1.5 * len(batches)  # most batches are of one pair
-        if names == _names(("", ""), None) and alone:
+        if label_names == _names(("", ""), None) and alone:
             raise ValueError(
                 f"The {len(batches.lengths):,} pairs of train make {len(batches):,} batches, and a "
                 "pair that is alone in a batch has no negatives: raise `token_budget` to several "
@@ -142,21 +142,23 @@ class Embedding(FinetuneTask):
                 f"{batches.shapes}."
             )
 
-    def model(self, encoder, names, recipe):
+    def model(self, encoder, label_names, recipe):
         return embedder(encoder, recipe.pooling)
 
-    def trained(self, model, names):
-        return similarity(model, 2 if names == SCORED else len(names) - (names[-1] == TEACHER))
+    def trained(self, model, label_names):
+        return similarity(
+            model, 2 if label_names == SCORED else len(label_names) - (label_names[-1] == TEACHER)
+        )
 
-    def loss(self, names, recipe):
-        kind = "groups with a teacher's scores" if names[-1] == TEACHER else "groups"
-        kind = "pairs with a score" if names == SCORED else kind
+    def loss(self, label_names, recipe):
+        kind = "groups with a teacher's scores" if label_names[-1] == TEACHER else "groups"
+        kind = "pairs with a score" if label_names == SCORED else kind
         return loss_of(kind, recipe.loss, recipe.matryoshka)
 
-    def metrics(self, names):
-        return [] if _has_scores(names) else [InBatchAccuracy()]
+    def metrics(self, label_names):
+        return [] if _has_scores(label_names) else [InBatchAccuracy()]
 
-    def merged(self, texts, batches, outputs, names, pool):
+    def merged(self, texts, batches, outputs, label_names, pool):
         check_finite(outputs)
         if len(outputs) == len(texts):
             return outputs
@@ -171,12 +173,12 @@ class Embedding(FinetuneTask):
         vectors, lengths = dataclasses.replace(finetuned, prompt="").judged(texts, verbose)
         groups = np.array([[order[text] for text in group] for group in groups])
         lengths = lengths[groups].max(axis=1)
-        if not _has_scores(finetuned.labels):
+        if not _has_scores(finetuned.label_names):
             return ranked(vectors, groups, lengths)
-        measure = scored if finetuned.labels == SCORED else distilled
+        measure = scored if finetuned.label_names == SCORED else distilled
         return measure(vectors, groups, np.array(documents.labels), lengths)
 
-    def predictions(self, texts, results, names):
+    def predictions(self, texts, results, label_names):
         return [Vector([float(value) for value in row]) for row in results]
 
 
@@ -194,5 +196,5 @@ def _names(group, score):
     return ["anchor", "positive", *negatives, *([] if score is None else [TEACHER])]
 
 
-def _has_scores(names):
-    return names == SCORED or names[-1] == TEACHER
+def _has_scores(label_names):
+    return label_names == SCORED or label_names[-1] == TEACHER

@@ -16,8 +16,8 @@ POOLS = {
 class FinetuneTask:
     """What one kind of fine-tuning has of its own; stateless, so one object serves all runs.
 
-    `names` is what the outputs of a model are: its classes, tags or numbers. It is made from the
-    training documents and saved as `labels`.
+    `label_names` are what the outputs of a model are: its classes, tags or numbers. They are made
+    from the training documents and saved as `labels`.
     """
 
     name = None  # as `finetune(task=)` takes it
@@ -26,7 +26,7 @@ class FinetuneTask:
     needs_labels = True
     per_token = False  # whether outputs are (T, ...) a row
     has_windows = False  # whether long texts are always read whole, in windows with a stride
-    output_per_name = True  # whether the model has one output for each of the names
+    output_per_name = True  # whether the model has one output for each of the label names
     embeds = False  # whether the model makes vectors, so that settings of these make sense
     has_class_weights = False  # whether `class_weight=` makes sense
     reads_plain_texts = False  # whether `read_unlabelled` reads what `read_texts` does
@@ -55,7 +55,7 @@ class FinetuneTask:
         """A label as it is kept, or an error that names the text by `where`."""
         raise NotImplementedError
 
-    def names(self, train):
+    def label_names(self, train):
         """The names of the outputs, from the training documents."""
         raise NotImplementedError
 
@@ -63,10 +63,10 @@ class FinetuneTask:
         """The names of outputs in one label, where it has several."""
         return ()
 
-    def check_names(self, documents, names, role):
+    def check_label_names(self, documents, label_names, role):
         """Checks that documents ask for nothing that training did not show."""
 
-    def check_settings(self, recipe, names):
+    def check_settings(self, recipe, label_names):
         """Refuses settings that do not fit the documents, before anything is loaded."""
 
     # Batches and model.
@@ -74,7 +74,7 @@ class FinetuneTask:
         """What `labels` takes as values in training."""
         return documents.labels
 
-    def labels(self, names, values=None):
+    def labels(self, label_names, values=None):
         """The `Labels` of a `TextBatches`."""
         raise NotImplementedError
 
@@ -82,44 +82,46 @@ class FinetuneTask:
         """Further arguments of `TextBatches` in training."""
         return {}
 
-    def model(self, encoder, names, recipe):
+    def model(self, encoder, label_names, recipe):
         """The model that is saved: the encoder with a head."""
         raise NotImplementedError
 
-    def check_batches(self, batches, names):
+    def check_batches(self, batches, label_names):
         """Refuses training batches from which nothing can be learned."""
 
-    def trained(self, model, names):
+    def trained(self, model, label_names):
         """The model that is fitted: the same, or one around it."""
         return model
 
-    def loss(self, names, recipe):
+    def loss(self, label_names, recipe):
         raise NotImplementedError
 
-    def metrics(self, names):
+    def metrics(self, label_names):
         """Keras' metrics in training, whose names are in `watched`."""
         return []
 
-    def check_outputs(self, model, names):
-        """Refuses a model that has another number of outputs than names."""
-        sound = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
-        sound = sound and len(set(names)) == len(names)
-        if not sound or self.output_per_name and len(names) != model.output_shape[-1]:
+    def check_outputs(self, model, label_names):
+        """Refuses a model that has another number of outputs than label names."""
+        sound = isinstance(label_names, (list, tuple)) and all(
+            isinstance(name, str) for name in label_names
+        )
+        sound = sound and len(set(label_names)) == len(label_names)
+        if not sound or self.output_per_name and len(label_names) != model.output_shape[-1]:
             wanted = f"{model.output_shape[-1]} names" if self.output_per_name else "names"
             raise ValueError(
-                f"`labels` must list {wanted}, each once, of what the model predicts. Received: "
-                f"{quote(names)}"
+                f"`label_names` must list {wanted}, each once, of what the model predicts. "
+                f"Received: {quote(label_names)}"
             )
 
     # Results. `merged` gives one result a text, of the outputs of its windows.
-    def merged(self, texts, batches, outputs, names, pool):
+    def merged(self, texts, batches, outputs, label_names, pool):
         raise NotImplementedError
 
     def measure(self, finetuned, documents, verbose):
         """The metrics of a `TextModel` on labelled documents, a dict that JSON can hold."""
         raise NotImplementedError
 
-    def predictions(self, texts, results, names):
+    def predictions(self, texts, results, label_names):
         """What `predict` returns: a list of named tuples with `cells()`, for tables."""
         raise NotImplementedError
 

@@ -60,38 +60,38 @@ class MultiLabel(FinetuneTask):
             )
         return sorted(set(names))
 
-    def names(self, train):
-        names = sorted({name for labels in train.labels for name in labels})
-        if len(names) < 2:
-            raise ValueError(f"train has the labels {quote(names)} only: give two or more.")
-        return names
+    def label_names(self, train):
+        label_names = sorted({name for labels in train.labels for name in labels})
+        if len(label_names) < 2:
+            raise ValueError(f"train has the labels {quote(label_names)} only: give two or more.")
+        return label_names
 
     def names_in(self, label):
         return label
 
-    def check_names(self, documents, names, role):
+    def check_label_names(self, documents, label_names, role):
         for line, labels in zip(documents.lines, documents.labels, strict=True):
-            if unknown := sorted(set(labels) - set(names)):
+            if unknown := sorted(set(labels) - set(label_names)):
                 raise ValueError(
                     f"{role}, line {line}: the label {quote(unknown[0])} is none of the training's "
-                    f"{len(names)} labels."
+                    f"{len(label_names)} labels."
                 )
 
-    def labels(self, names, values=None):
-        return MultiLabels(values, names)
+    def labels(self, label_names, values=None):
+        return MultiLabels(values, label_names)
 
-    def model(self, encoder, names, recipe):
-        return classifier(encoder, len(names), recipe.pooling, recipe.head_dropout)
+    def model(self, encoder, label_names, recipe):
+        return classifier(encoder, len(label_names), recipe.pooling, recipe.head_dropout)
 
-    def loss(self, names, recipe):
+    def loss(self, label_names, recipe):
         return keras.losses.BinaryCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )
 
-    def metrics(self, names):
+    def metrics(self, label_names):
         return [keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)]  # of logits
 
-    def merged(self, texts, batches, outputs, names, pool):
+    def merged(self, texts, batches, outputs, label_names, pool):
         """Probabilities (N, C)."""
         check_finite(outputs)
         probabilities = 0.5 * (1 + np.tanh(np.asarray(outputs, "float64") / 2))
@@ -102,7 +102,7 @@ class MultiLabel(FinetuneTask):
     def measure(self, finetuned, documents, verbose):
         results, lengths = finetuned.judged(documents.texts, verbose)
         true = np.array(
-            [[name in label for name in finetuned.labels] for label in documents.labels]
+            [[name in label for name in finetuned.label_names] for label in documents.labels]
         )
         predicted = results >= 0.5
         p = np.clip(np.where(true, results, 1 - results), 1e-7, None)
@@ -115,7 +115,9 @@ class MultiLabel(FinetuneTask):
         hits, num_true, num_predicted = _counts(true, predicted)
         classes = {
             name: f1_of_counts(*counts)
-            for name, *counts in zip(finetuned.labels, hits, num_true, num_predicted, strict=True)
+            for name, *counts in zip(
+                finetuned.label_names, hits, num_true, num_predicted, strict=True
+            )
         }
         return {
             **by_lengths(scores, lengths),
@@ -124,8 +126,8 @@ class MultiLabel(FinetuneTask):
             "classes": classes,
         }
 
-    def predictions(self, texts, results, names):
-        rows = [dict(zip(names, row, strict=True)) for row in results.tolist()]
+    def predictions(self, texts, results, label_names):
+        rows = [dict(zip(label_names, row, strict=True)) for row in results.tolist()]
         return [MultiPrediction([name for name in row if row[name] >= 0.5], row) for row in rows]
 
 

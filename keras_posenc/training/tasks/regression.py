@@ -62,32 +62,32 @@ class Regression(FinetuneTask):
             )
         return numbers
 
-    def names(self, train):
+    def label_names(self, train):
         count = len(train.labels[0])
-        self.check_names(train, ["value"] * count, "train")
+        self.check_label_names(train, ["value"] * count, "train")
         return ["value"] if count == 1 else [f"value_{n + 1}" for n in range(count)]
 
-    def check_names(self, documents, names, role):
+    def check_label_names(self, documents, label_names, role):
         for line, numbers in zip(documents.lines, documents.labels, strict=True):
-            if len(numbers) != len(names):
+            if len(numbers) != len(label_names):
                 raise ValueError(
                     f"{role}, line {line}: {len(numbers)} numbers where the training's first text "
-                    f"has {len(names)}."
+                    f"has {len(label_names)}."
                 )
 
-    def labels(self, names, values=None):
+    def labels(self, label_names, values=None):
         return FloatLabels(values)
 
-    def model(self, encoder, names, recipe):
-        return regressor(encoder, len(names), recipe.pooling, recipe.head_dropout)
+    def model(self, encoder, label_names, recipe):
+        return regressor(encoder, len(label_names), recipe.pooling, recipe.head_dropout)
 
-    def loss(self, names, recipe):
+    def loss(self, label_names, recipe):
         return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
 
-    def metrics(self, names):
+    def metrics(self, label_names):
         return [keras.metrics.MeanAbsoluteError()]
 
-    def merged(self, texts, batches, outputs, names, pool):
+    def merged(self, texts, batches, outputs, label_names, pool):
         check_finite(outputs)
         if len(outputs) == len(texts):
             return outputs
@@ -108,5 +108,5 @@ class Regression(FinetuneTask):
             "loss": float(np.square(true - predicted).mean()),
         }
 
-    def predictions(self, texts, results, names):
+    def predictions(self, texts, results, label_names):
         return [NumberPrediction([float(value) for value in row]) for row in results]

@@ -6,11 +6,11 @@ from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 class Rows(FinetuneTask):
     """What a `TextModel` without a task does."""
 
-    def labels(self, names, values=None):
+    def labels(self, label_names, values=None):
         return values
 
-    def check_outputs(self, model, names):
+    def check_outputs(self, model, label_names):
         """They may be of anything."""
 
-    def merged(self, texts, batches, outputs, names, pool):
+    def merged(self, texts, batches, outputs, label_names, pool):
         return outputs if len(outputs) == len(texts) else pooled(batches, outputs, pool)

@@ -49,11 +49,11 @@ class WordTags(typing.NamedTuple):
     ends: np.ndarray
     logits: np.ndarray
 
-    def tags(self, names):
-        outside = names.index(OUTSIDE) if OUTSIDE in names else 0
+    def tags(self, label_names):
+        outside = label_names.index(OUTSIDE) if OUTSIDE in label_names else 0
         seen = ~np.isnan(self.logits[:, 0])
         best = np.where(seen, np.nan_to_num(self.logits).argmax(axis=1), outside)
-        return [names[n] for n in best]
+        return [label_names[n] for n in best]
 
 
 class Tagging(FinetuneTask):
@@ -85,45 +85,49 @@ class Tagging(FinetuneTask):
             raise ValueError(f"The text {where} is {quote(text)}: give a str or a list of words.")
         return check_tags(where, list(value), len(text))
 
-    def names(self, train):
-        names = tag_names(train.labels)
-        if len(names) < 2:
-            raise ValueError(f"train has the tags {quote(names)} only: there is nothing to learn.")
-        return names
+    def label_names(self, train):
+        label_names = tag_names(train.labels)
+        if len(label_names) < 2:
+            raise ValueError(
+                f"train has the tags {quote(label_names)} only: there is nothing to learn."
+            )
+        return label_names
 
     def names_in(self, label):
         return tag_names([label])
 
-    def check_names(self, documents, names, role):
+    def check_label_names(self, documents, label_names, role):
         for line, entry in zip(documents.lines, documents.labels, strict=True):
-            if unknown := [name for name in tag_names([entry]) if name not in names]:
-                shown = ", ".join(map(shorten, names[:10])) + ", ..." * (len(names) > 10)
+            if unknown := [name for name in tag_names([entry]) if name not in label_names]:
+                shown = ", ".join(map(shorten, label_names[:10])) + ", ..." * (
+                    len(label_names) > 10
+                )
                 raise ValueError(
                     f"{role}, line {line}: the tag {quote(unknown[0])} is none of the training's "
-                    f"{len(names)} tags: {shown}."
+                    f"{len(label_names)} tags: {shown}."
                 )
 
-    def labels(self, names, values=None):
-        return TagLabels(values, names)
+    def labels(self, label_names, values=None):
+        return TagLabels(values, label_names)
 
-    def model(self, encoder, names, recipe):
-        return token_classifier(encoder, len(names), recipe.head_dropout)
+    def model(self, encoder, label_names, recipe):
+        return token_classifier(encoder, len(label_names), recipe.head_dropout)
 
-    def loss(self, names, recipe):
+    def loss(self, label_names, recipe):
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )
 
-    def metrics(self, names):
+    def metrics(self, label_names):
         return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
-    def merged(self, texts, batches, outputs, names, pool):
+    def merged(self, texts, batches, outputs, label_names, pool):
         """`WordTags` of each text."""
         all_words, rows = [], iter(zip(batches.rows, outputs, strict=True))
         for text, count in zip(texts, np.bincount(batches.text_of), strict=True):
             windows = [next(rows) for _ in range(count)]
             starts, ends = _places(text, [row for row, _ in windows])
-            table = np.full((len(starts), len(names)), np.nan)
+            table = np.full((len(starts), len(label_names)), np.nan)
             for row, logits in windows:
                 check_finite(logits)
                 words, is_first = words_of(row, starts, ends)
@@ -132,11 +136,11 @@ class Tagging(FinetuneTask):
         return all_words
 
     def measure(self, finetuned, documents, verbose):
-        names = finetuned.labels
+        label_names = finetuned.label_names
         results, lengths = finetuned.judged(documents.texts, verbose)
         true, predicted, losses, rights = [], [], [], []
         for text, entry, words in zip(documents.texts, documents.labels, results, strict=True):
-            tags, target_tags = words.tags(names), true_tags(text, entry, words)
+            tags, target_tags = words.tags(label_names), true_tags(text, entry, words)
             if isinstance(text, str):
                 true.append({(kind, start, end) for start, end, kind in entry})
                 predicted.append(
@@ -146,7 +150,7 @@ class Tagging(FinetuneTask):
                 true.append(entities(target_tags))
                 predicted.append(entities(tags))
             seen = ~np.isnan(words.logits[:, 0])
-            ids = np.array([names.index(tag) for tag in target_tags], int)[seen]
+            ids = np.array([label_names.index(tag) for tag in target_tags], int)[seen]
             losses.append(-log_softmax(words.logits[seen])[np.arange(len(ids)), ids])
             rights.append(np.array(target_tags) == np.array(tags))
 
@@ -166,10 +170,10 @@ class Tagging(FinetuneTask):
             "classes": entity_scores(true, predicted)["classes"],
         }
 
-    def predictions(self, texts, results, names):
+    def predictions(self, texts, results, label_names):
         predictions = []
         for text, words in zip(texts, results, strict=True):
-            tags = words.tags(names)
+            tags = words.tags(label_names)
             whole = text if isinstance(text, str) else " ".join(map(str, text))
             tag_list = None if isinstance(text, str) else tags
             predictions.append(TagPrediction(_entities(whole, words, tags), tag_list))
