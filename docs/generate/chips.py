@@ -20,7 +20,7 @@ CHIPS = {"t4": "T4", "h100": "H100"}
 
 
 def batches():
-    """The largest batch of BERT-base that was compiled and fits, for each length and model."""
+    """The largest batch of BERT-base that was compiled and fits, per length and model."""
     found = _json("aot_steps")
     models = [model for model in MODELS if any(p["model"] == model for p in found["programs"])]
     head = ("tokens", *map(MODELS.get, models), "MB of keras_posenc", "Su (2020), 24 GB card")

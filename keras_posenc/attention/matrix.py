@@ -80,7 +80,7 @@ def weigh_cells(q, k, v, grid, rules, carry, output=None):
     """
     logits, carry = logits_of(q, k, grid, rules, carry)
     v = v * ops.cast(1 / (1 - rules.dropout), v.dtype) if rules.dropout else v
-    keep = rules.hooks.read_logits
+    keep_logits = rules.hooks.read_logits
     mask, dropout, hashes = grid.mask(), rules.dropout, rules.hashes
     num_columns, opened = ops.shape(k)[-1], mask
     if rules.hooks.sink:
@@ -88,7 +88,7 @@ def weigh_cells(q, k, v, grid, rules, carry, output=None):
         v = with_columns(v, num_columns, rules)
         if dropout:
             hashes = hashes[0], with_columns(hashes[1], num_columns, rules)
-    output = backend.weigh_values(logits, opened, v, dropout, hashes, output, keep)
+    output = backend.weigh_values(logits, opened, v, dropout, hashes, output, keep_logits)
     return zero_if_blind(output, grid, mask), carry
 
 

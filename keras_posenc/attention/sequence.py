@@ -54,10 +54,11 @@ def run_with_neighbours(function, rows, columns, first):
     """function(rows, columns, first, extend) with the rows and columns of each device.
 
     Args:
-        function: of three dicts of tensors with the keys of `prepare`, and a function `extend` of a
-            tensor, its axis of columns, and how many columns before and after its own it wants.
-        rows, columns: dicts of tensors, which are split.
-        first: dict of tensors that all devices have.
+        function: Takes three dicts of tensors with the keys of `prepare`, and a function `extend`.
+            That one takes a tensor, its axis of columns, and the numbers of columns to add before
+            and after those of the device.
+        rows, columns: Dicts of tensors, which are split.
+        first: Dict of tensors that all devices have.
     """
     groups = [list(group) for group in (rows, columns, first)]
     values = [x for group in (rows, columns, first) for x in group.values()]

@@ -218,12 +218,12 @@ def exact_product(x, y):
     return jnp.matmul(x, y, precision="highest" if on_accelerator(x) else None)
 
 
-def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
+def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=False):
     """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
     divided by 1 - dropout."""
 
-    def forward(logits, bound, v, hashes):
-        logits = logits if bound is None else ops.minimum(logits, bound)
+    def forward(logits, ceiling, v, hashes):
+        logits = logits if ceiling is None else ops.minimum(logits, ceiling)
         below = logits - ops.max(logits, axis=-1, keepdims=True)
         above = ops.exp(below)
         total = ops.sum(above, axis=-1, keepdims=True)
@@ -243,7 +243,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
 
     weigh = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
     weigh.defvjp(forward, backward)
-    return weigh(logits, weighing.bound_of(mask), v, hashes)
+    return weigh(logits, weighing.ceiling_of(mask), v, hashes)
 
 
 def map_blocks(block, stacked, whole, carry, output_shape, dtype):

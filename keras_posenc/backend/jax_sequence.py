@@ -27,9 +27,9 @@ def over_sequence(function, tensors, split, gathered, axis):
     Without it, a loop over blocks of rows would gather all rows on every turn.
 
     Args:
-        function: a list of tensors -> a tensor, whose rows are those of the tensors.
+        function: A list of tensors -> a tensor, whose rows are those of the tensors.
         tensors: list.
-        split: list. The axis that is split, for each tensor, or None.
+        split: list. For each tensor the axis that is split, or None.
         gathered: list. The axis of a tensor that each device sends to all others once, or None;
             its gradient is summed on the way back.
         axis: int. The axis of rows of the result.

@@ -294,18 +294,18 @@ def _chosen(weights, rate, *hashes):
     return weighing.keep_by_hash(weights, rate, hashes)
 
 
-def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
+def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=False):
     """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
     divided by 1 - dropout.
 
     Args:
         output: the saved output, when only its gradient is needed.
     """
-    bound = weighing.bound_of(mask)
+    ceiling = weighing.ceiling_of(mask)
 
     @tf.custom_gradient
     def weighed(logits, v):
-        logits = logits if bound is None else tf.minimum(logits, bound)
+        logits = logits if ceiling is None else tf.minimum(logits, ceiling)
         weights, result = weighing.softmax(logits), output
         if result is None:
             used = keep_by_hash(weights, dropout, hashes) if dropout else weights

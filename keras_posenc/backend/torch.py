@@ -104,24 +104,24 @@ def take_last(table, index):
 interpolate = shared.interpolation(take_last)
 
 
-def _close(logits, bound, keep):
+def _close(logits, ceiling, keep_logits):
     """`weighing.close`, in place where it may be, with no pass over the map for its gradient."""
     # On a CPU a minimum is four times as fast as a choice over heads that share their cells.
     if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and logits.requires_grad):
-        return torch.minimum(logits, bound)
-    return Closed.apply(logits, bound, keep)
+        return torch.minimum(logits, ceiling)
+    return Closed.apply(logits, ceiling, keep_logits)
 
 
 class Closed(torch.autograd.Function):
-    """Logits of at most `bound`, -1e9 in masked positions: a softmax gives weights of 0 no
+    """Logits of at most `ceiling`, -1e9 in masked positions: a softmax gives weights of 0 no
     gradient."""
 
     @staticmethod
-    def forward(context, logits, bound, keep):
-        if keep:
-            return torch.minimum(logits, bound)
+    def forward(context, logits, ceiling, keep_logits):
+        if keep_logits:
+            return torch.minimum(logits, ceiling)
         context.mark_dirty(logits)
-        return torch.minimum(logits, bound, out=logits)
+        return torch.minimum(logits, ceiling, out=logits)
 
     @staticmethod
     def backward(_, upstream):
@@ -138,20 +138,20 @@ def keep_by_hash(weights, rate, hashes):
     """
     if weights.dtype != torch.float32 or rate > 0.49:
         return weighing.keep_by_hash(weights, rate, hashes)
-    bound = np.array((0.5 - rate) * 2**32 - 2**23).astype("int32").view("float32")
+    threshold = np.array((0.5 - rate) * 2**32 - 2**23).astype("int32").view("float32")
     bits = weighing.bits_of(hashes).view(torch.float32)
-    return torch.ops.aten.threshold_backward(weights, bits, -float(bound))
+    return torch.ops.aten.threshold_backward(weights, bits, -float(threshold))
 
 
-def weigh_values(logits, mask, v, dropout, hashes, output=None, keep=False):
+def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=False):
     """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
     divided by 1 - dropout.
 
     Args:
-        keep: bool. Leave the logits as they are, for another reader.
+        keep_logits: bool. Leave the logits as they are, for another reader.
     """
     if mask is not None:
-        logits = _close(logits, weighing.bound_of(mask), keep)
+        logits = _close(logits, weighing.ceiling_of(mask), keep_logits)
     # On a CPU, products with numbers below 1e-38 take five times as long. Replacing such weights by
     # 0 changes nothing. The last row shows whether a matrix has such weights.
     if logits.device.type == "cpu" and not torch.compiler.is_compiling():

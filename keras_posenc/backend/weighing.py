@@ -22,7 +22,7 @@ def close(logits, mask):
     return ops.where(mask, logits, CLOSED)
 
 
-def bound_of(mask):
+def ceiling_of(mask):
     """The most that logits may be, or None where all cells are open.
 
     Their minimum with it is `close`, in the pass of XLA that computes their product. It needs no

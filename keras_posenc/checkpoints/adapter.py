@@ -50,9 +50,9 @@ class AdaptedCheckpoint(Checkpoint):
 
     Args:
         base: `Checkpoint`.
-        products: dict, name of a weight -> (A, B, scale, transposed); W + scale B A is read.
-        replaced: dict, name -> array, in place of the weights of these names or besides them.
-        path: str, of the adapter.
+        products: dict. Name of a weight -> (A, B, scale, transposed). W + scale B A is read.
+        replaced: dict. Name -> array. These arrays replace the weights of their names, or are new.
+        path: str. The path of the adapter.
     """
 
     def __init__(self, base, products, replaced, path):

@@ -9,7 +9,7 @@ from keras_posenc.checkpoints.checkpoint import forget, private
 from keras_posenc.checkpoints.mismatch_hints import hints
 from keras_posenc.checkpoints.names import OwnNames, flat_shape, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
-from keras_posenc.checkpoints.table_rows import Rows
+from keras_posenc.checkpoints.table_rows import TableRows
 from keras_posenc.untrusted import quote, shorten
 
 READABLE = ("float16", "bfloat16", "float32", "float64")
@@ -122,7 +122,10 @@ class Loader:
     ):
         self.checkpoint = open_checkpoint(checkpoint)
         self.ignore = read_patterns(ignore, self.checkpoint)
-        tokens, positions = Rows(keep=keep_tokens, compound=compound_tokens), Rows(position_offset)
+        tokens, positions = (
+            TableRows(keep=keep_tokens, compound=compound_tokens),
+            TableRows(position_offset),
+        )
         self.edits = {
             "Embedding-Token/embeddings": tokens,
             "MLM-Bias/bias": tokens,

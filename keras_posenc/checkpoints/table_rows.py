@@ -3,7 +3,7 @@
 import numpy as np
 
 
-class Rows:
+class TableRows:
     """The rows of a checkpoint's table that a variable gets.
 
     Args:

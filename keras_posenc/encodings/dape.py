@@ -31,7 +31,7 @@ class DAPE(Encoding):
         units: int. Hidden units of the network.
 
     Raises:
-        ValueError: for another kind of bias, for a shared table, or if `units` is no positive
+        ValueError: if `bias` is another kind, its table is shared, or `units` is no positive
             integer.
 
     Example:

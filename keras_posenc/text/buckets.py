@@ -12,12 +12,13 @@ def choose_lengths(lengths, most, multiple, price, priced=math.inf, call=0):
     min(k, priced) * price + k * call, where T(n) is the smallest chosen length >= n.
 
     Args:
-        lengths: n_i, an int array, one per document.
-        most: maximum number of lengths, k <= most.
-        multiple: every length is a multiple of it.
-        price: how many padding tokens one more length must save; it stands for a compilation.
-        priced: how many lengths cost that.
-        call: how many padding tokens each length must save besides, since it makes a batch more.
+        lengths: int array. The number of tokens n_i of each document.
+        most: int. Maximum number of lengths k.
+        multiple: int. Every length is a multiple of it.
+        price: float. Padding tokens that one more length must save, which is the price of a
+            compilation.
+        priced: int. How many lengths have that price.
+        call: float. Further padding tokens that each length must save, because it adds a batch.
 
     Returns:
         An increasing int array; its last element fits the longest document.

@@ -38,7 +38,7 @@ class Texts:
         return len(self.texts)
 
 
-class Place(typing.NamedTuple):
+class Cell(typing.NamedTuple):
     """Where a cell stands, in words only once an error needs them: there is one for each row."""
 
     path: pathlib.Path
@@ -123,7 +123,7 @@ def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
 
     Args:
         path, text, label: as in `read_texts`.
-        parse: a function from the `Place` of a cell, and the cell, to a label.
+        parse: a function from the `Cell` and its content to a label.
         usual_names: usual names of the label column, the likeliest first.
         readers: dict, suffix -> reader; default `READERS`.
 
@@ -137,7 +137,7 @@ def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
     if not isinstance(text, tuple):
         texts = [only for (only,) in texts]
     labels = label and [
-        parse(Place(path, n, label), value_in(path, n, row, label)) for n, row in rows
+        parse(Cell(path, n, label), value_in(path, n, row, label)) for n, row in rows
     ]
     return Texts(texts, labels, [n for n, _ in rows])
 

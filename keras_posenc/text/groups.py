@@ -5,7 +5,7 @@ import re
 from keras_posenc.text.files import (
     LABEL_NAMES,
     READERS,
-    Place,
+    Cell,
     Texts,
     present,
     read_rows,
@@ -29,10 +29,10 @@ def read_groups(path, text, label):
     """Reads tuples of two texts or more, and their scores if there are any.
 
     Args:
-        path: the file.
-        text: the names of the columns; None picks those with usual names, and negative_1,
-            negative_2, ...
-        label: name of the column of scores; None picks one with a usual name, if there is one;
+        path: str or path. The file.
+        text: tuple of str. The names of the columns. None picks those with usual names, and all
+            that are called negative_1, negative_2 and so on.
+        label: str. Name of the column of scores. None picks one with a usual name, if there is one.
             False reads none.
 
     Returns:
@@ -63,7 +63,7 @@ def read_groups(path, text, label):
     labels = None
     if label:
         labels = [
-            numbers_in(Place(path, n, label), value_in(path, n, row, label)) for n, row in rows
+            numbers_in(Cell(path, n, label), value_in(path, n, row, label)) for n, row in rows
         ]
         labels = [numbers[0] if len(numbers) == 1 else numbers for numbers in labels]
     return Texts(texts, labels, [n for n, _ in rows])

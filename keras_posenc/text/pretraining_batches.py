@@ -35,8 +35,8 @@ def pieces(texts, tokenizer, length):
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d"]
     >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
-    >>> [ids for ids, _ in pieces(["a b c d", "d"], tokenizer, length=5)]
-    [[2, 4, 5, 6, 3], [2, 5, 6, 7, 3], [2, 7, 3]]
+    >>> [tokenizer.decode(ids) for ids, _ in pieces(["a b c d", "d"], tokenizer, length=5)]
+    ['a b c', 'b c d', 'd']
     """
     special = tokenizer.special_tokens()
     size = checks.whole("length", length, special + 1, why=f"{special} are special tokens")
@@ -90,8 +90,8 @@ class MaskedLanguageModelBatches(TextBatches):
     >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
     >>> batches = MaskedLanguageModelBatches(["So it goes on"], tokenizer, length=8, masked=0.5)
     >>> inputs, targets, weights = batches[0]
-    >>> targets.tolist(), float(weights.sum())
-    ([[2, 5, 6, 7, 8, 3, 0, 0]], 2.0)
+    >>> tokenizer.decode(targets[0]), float(weights.sum())
+    ('so it goes on', 2.0)
 
     Reference: [BERT](https://arxiv.org/abs/1810.04805), its whole-word masks of 2019;
     [RoBERTa](https://arxiv.org/abs/1907.11692) for new masks each epoch and full rows;
@@ -192,10 +192,10 @@ class CausalBatches(TextBatches):
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "so", "it", "goes", "on"]
     >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
     >>> inputs, targets, weights = CausalBatches([("so it", "goes on")], tokenizer, length=8)[0]
-    >>> inputs["token_ids"].tolist(), targets.tolist()
-    ([[2, 4, 5, 3, 6, 7, 3, 0]], [[4, 5, 3, 6, 7, 3, 0, 0]])
-    >>> weights.tolist()
-    [[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0]]
+    >>> tokenizer.decode(inputs["token_ids"][0])
+    'so it goes on'
+    >>> tokenizer.ids_to_tokens(targets[0][weights[0] > 0])
+    ['goes', 'on', '[SEP]']
 
     Reference: [UniLM](https://arxiv.org/abs/1905.03197).
     """

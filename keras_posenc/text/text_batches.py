@@ -41,7 +41,7 @@ class TextBatches(keras.utils.PyDataset):
         labels: list, `Labels`, dict or None. A list has a name per text, or an id (int) if
             `classes` is None. `Labels` of another kind are `MultiLabels`, `FloatLabels`,
             `TagLabels`, `SpanLabels` and `NextTokenLabels`. A dict maps the name of each output to
-            its labels, for a model whose outputs are a dict with these names.
+            its labels. The outputs of the model are then a dict with these names.
         tokenizer: `Tokenizer`. May be None if the texts are ids (which are padded with 0).
         max_length: int or None. Maximum number of tokens of a document, special tokens included.
             Longer ones are truncated, and their number is logged once. None truncates none.
@@ -95,8 +95,8 @@ class TextBatches(keras.utils.PyDataset):
     >>> texts = [[101, 7592, 102], [101, 7592, 2088, 999, 102]]  # or str, with tokenizer=
     >>> batches = TextBatches(texts, ["short", "long"], max_length=4, pad_to=4, shuffle=False)
     >>> inputs, labels = batches[0]
-    >>> inputs["token_ids"].tolist(), labels.tolist()
-    ([[101, 7592, 102, 0], [101, 7592, 2088, 102]], [1, 0])
+    >>> inputs["token_ids"].shape, [batches.classes[label] for label in labels]
+    ((2, 4), ['short', 'long'])
     """
 
     def __init__(

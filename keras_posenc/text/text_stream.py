@@ -17,9 +17,9 @@ class TextStream:
     the parts. Other files are read whole, as `read_texts` does.
 
     Args:
-        source: a path, or a list or any other sequence of texts that can be sliced, such as a
-            column of a data set on disk.
-        text: name of the column of texts, or a tuple of names, as in `read_texts`.
+        source: A path, or a sequence of texts that can be sliced: a list, or a column of a data
+            set on disk.
+        text: Name of the column of texts, or a tuple of names, as in `read_texts`.
 
     Raises:
         FileNotFoundError, ValueError: as `read_texts` does, for any line of the file.

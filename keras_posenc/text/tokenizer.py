@@ -57,10 +57,12 @@ class Tokenizer(Tokens):
 
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "is", "it", "long", "?"]
     >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
-    >>> tokenizer.encode("Is it long?", "It is", max_length=8)
-    ([2, 4, 5, 6, 3, 5, 4, 3], [0, 0, 0, 0, 0, 1, 1, 1])
-    >>> tokenizer.encode("Is it?", offsets=True)[2]
-    [(0, 0), (0, 2), (3, 5), (5, 6), (0, 0)]
+    >>> ids, segments = tokenizer.encode("Is it long?", "It is", max_length=8)
+    >>> tokenizer.ids_to_tokens(ids)
+    ['[CLS]', 'is', 'it', 'long', '[SEP]', 'it', 'is', '[SEP]']
+    >>> _, _, offsets = tokenizer.encode("Is it?", offsets=True)
+    >>> ["Is it?"[start:end] for start, end in offsets]
+    ['', 'Is', 'it', '?', '']
     """
 
     def __init__(
@@ -171,14 +173,11 @@ class Tokenizer(Tokens):
 
         Example:
 
-        >>> words = "[PAD] [UNK] [CLS] [SEP] who ? a man and his dog".split()
+        >>> words = "[PAD] [UNK] [CLS] [SEP] who ? a man and dog".split()
         >>> tokenizer = Tokenizer(vocabulary={word: i for i, word in enumerate(words)})
-        >>> for ids, segments, offsets in tokenizer.windows(
-        ...     "a man and his dog", length=8, stride=1, question="who?", offsets=True
-        ... ):
-        ...     print(tokenizer.decode(ids), offsets)
-        who? a man and [(0, 0), (0, 0), (0, 0), (0, 0), (0, 1), (2, 5), (6, 9), (0, 0)]
-        who? and his dog [(0, 0), (0, 0), (0, 0), (0, 0), (6, 9), (10, 13), (14, 17), (0, 0)]
+        >>> windows = tokenizer.windows("a man and a dog", length=8, stride=1, question="who?")
+        >>> [tokenizer.decode(ids) for ids, _ in windows]
+        ['who? a man and', 'who? and a dog']
         """
         refuse("Tokenizer.windows", others)
         asked = [] if question is None else self._contents([question])

@@ -159,12 +159,12 @@ def finetune(
             feed-forward layers, and the head; the weights of the checkpoint are frozen. The files
             that are written have the sums, as if there were no LoRA. Such a training takes a
             higher `learning_rate`, such as 1e-3. None trains all weights.
-        freeze: weights of the checkpoint to leave as they are: "embeddings"; an int, for the
-            embeddings and that many of the first layers; a pattern of names, such as
-            "*-FeedForward/*"; or a list of these. LoRA leaves them out.
+        freeze: weights of the checkpoint to leave as they are: "embeddings"; an int, which adds
+            that many of the first layers; a pattern of names, such as "*-FeedForward/*"; or a list
+            of these. LoRA leaves them out.
         metrics: list of metrics of Keras, by name or as objects, of the model's raw outputs. They
-            are shown in training and, for `validation` and `test`, in what is returned, at the cost
-            of a second pass over these documents.
+            are shown in training. For `validation` and `test` they are in what is returned, which
+            takes a second pass over these documents.
         class_weight: weight of each class in the loss, for "classify" and "tag": a dict, label or
             its index -> number, 1 where it is left out; or "balanced", by which all classes count
             alike. The accuracy in training counts by them too, that of `validation` does not.

@@ -27,15 +27,15 @@ def write_parts(output, settings, directory, stream, size, rows, compute, verbos
     arguments continues after the last part that is whole.
 
     Args:
-        output: str or path of the file.
-        settings: dict that JSON can hold, what decides what is computed.
-        directory: str or path of the model's folder: a change in it is another run.
+        output: str or path. The file.
+        settings: dict. What decides what is computed, as JSON can store it.
+        directory: str or path. The model's folder. A change in it makes another run.
         stream: `TextStream`.
-        size: int, texts per part.
-        rows: range, which of the texts to read.
-        compute: function of a list of texts and of the number of texts before them, which returns
+        size: int. Texts per part.
+        rows: range. The texts to read.
+        compute: Function of a list of texts and of the number of texts before them. It returns
             bytes.
-        verbose: 0 for no lines about the progress.
+        verbose: int. 0 prints no progress.
 
     Raises:
         BlockingIOError: if another call writes the same output.

@@ -6,7 +6,7 @@ from keras_posenc import checks
 from keras_posenc.training.devices import on_devices
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
 from keras_posenc.training.processes import check_processes
-from keras_posenc.training.recipe import STRETCHES, Recipe
+from keras_posenc.training.recipe import STRETCH_NAMES, Recipe
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.summary import of_metrics
 
@@ -20,7 +20,7 @@ class PretrainRecipe(Recipe):
         super().check()
         checks.choice("objective", self.objective, OBJECTIVES)
         if self.stretch is not None:
-            checks.choice("stretch", self.stretch, STRETCHES)
+            checks.choice("stretch", self.stretch, STRETCH_NAMES)
         checks.whole("length", self.length, least=3)
         checks.whole("epochs", self.epochs)
         if self.steps is not None:

@@ -9,7 +9,7 @@ from keras_posenc.training.optimizer import check_optimizer, optimizer_of
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.source import Source
 
-STRETCHES = tuple(name for name in stretched.STRETCHES if name)
+STRETCH_NAMES = tuple(name for name in stretched.STRETCHES if name)
 SCHEDULES = {"cosine": cosine_warmup, "linear": LinearWarmup}
 LONGER = ("cut", "skip")
 RATES = ("dropout_rate", "attention_dropout_rate")
@@ -107,7 +107,8 @@ class Recipe:
         if self.stretch is None:
             raise ValueError(
                 f"{self.checkpoint} has {config.max_position} positions, and length={self.longest} "
-                f"needs more: give a stretch, one of {', '.join(STRETCHES)}, or a smaller length."
+                f"needs more: give a stretch, one of {', '.join(STRETCH_NAMES)}, or a smaller "
+                "length."
             )
         return options | self.extension()
 

@@ -19,7 +19,7 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.finetune_task import POOLS
-from keras_posenc.training.tasks.rows import Rows
+from keras_posenc.training.tasks.rows import RowPerText
 from keras_posenc.training.vocabulary_check import check_max_length, check_table
 from keras_posenc.untrusted import quote
 from keras_posenc.writing import make_folder, replacing, write_text
@@ -120,7 +120,7 @@ class TextModel:
     @property
     def kind(self):
         """What the task does, a `keras_posenc.training.tasks.FinetuneTask`."""
-        return Rows() if self.task is None else TASKS[self.task]
+        return RowPerText() if self.task is None else TASKS[self.task]
 
     @property
     def labels(self):

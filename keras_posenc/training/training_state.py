@@ -64,15 +64,6 @@ def check_space(folder, model):
         )
 
 
-def read_record(path):
-    """Returns the `record` of `save_state`, without reading the variables.
-
-    Raises:
-        ValueError: if the file is not a state file or is damaged.
-    """
-    return _read(path)[0]
-
-
 def _read(path):
     """The record, a function that gives the array of an index, and how many there are."""
     check_inside(path, os.path.dirname(path))

@@ -97,15 +97,15 @@ def test_types_choices_and_defaults_are_read_from_the_source():
 def test_the_choices_are_those_of_the_functions():
     for command, name, values in (
         ("finetune", "task", TASKS),
-        ("finetune", "stretch", recipe.STRETCHES),
+        ("finetune", "stretch", recipe.STRETCH_NAMES),
         ("finetune", "longer", recipe.LONGER),
         ("finetune", "schedule", recipe.SCHEDULES),
         ("finetune", "pooling", (*head_layers.POOLINGS, "head")),
         ("pretrain", "objective", pretraining.OBJECTIVES),
-        ("pretrain", "stretch", recipe.STRETCHES),
+        ("pretrain", "stretch", recipe.STRETCH_NAMES),
         ("stretch", "stretch", stretch_recipe.WEIGHTLESS),
         ("embed", "stretch", stretch_recipe.WEIGHTLESS),
-        ("convert", "stretch", recipe.STRETCHES),
+        ("convert", "stretch", recipe.STRETCH_NAMES),
         ("bench passkey", "pooling", reading.POOLINGS),
     ):
         assert tuple(actions(command)[name].choices) == tuple(values), (command, name)

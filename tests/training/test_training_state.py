@@ -113,7 +113,7 @@ def test_a_truncated_state_is_named(tmp_path, keep):
     training_state.save_state(path, compiled(), {})
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match="state.zip is not a state file .* or is damaged"):
-        training_state.read_record(path)
+        training_state.load_state(path, compiled(), {})
 
 
 @pytest.mark.once

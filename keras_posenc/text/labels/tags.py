@@ -36,8 +36,8 @@ class TagLabels(Labels):
     >>> labels = TagLabels([["B-PER", "I-PER", "O"]])
     >>> text = ["Ada", "Lovelace", "wrote"]
     >>> _, tags, weights = TextBatches([text], labels, tokenizer, pad_to=1)[0]
-    >>> labels.classes, tags.tolist(), weights.tolist()
-    (['O', 'B-PER', 'I-PER'], [[0, 1, 2, 2, 0, 0]], [[0.0, 1.0, 1.0, 0.0, 1.0, 0.0]])
+    >>> [labels.classes[tag] for tag in tags[weights > 0]]
+    ['B-PER', 'I-PER', 'O']
     """
 
     of_tokens = needs_offsets = True

@@ -3,7 +3,7 @@
 from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 
 
-class Rows(FinetuneTask):
+class RowPerText(FinetuneTask):
     """What a `TextModel` without a task does."""
 
     def labels(self, label_names, values=None):
