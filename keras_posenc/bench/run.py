@@ -225,8 +225,8 @@ def spread(lengths, most=4):
 
     Example:
 
-    >>> spread(range(1, 41)), spread([64])
-    ([10, 20, 30, 40], [64])
+    >>> spread(range(1, 41))
+    [10, 20, 30, 40]
     """
     lengths = sorted(lengths)
     count = min(most, len(lengths))

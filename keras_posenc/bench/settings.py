@@ -29,8 +29,8 @@ class Settings:
         learning_rate: float. Peak learning rate, which decays to 0 along a cosine.
         train_lengths: list of int. Training lengths, one of which is sampled uniformly at each
             step. Default: 1 to 40 for the tasks of the Chomsky hierarchy, 64 for the others.
-        test_lengths: list of int. Default: [41, 50, 100, 200, 300, 500] for the tasks of the
-            Chomsky hierarchy, and the powers of two from 64 to 512 for the others.
+        test_lengths: list of int. Default: six lengths from 41 to 500 for the tasks of the Chomsky
+            hierarchy, and the powers of two from 64 to 512 for the others.
         test_samples: int. Minimum number of samples per test length.
         test_scored: int. Minimum number of scored positions per test length. Samples are drawn
             until there are enough.

@@ -51,8 +51,8 @@ def draw_passages(length, size, rng, most=3):
     Example:
 
     >>> passages = draw_passages(1000, 500, np.random.default_rng(0))
-    >>> [(p.opening, p.start, p.stop, p.inner) for p in passages]
-    [(174, 553, 853, slice(603, 803, None))]
+    >>> [(p.opening, p.start, p.stop) for p in passages]
+    [(174, 553, 853)]
     """
     opening = int(rng.integers(max(1, size // 20), max(1, 2 * size // 5) + 1))
     count = max(1, min(3 * size // 5, size - opening, length - 1))
