@@ -9,17 +9,20 @@ import keras
 from keras_posenc import checks
 from keras_posenc.checkpoints.adapter import with_adapter
 from keras_posenc.checkpoints.load import Loader
-from keras_posenc.encodings import get as get_encoding
-from keras_posenc.encodings.remapped import RemappedRotary
-from keras_posenc.encodings.rope_scaling import read_scaling
-from keras_posenc.encodings.rotary import RotaryEmbedding
-from keras_posenc.models.config import FIELDS, REQUIRED_VALUES, read_config
+from keras_posenc.models.arguments import (
+    check_caches,
+    check_packed,
+    sort_arguments,
+    stretching_of,
+    with_vocabulary,
+)
+from keras_posenc.models.config import read_config
 from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.families import FAMILIES
-from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.models.families.rope import rescaled
 from keras_posenc.models.heads_in import read_head
-from keras_posenc.models.options import KEYWORDS, Options
+from keras_posenc.models.layer_encodings import by_layer, check_encodings, rescale, together
+from keras_posenc.models.options import Options
 from keras_posenc.models.transformer import Transformer
 from keras_posenc.untrusted import quote
 
@@ -151,8 +154,9 @@ def build_transformer_model(
     checks.choice("application", application, APPLICATIONS)
     if checkpoint_path is None and _is_directory(config_path):
         checkpoint_path = config_path
-    options, sizes = _sort_arguments(kwargs, model)
-    stretch, alpha = _stretching(stretch, alpha, hierarchical_position)
+    arguments = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
+    options, sizes = sort_arguments(kwargs, model, arguments)
+    stretch, alpha = stretching_of(stretch, alpha, hierarchical_position)
     if max_position is not None and (
         stretch is None or config_path is None and "max_position_embeddings" not in sizes
     ):
@@ -173,15 +177,15 @@ def build_transformer_model(
         )
     swapped, layers = bool(encodings), config.num_hidden_layers
     if encodings is None and config.saved_encodings:
-        swapped, encodings = True, _by_layer(config.saved_encodings, layers)
+        swapped, encodings = True, by_layer(config.saved_encodings, layers)
     else:
-        encodings = _together(_by_layer(config.encodings, layers), _by_layer(encodings, layers))
+        encodings = together(by_layer(config.encodings, layers), by_layer(encodings, layers))
     if rope_scaling is not None:
         source = rescaled(config.source or {}, rope_scaling)
-        encodings = _rescaled(encodings, rope_scaling, config.max_position, family.title)
+        encodings = rescale(encodings, rope_scaling, config.max_position, family.title)
         swapped = swapped or source is None
         config = dataclasses.replace(config, source=source or config.source)
-    _check_encodings(encodings, application, options, config)
+    check_encodings(encodings, application, options, config)
     absolute_positions = absolute_positions and config.position_table
     if not absolute_positions and stretch:
         why = "`absolute_positions=False` leaves out the table of positions"
@@ -189,7 +193,7 @@ def build_transformer_model(
             why = f"{family.title} has no table of positions"
         raise ValueError(f"{why}, so there is nothing to stretch. Received: stretch={stretch!r}")
     if options.get("packed"):
-        _check_packed(options, config)
+        check_packed(options, config)
         options["custom_position_ids"] = True
     if position_ids is not None and (
         options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer)
@@ -198,13 +202,13 @@ def build_transformer_model(
             "`position_ids` is a layer that makes ids from the tokens, and goes without "
             f"`custom_position_ids`, which asks the caller for them. Received: {position_ids!r}"
         )
-    _check_caches(options.get("attention_caches"), application, config)
-    config = _with_vocabulary(config, keep_tokens, compound_tokens)
-    loader = None
+    check_caches(options.get("attention_caches"), application, config)
+    config = with_vocabulary(config, keep_tokens, compound_tokens)
+    table, loader = family.table(config), None
     if checkpoint_path is not None:
         loader = Loader(
             checkpoint_path if adapter is None else with_adapter(checkpoint_path, adapter),
-            family.table(config),
+            table,
             keep_tokens=keep_tokens,
             compound_tokens=compound_tokens,
             position_offset=config.position_offset,
@@ -232,7 +236,7 @@ def build_transformer_model(
         **options,
     )
     make = family.transformer or Transformer
-    transformer = make(config, options, family=family.name, table=family.table(config))
+    transformer = make(config, options, family=family.name, table=table)
     if loader is not None:
         transformer.account = loader.load(transformer.layers, ignore_invalid_weights)
     return transformer.model if return_keras_model else transformer
@@ -258,197 +262,5 @@ def _with_head(config, options):
     return config, () if label_names is None else layers
 
 
-def _check_caches(caches, application, config):
-    if caches and application != "encoder":
-        raise ValueError(
-            f"`attention_caches` come before every token, which application={application!r} has no "
-            'order for: they go with application="encoder".'
-        )
-    names = [f"Transformer-{i}-MultiHeadSelfAttention" for i in range(config.num_hidden_layers)]
-    for name, pair in (caches or {}).items():
-        if name not in names:
-            near = nearest(str(name), names, cutoff=0)
-            raise ValueError(f"`attention_caches` names {name!r}: did you mean {near[0]!r}?")
-        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise ValueError(
-                f"`attention_caches[{name!r}]` must be [K, V], the features in front of the keys "
-                f"and of the values. Received: {pair!r}"
-            )
-
-
-def _by_layer(encodings, count):
-    """A list of specs for each of the `count` layers, or nothing; each spec is tried here."""
-    if not encodings:
-        return ()
-    if not isinstance(encodings, (list, tuple)):
-        raise TypeError(
-            "`encodings` is a list of names, dicts or encodings, or a list of such lists, one a "
-            f"layer. Received: {quote(encodings)}"
-        )
-    lists = [isinstance(spec, (list, tuple)) for spec in encodings]
-    if not any(lists):
-        encodings = [encodings] * count
-    elif not all(lists) or len(encodings) != count:
-        raise ValueError(
-            f"`encodings` layer by layer needs {count} lists, one for each layer. "
-            f"Received: {quote(encodings)}"
-        )
-    return tuple([get_encoding(spec) for spec in layer] for layer in encodings)
-
-
-def _together(family, named):
-    """The encodings of each layer: the family's, in which those named take the place of their kind,
-    and the others that are named behind them."""
-    if not family or not named:
-        return family or named
-    layers = []
-    for published, more in zip(family, named, strict=True):
-        new = {_kind(encoding): encoding for encoding in more}
-        updated = [_instead(new[_kind(e)], e) if _kind(e) in new else e for e in published]
-        replaced = {_kind(encoding) for encoding in published}
-        layers.append([*updated, *(e for e in more if _kind(e) not in replaced)])
-    return tuple(layers)
-
-
-def _kind(encoding):
-    """The class whose place an encoding takes: a rotation by other distances is a rotation too."""
-    return RotaryEmbedding if isinstance(encoding, RemappedRotary) else type(encoding)
-
-
-def _instead(named, family):
-    """The named encoding, with how the family's rotates where it rotates by other distances."""
-    if type(named) is type(family):
-        return named
-    config, usual = named.get_config(), type(named)().get_config()
-    for name, value in family.get_config().items():
-        if name not in ("name", "dtype") and config[name] == usual[name]:
-            config[name] = value
-    return type(named).from_config(config)
-
-
-def _rescaled(encodings, scaling, original, title):
-    """The encodings, the rotary ones with another scaling."""
-    scaling = {"max_position_embeddings": original, **scaling}
-    read_scaling(scaling)  # Keras would wrap the error of the encoding
-
-    def changed(encoding):
-        if not isinstance(encoding, RotaryEmbedding):
-            return encoding
-        return type(encoding).from_config({**encoding.get_config(), "scaling": scaling})
-
-    if not any(isinstance(e, RotaryEmbedding) for layer in encodings for e in layer):
-        raise ValueError(
-            f"`rope_scaling` scales rotary encodings, and {title} has none; a table of positions "
-            f"is stretched by `stretch` or `hierarchical_position`. Received: {quote(scaling)}"
-        )
-    return tuple([changed(encoding) for encoding in layer] for layer in encodings)
-
-
-def _check_encodings(encodings, application, options, config):
-    every = [encoding for layer in encodings for encoding in layer]
-    causal = [type(encoding).__name__ for encoding in every if encoding.causal_only]
-    if causal and application != "lm" and not config.causal:
-        raise ValueError(
-            f"{causal[0]} is for causal attention, which is application='lm'; its arguments may "
-            f"offer a form that looks both ways. Received: application={application!r}"
-        )
-    if every and options.get("attention_caches"):
-        raise ValueError(
-            "`attention_caches` come before every token, where encodings have no position for "
-            "them: give one or the other."
-        )
-
-
-def _check_packed(options, config):
-    if config.zeroed_token_id is not None:
-        title = FAMILIES[config.family].title
-        raise ValueError(
-            f"{title} scales a text by its fraction of mask tokens, so `packed` rows, which hold "
-            "several texts, are not supported. Received: packed=True"
-        )
-    if any(config.convolutions):
-        raise ValueError(
-            f"A convolution of {FAMILIES[config.family].title} reads the tokens before, so "
-            "`packed` rows, which hold several texts, are not supported. Received: packed=True"
-        )
-    of_rows = ("with_pool", "with_nsp", "attention_caches")
-    found = [name for name in of_rows if options.get(name)]
-    if options.get("head") is not None and options["head"].output != "Token-Output":
-        found.append("head")
-    if found:
-        raise ValueError(
-            f"`{found[0]}` needs one text per row, and `packed` rows hold several: share the "
-            "`layers` of a packed model with one that is not."
-        )
-
-
 def _is_directory(path):
     return isinstance(path, (str, os.PathLike)) and os.path.isdir(path)
-
-
-def _sort_arguments(arguments, model):
-    """Keywords sorted into those of the graph and those of the config; an unknown one is
-    refused."""
-    for_config = {*FIELDS, *ALIASES, *REQUIRED_VALUES} - {"max_position", "encodings"}
-    if model in FAMILIES:
-        for_config |= FAMILIES[model].keys_read
-    for name in arguments:
-        if name == "autoresize_weights":
-            raise TypeError(
-                "`autoresize_weights` is not supported: resizing a table reorders its positions. "
-                "To serve more positions give `hierarchical_position=True` or a `stretch`."
-            )
-        if name not in KEYWORDS | for_config:
-            arguments = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
-            near = nearest(name, KEYWORDS | for_config | arguments, cutoff=0)
-            raise TypeError(
-                f"build_transformer_model has no argument {name!r}: did you mean {near[0]!r}?"
-            )
-    graph = {k: v for k, v in arguments.items() if k in KEYWORDS}
-    return graph, {k: v for k, v in arguments.items() if k in for_config}
-
-
-def _stretching(stretch, alpha, hierarchical_position):
-    """The scheme and its alpha; bert4keras's argument has both together."""
-    if hierarchical_position is None or hierarchical_position is False:
-        if alpha is not None and stretch != "hierarchical":
-            raise ValueError(
-                f'`alpha` belongs to stretch="hierarchical". Received: alpha={alpha!r}, '
-                f"stretch={stretch!r}"
-            )
-        return stretch, alpha
-    if stretch not in (None, "hierarchical"):
-        raise ValueError(
-            f"Give `stretch` or `hierarchical_position`, not both. Received: stretch={stretch!r}, "
-            f"hierarchical_position={hierarchical_position!r}"
-        )
-    if hierarchical_position is True:
-        return "hierarchical", alpha
-    if alpha is not None:
-        raise ValueError(
-            f"Give `alpha` or a number as `hierarchical_position`, not both. Received: "
-            f"alpha={alpha!r}, hierarchical_position={hierarchical_position!r}"
-        )
-    return "hierarchical", hierarchical_position
-
-
-def _with_vocabulary(config, keep_tokens, compound_tokens):
-    """The config after tokens were dropped and appended; the padding id moves along."""
-    if keep_tokens is not None:
-        keep_tokens = [int(token) for token in keep_tokens]
-        wrong = [token for token in keep_tokens if not 0 <= token < config.vocab_size]
-        if wrong:
-            raise ValueError(
-                f"`keep_tokens` has {wrong[0]}, but the ids of {config.vocab_size} tokens run from "
-                "0 "
-                f"to {config.vocab_size - 1}."
-            )
-        moved = {}
-        for name, kind in {"pad_token_id": "padding", "zeroed_token_id": "mask"}.items():
-            token = getattr(config, name)
-            if token is not None and token not in keep_tokens:
-                raise ValueError(f"`keep_tokens` must keep the {kind} token, {token}.")
-            moved[name] = None if token is None else keep_tokens.index(token)
-        config = dataclasses.replace(config, vocab_size=len(keep_tokens), **moved)
-    more = len(compound_tokens or ())
-    return dataclasses.replace(config, vocab_size=config.vocab_size + more)

@@ -5,6 +5,7 @@ import inspect
 import keras
 import numpy as np
 
+from keras_posenc import backend
 from keras_posenc.untrusted import quote
 
 # What these do, a run does by itself, or undoes.
@@ -196,3 +197,50 @@ def _plain(value):
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     return value.item() if isinstance(value, np.generic) else value
+
+
+class OneEpoch(keras.callbacks.Callback):
+    """Starts an epoch in a state that follows from its number, records losses, then stops `fit`.
+
+    The state is set here and not before `fit`, which in a new process first reads a batch and
+    traces the model, and so would change both the batches and the random numbers.
+
+    Args:
+        batches: `TextBatches`.
+        seed: int.
+        progress: `Progress`, which counts the steps.
+
+    Attributes:
+        steps: list of dict, the running loss at each step.
+        stopped: bool. Whether a callback ended the epoch.
+    """
+
+    def __init__(self, batches, seed, progress):
+        super().__init__()
+        self.batches, self.seed, self.progress, self.steps = batches, seed, progress, []
+        self.stopped, self._weights = False, []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+        self.batches.set_epoch(epoch)
+        # Where there is no such state, a new seed would only have graphs prepared once more.
+        if backend.TRAITS.global_random_state:
+            keras.utils.set_random_seed(self.seed + 1 + epoch)
+
+    def on_train_batch_end(self, batch, logs=None):
+        place = self.epoch + (batch + 1) / len(self.batches)
+        self.steps.append({"epoch": place, "loss": float(logs["loss"])})
+        self.progress.step(float(logs["loss"]))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.stopped = self.model.stop_training
+        self.model.stop_training = True
+        # At its end `fit` puts the averages in the place of the weights.
+        optimizer = self.model.optimizer
+        if getattr(optimizer, "inner_optimizer", optimizer).use_ema:
+            self._weights = [variable.numpy() for variable in self.model.trainable_variables]
+
+    def take_back_averages(self):
+        """Sets the weights that were trained, in the place of their averages."""
+        for variable, value in zip(self.model.trainable_variables, self._weights, strict=False):
+            variable.assign(value)

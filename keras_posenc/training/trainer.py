@@ -10,11 +10,10 @@ import time
 import keras
 import numpy as np
 
-from keras_posenc import backend
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text.shapes import shape_price
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.callbacks import RunCallbacks, check_callbacks
+from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
 from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.processes import by_first, together
 from keras_posenc.training.progress import Progress, printer
@@ -36,7 +35,7 @@ class Trainer:
         recipe: `Recipe`.
         documents: dict of labelled `Texts` or None under "train", "validation" and "test".
         task: the `FinetuneTask` that the recipe names.
-        names: what the outputs are, by the task.
+        label_names: what the outputs are, by the task.
         before: dict, metrics of what was done before.
 
     Attributes:
@@ -310,53 +309,6 @@ def _encoder(recipe, label_names, task):
     tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
     options |= {"pad_token_id": tokenizer.pad_id, "model": source.model, "ignore": source.ignore}
     return build_transformer_model(source.config_path, weights, **options), tokenizer
-
-
-class OneEpoch(keras.callbacks.Callback):
-    """Starts an epoch in a state that follows from its number, records losses, then stops `fit`.
-
-    The state is set here and not before `fit`, which in a new process first reads a batch and
-    traces the model, and so would change both the batches and the random numbers.
-
-    Args:
-        batches: `TextBatches`.
-        seed: int.
-        progress: `Progress`, which counts the steps.
-
-    Attributes:
-        steps: list of dict, the running loss at each step.
-        stopped: bool. Whether a callback ended the epoch.
-    """
-
-    def __init__(self, batches, seed, progress):
-        super().__init__()
-        self.batches, self.seed, self.progress, self.steps = batches, seed, progress, []
-        self.stopped, self._weights = False, []
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.epoch = epoch
-        self.batches.set_epoch(epoch)
-        # Where there is no such state, a new seed would only have graphs prepared once more.
-        if backend.TRAITS.global_random_state:
-            keras.utils.set_random_seed(self.seed + 1 + epoch)
-
-    def on_train_batch_end(self, batch, logs=None):
-        place = self.epoch + (batch + 1) / len(self.batches)
-        self.steps.append({"epoch": place, "loss": float(logs["loss"])})
-        self.progress.step(float(logs["loss"]))
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.stopped = self.model.stop_training
-        self.model.stop_training = True
-        # At its end `fit` puts the averages in the place of the weights.
-        optimizer = self.model.optimizer
-        if getattr(optimizer, "inner_optimizer", optimizer).use_ema:
-            self._weights = [variable.numpy() for variable in self.model.trainable_variables]
-
-    def take_back_averages(self):
-        """Sets the weights that were trained, in the place of their averages."""
-        for variable, value in zip(self.model.trainable_variables, self._weights, strict=False):
-            variable.assign(value)
 
 
 def _csv(rows):

@@ -1,0 +1,115 @@
+"""The keywords of `build_transformer_model`: sorted, and checked against each other."""
+
+import dataclasses
+
+from keras_posenc.models.config import FIELDS, REQUIRED_VALUES
+from keras_posenc.models.families import FAMILIES
+from keras_posenc.models.families.family import ALIASES, nearest
+from keras_posenc.models.options import KEYWORDS
+
+
+def sort_arguments(arguments, model, others):
+    """Keywords sorted into those of the graph and those of the config; an unknown one is refused,
+    with the nearest of all names, `others` included."""
+    for_config = {*FIELDS, *ALIASES, *REQUIRED_VALUES} - {"max_position", "encodings"}
+    if model in FAMILIES:
+        for_config |= FAMILIES[model].keys_read
+    for name in arguments:
+        if name == "autoresize_weights":
+            raise TypeError(
+                "`autoresize_weights` is not supported: resizing a table reorders its positions. "
+                "To serve more positions give `hierarchical_position=True` or a `stretch`."
+            )
+        if name not in KEYWORDS | for_config:
+            near = nearest(name, KEYWORDS | for_config | others, cutoff=0)
+            raise TypeError(
+                f"build_transformer_model has no argument {name!r}: did you mean {near[0]!r}?"
+            )
+    graph = {k: v for k, v in arguments.items() if k in KEYWORDS}
+    return graph, {k: v for k, v in arguments.items() if k in for_config}
+
+
+def stretching_of(stretch, alpha, hierarchical_position):
+    """The scheme and its alpha; bert4keras's argument has both together."""
+    if hierarchical_position is None or hierarchical_position is False:
+        if alpha is not None and stretch != "hierarchical":
+            raise ValueError(
+                f'`alpha` belongs to stretch="hierarchical". Received: alpha={alpha!r}, '
+                f"stretch={stretch!r}"
+            )
+        return stretch, alpha
+    if stretch not in (None, "hierarchical"):
+        raise ValueError(
+            f"Give `stretch` or `hierarchical_position`, not both. Received: stretch={stretch!r}, "
+            f"hierarchical_position={hierarchical_position!r}"
+        )
+    if hierarchical_position is True:
+        return "hierarchical", alpha
+    if alpha is not None:
+        raise ValueError(
+            "Give `alpha` or a number as `hierarchical_position`, not both. Received: "
+            f"alpha={alpha!r}, hierarchical_position={hierarchical_position!r}"
+        )
+    return "hierarchical", hierarchical_position
+
+
+def with_vocabulary(config, keep_tokens, compound_tokens):
+    """The config after tokens were dropped and appended; the padding id moves along."""
+    if keep_tokens is not None:
+        keep_tokens = [int(token) for token in keep_tokens]
+        wrong = [token for token in keep_tokens if not 0 <= token < config.vocab_size]
+        if wrong:
+            raise ValueError(
+                f"`keep_tokens` has {wrong[0]}, but the ids of {config.vocab_size} tokens run from "
+                f"0 to {config.vocab_size - 1}."
+            )
+        moved = {}
+        for name, kind in {"pad_token_id": "padding", "zeroed_token_id": "mask"}.items():
+            token = getattr(config, name)
+            if token is not None and token not in keep_tokens:
+                raise ValueError(f"`keep_tokens` must keep the {kind} token, {token}.")
+            moved[name] = None if token is None else keep_tokens.index(token)
+        config = dataclasses.replace(config, vocab_size=len(keep_tokens), **moved)
+    more = len(compound_tokens or ())
+    return dataclasses.replace(config, vocab_size=config.vocab_size + more)
+
+
+def check_caches(caches, application, config):
+    if caches and application != "encoder":
+        raise ValueError(
+            f"`attention_caches` come before every token, which application={application!r} has no "
+            'order for: they go with application="encoder".'
+        )
+    names = [f"Transformer-{i}-MultiHeadSelfAttention" for i in range(config.num_hidden_layers)]
+    for name, pair in (caches or {}).items():
+        if name not in names:
+            near = nearest(str(name), names, cutoff=0)
+            raise ValueError(f"`attention_caches` names {name!r}: did you mean {near[0]!r}?")
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise ValueError(
+                f"`attention_caches[{name!r}]` must be [K, V], the features in front of the keys "
+                f"and of the values. Received: {pair!r}"
+            )
+
+
+def check_packed(options, config):
+    if config.zeroed_token_id is not None:
+        title = FAMILIES[config.family].title
+        raise ValueError(
+            f"{title} scales a text by its fraction of mask tokens, so `packed` rows, which hold "
+            "several texts, are not supported. Received: packed=True"
+        )
+    if any(config.convolutions):
+        raise ValueError(
+            f"A convolution of {FAMILIES[config.family].title} reads the tokens before, so "
+            "`packed` rows, which hold several texts, are not supported. Received: packed=True"
+        )
+    of_rows = ("with_pool", "with_nsp", "attention_caches")
+    found = [name for name in of_rows if options.get(name)]
+    if options.get("head") is not None and options["head"].output != "Token-Output":
+        found.append("head")
+    if found:
+        raise ValueError(
+            f"`{found[0]}` needs one text per row, and `packed` rows hold several: share the "
+            "`layers` of a packed model with one that is not."
+        )
