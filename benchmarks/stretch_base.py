@@ -26,7 +26,7 @@ from step import peak_mb
 
 from keras_posenc import Tokenizer, build_transformer_model
 from keras_posenc.checkpoints import save_checkpoint
-from keras_posenc.models.config import read_config
+from keras_posenc.models.config_file import read_config
 from keras_posenc.training import stretch
 from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
 from keras_posenc.training.stretching.self_distillation import Distillation

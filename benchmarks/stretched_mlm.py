@@ -32,7 +32,7 @@ from stretch_base import recipe_of
 
 from keras_posenc import Tokenizer, build_transformer_model, tasks
 from keras_posenc.checkpoints import save_checkpoint
-from keras_posenc.models.config import read_config
+from keras_posenc.models.config_file import read_config
 from keras_posenc.training import stretch
 from keras_posenc.training.schedules import cosine_warmup
 

@@ -38,7 +38,8 @@ from keras_posenc.layers.structured.crf import ConditionalRandomField
 from keras_posenc.layers.structured.decoders import ChainMarginals, ViterbiDecoder
 from keras_posenc.layers.structured.memm import MaximumEntropyMarkovModel
 from keras_posenc.layers.structured.pointer import EfficientGlobalPointer, GlobalPointer
-from keras_posenc.models.config import Config, read_config
+from keras_posenc.models.config import Config
+from keras_posenc.models.config_file import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.families import Family, register_family
 from keras_posenc.models.generation import Generator

@@ -193,7 +193,7 @@ def write_config(rng, folder):
 
 
 def read_config(folder):
-    from keras_posenc.models.config import read_config
+    from keras_posenc.models.config_file import read_config
 
     config = read_config(folder)
     assert config.vocab_size > 0 and config.key_size > 0

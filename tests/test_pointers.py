@@ -8,7 +8,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 440
 
 
 def read_config(path):
-    from keras_posenc.models.config import read_config
+    from keras_posenc.models.config_file import read_config
 
     return read_config(path)
 

@@ -7,7 +7,7 @@ import math
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.checkpoints.reader import folder_of
-from keras_posenc.models.config import CONFIG_NAMES, read_config
+from keras_posenc.models.config_file import CONFIG_NAMES, read_config
 from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.families import FAMILIES

@@ -12,7 +12,7 @@ import numpy as np
 from keras_posenc.bench.reading import POOLINGS, by_words, embedded, first_rank
 from keras_posenc.bench.settings import file_name, one_part
 from keras_posenc.checkpoints.folder import owned
-from keras_posenc.models.config import read_config
+from keras_posenc.models.config_file import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.tasks.retrieval import needles, passkeys
 from keras_posenc.text import Tokenizer, read_texts

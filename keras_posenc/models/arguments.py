@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from keras_posenc.models.config import FIELDS, REQUIRED_VALUES
+from keras_posenc.models.config import FIELDS
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
+from keras_posenc.models.families.keys import REQUIRED_VALUES
 from keras_posenc.models.options import KEYWORDS
 
 

@@ -16,7 +16,7 @@ from keras_posenc.models.arguments import (
     stretching_of,
     with_vocabulary,
 )
-from keras_posenc.models.config import read_config
+from keras_posenc.models.config_file import read_config
 from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.rope import rescaled

@@ -2,7 +2,7 @@
 
 from keras_posenc import checks
 from keras_posenc.checkpoints import open_checkpoint
-from keras_posenc.models.config import read_config
+from keras_posenc.models.config_file import read_config
 from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.task_heads import TASKS, saved_head
 from keras_posenc.untrusted import quote

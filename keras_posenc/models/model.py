@@ -13,7 +13,7 @@ from keras_posenc import backend
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.encodings import get as get_encoding
 from keras_posenc.encodings import spec_of
-from keras_posenc.models.config import read_config
+from keras_posenc.models.config_file import read_config
 from keras_posenc.models.direct import Steps
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.inputs import CheckedInputs

@@ -2,7 +2,7 @@
 
 from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import read_longest, read_prompts
-from keras_posenc.models.config import read_config
+from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.vocabulary_check import check_table, padding_id
 from keras_posenc.untrusted import quote

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.reader import folder_of
-from keras_posenc.models.config import read_config
+from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.vocabulary_check import check_table
 

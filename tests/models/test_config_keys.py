@@ -9,10 +9,10 @@ from published import answer, publish
 
 from keras_posenc import Config, build_transformer_model, read_config
 from keras_posenc.checkpoints import save_checkpoint
-from keras_posenc.models.config import FIELDS, REQUIRED_VALUES
+from keras_posenc.models.config import FIELDS
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES
-from keras_posenc.models.families.keys import IRRELEVANT, READ_BY_ALL
+from keras_posenc.models.families.keys import IRRELEVANT, READ_BY_ALL, REQUIRED_VALUES
 
 SIZES = {
     "vocab_size": 40,

@@ -1,0 +1,185 @@
+"""Reading a `Config` from the JSON of a checkpoint."""
+
+import dataclasses
+import os
+
+from keras_posenc.checkpoints.quantized import check_config as check_quantized
+from keras_posenc.models.config import CHOICES, FIELDS, FLAGS, WITH_ENCODINGS, Config
+from keras_posenc.models.config_names import check_names, check_specs
+from keras_posenc.models.families import FAMILIES, choose_family
+from keras_posenc.models.families.direction import BIDIRECTIONAL, read_direction
+from keras_posenc.models.families.family import ALIASES, nearest
+from keras_posenc.models.families.keys import (
+    IRRELEVANT,
+    READ_BY_ALL,
+    REFUSALS,
+    REQUIRED_VALUES,
+    check_finite,
+    check_kinds,
+)
+from keras_posenc.untrusted import (
+    check_inside,
+    check_name,
+    from_hub,
+    parse_json,
+    quote,
+    read_bytes,
+    shorten,
+)
+
+CONFIG_NAMES = ("config.json", "bert_config.json")
+MOST_KEYS = 1000
+MOST_ERROR = 2000
+# Hugging Face keys with names close to ours and another meaning.
+HARMLESS = {*IRRELEVANT, *READ_BY_ALL, "hidden_sizes", "pad_token", "vocab_file"}
+
+
+def read_config(source=None, model=None, **overrides):
+    """Reads a `Config` from a JSON file, a directory that holds one, or a dict.
+
+    The family is that of `model`, else of the key `model_type`, else BERT; it determines the known
+    keys and their meaning. Keys that do not affect the computation (labels, versions, ...) are
+    ignored. A key that resembles a known one is an error, and so is a value that the model does
+    not support.
+
+    Args:
+        source: str, path, dict or None. Path of bert_config.json or config.json, a directory with
+            one of them, or a dict.
+        model: str or None. Name of the family in `keras_posenc.models.families.FAMILIES`.
+        **overrides: Fields of `Config`, or their names in the files of Google, Hugging Face and the
+            family. They take precedence over `source`.
+
+    Returns:
+        A `Config`.
+
+    Raises:
+        FileNotFoundError: if there is no such file, or no config in the directory.
+        TypeError: if `source` is neither a path, a dict nor a `Config`.
+        ValueError: if the file is not JSON, a key is missing or misspelt, the family is unknown or
+            contradicts `model_type`, or the model cannot be built.
+
+    Example:
+
+    >>> read_config("bert", hidden_dropout_prob=0.0).dropout_rate
+    0.0
+    """
+    if isinstance(source, Config):
+        family = FAMILIES[source.family]
+        overrides = {family.ours(key): value for key, value in overrides.items()}
+        remaining = source.source and _without_rates(source.source, family, overrides)
+        return dataclasses.replace(source, **overrides, source=remaining)
+    if source is None or isinstance(source, dict):
+        values, where = dict(source or {}), "the keywords" if source is None else "the config"
+    else:
+        values, where = _load(source)
+    if isinstance(values.get("model_type"), str):
+        values["model_type"] = values["model_type"].removeprefix(WITH_ENCODINGS)
+    try:
+        family = choose_family({**values, **overrides}, model)
+    except ValueError as error:
+        raise _named(error, where, source) from None
+    ours = family.ours
+    for key, allowed in {**REQUIRED_VALUES, **family.required}.items():
+        value = overrides.pop(key, values.get(key))
+        if allowed is not None and value not in allowed:
+            refusal = None if key in family.required else REFUSALS.get(key)
+            refusal = refusal or f"The family {family.name!r} knows no other value."
+            raise ValueError(f"{refusal} Found {key}={quote(value)} in {where}.")
+    values = _without_rates(values, family, map(ours, overrides))
+    for key, value in overrides.items():
+        others = [other for other in values if ours(other) == ours(key)]
+        for other in others:
+            del values[other]
+        if ours(key) == "causal":
+            values.pop(BIDIRECTIONAL, None)
+        values[others[0] if others else key] = value  # in the file's own words
+    # A key that the family's file has cannot be what another key of it misspells.
+    family_keys = {key for key in family.keys_read if key in values}
+    known = {*FIELDS, *ALIASES, *REQUIRED_VALUES, *family.keys_read} - family_keys
+    for key in values:
+        short = len(key) < 100  # comparing takes as long as the square of a key
+        compared = short and key not in known | family_keys | HARMLESS
+        near = nearest(key, known, 0.85) if compared else []
+        if near:
+            raise ValueError(f"Unknown key {quote(key)} in {where}: did you mean {near[0]!r}?")
+    fields = {ours(key): value for key, value in values.items() if ours(key) in FIELDS}
+    fields = {**family.defaults, **fields}
+    try:
+        fields["causal"] = read_direction(values, family)
+    except ValueError as error:
+        raise _named(error, where, source) from None
+    missing = [f.name for f in dataclasses.fields(Config) if f.default is dataclasses.MISSING]
+    missing = [name for name in missing if name in FIELDS and name not in fields]
+    if missing:
+        raise ValueError(
+            f"Missing in {where}: {', '.join(missing)}. Is it the config of a {family.title}?"
+        )
+    fields.pop("encodings", None)
+    fields = {k: v for k, v in fields.items() if v is not None or k not in (*FLAGS, *CHOICES)}
+    try:
+        check_finite(values)
+        check_quantized(values)
+        check_kinds(values, family)
+        check_specs(values.get("encodings"))
+        config = family.configure(Config(**fields, family=family.name, source=values))
+        check_names(config)
+        return config
+    except ValueError as error:
+        raise _named(error, where, source) from None
+    except (TypeError, AttributeError, KeyError, IndexError, ArithmeticError) as error:
+        error = ValueError(f"A value is of another kind than its key needs ({shorten(error)}).")
+        raise _named(error, where, source) from None
+
+
+def _without_rates(values, family, fields):
+    """The keys of a file without the family's further `rates` of fields that are overridden."""
+    fields = set(fields)
+    overridden = {key for key, field in family.rates.items() if field in fields}
+    return {key: value for key, value in values.items() if key not in overridden}
+
+
+def _named(error, where, source):
+    """The error, with the file in front where there is one."""
+    error = shorten(error, MOST_ERROR)
+    return ValueError(error if source is None or isinstance(source, dict) else f"{where}: {error}")
+
+
+def find_config(directory):
+    """Returns the path of the config in a directory, or None."""
+    for name in CONFIG_NAMES:
+        path = os.path.join(directory, name)
+        if os.path.isfile(path):
+            return path
+    return None
+
+
+def _load(path):
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"A config is a path, a dict or a Config. Received: {quote(path)}")
+    path = os.fspath(path)
+    check_name(path)
+    if os.path.isdir(path):
+        file = find_config(path)
+        if file is None:
+            raise FileNotFoundError(
+                f"No {' or '.join(CONFIG_NAMES)} in the directory {path}: give the path of the "
+                "config, or put one there."
+            )
+        check_inside(file, path)
+        path = file
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"No config at {path}: give a JSON file or a directory with one.{from_hub(path)}"
+        )
+    data = read_bytes(path)
+    try:
+        values = parse_json(data)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not JSON ({shorten(error)}): give the config, not the weights."
+        ) from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds a {type(values).__name__}, not the keys of a config.")
+    if len(values) > MOST_KEYS:  # each is compared to all known ones
+        raise ValueError(f"{path} has {len(values)} keys, more than a config has.")
+    return values, path
