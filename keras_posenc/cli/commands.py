@@ -217,7 +217,7 @@ COMMANDS = (
         "rerank",
         "directory query documents",
         ("retrieval.rerank", "retrieval.Reranker"),
-        without=("labels",),
+        without=("label_names",),
         more={
             "query": {"help": "What the documents are to match, a text"},
             "documents": {"help": f"{TEXTS}; the documents"},
@@ -234,7 +234,7 @@ COMMANDS = (
         "convert",
         "checkpoint output",
         ("analysis.open_model", "checkpoints.save_checkpoint"),
-        without=("max_position", "directory", "labels"),
+        without=("max_position", "directory", "label_names"),
         more={
             "output": {"help": "Directory to write; a .keras file for --format keras"},
             "format": {

@@ -461,14 +461,9 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
         ValueError, "`alpha` or a number as `hierarchical_position`, not both",
         tiny_config, alpha=0.2, hierarchical_position=0.3,
     )  # fmt: skip
-    for settings in ({}, {"stretch": "tile"}):
-        refused(
-            ValueError,
-            '`alpha` belongs to stretch="hierarchical"',
-            tiny_config,
-            alpha=0.2,
-            **settings,
-        )
+    message = '`alpha` belongs to stretch="hierarchical"'
+    refused(ValueError, message, tiny_config, alpha=0.2)
+    refused(ValueError, message, tiny_config, alpha=0.2, stretch="tile")
     refused(
         ValueError, "`stretch` or `hierarchical_position`, not both",
         tiny_config, stretch="tile", hierarchical_position=True,
