@@ -21,7 +21,7 @@ MOST_WORDS = 200  # of a post in a digest
 AROUND = 5  # lines to each side
 SHORT, WHOLE = "first 512 tokens", "stretched, one pass"
 MEAN, MAX = "512-token chunks, mean", "512-token chunks, highest"
-OWN, CHUNKS = "512-token chunks, features averaged", "512-token chunks"
+AVERAGED, CHUNKS = "512-token chunks, features averaged", "512-token chunks"
 # The last chunk of a text is short: here each token counts alike, as in one pass.
 MEAN_BY_TOKEN = "512-token chunks, mean by token"
 BY_TOKEN = "512-token chunks, features averaged by token"
@@ -112,7 +112,7 @@ class Readings:
             MEAN: by_chunk(lambda found, _: found.mean(0)),
             MEAN_BY_TOKEN: by_chunk(lambda found, n: np.average(found, axis=0, weights=n)),
             MAX: by_chunk(lambda found, _: found.max(0)),
-            OWN: _telling(rivals.FEATURES, lambda i: chunks(i).mean(0), labels),
+            AVERAGED: _telling(rivals.FEATURES, lambda i: chunks(i).mean(0), labels),
             BY_TOKEN: _telling(rivals.FEATURES, by_token, labels),
             WHOLE: _telling(rivals.FEATURES, passes, labels),
             BAYES_512: _telling(rivals.BAYES, first.__getitem__, labels),

@@ -35,6 +35,7 @@ import numpy as np
 import rivals
 from kept import read_rows, versions, write_lines
 from reading_tasks import (
+    AVERAGED,
     BAYES,
     BAYES_512,
     BAYES_AROUND,
@@ -44,7 +45,6 @@ from reading_tasks import (
     MAX,
     MEAN,
     MEAN_BY_TOKEN,
-    OWN,
     SHORT,
     TASKS,
     TFIDF,
@@ -58,11 +58,11 @@ from reading_tasks import (
 RESULTS = pathlib.Path(__file__).parent / "results" / "readings.json"
 # The rows in the order of the table.
 WAYS = (
-    SHORT, MEAN, MEAN_BY_TOKEN, MAX, OWN, BY_TOKEN, CHUNKS, WHOLE,
+    SHORT, MEAN, MEAN_BY_TOKEN, MAX, AVERAGED, BY_TOKEN, CHUNKS, WHOLE,
     BAYES_512, BAYES, TFIDF_512, TFIDF, BAYES_LINE, TFIDF_LINE,
     BAYES_AROUND, TFIDF_AROUND,
 )  # fmt: skip
-IN_CHUNKS = (MEAN, MEAN_BY_TOKEN, MAX, OWN, BY_TOKEN, CHUNKS)
+IN_CHUNKS = (MEAN, MEAN_BY_TOKEN, MAX, AVERAGED, BY_TOKEN, CHUNKS)
 IN_WORDS = (BAYES, TFIDF, BAYES_LINE, TFIDF_LINE, BAYES_AROUND, TFIDF_AROUND)
 
 

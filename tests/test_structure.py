@@ -58,7 +58,7 @@ LAZY = {
     "transformers": (),
 }
 # Who else may ask which backend runs: to write its name into a report, or to start a process.
-TOLD_THE_BACKEND = (
+MAY_ASK_THE_BACKEND = (
     "backend/",
     "training/device_pool.py",
     "training/part_file.py",
@@ -142,7 +142,7 @@ def eager_or_misplaced_imports(source, where):
 
 def misplaced_questions(source, where):
     """Returns the lines that ask Keras which backend runs, in a file that is not to know."""
-    if where.startswith(TOLD_THE_BACKEND):
+    if where.startswith(MAY_ASK_THE_BACKEND):
         return []
     return [
         f"line {node.lineno}"

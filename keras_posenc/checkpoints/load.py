@@ -7,7 +7,7 @@ import numpy as np
 from keras_posenc.checkpoints.account import Account
 from keras_posenc.checkpoints.checkpoint import forget, private
 from keras_posenc.checkpoints.mismatch_hints import hints
-from keras_posenc.checkpoints.names import OwnNames, flat_shape, is_fresh
+from keras_posenc.checkpoints.names import KerasNames, flat_shape, is_fresh
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.table_rows import TableRows
 from keras_posenc.untrusted import quote, shorten
@@ -133,7 +133,7 @@ class Loader:
         }
         self.table, self.new = table, tuple(new)
         if self.checkpoint.format == "keras":  # saved after all that
-            self.table, self.edits = OwnNames(table), {}
+            self.table, self.edits = KerasNames(table), {}
         self.assigned = set()
         self.loaded = False
 

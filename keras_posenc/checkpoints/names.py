@@ -287,8 +287,8 @@ class Table:
         ]
 
 
-class OwnNames:
-    """Our own names for a family's variables, as in .keras files, with the methods of `Table`."""
+class KerasNames:
+    """The names of variables in .keras files, with the methods of `Table`."""
 
     def __init__(self, table):
         self.family = table.family

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
 
 RATES = ("dropout_rate", "attention_dropout_rate")
 # Families of transformers, without those that it has under other names.
-THEIRS = [
+COMPARED = [
     name
     for name, family in FAMILIES.items()
     if family.compared.startswith("transformers") and name not in ("albert_unshared", "jina_v2")
@@ -41,7 +41,7 @@ def test_attention_dropout_has_one_default(tiny_config):
 
 
 @pytest.mark.parametrize("change", [{}, {"dropout_rate": 0.25, "attention_dropout_rate": 0.125}])
-@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("name", COMPARED)
 def test_transformers_reads_the_rates_that_were_written(name, change):
     """Whatever the file said before, or if it said nothing."""
     import transformers

@@ -132,7 +132,7 @@ def test_errors(tiny_config, tmp_path):
     refused(ValueError, "have no position for them", encodings=["rotary"], attention_caches=caches)
     for arguments, words in (
         ({"encodings": ["kerple"]}, "no place in a bert checkpoint, such as Transformer-0"),
-        ({"encodings": [Own()]}, "Own has no name among those of `ENCODINGS`: save"),
+        ({"encodings": [Unnamed()]}, "Unnamed has no name among those of `ENCODINGS`: save"),
         ({"absolute_positions": False}, "no table: save it"),
     ):
         model = build_transformer_model(tiny_config, **arguments)
@@ -140,7 +140,7 @@ def test_errors(tiny_config, tmp_path):
             save_checkpoint(model, tmp_path)
 
 
-class Own(Encoding):
+class Unnamed(Encoding):
     def bias(self, q, grid):
         return ops.zeros((1, 1, 1, 1))
 
