@@ -129,8 +129,8 @@ def by_head(x):
 def columns_last(x):
     """(B, T, H, D) as (B, H, D, T).
 
-    The gradient of keys and values is then a product of the rows with the map, not with its
-    transpose, which XLA computes at half the rate or less on a CPU.
+    The gradient of keys and values is then a product of the rows with the matrix. With its
+    transpose XLA computes at half the rate or less on a CPU.
     """
     return ops.swapaxes(backend.lay_out(by_head(x)), -1, -2)
 

@@ -21,9 +21,9 @@ def tracing():
 def is_plain(layer, x):
     """Whether layer(x) computes layer.call(x) and nothing else.
 
-    It does not where inputs or variables are cast, weights quantized, penalties added, results
-    computed again in the backward pass or laid out on devices, where hooks or another `call` were
-    set on the layer, or a program is traced.
+    It does not where inputs or variables are cast, weights quantized or penalties added. Nor where
+    results are computed again in the backward pass or laid out on devices. Hooks, another `call`
+    set on the layer, and a program that is traced rule it out as well.
     """
     policy = layer.dtype_policy
     dtype = policy.compute_dtype

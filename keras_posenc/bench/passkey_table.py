@@ -6,8 +6,8 @@ import statistics
 def passkey_table(results):
     """Formats results of `bench_passkey` as a Markdown table of nDCG@1 in %, with a verdict.
 
-    The last column has what is more than the nearest chunk, over all lengths beyond the
-    checkpoint's that both have, with the half width of its 95% interval, paired by query.
+    The last column compares a row with the nearest chunk, over all lengths beyond the checkpoint's
+    that both have: the difference, paired by query, and half the width of its 95% interval.
 
     Args:
         results: list of dict, as `bench_passkey` returns.

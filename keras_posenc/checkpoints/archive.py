@@ -1,6 +1,6 @@
 """Zip archives as `torch.save` and Keras write them: without compression or duplicates.
 
-The directory at the end is parsed here and not by `zipfile`, which would create objects for a
+The directory at the end is parsed here and not by `zipfile`. That would create objects for a
 directory of any size, and fill the memory with what a few compressed bytes expand to.
 """
 

@@ -13,7 +13,7 @@ class SinkLogits(Encoding):
         A_ij = exp(l_ij) / (exp(s_h) + sum_t exp(l_it))
 
     It is one more key, which every query sees, with the logit s_h and a value of zero. The weights
-    (B, H, Tq, Tk) of a query then sum to less than 1, so a head can attend to nothing, and the
+    (B, H, Tq, Tk) of a query then sum to less than 1, so a head can attend to nothing. The
     first tokens of a text need not serve as sinks. Other encodings do not act on s_h. It runs on
     fused kernels.
 

@@ -141,8 +141,8 @@ class TransformerXLRelative(Encoding):
     def _position_products(self, content, rows, axes):
         """(q_i + v) times rows (N, H, D), with axes in the order of `axes`.
 
-        The position term is such a product with the rows W s(r) of the table, or one with the rows
-        of W, whose sines and cosines then follow from those of the two positions.
+        The position term is such a product with the rows W s(r) of the table, or with those of W.
+        With W, the sines and cosines of a distance follow from those of the two positions.
         """
         biased = content + ops.cast(self.position_bias, content.dtype)
         return backend.product(biased, ops.cast(rows, content.dtype), f"bqhd,nhd->{axes}")

@@ -21,10 +21,10 @@ EXPONENT = 40.0
 class XPos(RotaryEmbedding):
     """xPos: rotary embeddings whose products decay with distance.
 
-    Pair k of the product of R_i q_i and R_j k_j is multiplied by z_k^((i - j) / B), with
-    z_k = (k / n + gamma) / (1 + gamma) < 1, n the number of pairs. That is z_k^((i - c) / B) times
+    Pair k of the product of R_i q_i and R_j k_j is multiplied by z_k^((i - j) / B). Of n pairs,
+    z_k = (k / n + gamma) / (1 + gamma) < 1. That is z_k^((i - c) / B) times
     z_k^((c - j) / B) for any c. Attention takes the middle of a block of queries for c, so both
-    factors stay in range in texts of any length, and multiplies queries and keys by them after all
+    factors stay in range in texts of any length. It multiplies queries and keys by them after all
     encodings have acted. An encoding that adds to queries or keys must come before this one.
 
     If position ids are given, those of the queries of one call may span 80 B / ln(1 + 1 / gamma):

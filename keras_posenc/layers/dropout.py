@@ -10,7 +10,7 @@ from keras_posenc.maps.attention_dropout import drawn_once, drop_weights
 class Dropout(keras.layers.Dropout):
     """`keras.layers.Dropout` with mask bits hashed from row and column instead of random draws.
 
-    y = x keep / (1 - rate). Element (i, j) of the inputs, with all axes but the last flattened, is
+    y = x keep / (1 - rate). All axes except the last are flattened. Element (i, j) of the inputs is
     kept where the product of two odd hashes is large enough, as in the dropout of attention
     weights. Random bits cost 1.6 (torch) to 5 times (JAX) as much; in a training step of a small
     BERT, thirteen times. With a `noise_shape` it falls back to Keras' own dropout.

@@ -1,7 +1,7 @@
 """Maps that depend on the distance alone, filled diagonal by diagonal.
 
 Where position ids are consecutive, a map of Tq rows and Tk columns has Tq + Tk - 1 diagonals, each
-with one distance (here Tq + Tk, the last of which has no cell). The number of each distance is
+with one distance. Here there are Tq + Tk, and the last has no cell. The number of each distance is
 computed once and copied into its diagonal: by reshaping, on TensorFlow in pieces, and on a TPU by
 slices.
 """

@@ -34,10 +34,10 @@ def decoding_of(model, start_id, max_length):
 class AfterPrompt:
     """Goes on after prompts (B, P), padded on the right, with a causal model or a UniLM.
 
-    The cache has P columns for the prompt, the padding among them masked, and then one for each new
-    token, so that a text is a row with a gap, and positions are how far apart its tokens are. The
-    last token of the prompt is read as the first step. A causal model has it in the prompt masked,
-    or left out; a UniLM, whose prompt sees all of itself, masks the second reading.
+    The cache has P columns for the prompt, of which the padding is masked, and then one for each
+    new token. So a text is a row with a gap, which positions do not count. The last token of the
+    prompt is read as the first step. A causal model has it in the prompt masked, or left out; a
+    UniLM, whose prompt sees all of itself, masks the second reading.
 
     Args:
         model: a functional `keras.Model`; see `CausalGraph`.
