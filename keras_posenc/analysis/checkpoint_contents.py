@@ -57,8 +57,6 @@ def open_model(
     >>> [tuple(output.shape) for output in model.outputs]  # the pooler's
     [(None, 384)]
     """
-    if alpha is not None and stretch not in (None, "hierarchical"):
-        raise ValueError(f"alpha belongs to stretch='hierarchical'. Received: stretch={stretch!r}")
     config = config or _config_folder(checkpoint)
     return build_transformer_model(
         config,

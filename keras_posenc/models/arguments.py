@@ -31,14 +31,10 @@ def sort_arguments(arguments, model, others):
 
 
 def stretching_of(stretch, alpha, hierarchical_position):
-    """The scheme and its alpha; bert4keras's argument has both together."""
+    """The scheme and its alpha, which alone stands for "hierarchical"; bert4keras's argument has
+    both together."""
     if hierarchical_position is None or hierarchical_position is False:
-        if alpha is not None and stretch != "hierarchical":
-            raise ValueError(
-                f'`alpha` belongs to stretch="hierarchical". Received: alpha={alpha!r}, '
-                f"stretch={stretch!r}"
-            )
-        return stretch, alpha
+        return ("hierarchical" if stretch is None and alpha is not None else stretch), alpha
     if stretch not in (None, "hierarchical"):
         raise ValueError(
             f"Give `stretch` or `hierarchical_position`, not both. Received: stretch={stretch!r}, "

@@ -73,7 +73,8 @@ def build_transformer_model(
         hierarchical_position: True or float, as in bert4keras: short for `stretch="hierarchical"`,
             with that `alpha`. The table of n rows serves n^2 positions.
         stretch: str. How to serve more positions: "hierarchical", "tile", "interpolate" or "fresh".
-        alpha: float. Weight of the block index in "hierarchical". Default 0.4, as in Su (2020).
+        alpha: float. Weight of the block index in "hierarchical", which is the `stretch` where only
+            `alpha` is given. Default 0.4, as in Su (2020).
         kept_rows: int. Number of first rows of the table that "hierarchical" and "tile" do not
             repeat. With 1, the row of [CLS] serves position 0 only, which loses less. Default 0, as
             in Su (2020).

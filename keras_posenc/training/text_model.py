@@ -193,9 +193,8 @@ class TextModel:
         batches = self.batches(texts, fixed_shapes=longest)
         outputs = self._by_token if self.kind.per_token else self.of_batches
         results = outputs(batches, verbose)
-        return self.kind.merged(
-            texts, batches, results, self.label_names, self.pool
-        ), batches.lengths
+        merged = self.kind.merged(texts, batches, results, self.label_names, self.pool)
+        return merged, batches.lengths
 
     def of_batches(self, batches, verbose="auto"):
         """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""

@@ -147,7 +147,7 @@ def test_hierarchical_position_gives_alpha(tiny_config):
         .alpha
         == 0.4
     )
-    for same in ({"stretch": "hierarchical"}, {"hierarchical_position": True}):
+    for same in ({"stretch": "hierarchical"}, {"hierarchical_position": True}, {}):
         model = build_transformer_model(tiny_config, alpha=0.2, **same)
         assert model.get_layer("Embedding-Position").alpha == 0.2
     for off in (False, None):
@@ -462,7 +462,6 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
         tiny_config, alpha=0.2, hierarchical_position=0.3,
     )  # fmt: skip
     message = '`alpha` belongs to stretch="hierarchical"'
-    refused(ValueError, message, tiny_config, alpha=0.2)
     refused(ValueError, message, tiny_config, alpha=0.2, stretch="tile")
     refused(
         ValueError, "`stretch` or `hierarchical_position`, not both",
