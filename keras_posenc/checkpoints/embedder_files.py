@@ -6,7 +6,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     FLAGS,
     MODEL_CONFIG,
     MODULES,
-    POOLINGS,
+    POOLING_OF_MODE,
     TRANSFORMER_CONFIGS,
 )
 
@@ -15,7 +15,7 @@ def embedder_files(pooling, width, longest, prompts):
     """The files beside weights, config and tokenizer; vectors have length 1.
 
     Args:
-        pooling: str, one of the values of `POOLINGS`.
+        pooling: str, one of the values of `POOLING_OF_MODE`.
         width: int, the numbers of a token's features.
         longest: int or None. Tokens after which texts are cut.
         prompts: dict or None, the prompts by name; that of the "document" is put before all texts.
@@ -28,7 +28,7 @@ def embedder_files(pooling, width, longest, prompts):
         {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for n, (kind, path) in enumerate(parts)
     ]
-    flags = {flag: POOLINGS[mode] == pooling for flag, mode in FLAGS.items()}
+    flags = {flag: POOLING_OF_MODE[mode] == pooling for flag, mode in FLAGS.items()}
     prompts = prompts or {"query": "", "document": ""}
     files = {
         MODULES: modules,

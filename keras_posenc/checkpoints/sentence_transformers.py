@@ -20,7 +20,7 @@ TRANSFORMER_CONFIGS = tuple(
 LONGEST = 10**6  # tokens; tokenizers without a limit have 10^30
 
 # The modes of a pooling, in the order in which several are concatenated -> our poolings.
-POOLINGS = {
+POOLING_OF_MODE = {
     "cls": "cls",
     "max": "max",
     "mean": "mean",
@@ -208,12 +208,12 @@ def read_pooling(module):
         modes = [mode for flag, mode in FLAGS.items() if config.get(flag)] or ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
     sound = isinstance(modes, list) and modes and all(isinstance(mode, str) for mode in modes)
-    if not sound or not set(modes) <= POOLINGS.keys():
+    if not sound or not set(modes) <= POOLING_OF_MODE.keys():
         raise ValueError(
-            f"{module.folder}: pooling_mode must be one or several of {', '.join(POOLINGS)}. "
-            f"Found {quote(modes)}."
+            f"{module.folder}: pooling_mode must be one or several of "
+            f"{', '.join(POOLING_OF_MODE)}. Found {quote(modes)}."
         )
-    return [POOLINGS[mode] for mode in modes], bool(config.get("include_prompt", True))
+    return [POOLING_OF_MODE[mode] for mode in modes], bool(config.get("include_prompt", True))
 
 
 def read_activation(module):

@@ -6,7 +6,7 @@ from keras import ops
 from keras_posenc import checks
 from keras_posenc.models.model import model_on
 
-POOLINGS = ("max", "sum")
+SPARSE_POOLINGS = ("max", "sum")
 ACTIVATIONS = ("relu", "log1p_relu")
 
 
@@ -41,7 +41,7 @@ class SparsePooling(keras.layers.Layer):
 
     def __init__(self, pooling="max", activation="relu", **kwargs):
         super().__init__(**kwargs)
-        self.pooling = checks.choice("pooling", pooling, POOLINGS)
+        self.pooling = checks.choice("pooling", pooling, SPARSE_POOLINGS)
         self.activation = checks.choice("activation", activation, ACTIVATIONS)
         self.supports_masking = True
         self.built = True

@@ -14,7 +14,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     sentence_transformers_files,
 )
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.sparse_pooling import ACTIVATIONS, POOLINGS, sparse_embedder
+from keras_posenc.models.sparse_pooling import ACTIVATIONS, SPARSE_POOLINGS, sparse_embedder
 from keras_posenc.retrieval.opening import read_encoder
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.retrieval.saving import save_as_read
@@ -297,7 +297,7 @@ def _together(rows):
 def _pooling(module):
     """The pooling and the activation that a module names."""
     found = []
-    for key, known in (("pooling_strategy", POOLINGS), ("activation_function", ACTIVATIONS)):
+    for key, known in (("pooling_strategy", SPARSE_POOLINGS), ("activation_function", ACTIVATIONS)):
         value = module.config.get(key, known[0])
         if value not in known:
             raise ValueError(
