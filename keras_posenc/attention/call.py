@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc.maps.grid import Content, Grid
+from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 
 
@@ -60,12 +60,8 @@ class Call:
         extras += [cache] if self.cache is not None else []
         return (output, *extras) if extras else output
 
-    def grid(self, q, memory, tables):
-        """Makes the `Grid` of queries (B, Tq, H, D) over a `Memory`.
-
-        Args:
-            tables: dict, encoding -> its table.
-        """
+    def grid(self, q, memory, content, window=None):
+        """Makes the `Grid` of queries (B, Tq, H, D) over a `Memory`, with a `Content`."""
         cached = memory.start is not None
         num_keys = ops.shape(memory.keys)[1]  # fewer than `self.num_keys` in a cache that has room
         query_index = consecutive(ops.shape(q)[1], memory.start if cached else 0)[None]
@@ -96,7 +92,8 @@ class Call:
             key_index=key_index if self.packed else None,
             ids_are_indices=self.packed or not has_ids,
             training=bool(self.training),
-            content=Content(features=memory.features, tables=tables),
+            window=window,
+            content=content,
         )
         if causal and not by_index:
             grid.check_one_axis()

@@ -15,6 +15,7 @@ from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer, Tensor
 from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT, drawn_once
+from keras_posenc.maps.grid import Content
 from keras_posenc.nested_layers import (
     applied,
     built,
@@ -330,8 +331,8 @@ class PositionalAttention(keras.layers.Layer):
         memory, new_cache = self._remember(call, key, k, v)
         tables = self._tables(call) if call.tables else {}
         of_queries = {e: e.query_features(query) for e in self.hooks.query_features}
-        grid = call.grid(q, memory, tables)
-        grid = grid.replace(window=self.sliding_window, query_features=of_queries)
+        content = Content(features=memory.features, query_features=of_queries, tables=tables)
+        grid = call.grid(q, memory, content, self.sliding_window)
         rules = self._rules(call, q, memory.keys)
         k, v = memory.keys, memory.values
         output, scores, logits = attend(q, k, v, grid, rules, call.with_map)
