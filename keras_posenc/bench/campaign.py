@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import math
 import pathlib
 import platform
 import sys
@@ -11,6 +10,7 @@ import time
 
 import keras
 
+from keras_posenc import checks
 from keras_posenc import encodings as position_encodings
 from keras_posenc.bench.models import check_room
 from keras_posenc.bench.perplexity_table import perplexity_table
@@ -158,8 +158,8 @@ def bench(
     """
     if (steps is None) == (budget is None):
         raise ValueError("Give either steps or budget: how long a run trains, or minutes for all.")
-    if budget is not None and not (isinstance(budget, (int, float)) and 0 < budget < math.inf):
-        raise ValueError(f"budget={budget!r}: give a number of minutes above 0.")
+    if budget is not None:
+        checks.number("budget", budget, above=0, why="it is in minutes")
     if len({seed >= FIRST_TRIAL for seed in seeds}) > 1:
         raise ValueError(
             f"seeds {min(seeds)} and {max(seeds)}: those from {FIRST_TRIAL} on are trials, by "

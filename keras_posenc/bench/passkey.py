@@ -9,6 +9,7 @@ import time
 import keras
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.bench.reading import POOLINGS, by_words, embedded, first_rank
 from keras_posenc.bench.settings import file_name, one_part
 from keras_posenc.checkpoints.folder import owned
@@ -99,8 +100,7 @@ def bench_passkey(
     >>> [result["model"] for result in results], list(results[0]["accuracy"]["test"])
     (['truncate', 'words'], ['64'])
     """
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling={pooling!r}: give one of {', '.join(POOLINGS)}.")
+    checks.choice("pooling", pooling, POOLINGS)
     readers = {way: _reader(way) for way in ways}
     for path in stretched:
         name = pathlib.Path(path).resolve().name

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_posenc import checks
+
 
 class Fixed:
     """Always the same length.
@@ -19,8 +21,7 @@ class Fixed:
     """
 
     def __init__(self, length):
-        _at_least_one(length=length)
-        self.length = length
+        self.length = checks.whole("length", length)
 
     def __call__(self, step, seed=0):
         return self.length
@@ -65,8 +66,7 @@ class ReverseExponential:
     """
 
     def __init__(self, lengths=range(1, 41), tau=0.9):
-        if not 0 < tau < 1:
-            raise ValueError(f"tau={tau}: give more than 0 and less than 1.")
+        checks.number("tau", tau, above=0, below=1)
         self.lengths = _lengths(lengths)
         # Relative to the shortest, so that no power is lost to 0.
         weights = tau ** (self.lengths - self.lengths.min()).astype("float64")
@@ -96,8 +96,8 @@ class RegularIncrease:
     """
 
     def __init__(self, start=1, amount=1, every=1000, sample_all=False):
-        _at_least_one(start=start, amount=amount, every=every)
-        self.start, self.amount, self.every, self.sample_all = start, amount, every, sample_all
+        self.start, self.amount = checks.whole("start", start), checks.whole("amount", amount)
+        self.every, self.sample_all = checks.whole("every", every), sample_all
 
     def __call__(self, step, seed=0):
         reached = step // self.every
@@ -117,11 +117,7 @@ CURRICULA = {
 def _lengths(lengths):
     lengths = np.array(list(lengths), int)
     if not lengths.size or lengths.min() < 1:
-        raise ValueError(f"lengths={lengths.tolist()}: give at least one, each at least 1.")
+        raise ValueError(
+            f"`lengths` must list one length or more, each at least 1. Received: {lengths.tolist()}"
+        )
     return lengths
-
-
-def _at_least_one(**values):
-    for name, value in values.items():
-        if value < 1:
-            raise ValueError(f"{name}={value}: give at least 1.")

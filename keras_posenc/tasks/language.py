@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.tasks.synthetic_task import Task
 from keras_posenc.untrusted import check_pointer
 
@@ -45,10 +46,8 @@ class Corpus:
     """
 
     def __init__(self, path, unit="characters", test_share=0.1, most_words=2000):
-        if not 0 < test_share < 1:
-            raise ValueError(f"test_share={test_share}: give more than 0 and less than 1.")
-        if most_words < 1:
-            raise ValueError(f"most_words={most_words}: give at least 1.")
+        checks.number("test_share", test_share, above=0, below=1)
+        checks.whole("most_words", most_words)
         path = pathlib.Path(path)
         apart = path.is_dir()
         files = [path / "train.txt", path / "test.txt"] if apart else [path]
@@ -99,7 +98,9 @@ def _pieces(path, unit):
     if unit == "words":
         return np.array(WORD.findall(_decoded(path, data).lower()), object)
     if isinstance(unit, str) or not hasattr(unit, "encode"):
-        raise ValueError(f"unit={unit!r}: give 'characters', 'bytes', 'words' or a tokenizer.")
+        raise ValueError(
+            f"`unit` must be 'characters', 'bytes', 'words' or a tokenizer. Received: {unit!r}"
+        )
     ids = np.array(unit.encode(_decoded(path, data))[0])
     return ids[~np.isin(ids, [unit.cls_id, unit.sep_id])]
 
@@ -192,9 +193,8 @@ class MaskedLanguageModel(Text):
 
     def __init__(self, corpus, split="train", rate=0.15, unit="characters"):
         super().__init__(corpus, split, unit)
-        if not 0 < rate <= 1:
-            raise ValueError(f"rate={rate}: give more than 0 and at most 1.")
-        self.rate, self.mask_id = rate, self.corpus.mask_id
+        self.rate = checks.number("rate", rate, above=0, most=1)
+        self.mask_id = self.corpus.mask_id
         if self.mask_id is None:
             raise ValueError(f"{self.name}: the tokenizer has no mask token.")
         # The mask is an id of the input, and never a target.

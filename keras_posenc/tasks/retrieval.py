@@ -10,6 +10,7 @@ import typing
 
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.tasks.long_texts import NAMES
 
 SURNAMES = (
@@ -129,8 +130,7 @@ RETRIEVALS = {"passkey": passkeys, "needle": needles}
 
 def _drawn(choices, count, rng):
     choices = list(choices)
-    if not 0 < count <= len(choices):
-        raise ValueError(f"count={count}: give 1 to {len(choices)} documents.")
+    count = checks.whole("count", count, 1, len(choices), why="there are so many documents")
     return [choices[i] for i in rng.permutation(len(choices))[:count]]
 
 

@@ -175,7 +175,7 @@ def test_steps_or_a_budget():
         with pytest.raises(ValueError, match="Give either steps or budget"):
             run("unused", **arguments)
     for budget in (float("nan"), float("inf"), 0, "5"):
-        with pytest.raises(ValueError, match="budget=.*: give a number of minutes above 0"):
+        with pytest.raises(ValueError, match="`budget` must be a positive number: it is in min"):
             run("unused", steps=None, budget=budget)
 
 

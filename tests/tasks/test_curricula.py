@@ -52,11 +52,15 @@ def test_a_length_follows_from_step_and_seed(name):
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("fixed", {"length": 0}, "length=0: give at least 1"),
-        ("uniform", {"lengths": []}, r"lengths=\[\]: give at least one"),
-        ("uniform", {"lengths": [0, 3]}, r"lengths=\[0, 3\]: give at least one, each at least 1"),
-        ("reverse_exponential", {"tau": 1}, "tau=1: give more than 0 and less than 1"),
-        ("regular_increase", {"every": 0}, "every=0: give at least 1"),
+        ("fixed", {"length": 0}, "`length` must be a positive integer. Received: 0"),
+        ("uniform", {"lengths": []}, r"`lengths` must list one length or more.*Received: \[\]"),
+        ("uniform", {"lengths": [0, 3]}, r"`lengths` must .*each at least 1. Received: \[0, 3\]"),
+        (
+            "reverse_exponential",
+            {"tau": 1},
+            "`tau` must be a number above 0 and below 1",
+        ),
+        ("regular_increase", {"every": 0}, "`every` must be a positive integer. Received: 0"),
     ],
 )
 def test_lengths_that_cannot_be_are_refused(name, arguments, message):

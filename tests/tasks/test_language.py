@@ -146,13 +146,13 @@ def test_what_cannot_be_is_refused(path, tmp_path):
         task.solve([[0, 1]])
     with pytest.raises(ValueError, match="has no split 'dev': give 'train' or 'test'"):
         tasks.get("language_model", corpus=path, split="dev")
-    with pytest.raises(ValueError, match="rate=0: give more than 0"):
+    with pytest.raises(ValueError, match="`rate` must be a number above 0 and at most 1"):
         tasks.get("masked_language_model", corpus=path, rate=0)
-    with pytest.raises(ValueError, match="test_share=1: give more than 0 and less than 1"):
+    with pytest.raises(ValueError, match="`test_share` must be a number above 0 and below 1"):
         tasks.Corpus(path, test_share=1)
-    with pytest.raises(ValueError, match="unit='pages': give 'characters', 'bytes', 'words' or a"):
+    with pytest.raises(ValueError, match="`unit` must be 'characters', 'bytes', 'words' or a tok"):
         tasks.Corpus(path, unit="pages")
-    with pytest.raises(ValueError, match="most_words=0: give at least 1"):
+    with pytest.raises(ValueError, match="`most_words` must be a positive integer. Received: 0"):
         tasks.Corpus(path, unit="words", most_words=0)
     latin = tmp_path / "latin.txt"
     latin.write_bytes("aä".encode("latin-1") * 40)

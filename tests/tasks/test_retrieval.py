@@ -52,7 +52,10 @@ def test_a_needle_hides_between_sentences_of_real_text(tokenizer):
 def test_what_cannot_be_made(tokenizer):
     with pytest.raises(ValueError, match="length=16: what is to be found takes .* give at least"):
         passkeys(tokenizer, 16, 3)
-    with pytest.raises(ValueError, match="count=401: give 1 to 400 documents"):
+    with pytest.raises(
+        ValueError,
+        match="`count` must be an integer from 1 to 400.* Received: 401",
+    ):
         passkeys(tokenizer, 64, 401)
     with pytest.raises(ValueError, match="The 1 fillers have no tokens"):
         needles(tokenizer, 64, 3, [""])
