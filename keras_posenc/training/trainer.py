@@ -308,7 +308,7 @@ def _encoder(recipe, label_names, task):
         options |= {"head": "sequence_classification", "label_names": list(map(str, label_names))}
     tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
     options |= {"pad_token_id": tokenizer.pad_id, "model": source.model, "ignore": source.ignore}
-    return build_transformer_model(source.config_path, weights, **options), tokenizer
+    return build_transformer_model(config, weights, **options), tokenizer
 
 
 def _csv(rows):

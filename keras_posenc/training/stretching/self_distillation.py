@@ -206,9 +206,7 @@ class Distillation:
         self.recipe, self.old, self.corpus, self.other_files = recipe, old, corpus, other_files
         keras.utils.set_random_seed(recipe.seed)
         weights, options = source.open_weights(), recipe.options(old)
-        build = dict(
-            config_path=source.config_path, model=source.model, **dict.fromkeys(RATES, 0.0)
-        )
+        build = dict(config_path=old, model=source.model, **dict.fromkeys(RATES, 0.0))
         load = dict(checkpoint_path=weights, ignore=source.ignore)
         teacher = build_transformer_model(**load, **build)
         self.teacher = Reader(teacher, tokenizer, old.max_position)
@@ -216,7 +214,7 @@ class Distillation:
         self.whole = build_transformer_model(
             **load,
             return_keras_model=False,
-            **heads_in(weights, source.model, source.config_path),
+            **heads_in(weights, source.model, old),
             **build,
             **options,
         )
@@ -225,7 +223,7 @@ class Distillation:
         self.student = build_transformer_model(
             layers=self.whole.layers,
             custom_position_ids=self.skips,
-            **build | {"config_path": old},  # a folder's weights would be loaded once more
+            **build,
             **options,
         )
         recipe.compile(self.student, max(1, recipe.steps), FeatureDistance())
