@@ -34,6 +34,7 @@ FUSED = re.compile(r"fmha|flash|cudnn[\w$]*attention|efficient_attention|mem_eff
 STEPS = 10
 NO_GPU = "No GPU here for"
 MODELS = ("bert-base", "modernbert-base", "minilm")
+MODES = ("forward", "train")
 MODERNBERT = {
     "model_type": "modernbert",
     "vocab_size": 50368,
@@ -54,7 +55,7 @@ def main():
     parser.add_argument("--layers", type=int, help="fewer layers, for a try")
     parser.add_argument("--shapes", nargs="+", default=SHAPES)
     parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
-    parser.add_argument("--modes", nargs="+", default=("forward", "train"))
+    parser.add_argument("--modes", nargs="+", default=MODES, choices=MODES)
     parser.add_argument("--attention-dropout", nargs="+", type=float, default=[0.0, 0.1])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--anywhere", action="store_true", help="also without a GPU")

@@ -15,7 +15,7 @@ OLD = "\\*"
 PLAIN = ["none", "causal"]  # without an encoding, by order
 LAYERS = {"none": "no encoding", "causal": "no encoding, causal"}
 LAYER_MODES = {"forward": "forward", "train with dropout": "training"}
-SPLASH = "†"
+SPLASH, DEFAULT = "†", "‡"
 CHIPS = {"t4": "T4", "h100": "H100"}
 
 
@@ -89,7 +89,8 @@ def _beside_plain(rows, encoding, mode):
     if not row.get("fits"):
         return ["-", "-", products]
     mb, of_plain = row["temporary_mb"], row["temporary_mb"] / plain["temporary_mb"]
-    return [f"{mb:,}{SPLASH * bool(row['kernels'])}", f"{of_plain:.1f}", products]
+    mark = SPLASH * bool(row["kernels"]) + DEFAULT * ("level" in row)
+    return [f"{mb:,}{mark}", f"{of_plain:.1f}", products]
 
 
 def gpu_layers():
