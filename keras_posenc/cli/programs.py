@@ -110,6 +110,8 @@ def _embed(arguments):
         what = '"%d vectors of %d numbers" % found.vectors.shape'
     if "sparse" in arguments:
         what = '"%d sparse vectors with %d weights" % (len(found), len(found.values))'
+    if "part_size" in arguments and str(positional[2]).endswith(".jsonl"):
+        what = '"vectors of %d texts" % found'  # `embed` returns their number
     return _program(
         "from keras_posenc.retrieval import embed",
         "",

@@ -246,6 +246,17 @@ def test_embed_late(capsys, pretrained, tmp_path):
     assert f"{target} {len(written['texts'])} vectors of" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("late", [(), ("--late", "--chunks", 4)])
+def test_embed_in_parts(capsys, pretrained, tmp_path, late):
+    """Of a .jsonl file that is written part by part, `embed` returns the number of texts."""
+    (tmp_path / "texts.txt").write_text("w1 w2. w3 w4.\nw5 w6.\nw7\n")
+    target = tmp_path / "vectors.jsonl"
+    command = ("embed", pretrained, tmp_path / "texts.txt", "--output", target)
+    _, output = run(capsys, *command, "--part-size", 2, *late)
+    assert output.splitlines()[-1] == f"{target} vectors of 3 texts"
+    assert len(target.read_text("utf-8").splitlines()) == 3 + len(late[:1])
+
+
 def test_inspect(capsys, pretrained):
     """A summary that ends with the verdict; every tensor, and the config, with --all."""
     program, output = run(capsys, "inspect", pretrained)
