@@ -8,7 +8,10 @@ import functools
 import math
 import numbers
 import operator
+import typing
 import warnings
+
+Function = typing.TypeVar("Function", bound=typing.Callable)
 
 
 def choice(name, value, choices):
@@ -73,8 +76,9 @@ def number(name, value, least=None, above=None, below=None, most=None, why="", r
     raise ValueError(_message(name, wanted.strip(), why, value, remedy))
 
 
-def renamed_argument(old, new):
+def renamed_argument(old: str, new: str) -> typing.Callable[[Function], Function]:
     """A decorator for functions that still take an argument by the name it had, with a warning."""
+    # The hints say that editors still see the arguments of the function.
 
     def decorate(function):
         @functools.wraps(function)
