@@ -18,7 +18,8 @@ from keras_posenc.untrusted import visible
 
 # How an entry of `Args:` starts with a type, and what argparse takes for it.
 TYPE = re.compile(
-    r"(float or None|int|float|list of int|list of str|str|bool)(?: or None| or path| in .*?)?\. "
+    r"(float or None|int|float|list of int|list of str|str|bool)"
+    r"(?: or None| or path| or \"all\"| in .*?)?\. "
 )
 TYPES = {
     "int": INT,

@@ -174,14 +174,14 @@ def embed(
         queries: bool. With `multi` or `sparse`, the texts are queries, not documents.
         prompt, dimension, stretch, alpha, rope_scaling, ignore, token_budget: as in
             `open_embedder`.
-        shard: str "i/n", from "1/n" to "n/n". Embed only the i-th of n equal parts of the texts, in
-            their order, so that n processes or machines share the work; `np.concatenate` of their
-            results has all vectors.
+        shard: str. "i/n", from "1/n" to "n/n": embed only the i-th of n equal parts of the texts,
+            in their order, so that n processes or machines share the work; `np.concatenate` of
+            their results has all vectors.
         part_size: int. For more texts than memory holds, such as 100,000 of a million: read, embed
-            and write so many at a time into the .npy or .jsonl file `output`, with `late` a .jsonl
-            file. An interrupted call continues after its last whole part. A .txt or .jsonl file is
-            read line by line; other files are read whole. Each part prints a line with the time
-            left, unless `verbose` is 0.
+            and write that many at a time into the .npy or .jsonl file `output`, with `late` a
+            .jsonl file. An interrupted call continues after its last whole part. A .txt or .jsonl
+            file is read line by line; other files are read whole. Each part prints a line with the
+            time left, unless `verbose` is 0.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
             a process for each. Default: one, or those of a distribution that is set.
         verbose: as in `keras.Model.predict`.

@@ -69,8 +69,8 @@ def mine_hard_negatives(
             positives, as in `Reranker`. By default scores are cosines.
         scores: bool. Whether to return and write the scores of the positive and the negatives, as a
             teacher's scores for the losses `MarginMSE` and `ListwiseKL`.
-        query_prompt: str. What precedes queries, as `prompt` of `open_embedder`.
-        document_prompt: str. What precedes the other texts, in the same form.
+        query_prompt: str. Text in front of queries, as `prompt` of `open_embedder`.
+        document_prompt: str. Text in front of the other texts, in the same form.
         max_length: int. Tokens after which texts are truncated; by default the length that the
             directory names.
         token_budget: int. Maximum number of tokens in a batch, padding included.

@@ -119,8 +119,8 @@ def finetune(
             may be in the part that is cut off. Inference truncates in either case.
         stretch: str. How to serve more positions than the checkpoint has, if a length needs them.
             One of "hierarchical", "tile", "interpolate" or "fresh".
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
-            (2020); only `stretch` has another default.
+        alpha: float. Weight of the block index in hierarchical positions. As in Su (2020);
+            `keras_posenc.stretch` has 0.2.
         stretch_first: long texts without labels, as in `keras_posenc.stretch`. The checkpoint is
             first extended on them, with the defaults of that function, in `output`/stretched. Then
             `stretch` and `alpha` are not used.
@@ -135,10 +135,10 @@ def finetune(
             By default the first that fits the documents. A number after a colon, as in
             "margin_mse:5", is the scale of the cosines; otherwise it is 20.
         matryoshka: list of int. For "embed", the dimensions of vectors to train, such as [384, 256,
-            128, 64]. Vectors can then be cut to the first of their numbers.
-        query_prompt: str. For "embed", what precedes the first text of each tuple.
-        document_prompt: str. For "embed", what precedes the other texts, and after the training all
-            texts without another prompt.
+            128, 64]. Vectors can then be shortened to these sizes.
+        query_prompt: str. For "embed", a text in front of the first text of each tuple.
+        document_prompt: str. For "embed", a text in front of the other texts, and after training in
+            front of all texts without another prompt.
         learning_rate: float. Peak learning rate.
         schedule: str. Decay of the learning rate to 0. One of "cosine" or "linear".
         warmup: float in [0, 1). Fraction of the steps that warm up the learning rate.
@@ -151,23 +151,23 @@ def finetune(
         head_dropout: float. Dropout before the last layer; with `pooling` "head" that of the
             config.
         optimizer: name of an optimizer of Keras, such as lion or adafactor, in place of AdamW; or,
-            in Python, a `keras.optimizers.Optimizer`. That has a learning rate, schedule, decay and
-            clipping of its own, so leave out those above.
+            in Python, a `keras.optimizers.Optimizer`. An object has its own learning rate,
+            schedule, decay and clipping, so leave out those above.
         use_ema: bool. Evaluate and save the exponential moving average of the weights. Training
-            goes on with the weights themselves.
+            continues with the weights themselves.
         lora_rank: int or None. Train low-rank factors of this rank (LoRA) in the attention and
-            feed-forward layers, and the head; the weights of the checkpoint are frozen. The files
-            that are written have the sums, as if there were no LoRA. Such a training takes a
-            higher `learning_rate`, such as 1e-3. None trains all weights.
-        freeze: weights of the checkpoint to leave as they are: "embeddings"; an int, which adds
-            that many of the first layers; a pattern of names, such as "*-FeedForward/*"; or a list
-            of these. LoRA leaves them out.
+            feed-forward layers, and the head; the weights of the checkpoint are frozen. Saved
+            files have the factors merged into the weights. Use a higher `learning_rate`, such as
+            1e-3. None trains all weights.
+        freeze: weights of the checkpoint to leave as they are: "embeddings"; an int, for the
+            embeddings and that many of the first layers; a pattern of names, such as
+            "*-FeedForward/*"; or a list of these. LoRA leaves them out.
         metrics: list of metrics of Keras, by name or as objects, of the model's raw outputs. They
-            are shown in training. For `validation` and `test` they are in what is returned, which
-            takes a second pass over these documents.
+            are shown during training. For `validation` and `test` they are also returned, at the
+            cost of a second pass over these documents.
         class_weight: weight of each class in the loss, for "classify" and "tag": a dict, label or
-            its index -> number, 1 where it is left out; or "balanced", by which all classes count
-            alike. The accuracy in training counts by them too, that of `validation` does not.
+            its index -> number, 1 where it is left out; or "balanced", by which all classes have
+            the same total weight. They also weight the training accuracy, but not `validation`.
         callbacks: list of `keras.callbacks.Callback`. They see one training of all stages;
             `on_epoch_end` comes after the validation and has its scores as "val_...".
             `EarlyStopping(restore_best_weights=True)` ends all stages, and its best weights are

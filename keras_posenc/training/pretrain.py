@@ -93,8 +93,8 @@ def pretrain(
         steps: int. Batches to train on, in place of `epochs`.
         stretch: str. How to serve more positions than the checkpoint has, if `length` needs them.
             One of "hierarchical", "tile", "interpolate" or "fresh". With None it is an error.
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
-            (2020); only `stretch` has another default.
+        alpha: float. Weight of the block index in hierarchical positions. As in Su (2020);
+            `keras_posenc.stretch` has 0.2.
         masked: float in (0, 1). Fraction of the tokens to predict.
         whole_words: bool. Mask all pieces of a word together.
         max_ngram: int. Maximum number of neighbouring words masked together.
