@@ -40,7 +40,8 @@ def evaluate(
         chunks: int or None. Read each document whole, in chunks of this many tokens.
         pool: str. How the probabilities of the chunks are combined; the mean is weighted by tokens.
             One of "mean" or "max".
-        devices: int or "all". As in `finetune`.
+        devices: int or "all". Number of devices of this machine that share each batch, on JAX and
+            TensorFlow. Default: one, or those of a distribution that is set.
         verbose: as in `keras.Model.predict`.
 
     Returns:

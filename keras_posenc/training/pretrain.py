@@ -118,7 +118,8 @@ def pretrain(
         seed: int. Seed of the batches, the masks, the dropout and the new weights.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
-        devices: int or "all". As in `finetune`.
+        devices: int or "all". Number of devices of this machine that share each batch, on JAX and
+            TensorFlow. Default: one, or those of a distribution that is set.
         verbose: bool. Whether to print the progress and the time left.
 
     Returns:
