@@ -93,8 +93,8 @@ def page(report):
         "# What an encoding adds to attention",
         "",
         f"Made by `python benchmarks/attention.py`: causal, {HEADS} heads of {SIZE}, forward and",
-        "backward on one thread of a CPU. Times plain attention's on the same backend, then memory",
-        "at the peak in maps of T x T numbers for each head.",
+        "backward on one thread of a CPU. A cell has the time relative to plain attention on the "
+        "same\nbackend, then the peak memory in attention matrices of T x T numbers per head.",
     ]
     lines = {(b, line["encoding"], _kind(line)): line for b in report for line in report[b]}
     for kind in sorted({kind for _, _, kind in lines}):

@@ -127,7 +127,7 @@ def forget_peak():
 
 
 def attention(encoding):
-    """A pass, forward and backward, and its peak of memory in maps of T x T numbers a head."""
+    """A pass, forward and backward, and its peak of memory in attention matrices of T x T numbers per head."""
     import attention
     import numpy as np
     import parts
@@ -160,8 +160,8 @@ def page(commit, report):
         f"# This tree beside {commit}",
         "",
         f"Made by `python benchmarks/compare.py {commit}`: medians of the processor seconds of",
-        "a pass, by turns, and of the turns' ratios; memory at the peak of one, in maps of T x T",
-        "numbers a head for attention alone, else MB.",
+        "a pass, measured alternately, and of their ratios. Peak memory is in attention matrices",
+        "of T x T numbers per head for attention alone, otherwise in MB.",
         f"Slower is a ratio above {SLOWER}.",
         "",
         "| case | before | now | ratio | peak before | peak now |",

@@ -43,7 +43,7 @@ def head(report, picture):
 Made by `python benchmarks/peers.py` on {machine["processor"]}, {machine["cores"]} cores. float32,
 AdamW, no padding; dropout 0.1 of hidden layers and, except in the rows called nodrop, of attention
 weights. Medians of alternating processes; peak memory is all that the process holds, imports
-included. A shared machine is now fast, now half as fast: read ratios, and within a column.
+included. The machine was shared and sometimes half as fast: compare ratios, within a column.
 {measured}
 
 `*` other programs used more than {report["quiet"]} cores while it was measured.
@@ -59,8 +59,8 @@ def limits(lines):
         f"{line['row'].removeprefix('matmul-')} {line['gflops']:.0f}" for line in rates
     )
     return (
-        f"Largest float32 matmul rate, GFLOP/s: {note}. Shares are of the largest, as it\n"
-        "was when a row was measured."
+        f"Largest float32 matmul rate, GFLOP/s: {note}. The share of the limit is relative\n"
+        "to the largest rate when a row was measured."
     )
 
 

@@ -46,7 +46,7 @@ RATIOS = [
         for length in (512, 2048)
     ),
 ]
-# Why one is missed, as far as it is known.
+# Why one is missed, as far as known.
 REASONS = {
     "forward as fast as onnxruntime, JAX": "XLA's dense layers run at two thirds of "
     "TensorFlow's rate on a CPU (`parts.py`).",
@@ -66,10 +66,10 @@ REASONS = {
     "memory against transformers without attention dropout": "A process with Keras imported "
     "takes 0.47 GB, because Keras imports JAX if it is installed. With PyTorch and "
     "transformers it takes 0.24 GB (VmHWM of /proc/self/status after the imports).",
-    "attention dropout against none, whole step, tf": "An earlier hour gave 0.89x. Dropout "
+    "attention dropout against none, whole step, tf": "An earlier run gave 0.89x. Dropout "
     "takes about 13 ms for 50 MB of an attention matrix, forward and backward, which is a "
     "tenth of a step. The fraction grows as the rest gets faster (docs/notes/LOG.md).",
-    "step on TF against KerasHub's best TF": "An earlier hour gave 1.36x. KerasHub keeps "
+    "step on TF against KerasHub's best TF": "An earlier run gave 1.36x. KerasHub keeps "
     "its attention matrices, and here they are computed again in the backward pass. That "
     "takes seven products of heads instead of six, which are nearly half of the step "
     "(docs/notes/LOG.md).",
@@ -99,7 +99,8 @@ def section(lines):
             what = f"memory of a training step, {name}, exponent"
             text.append(f"| {what} | {first:,}-{last:,} | {GROWTH} | {exponent:.2f} | {verdict} |")
     if missed:
-        text += ["", "Why some are missed, as far as it is known:", "", *dict.fromkeys(missed)]
+        reasons = "Reasons for missed targets, as far as they are known:"
+        text += ["", reasons, "", *dict.fromkeys(missed)]
     return "\n".join(text) if len(text) > 4 else ""
 
 
