@@ -127,7 +127,7 @@ def forget_peak():
 
 
 def attention(encoding):
-    """A pass, forward and backward, and its peak of memory in attention matrices of T x T numbers per head."""
+    """A forward and backward pass, and its peak memory in matrices of T x T numbers per head."""
     import attention
     import numpy as np
     import parts
