@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from keras_posenc.installed import import_keras
+
 pytestmark = pytest.mark.once
 
 BACKENDS = {"tensorflow": ("tensorflow",), "jax": ("jax", "jaxlib"), "torch": ("torch",)}
@@ -65,6 +67,13 @@ def test_real_weights_and_real_text_with_one_backend(backend, minilm, torch_bin,
 def test_a_hidden_package_is_hidden():
     with pytest.raises(AssertionError, match="No module named 'jax'"):
         run("torch", "import_jax")
+
+
+def test_a_misspelt_backend_is_refused_before_keras_is_imported(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "pytorch")
+    monkeypatch.delitem(sys.modules, "keras")
+    with pytest.raises(ImportError, match="must be one of tensorflow, jax, torch. Received: 'pyto"):
+        import_keras()
 
 
 def test_another_backend_is_refused_by_name(monkeypatch):

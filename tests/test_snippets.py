@@ -58,6 +58,9 @@ def test_the_snippets_run(path, tmp_path, monkeypatch, request, minilm, pretrain
         (tmp_path / name).symlink_to(folder, target_is_directory=True)
     for name in ("train.tsv", "test.tsv"):
         (tmp_path / name).symlink_to(corpus / name)
+    (tmp_path / "documents").mkdir()
+    for name, text in (("ada", "Ada is a chemist."), ("bruno", "Bruno is a painter.")):
+        (tmp_path / "documents" / f"{name}.txt").write_text(text)
     monkeypatch.chdir(tmp_path)
     namespace, policy = {"__name__": "__main__"}, keras.config.dtype_policy()
     try:

@@ -16,7 +16,7 @@ DIVIDE = "--xla_force_host_platform_device_count"
 MOST_ERROR = 4000  # characters
 MISTAKES = (ValueError, TypeError, OSError, ImportError)
 AGAIN = {
-    "finetune": "; the same command goes on after the last finished epoch",
+    "finetune": "; the same command goes on after the last finished epoch, if there is one",
     "pretrain": "; the same command goes on after the last state, at most half a minute back",
     "stretch": "; the same command goes on after the last state, at most half a minute back",
     "bench": "; the same command goes on after the last hundred steps",

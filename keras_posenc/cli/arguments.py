@@ -1,6 +1,7 @@
 """The arguments of each command: an option is a keyword of the function that the command calls."""
 
 import argparse
+import difflib
 import re
 import sys
 
@@ -46,6 +47,21 @@ class _Parser(argparse.ArgumentParser):
             args[:2] = [" ".join(args[:2])]
         return super().parse_known_args(args, namespace)
 
+    def parse_args(self, args=None, namespace=None):
+        """As `ArgumentParser.parse_args`, but an unknown option is an error of its command."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self._refuse(unknown, self.commands.choices.get(found.command, self))
+        return found
+
+    @staticmethod
+    def _refuse(unknown, command):
+        flags = [each.partition("=")[0] for each in unknown if each.startswith("--")]
+        known = re.findall(r"--[\w-]+", command.format_help())
+        near = [best for flag in flags[:1] for best in difflib.get_close_matches(flag, known, 1)]
+        hint = f": did you mean {near[0]}?" if near else ""
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+
     def error(self, message):
         self.exit(2, f"keras-posenc: error: {visible(message)} (see {self.prog} --help)\n")
 
@@ -60,6 +76,7 @@ def parser():
     version = f"keras-posenc {constant('__version__')}"
     whole.add_argument("--version", action="version", version=version)
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    whole.commands = commands
     for name, command in _add(commands, COMMANDS):
         if name == "predict":
             source = command.add_mutually_exclusive_group(required=True)

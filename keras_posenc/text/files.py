@@ -186,7 +186,8 @@ def existing(path):
             f"[each.read_text() for each in pathlib.Path({str(path)!r}).glob('*.txt')]."
         )
     if not path.is_file():
-        raise FileNotFoundError(f"No file {path}.")
+        hint = "" if path.suffix else f" A text is given in a list: [{quote(str(path))}]."
+        raise FileNotFoundError(f"No file {path}.{hint}")
     return path
 
 

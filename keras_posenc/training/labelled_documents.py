@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pathlib
 import re
 import unicodedata
 import warnings
@@ -10,8 +11,10 @@ import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.text import Texts, read_texts
+from keras_posenc.text.files import LABEL_NAMES, READERS, read_rows
 from keras_posenc.untrusted import quote, shorten
 
+TABLES = (".csv", ".jsonl", ".tab", ".tsv")  # files with named columns
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
@@ -53,18 +56,32 @@ def _opened(source, role, read_file):
         documents = _from_lists(source, role)
     if not documents.texts:
         raise ValueError(f"{role} holds no document.")
+    if all(isinstance(text, str) and NUMBER.fullmatch(text) for text in documents.texts):
+        warnings.warn(
+            f"All texts of {role} are numbers, such as {documents.texts[0]!r}: name the column of "
+            "the texts with `text` (--text-column), unless that is meant.",
+            stacklevel=4,
+        )
     return documents
 
 
 def _check_labelled(documents, source, role):
     if documents.labels is None:
         raise ValueError(
-            f"{role}={quote(str(source))} holds texts without labels. Name the column of the "
-            "labels with `label` (--label-column), or give a file that has one."
+            f"{role}={quote(str(source))} holds texts without labels{_columns(source)}. Name the "
+            "column of the labels with `label` (--label-column), or give a file that has one."
         )
     for line, label in zip(documents.lines, documents.labels, strict=True):
         if label is None or isinstance(label, (float, np.floating)) and np.isnan(label):
             raise ValueError(f"{role}, line {line}: the text has no label, but {label}.")
+
+
+def _columns(source):
+    """What the columns of a file are, for an error."""
+    if not isinstance(source, (str, os.PathLike)) or pathlib.Path(source).suffix not in TABLES:
+        return ""
+    names = ", ".join(map(quote, read_rows(source, READERS)[0]))
+    return f": it has the columns {names}, and usual names of labels are {', '.join(LABEL_NAMES)}"
 
 
 def read_labelled(source, role, text=None, label=None):

@@ -91,7 +91,11 @@ def _finished(directory):
 def _check_files(directory, names, what):
     lacking = [name for name in names if not newest(directory, name).is_file()]
     if lacking:
-        raise FileNotFoundError(f"{directory} is not {what}: it lacks {' and '.join(lacking)}.")
+        begun = (directory / "recipe.json").exists()
+        hint = " The run is not finished: give the same command or call again." if begun else ""
+        raise FileNotFoundError(
+            f"{directory} is not {what}: it lacks {' and '.join(lacking)}.{hint}"
+        )
 
 
 def _load(directory, name, max_length, token_budget, chunks, pool):

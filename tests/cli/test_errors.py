@@ -45,7 +45,7 @@ def fails(capsys, *arguments):
         ([], "the following arguments are required: COMMAND"),
         (["train"], "invalid choice: 'train'"),
         (["finetune", "a"], "the following arguments are required: TRAIN, OUTPUT"),
-        (["finetune", "a", "b", "c", "--epoch", "3"], "unrecognized arguments: --epoch 3"),
+        (["finetune", "a", "b", "c", "--epoch", "3"], "--epoch 3: did you mean --epochs?"),
         (["finetune", "a", "b", "c", "--epochs", "x"], "--epochs: invalid int value: 'x'"),
         (["finetune", "a", "b", "c", "--lengths", "512"], "such as 512x3,1536x1, not '512'"),
         (["finetune", "a", "b", "c", "--pooling", "sum"], "invalid choice: 'sum'"),
@@ -97,6 +97,10 @@ def test_a_directory_without_a_model(capsys, tmp_path, corpus, command):
     assert "There is no directory" in fails(capsys, command, tmp_path / "none", *rest)
     error = fails(capsys, command, tmp_path, *rest)
     assert "not the output of a finished fine-tuning: it lacks model.keras and" in error
+    (tmp_path / "recipe.json").write_text("{}")
+    assert "The run is not finished: give the same command" in fails(
+        capsys, command, tmp_path, *rest
+    )
 
 
 def test_a_damaged_model(capsys, tmp_path, finetuned):
@@ -235,7 +239,8 @@ def test_control_c_says_how_to_go_on(tmp_path, pretrained, corpus, sent):
     _, error = process.communicate()
     assert process.returncode == 130, error
     assert error.splitlines()[-1] == (
-        "keras-posenc: interrupted; the same command goes on after the last finished epoch."
+        "keras-posenc: interrupted; the same command goes on after the last finished epoch, "
+        "if there is one."
     )
     assert "Traceback" not in error
 

@@ -215,6 +215,8 @@ def test_missing_files_and_columns(write, tmp_path):
         read_texts(tmp_path)
     with pytest.raises(FileNotFoundError, match="No file .*nowhere.tsv"):
         read_texts(tmp_path / "nowhere.tsv")
+    with pytest.raises(FileNotFoundError, match=r"A text is given in a list: \['hello world'\]"):
+        read_texts("hello world")
     path = write("a.tsv", TSV + "one\tx\n")
     with pytest.raises(ValueError, match=r"has no column 'body'; there are \['text'\]"):
         read_texts(path, text="body")

@@ -52,6 +52,17 @@ def test_a_file_without_labels_is_refused(tmp_path):
         read_labelled(tmp_path / "texts.txt", "train")
 
 
+def test_a_column_of_labels_with_another_name_is_asked_for(tmp_path):
+    (tmp_path / "texts.csv").write_text("text,code\none text,a\n")
+    with pytest.raises(ValueError, match="has the columns 'text', 'code', and usual names"):
+        read_labelled(tmp_path / "texts.csv", "train")
+
+
+def test_a_column_of_numbers_is_hardly_one_of_texts():
+    with pytest.warns(UserWarning, match="All texts of train are numbers, such as '3'"):
+        read_labelled((["3", "4.5"], ["a", "b"]), "train")
+
+
 def test_a_split_takes_the_same_share_of_every_class_and_loses_nothing():
     documents = labelled("a" * 40 + "b" * 20 + "c")
     rest, test = split(documents, 0.25, seed=3)
