@@ -391,9 +391,16 @@ def content_bias(given):
 
 
 def forget_gate(given):
-    gates = given.states @ given.weights["kernel"] + given.weights["bias"]
-    kept = oracles_contextual.forgotten(oracles_contextual.sigmoid(gates), given.keep)
-    return given.attended(given.products + kept)
+    gates = np.tensordot(given.states, given.weights["kernel"], 1) + given.weights["bias"]
+    both = given.arguments["bidirectional"]
+    sums = oracles_contextual.forgotten_to_both_sides if both else oracles_contextual.forgotten
+    return given.attended(given.products + sums(oracles_contextual.sigmoid(gates), given.keep))
+
+
+def path(given):
+    w, b = oracles_contextual.reflections(given.states, given.keep, given.weights)
+    products = oracles_contextual.reflected(given.q, given.k, w, b)
+    return given.attended(products / np.sqrt(given.q.shape[-1]))
 
 
 def selective(given):
@@ -439,6 +446,7 @@ ORACLES = {
     "log_cpb": log_cpb,
     "log_n": log_n,
     "nezha": nezha,
+    "path": path,
     "pope": pope,
     "rerope": rerope,
     "rotary": rotary,

@@ -56,6 +56,42 @@ def forgotten(gates, keep):
     return total
 
 
+def forgotten_to_both_sides(gates, keep):
+    """The same, and ln g_i+1 + ... + ln g_j for j > i, for gates f, g (B, T, H, 2)."""
+    total = forgotten(gates[..., 0], keep)
+    logs = np.where(keep[:, :, None], np.log(np.asarray(gates[..., 1], "float64")), 0)
+    for i in range(keep.shape[1]):
+        for j in range(i + 1, keep.shape[1]):
+            total[:, :, i, j] = logs[:, i + 1 : j + 1].sum(1)
+    return total
+
+
+def reflections(states, keep, weights):
+    """w (B, T, H, D) and b (B, T, H) of PaTH's transformations I - b w w'; padding has none."""
+    states = np.where(keep[:, :, None], states, 0)
+    kernel = weights["convolution"]
+    shape = (*keep.shape, *kernel.shape[1:])
+    projected = (states @ weights["down"] @ weights["up"]).reshape(shape)
+    y = np.zeros(shape)
+    for t in range(keep.shape[1]):
+        for s in range(min(len(kernel), t + 1)):
+            y[:, t] += kernel[len(kernel) - 1 - s] * projected[:, t - s]
+    y = y * sigmoid(y)
+    b = 2 * sigmoid(states @ weights["strength"] + weights["strength_bias"])
+    return y / np.sqrt((y**2).sum(-1, keepdims=True) + 1e-6), b * keep[:, :, None]
+
+
+def reflected(q, k, w, b):
+    """q_i' H_i ... H_j+1 k_j (B, H, T, T): each token transforms all keys before it."""
+    batch, length, heads, _ = q.shape
+    products, keys = np.zeros((batch, heads, length, length)), np.array(k, "float64")
+    for i in range(length):
+        along = np.einsum("bhd,bjhd->bjh", w[:, i], keys[:, :i])
+        keys[:, :i] -= np.einsum("bh,bjh,bhd->bjhd", b[:, i], along, w[:, i])
+        products[:, :, i, : i + 1] = np.einsum("bhd,bjhd->bhj", q[:, i], keys[:, : i + 1])
+    return products
+
+
 def selected(logits, cells):
     """F_ij: what queries k < i said in head 0 against key j, but for their own and first keys."""
     masked = np.zeros((len(logits), *logits.shape[2:]))

@@ -84,7 +84,9 @@ PAGES = {
         "Each token sets how much of the earlier text is forgotten, and the logits decrease "
         "by the sum of the forgetting.",
         r"\ell_{ij} = Q_{ij} + \sum_{t=j+1}^{i} \ln \sigma(w^\top x_t + b)",
-        "In causal language models: like ALiBi with a slope per token, and on fused kernels.",
+        "In causal language models: like ALiBi with a slope per token, and on fused kernels. In "
+        "encoders, `bidirectional=True` adds gates for the keys after a query; it needs the "
+        "attention matrix.",
     ),
     "kerple": Page(
         "KERPLE: kernelized relative positions",
@@ -115,6 +117,15 @@ PAGES = {
         r"\ell_{ij} = \frac{q_i^\top (k_j + s_{j - i})}{\sqrt D}, \qquad"
         r" o_i = \sum_j A_{ij}\,(v_j + s_{j - i})",
         "To load or build NEZHA, whose encoding is Shaw's with fixed sinusoids.",
+    ),
+    "path": Page(
+        "PaTH: accumulated Householder transformations",
+        "Each token between a key and a query reflects the key along a direction of its own, so "
+        "tokens can swap and overwrite what others mean.",
+        r"\ell_{ij} = \frac{1}{\sqrt D}\, q_i^\top H_i H_{i-1} \cdots H_{j+1}\, k_j, \qquad "
+        r"H_t = I - \beta_t\, w_t w_t^\top, \quad \lVert w_t \rVert = 1",
+        "Causal models that must track a state which tokens change, such as flip-flops and "
+        "permutations. It is among the most expensive, and decoding from a cache is slow.",
     ),
     "pope": Page(
         "PoPE: polar coordinate position embedding",

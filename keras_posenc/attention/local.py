@@ -38,7 +38,9 @@ def local_rows(q, k, grid, rules):
     seen = grid.seen_by_all()
     if grid.query_index is not None and seen:  # by each document its own first ones
         return None
-    if rules.hooks.all_columns or grid.attention_mask is not None or rules.bias is not None:
+    if rules.hooks.all_columns or rules.hooks.earlier_columns:
+        return None
+    if grid.attention_mask is not None or rules.bias is not None:
         return None
     reach = math.ceil(grid.window) - 1
     if q.shape[1] is None and reach + seen > 1024:

@@ -27,6 +27,7 @@ class Hooks:
         by_distance: tuple. The encodings at the end of `heads` that all have `by_distance`. An
             earlier one is left out, because a later one might scale its term.
         all_columns: bool. A block must also read the columns that are masked for all of its rows.
+        earlier_columns: bool. It must also read those that a window masks before its rows.
         min_rows, max_rows, most_rows: int or None. The bounds that all encodings respect; see
             `Execution`.
 
@@ -52,6 +53,7 @@ class Hooks:
         executions = [e.execution for e in self.encodings]
         # What fills up the last block of rows would enter the carry of a `scan`.
         self.all_columns = bool(self.scan) or any(e.all_columns for e in executions)
+        self.earlier_columns = any(e.earlier_columns for e in executions)
         self.min_rows = max((e.min_rows for e in executions), default=0)
         self.max_rows = min(filter(None, (e.max_rows for e in executions)), default=None)
         self.most_rows = min(filter(None, (e.most_rows for e in executions)), default=None)

@@ -29,6 +29,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `take_last`, `interpolate` | numbers of a row by an index, or between two indices |
 | `cumsum` | a running sum, from either end |
 | `update_slice`, `choose` | `ops.slice_update` and `ops.cond` where those fail |
+| `scan` | `ops.scan`, with a gradient under XLA |
 | `is_plain` | whether a layer's call may be made without what Keras does around it |
 | `by_group` | a function of rows whose groups have weights of their own, such as experts |
 | `linear`, `layer_norm` | a product with bias and a norm as one operation each |

@@ -25,8 +25,8 @@ NAMES = (
     "cumsum",
     "device_count",
     "dot_product_attention",
-    "export_model",
     "exact_product",
+    "export_model",
     "exporting",
     "fused_kernels",
     "gather",
@@ -57,6 +57,7 @@ NAMES = (
     "product",
     "row_multiple",
     "runs_cudnn",
+    "scan",
     "sequence_shards",
     "splash",
     "take_last",
@@ -302,6 +303,11 @@ def overwrite(whole, start, x):
 def choose(condition, usual, other):
     """usual() or other(), which have the same shape."""
     return ops.cond(condition, usual, other)
+
+
+def scan(step, carry, elements, reverse=False):
+    """`ops.scan` of a function that returns the next carry, and an output of the carry's shape."""
+    return ops.scan(step, carry, elements, reverse=reverse)
 
 
 def call_back(function, *tensors):

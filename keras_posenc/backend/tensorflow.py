@@ -196,6 +196,20 @@ def choose(condition, usual, other):
     return result
 
 
+def scan(step, carry, elements, reverse=False):
+    """`shared.scan`, step by step where their number is known.
+
+    XLA has no gradient of a loop whose turns TensorFlow does not bound.
+    """
+    if elements.shape[0] is None:
+        return shared.scan(step, carry, elements, reverse)
+    outputs = []
+    for element in tf.unstack(elements)[:: -1 if reverse else 1]:
+        carry, output = step(carry, element)
+        outputs.append(output)
+    return carry, tf.stack(outputs[:: -1 if reverse else 1])
+
+
 def cumsum(x, reverse=False):
     """The running sum along the last axis, from its end if `reverse`."""
     return tf.cumsum(x, axis=-1, reverse=reverse)

@@ -15,6 +15,7 @@ from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
 from keras_posenc.encodings.log_cpb import LogCPB
 from keras_posenc.encodings.masks import Window
 from keras_posenc.encodings.normalizers import SquaredReLU, StickBreaking
+from keras_posenc.encodings.path import PaTH
 from keras_posenc.encodings.patterns import alternate
 from keras_posenc.encodings.pope import PoPE
 from keras_posenc.encodings.relative import NEZHA, ShawRelative
@@ -47,6 +48,7 @@ __all__ = [
     "LogCPB",
     "LogN",
     "NEZHA",
+    "PaTH",
     "PoPE",
     "ReRoPE",
     "RotaryBias",
@@ -81,6 +83,7 @@ ENCODINGS = {
     "log_cpb": LogCPB,
     "log_n": LogN,
     "nezha": NEZHA,
+    "path": PaTH,
     "pope": PoPE,
     "rerope": ReRoPE,
     "rotary": RotaryEmbedding,

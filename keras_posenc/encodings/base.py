@@ -39,6 +39,8 @@ class Execution:
             compute only near the diagonal, or need much memory per row.
         all_columns: bool. Blocks keep the columns that are masked for all of their rows; for hooks
             that read them too.
+        earlier_columns: bool. Blocks keep the columns before their rows that a window masks, and
+            need no others; for hooks that read what lies between.
         by_distance: function or None. If what `heads` adds to the logits depends on distances
             alone, this computes it: distances (N,) int32 -> (N, H) float32. Where the attention
             matrix is materialised anyway, attention adds these numbers and skips `heads`, because
@@ -49,6 +51,7 @@ class Execution:
     most_rows: int | None = None
     max_rows: int | None = None
     all_columns: bool = False
+    earlier_columns: bool = False
     by_distance: Callable | None = None
 
 

@@ -21,10 +21,18 @@ class ForgetGate(Encoding):
     needed. If all f are equal, it is causal ALiBi with slope -ln f. Padding causes no decay; a key
     that only an `attention_mask` masks still does.
 
+    With `bidirectional`, keys after the query fade by gates g of their own,
+
+        l_ij + ln g_i+1 + ... + ln g_j    for j > i,
+
+    and w (E, H, 2) and b (H, 2) have f's numbers first. This bias needs the logits matrix.
+
     Args:
         initial_bias: float. Initial value of b. sigmoid(5) = 0.993 halves a weight in 103 tokens; 0
             would halve it at every token.
         kernel_initializer: initializer of w.
+        bidirectional: bool. For encoders: the queries also attend to later keys, with second gates.
+            Under a causal mask it equals the causal form.
 
     Raises:
         ValueError: if the queries are not among the keys.
@@ -36,62 +44,88 @@ class ForgetGate(Encoding):
     >>> layer(x, x, use_causal_mask=True).shape
     (1, 10, 32)
 
-    Reference: [Forgetting Transformer](https://arxiv.org/abs/2503.02130).
+    The gates to both sides are those of `DataDependentAlibi` in
+    [x-transformers](https://github.com/lucidrains/x-transformers).
     """
 
-    causal_only = True
     paper = "https://arxiv.org/abs/2503.02130"
-    feature_size = 1
 
     def __init__(
         self,
         initial_bias: float = 5.0,
         kernel_initializer: Initializer = "glorot_uniform",
+        bidirectional: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.initial_bias = float(initial_bias)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bidirectional = bool(bidirectional)
+        self.causal_only = not self.bidirectional
+        self.feature_size = 2 if self.bidirectional else 1
 
     def build(self, heads_shape, states_shape):
         super().build(heads_shape)
+        shape = (self.num_heads, 2) if self.bidirectional else (self.num_heads,)
         # autocast=False: read in float32 under a mixed policy.
         self.kernel = self.add_weight(
             name="kernel",
-            shape=(states_shape[-1], self.num_heads),
+            shape=(states_shape[-1], *shape),
             initializer=self.kernel_initializer,
             autocast=False,
         )
         self.gate_bias = self.add_weight(
             name="bias",
-            shape=(self.num_heads,),
+            shape=shape,
             initializer=keras.initializers.Constant(self.initial_bias),
             autocast=False,
         )
 
+    def overrides(self, hook):
+        if hook in ("restrict", "bias", "heads"):
+            return (hook == "heads") != self.bidirectional
+        return super().overrides(hook)
+
     def features(self, states):
-        """w.x, (B, Tk, H, 1) float32: the gates' pre-activations without b."""
+        """w.x, (B, Tk, H, 1 or 2) float32: the gates' pre-activations without b."""
         # Without b, which is large: a bfloat16 cache would round w.x away.
         states, kernel = (ops.cast(x, "float32") for x in (states, self.kernel))
-        return ops.einsum("bte,eh->bth", states, kernel)[..., None]
+        kernel = ops.reshape(kernel, (-1, self.num_heads, self.feature_size))
+        return ops.einsum("bte,ehf->bthf", states, kernel)
 
     def heads(self, q, k, grid):
         """q and k widened to (B, T, H, D + 6), so that the logits gain c_i - c_j."""
-        columns = self.cumulative_log_gates(grid)
+        columns = self.cumulative_log_gates(grid)[..., 0]
         rows = _at_queries(columns, q, grid)
         # c_i cancels in a softmax, but it keeps the logits small, and so their rounding errors.
         rows = _stacked([*_digits(rows), 256.0, 1.0, 1.0])
         return self.widen(q, k, rows, _stacked([256.0, 1.0, 1.0, *_digits(-columns)]))
 
+    def restrict(self, grid):
+        """A grid that knows the running sums of its rows and columns, if bidirectional."""
+        content, columns = grid.content, self.cumulative_log_gates(grid)
+        rows = _at_queries(columns, content.queries, grid)
+        return grid.replace(
+            features={**content.features, self: columns},
+            query_features={**content.query_features, self: rows},
+        )
+
+    def bias(self, q, grid):
+        """The sum of the logarithms between query and key, (B, H, Tq, Tk), if bidirectional."""
+        rows, columns = grid.content.query_features[self], grid.content.features[self]
+        rows, columns = (ops.transpose(x, (3, 0, 2, 1)) for x in (rows, columns))
+        difference = rows[..., None] - columns[..., None, :]
+        # Sums fall from token to token, so on the other side of the query a difference is above 0.
+        return ops.minimum(difference[0], -difference[1])
+
     def cumulative_log_gates(self, grid):
-        """c, (B, Tk, H) float32: the running sum of ln f over the real tokens."""
+        """c, (B, Tk, H, 1 or 2) float32: the running sums of ln f, and ln g, over real tokens."""
         product, bias = (
             ops.cast(x, "float32") for x in (grid.content.features[self], self.gate_bias)
         )
-        gate = product[..., 0] + bias
-        logs = -ops.softplus(-gate)
+        logs = -ops.softplus(-product - ops.reshape(bias, (self.num_heads, self.feature_size)))
         if grid.key_mask is not None:
-            logs = logs * ops.cast(grid.key_mask, "float32")[..., None]
+            logs = logs * ops.cast(grid.key_mask, "float32")[..., None, None]
         return ops.cumsum(logs, axis=1)
 
     def get_config(self):
@@ -99,6 +133,7 @@ class ForgetGate(Encoding):
             **super().get_config(),
             "initial_bias": self.initial_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bidirectional": self.bidirectional,
         }
 
 
@@ -165,7 +200,7 @@ class SelectiveAttention(Encoding):
 
 
 def _at_queries(x, q, grid):
-    """Selects the rows of x (B, Tk, H) that belong to the queries' own keys: (B, Tq, H)."""
+    """Selects the rows of x (B, Tk, ...) that belong to the queries' own keys: (B, Tq, ...)."""
     rows, columns = q.shape[1], x.shape[1]
     if None not in (rows, columns) and (rows > columns if grid.order_is_index else rows != columns):
         raise ValueError(

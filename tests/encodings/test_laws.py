@@ -192,7 +192,7 @@ def test_values_may_have_another_size(case, causal):
 
 
 @pytest.mark.once
-@over([case for case in ALL if not case.causal_only])
+@over([case for case in ALL if case.apart and not case.causal_only])
 def test_queries_and_keys_may_differ_in_number(case):
     laws.queries_and_keys_may_differ_in_number(case)
 

@@ -1,0 +1,250 @@
+"""PaTH: every token between a key and a query reflects the key."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_posenc import backend, checks
+from keras_posenc.encodings.base import Encoding, Execution
+from keras_posenc.hints import Initializer
+from keras_posenc.maps.columns import slice_axis
+
+# Most tokens whose transformations are multiplied at once.
+BLOCK = 64
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class PaTH(Encoding):
+    """PaTH: position encoding by accumulated Householder transformations.
+
+    Each token t has a transformation H_t (D, D) per head, and the logits (B, H, Tq, Tk) are
+
+        l_ij = q_i' H_i H_i-1 ... H_j+1 k_j / sqrt(D),    H_t = I - b_t w_t w_t'
+        w_t = y_t / |y_t|,    y_t = silu(sum_s c_s * (V U x_t-s)),    b_t = 2 sigmoid(a . x_t + a_0)
+
+    Here x_t (B, T, E) is the hidden state behind key t. U (E, rank) and V (rank, H, D) are a
+    projection of low rank, c (S, H, D) a short convolution over the tokens up to t, and a (E, H),
+    a_0 (H,) the strength, from 0 (t changes nothing) over 1 (it erases w_t from the keys before) to
+    2 (it reflects them). So tokens can swap and overwrite what keys mean, which tracks a state. It
+    reads no position ids, and padding changes nothing; a key that only an `attention_mask` masks
+    still does. The convolution reads tokens that its own may attend to, by documents and by the
+    mask, where there are as many queries as keys.
+
+    The difference from q.k is a bias: transformations are multiplied in blocks of 64 tokens, and
+    memory is linear in the length. A step of decoding multiplies those of all earlier tokens again,
+    so it costs much more than one without.
+
+    Args:
+        rank: int. Rank of the projection to w.
+        kernel_size: int. Tokens S of the convolution.
+        kernel_initializer: initializer of U, V and a.
+
+    Raises:
+        ValueError: if a size is not a positive integer; without the plain causal order, or if the
+            queries are not among the keys.
+
+    Example:
+
+    >>> layer = PositionalAttention(num_heads=2, key_dim=16, encodings=["path"])
+    >>> x = np.random.normal(size=(1, 10, 32))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (1, 10, 32)
+
+    Reference: [PaTH Attention: Position Encoding via Accumulating Householder
+    Transformations](https://arxiv.org/abs/2505.16381).
+    """
+
+    causal_only = True
+    paper = "https://arxiv.org/abs/2505.16381"
+    # What lies between a key and a query acts on them, even where a window masks it.
+    execution = Execution(min_rows=256, earlier_columns=True)
+
+    def __init__(
+        self,
+        rank: int = 32,
+        kernel_size: int = 3,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.rank = checks.whole("rank", rank)
+        self.kernel_size = checks.whole("kernel_size", kernel_size)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, heads_shape, states_shape):
+        super().build(heads_shape)
+        (heads, size), features = heads_shape[-2:], states_shape[-1]
+        self.feature_size = size + 1
+        bound = self.kernel_size**-0.5
+        uniform = keras.initializers.RandomUniform(-bound, bound)
+        self.down = self._add("down", (features, self.rank))
+        self.up = self._add("up", (self.rank, heads * size))
+        self.convolution = self._add("convolution", (self.kernel_size, heads, size), uniform)
+        self.strength = self._add("strength", (features, heads))
+        self.strength_bias = self._add("strength_bias", (heads,), "zeros")
+
+    def _add(self, name, shape, initializer=None):
+        # autocast=False: read in float32 under a mixed policy.
+        initializer = initializer or self.kernel_initializer.clone()
+        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+
+    def features(self, states):
+        """V U x before the convolution and a.x, (B, Tk, H, D + 1) float32."""
+        weights = states, self.down, self.up, self.strength
+        states, down, up, strength = (ops.cast(x, "float32") for x in weights)
+        projected = ops.matmul(ops.matmul(states, down), up)
+        shape = (*ops.shape(projected)[:2], self.num_heads, self.head_size)
+        projected = ops.reshape(projected, shape)
+        return ops.concatenate([projected, ops.matmul(states, strength)[..., None]], axis=-1)
+
+    def restrict(self, grid):
+        """A grid that knows w and b of each key, (B, Tk, H, D + 1), and the causal order."""
+        grid = _ordered(grid)
+        features = ops.cast(grid.content.features[self], "float32")
+        if grid.key_mask is not None:
+            features = features * ops.cast(grid.key_mask, "float32")[..., None, None]
+        y = ops.silu(self._convolved(features[..., :-1], grid))
+        w = y * ops.rsqrt(ops.sum(y * y, axis=-1, keepdims=True) + 1e-6)
+        strength_bias = ops.cast(self.strength_bias, "float32")[:, None]
+        b = 2 * ops.sigmoid(features[..., -1:] + strength_bias)
+        if grid.key_mask is not None:
+            b = b * ops.cast(grid.key_mask, "float32")[..., None, None]
+        known = {**grid.content.features, self: ops.concatenate([w, b], axis=-1)}
+        return grid.replace(features=known)
+
+    def _convolved(self, x, grid):
+        """The convolution of x (B, Tk, H, D) over tokens that a token may attend to."""
+        kernel = ops.cast(self.convolution, "float32")
+        total = x * kernel[-1]
+        for shift in range(1, self.kernel_size):
+            before = _shifted(x, shift)
+            for seen in _seen(grid, shift):
+                before = before * ops.cast(seen, "float32")[..., None]
+            total = total + before * kernel[-1 - shift]
+        return total
+
+    def bias(self, q, grid):
+        """q_i' (H_i ... H_j+1 - I) k_j / sqrt(D), (B, H, Tq, Tk) float32."""
+        keys, known = (
+            ops.cast(x, "float32") for x in (grid.content.keys, grid.content.features[self])
+        )
+        num_columns = ops.shape(keys)[1]
+        order = ops.cast(grid.key_order, "float32")[..., None, None] + ops.zeros_like(keys[..., :1])
+        blocks = _in_blocks(ops.concatenate([known, keys, order], axis=-1), num_columns)
+        size = self.head_size
+        w, b = blocks[..., :size], blocks[..., size : size + 1]
+        k, order = blocks[..., size + 1 : -1], blocks[..., -1:]
+        v, within = _multiplied(w, b, k)
+
+        q = ops.transpose(ops.cast(q, "float32"), (0, 2, 1, 3))
+        rows = ops.cast(grid.query_order, "float32")[:, None, :, None]
+
+        def along(d, w, order, rows):
+            """Products of q + d (..., Tq, D) with w (..., C, D) of tokens not after the query."""
+            products = ops.matmul(d, ops.swapaxes(w, -1, -2))
+            return ops.where(ops.swapaxes(order, -1, -2) <= rows, products, 0.0)
+
+        def step(d, block):
+            w, v, order = block[..., :size], block[..., size:-1], block[..., -1:]
+            return d - ops.matmul(along(q + d, w, order, rows), v), d
+
+        # From the last block to the first: what the tokens after a block add to the queries.
+        steps = ops.moveaxis(ops.concatenate([w, v, order], axis=-1), 2, 0)
+        _, d = backend.scan(step, ops.zeros_like(q), steps, reverse=True)
+        d = ops.moveaxis(d, 0, 2)  # (B, H, blocks, Tq, D)
+        bias = ops.matmul(d, ops.swapaxes(k, -1, -2))
+        bias = bias - ops.matmul(along(q[:, :, None] + d, w, order, rows[:, :, None]), within)
+        batch, heads, count, num_rows, width = ops.shape(bias)
+        bias = ops.reshape(ops.swapaxes(bias, 2, 3), (batch, heads, num_rows, count * width))
+        return slice_axis(bias, -1, 0, num_columns) / math.sqrt(size)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "rank": self.rank,
+            "kernel_size": self.kernel_size,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+def _ordered(grid):
+    """The grid with the causal order, if the rows and columns are the same tokens, in it.
+
+    Raises:
+        ValueError: if they are not.
+    """
+    num_rows, num_columns = grid.query_positions.shape[1], grid.key_positions.shape[1]
+    known = None not in (num_rows, num_columns)
+    if grid.order_is_index:
+        fits = not known or num_rows <= num_columns
+    else:
+        fits = grid.query_order is None and (not known or num_rows == num_columns)
+    if not fits:
+        order = "a `query_order`" if grid.query_order is not None else "no causal order"
+        raise ValueError(
+            "PaTH multiplies the tokens between a key and a query, so it needs one sequence in the "
+            "plain causal order: call the layer with `use_causal_mask=True` or a cache, and leave "
+            f"`query_order` out. Received: {num_rows} queries, {num_columns} keys and {order}"
+        )
+    if grid.order_is_index:
+        return grid
+    index = ops.arange(ops.shape(grid.key_positions)[1], dtype="int32")[None]
+    return grid.replace(query_order=index, key_order=index, order_is_index=True)
+
+
+def _seen(grid, shift):
+    """Where a token may attend to the one that is `shift` before, (B, Tk, H), by each condition."""
+    conditions = []
+    if grid.key_index is not None:
+        starts = grid.key_index - grid.key_positions  # of documents
+        conditions.append((_shifted(starts, shift) == starts)[..., None])
+    num_rows, num_columns = grid.query_positions.shape[1], grid.key_positions.shape[1]
+    if grid.attention_mask is not None and num_rows == num_columns:
+        index = ops.arange(ops.shape(grid.key_positions)[1], dtype="int32")
+        mask = ops.cast(grid.attention_mask, "bool")
+        mask = ops.reshape(mask, (*[1] * (4 - len(mask.shape)), *ops.shape(mask)))
+        mask = ops.swapaxes(mask, 0, 1) if len(grid.attention_mask.shape) == 3 else mask
+        mask = ops.any(ops.logical_and(mask, index[:, None] - index == shift), axis=-1)
+        conditions.append(ops.swapaxes(mask, 1, 2))
+    return conditions
+
+
+def _shifted(x, shift):
+    """x (B, T, ...) moved to later tokens, with zeros before."""
+    sides = [(0, 0)] * len(x.shape)
+    sides[1] = (shift, 0)
+    return slice_axis(ops.pad(x, sides), 1, 0, ops.shape(x)[1])
+
+
+def _in_blocks(x, length):
+    """x (B, T, H, F) as (B, H, blocks, C, F), the last block filled up with zeros."""
+    batch, _, heads, features = ops.shape(x)
+    width = min(length, BLOCK) if isinstance(length, int) else BLOCK
+    count = (length + width - 1) // width
+    x = ops.pad(x, [(0, 0), (0, count * width - length), (0, 0), (0, 0)])
+    x = ops.reshape(x, (batch, count, width, heads, features))
+    return ops.transpose(x, (0, 3, 1, 2, 4))
+
+
+def _multiplied(w, b, k):
+    """The products of the transformations of each block (UT transform).
+
+    A vector x becomes x - (x W') V when it passes a block from its last token to the first, and the
+    tokens after key j of the block change the product x.k_j by -(x W') within_j.
+
+    Args:
+        w, k: (..., C, D).
+        b: (..., C, 1).
+
+    Returns:
+        V (..., C, D), and `within` (..., C, C).
+    """
+    index = ops.arange(w.shape[-2], dtype="int32")
+    later = index[:, None] > index
+    products = ops.matmul(w, ops.swapaxes(ops.concatenate([w, k], axis=-2), -1, -2))
+    of_tokens, of_keys = ops.split(products, 2, axis=-1)
+    of_tokens, of_keys = (ops.where(later, x, 0.0) for x in (of_tokens, of_keys))
+    unit = ops.eye(w.shape[-2]) + b * of_tokens
+    solved = ops.solve_triangular(unit, b * ops.concatenate([w, of_keys], axis=-1), lower=True)
+    return solved[..., : w.shape[-1]], solved[..., w.shape[-1] :]
