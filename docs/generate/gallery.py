@@ -124,8 +124,8 @@ PAGES = {
         "tokens can swap and overwrite what others mean.",
         r"\ell_{ij} = \frac{1}{\sqrt D}\, q_i^\top H_i H_{i-1} \cdots H_{j+1}\, k_j, \qquad "
         r"H_t = I - \beta_t\, w_t w_t^\top, \quad \lVert w_t \rVert = 1",
-        "Causal models that must track a state which tokens change, such as flip-flops and "
-        "permutations. It is among the most expensive, and decoding from a cache is slow.",
+        "For causal models that must track a state which tokens change, such as flip-flops and "
+        "permutations. It multiplies much more than attention itself, and decodes slowly.",
     ),
     "pope": Page(
         "PoPE: polar coordinate position embedding",

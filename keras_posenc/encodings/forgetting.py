@@ -44,7 +44,8 @@ class ForgetGate(Encoding):
     >>> layer(x, x, use_causal_mask=True).shape
     (1, 10, 32)
 
-    The gates to both sides are those of `DataDependentAlibi` in
+    Reference: [Forgetting Transformer](https://arxiv.org/abs/2503.02130). The gates to both sides
+    are those of `DataDependentAlibi` in
     [x-transformers](https://github.com/lucidrains/x-transformers).
     """
 
@@ -102,7 +103,7 @@ class ForgetGate(Encoding):
         return self.widen(q, k, rows, _stacked([256.0, 1.0, 1.0, *_digits(-columns)]))
 
     def restrict(self, grid):
-        """A grid that knows the running sums of its rows and columns, if bidirectional."""
+        """A grid that knows the sums of rows and columns, (B, T, H, 2), if bidirectional."""
         content, columns = grid.content, self.cumulative_log_gates(grid)
         rows = _at_queries(columns, content.queries, grid)
         return grid.replace(

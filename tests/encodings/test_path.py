@@ -58,14 +58,17 @@ def test_blocks_of_rows_are_the_whole_matrix(layer, cut_maps):
 
 
 @pytest.mark.once
-def test_a_window_changes_no_logit(layer):
-    """Tokens that it masks still transform the keys before them."""
-    near = PositionalAttention(H, D, encodings=["path"], sliding_window=20)
-    near.build(X.shape, X.shape)
-    near.set_weights(layer.get_weights())
-    _, logits = layer(X, X, use_causal_mask=True, return_attention_logits=True)
-    _, found = near(X, X, use_causal_mask=True, return_attention_logits=True)
-    np.testing.assert_allclose(numpy(found), numpy(logits), atol=2e-5)
+def test_a_window_reads_what_lies_before_it(layer):
+    """Tokens that it masks still transform the keys before them, so no block leaves them out."""
+    x = np.concatenate([X, X[:, ::-1]], axis=1)
+    window = PositionalAttention(
+        H, D, encodings=["path", {"name": "window", "window": 20, "sinks": 1}]
+    )
+    window.build(x.shape, x.shape)
+    window.set_weights(layer.get_weights())
+    whole, _ = window(x, x, use_causal_mask=True, return_attention_scores=True)
+    found = window(x, x, use_causal_mask=True)
+    np.testing.assert_allclose(numpy(found), numpy(whole), atol=2e-5)
 
 
 @pytest.mark.once
