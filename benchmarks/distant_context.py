@@ -227,18 +227,28 @@ def people_table(rows, place):
     found = by_distance(rows, place)
     if WINDOWS not in found:
         return ""
-    windows = found[WINDOWS]
-    heads = [f"{column['tokens']:,.0f}" for column in windows.values()]
+    tokens = {
+        distance: column["tokens"]
+        for columns in found.values()
+        for distance, column in columns.items()
+    }
+    distances, windows = sorted(tokens), found[WINDOWS]
+    heads = [f"{tokens[distance]:,.0f}" for distance in distances]
     lines = [[f"tokens back to the name, {place}", *heads]]
     for way, columns in found.items():
-        scores = [columns[distance]["top1"] if distance in columns else [] for distance in windows]
+        scores = [
+            columns[distance]["top1"] if distance in columns else [] for distance in distances
+        ]
         cells = (f"{np.mean(s):.0f} ± {half_width(s):.0f}" if len(s) else "" for s in scores)
         lines.append([way, *cells])
-    if STRETCHED in found:
-        more = (
-            interval(column["top1"] - windows[distance]["top1"])
-            for distance, column in found[STRETCHED].items()
-        )
+    stretched = found.get(STRETCHED, {})
+    paired = {
+        distance: stretched[distance]["top1"] - windows[distance]["top1"]
+        for distance in stretched.keys() & windows.keys()
+        if len(stretched[distance]["top1"]) == len(windows[distance]["top1"])
+    }
+    if paired:
+        more = (interval(paired[d]) if d in paired else "" for d in distances)
         lines.append(["stretched, less windows", *more])
     return markdown(lines)
 
