@@ -84,7 +84,10 @@ def renamed_argument(old: str, new: str) -> typing.Callable[[Function], Function
         @functools.wraps(function)
         def call(*args, **kwargs):
             if old in kwargs:
-                warn_renamed(old, new, function.__qualname__.removesuffix(".__init__"))
+                of = function.__qualname__.removesuffix(".__init__")
+                if new in kwargs:
+                    raise TypeError(f"`{old}` and `{new}` of {of} are one argument: give `{new}`.")
+                warn_renamed(old, new, of)
                 kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 
@@ -96,7 +99,7 @@ def renamed_argument(old: str, new: str) -> typing.Callable[[Function], Function
 def warn_renamed(old, new, of):
     """Warns the caller's caller that what it used is called otherwise now."""
     warnings.warn(
-        f"`{old}` of {of} is called `{new}` now; the old name works until version 0.4.",
+        f"`{old}` of {of} is called `{new}` now; the old name works until version 0.5.",
         DeprecationWarning,
         stacklevel=3,
     )

@@ -60,3 +60,13 @@ def test_an_argument_is_taken_by_its_former_name_with_a_warning():
     assert exact_match(predicted="a", answers=["a"]) == exact_match("a", ["a"]) == 1
     with pytest.warns(DeprecationWarning, match="`said` of spearman is called `predicted` now"):
         assert spearman(true=[1, 2, 3], said=[3, 5, 9]) == 1
+
+
+def test_an_argument_is_not_given_by_both_of_its_names():
+    function = checks.renamed_argument("old", "new")(lambda new: new)
+    with pytest.warns(
+        DeprecationWarning, match="`old` of .* is called `new` now; .* until"
+    ):
+        assert function(old=3) == 3
+    with pytest.raises(TypeError, match="`old` and `new` of .* are one argument: give `new`"):
+        function(old=3, new=4)
