@@ -64,9 +64,7 @@ def test_an_argument_is_taken_by_its_former_name_with_a_warning():
 
 def test_an_argument_is_not_given_by_both_of_its_names():
     function = checks.renamed_argument("old", "new")(lambda new: new)
-    with pytest.warns(
-        DeprecationWarning, match="`old` of .* is called `new` now; .* until"
-    ):
+    with pytest.warns(DeprecationWarning, match="`old` of .* is called `new` now; .* until"):
         assert function(old=3) == 3
     with pytest.raises(TypeError, match="`old` and `new` of .* are one argument: give `new`"):
         function(old=3, new=4)
