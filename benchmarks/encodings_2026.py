@@ -30,6 +30,7 @@ TRAINED = {
     "log-CPB": [{"name": "log_cpb", "train_length": LENGTH}],
     "content bias": [{"name": "content_bias", "max_distance": LENGTH}],
     "DAPE": ["dape"],
+    "PaTH": ["path"],
     "CoPE": ["cope"],
     RANDOM_IDS: ["rotary"],
 }
@@ -40,7 +41,7 @@ READ_WITH = {
     "Self-Extend": fixed({"name": "self_extend", "group_size": 16, "window": LENGTH // 2}),
     "dual chunk": fixed({"name": "dual_chunk", "chunk_size": LENGTH, "local_size": LENGTH // 4}),
 }
-NEW = ("PoPE", "log-CPB", "content bias", "DAPE", "Self-Extend", "dual chunk")
+NEW = ("PoPE", "log-CPB", "content bias", "DAPE", "PaTH", "Self-Extend", "dual chunk")
 
 
 def main():

@@ -241,6 +241,16 @@ def stretched_mlm():
     return _with(both, rows, command, "stretched_mlm", "torch")
 
 
+def stretched_reactions():
+    """MLM accuracy of a pretrained model with its own head, within its length and beyond."""
+    module, rows = benchmark("stretched_reactions"), _json("stretched_reactions")
+    steps = " ".join(f"--steps {steps}" for steps in sorted({row["steps"] for row in rows}))
+    alphas = " ".join(str(alpha) for alpha in sorted({row["alpha"] for row in rows}))
+    command = f"benchmarks/stretched_reactions.py --packages FOLDER --alphas {alphas} {steps}"
+    command += f" {_seeds(rows)}"
+    return _with(module.table(rows), rows, command, "stretched_reactions", "torch")
+
+
 def stretch_base():
     """Seconds and memory of a step of stretching a model of BERT-base's shape."""
     module, rows = benchmark("stretch_base"), _json("stretch_base")
@@ -358,6 +368,7 @@ BLOCKS = {
     "back_to_level": back_to_level,
     "rotary_collapse": rotary_collapse,
     "stretched_mlm": stretched_mlm,
+    "stretched_reactions": stretched_reactions,
     "stretch_base": stretch_base,
     "precision": precision,
     "loading": loading,
