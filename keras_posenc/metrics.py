@@ -1,12 +1,14 @@
-"""Metrics for `model.compile`: of chains of tags, sets of spans, spans and pairs."""
+"""Metrics for `model.compile`: of chains of tags, sets of spans, spans, pairs, and any loss."""
 
 from keras_posenc.training.chains import ViterbiAccuracy
+from keras_posenc.training.mean_loss import MeanLoss
 from keras_posenc.training.multilabel_losses import SpanF1
 from keras_posenc.training.similarity_losses import InBatchAccuracy
 from keras_posenc.training.span_losses import SpanAccuracy
 
 __all__ = [
     "InBatchAccuracy",
+    "MeanLoss",
     "SpanAccuracy",
     "SpanF1",
     "ViterbiAccuracy",

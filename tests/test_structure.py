@@ -54,7 +54,7 @@ LAZY = {
     "tokenizers": ("text/",),
     "rjieba": ("text/words.py",),
     "matplotlib": ("analysis/plot.py",),
-    "pyarrow": ("retrieval/vector_files.py",),
+    "pyarrow": ("retrieval/vector_files.py", "text/parquet.py"),
     "transformers": (),
 }
 # Who else may ask which backend runs: to write its name into a report, or to start a process.

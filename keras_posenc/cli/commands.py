@@ -117,13 +117,14 @@ SPECIAL = {
     "label": {"flag": "--label-column", "metavar": "NAME"},
     "validation": {"metavar": "FILE|SHARE", "type": _share_or_path},
     "test": {"metavar": "FILE"},
+    "cache": {"metavar": "FOLDER"},
     "stretch_first": {"metavar": "FILE"},
     "model": {"metavar": "FAMILY"},
     "rope_scaling": {"metavar": "TYPE:FACTOR", "help": "Scaling of rotary positions, as yarn:4"},
     "train_lengths": {"metavar": "N,N-N,...", "type": _ranges},
     "test_lengths": {"metavar": "N,N-N,...", "type": _ranges},
 }
-TEXTS = "Texts: .txt (one per line), .tsv, .csv, .jsonl or .tab"
+TEXTS = "Texts: .txt (one per line), .tsv, .csv, .jsonl, .parquet or .tab"
 CHECKPOINT = "Weights, or a directory with weights, config and tokenizer"
 REPORT = {"action": "store_true", "help": "Write no report.html"}
 NO_PICTURES = {"action": "store_true", "help": "Draw no figures"}
@@ -145,7 +146,7 @@ COMMANDS = (
             "freeze": {"metavar": "embeddings|N|PATTERN", "nargs": "+", "type": _freeze},
             "class_weight": {"metavar": "balanced|LABEL=X,...", "type": _class_weight},
             "train": {
-                "help": "Documents: .tsv, .csv, .jsonl or .tab with texts and labels; for tag "
+                "help": "Documents: .tsv, .csv, .jsonl, .parquet or .tab, with labels; for tag "
                 ".conll, for qa SQuAD's .json"
             },
             "lengths": {"metavar": "LENGTHxEPOCHS,...", "type": _stages},

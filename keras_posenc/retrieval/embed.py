@@ -179,9 +179,9 @@ def embed(
             their results has all vectors.
         part_size: int. For more texts than memory holds, such as 100,000 of a million: read, embed
             and write that many at a time into the .npy or .jsonl file `output`, with `late` a
-            .jsonl file. An interrupted call continues after its last whole part. A .txt or .jsonl
-            file is read line by line; other files are read whole. Each part prints a line with the
-            time left, unless `verbose` is 0.
+            .jsonl file. An interrupted call continues after its last whole part. All files but .tab
+            are read in parts, too. Each part prints a line with the time left, unless `verbose` is
+            0.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
             a process for each. Default: one, or those of a distribution that is set.
         verbose: as in `keras.Model.predict`.

@@ -9,6 +9,10 @@ import re
 NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
+class UnendedField(ValueError):
+    """A quoted field does not end."""
+
+
 def read_rows(content, delimiter):
     """Splits a text into rows of fields.
 
@@ -22,8 +26,15 @@ def read_rows(content, delimiter):
     Raises:
         ValueError: a quoted field does not end, or something follows its closing quote.
     """
+    for line, fields, _, _ in rows_with_ends(content, delimiter):
+        yield line, fields
+
+
+def rows_with_ends(content, delimiter, line=1):
+    """As `read_rows`, of a text that begins on a line of a file: (line, fields, where the row ends
+    in the text, the line after it)."""
     plain = re.compile(f"[^{re.escape(delimiter)}\r\n]*")
-    place, line = 0, 1
+    place = 0
     while place < len(content):
         first, start, fields = place, line, []
         while not fields or content.startswith(delimiter, place):
@@ -35,9 +46,11 @@ def read_rows(content, delimiter):
                 match = plain.match(content, place)
                 field, place = match[0], match.end()
             fields.append(field)
-        yield start, fields if place > first else []
+        if place == first:
+            fields = []
         end = NEWLINE.match(content, place)
         place, line = end.end() if end else place, line + 1
+        yield start, fields, place, line
 
 
 def _quoted(content, place, delimiter, line):
@@ -46,7 +59,7 @@ def _quoted(content, place, delimiter, line):
     while not parts or content.startswith('"', end):
         begin, end = end + 1, content.find('"', end + 1)
         if end < 0:
-            raise ValueError(f"line {line}: not CSV (unexpected end of data).")
+            raise UnendedField(f"line {line}: not CSV (unexpected end of data).")
         parts.append(content[begin:end])
         end += 1
     if end < len(content) and content[end] not in f"{delimiter}\r\n":

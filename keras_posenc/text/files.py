@@ -6,6 +6,7 @@ import pathlib
 import re
 import typing
 
+from keras_posenc.text.parquet import read_parquet
 from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
 from keras_posenc.untrusted import check_name, check_pointer, parse_json, quote, shorten
 
@@ -36,6 +37,22 @@ class Texts:
 
     def __len__(self):
         return len(self.texts)
+
+
+class FilePart(typing.NamedTuple):
+    """Rows of a table, in the place of the path of the whole table; see `file_parts`."""
+
+    path: pathlib.Path
+    columns: list
+    rows: list
+
+    @property
+    def suffix(self):
+        """That of the file."""
+        return self.path.suffix
+
+    def __str__(self):
+        return str(self.path)
 
 
 class Cell(typing.NamedTuple):
@@ -74,11 +91,11 @@ def labels_of(texts):
 def read_texts(path, text=None, label=None):
     """Reads texts, and their labels if there are any, from a file.
 
-    Formats: .tsv and .csv with a header line, .jsonl with one object per line, Orange's .tab
-    (names, types, flags) and .txt with one text per line. In .tab and .tsv a row is one line, and
-    quotes are ordinary characters, except in lines that are exactly as csv writes them. Blank lines
-    between rows are skipped, and `lines` keeps the original numbers; in .txt, where answers are
-    laid beside lines, they are an error.
+    Formats: .tsv and .csv with a header line, .jsonl with one object per line, .parquet (which
+    needs pyarrow), Orange's .tab (names, types, flags) and .txt with one text per line. In .tab and
+    .tsv a row is one line, and quotes are ordinary characters, except in lines that are exactly as
+    csv writes them. Blank lines between rows are skipped, and `lines` keeps the original numbers;
+    in .txt, where answers are laid beside lines, they are an error.
 
     Args:
         path: the file, in UTF-8.
@@ -170,14 +187,19 @@ def read_rows(path, readers):
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise ValueError(f"{path}: {path.suffix!r} is not one of {', '.join(readers)}.")
-    columns, rows, flagged = reader(path, decode(path))
+    if isinstance(path, FilePart):
+        return path.columns, path.rows, {}
+    content = None if reader is read_parquet else decode(path)
+    columns, rows, flagged = reader(path, content)
     if not rows:
         raise ValueError(f"{path} has column names but no rows.")
     return columns, rows, flagged
 
 
 def existing(path):
-    """The `pathlib.Path` of a file that there is."""
+    """The `pathlib.Path` of a file that there is; a `FilePart` as it is."""
+    if isinstance(path, FilePart):
+        return path
     path = pathlib.Path(path)
     check_name(path)
     if path.is_dir():
@@ -329,6 +351,7 @@ READERS = {
     ".csv": read_csv,
     ".jsonl": read_jsonl,
     ".tab": read_tab,
+    ".parquet": read_parquet,
     ".txt": _read_txt,
 }
 CORPUS_READERS = {**READERS, ".txt": _read_paragraphs}

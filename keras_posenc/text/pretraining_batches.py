@@ -7,7 +7,8 @@ import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.text.documents import encode_rows
-from keras_posenc.text.labels import NextTokenLabels
+from keras_posenc.text.encoded_texts import EncodedTexts, encode_texts
+from keras_posenc.text.labels import ClassLabels, NextTokenLabels
 from keras_posenc.text.masking import begins_words, choose_words, hide
 from keras_posenc.text.packing import pack_rows
 from keras_posenc.text.text_batches import TextBatches
@@ -38,6 +39,13 @@ def pieces(texts, tokenizer, length):
     >>> [tokenizer.decode(ids) for ids, _ in pieces(["a b c d", "d"], tokenizer, length=5)]
     ['a b c', 'b c d', 'd']
     """
+    rows = _rows_of(texts, tokenizer, length)
+    if not rows:
+        raise ValueError("The texts have no tokens to learn from.")
+    return rows
+
+
+def _rows_of(texts, tokenizer, length):
     special = tokenizer.special_tokens()
     size = checks.whole("length", length, special + 1, why=f"{special} are special tokens")
     size -= special
@@ -46,9 +54,22 @@ def pieces(texts, tokenizer, length):
         last = max(0, len(ids) - size)
         starts = [*range(0, last, size), last]
         rows += [tokenizer.assemble(ids[start : start + size]) for start in starts]
-    if not rows:
-        raise ValueError("The texts have no tokens to learn from.")
     return rows
+
+
+def encode_corpus(texts, tokenizer, length, masked):
+    """`EncodedTexts` of texts, as the classes below make them of a list; None without tokens.
+
+    Args:
+        texts: list of str, or of (prompt, answer) pairs of str.
+        tokenizer, length: as in `pieces`.
+        masked: bool. Whether tokens are masked, so that there are no labels.
+    """
+    if isinstance(texts[0], tuple):
+        return encode_texts(texts, NextTokenLabels(segment=1), tokenizer, length)
+    rows = _rows_of(texts, tokenizer, length)
+    labels = ClassLabels() if masked else NextTokenLabels()
+    return encode_texts(rows, labels, tokenizer, length) if rows else None
 
 
 class MaskedLanguageModelBatches(TextBatches):
@@ -129,7 +150,7 @@ class MaskedLanguageModelBatches(TextBatches):
         self._begins = np.ones(tokenizer.vocab_size, bool)
         if whole_words:
             self._begins = begins_words(tokenizer)
-        rows = pieces(texts, tokenizer, length)
+        rows = texts if isinstance(texts, EncodedTexts) else pieces(texts, tokenizer, length)
         super().__init__(
             pack_rows(rows, length) if pack else rows,
             tokenizer=tokenizer,
@@ -201,8 +222,9 @@ class CausalBatches(TextBatches):
     """
 
     def __init__(self, texts, tokenizer, length=512, token_budget=8192, pack=False, **kwargs):
-        pairs = bool(len(texts)) and isinstance(texts[0], tuple)
-        rows = texts if pairs else pieces(texts, tokenizer, length)
+        is_encoded = isinstance(texts, EncodedTexts)
+        pairs = not is_encoded and bool(len(texts)) and isinstance(texts[0], tuple)
+        rows = texts if pairs or is_encoded else pieces(texts, tokenizer, length)
         if pack and pairs:
             encoded, lengths = encode_rows(texts, tokenizer, length)
             tell_truncation(lengths, length)

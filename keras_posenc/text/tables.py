@@ -29,13 +29,13 @@ def read_csv(path, content):
         table = [(number, fields) for number, fields in read_rows(content, ",") if fields]
     except ValueError as error:
         raise ValueError(f"{path}, {error}") from None
-    return *_named(path, table[0], table[1:]), {}
+    return *named_rows(path, table[0], table[1:]), {}
 
 
 def read_tsv(path, content):
     """Reads a header line, then one row per line."""
     table = _tab_separated(content)
-    return *_named(path, table[0], table[1:]), {}
+    return *named_rows(path, table[0], table[1:]), {}
 
 
 def read_tab(path, content):
@@ -52,7 +52,7 @@ def read_tab(path, content):
             "writes it: names, types, flags (class, meta, ...); with names alone it is a .tsv."
         )
     table = _tab_separated(content, after=3, columns=len(head[0]))
-    names, rows = _named(path, (1, head[0]), table)
+    names, rows = named_rows(path, (1, head[0]), table)
     flagged = {}
     for name, words in zip(names, flags, strict=False):
         if "class" in words or "c" in words:
@@ -66,10 +66,10 @@ def _tab_separated(content, after=0, columns=None):
     """(line number, fields) of the non-blank lines after line `after`."""
     lines = [(number, line) for number, line in lines_of(content)[after:] if line.strip()]
     columns = columns or lines[0][1].count("\t") + 1
-    return [(number, _fields(line, columns)) for number, line in lines]
+    return [(number, fields_in(line, columns)) for number, line in lines]
 
 
-def _fields(line, columns):
+def fields_in(line, columns):
     """Splits at tabs. Quotes are ordinary characters unless csv would have written this very
     line."""
     if '"' in line:
@@ -89,7 +89,7 @@ def _as_csv(fields, quoting):
     return line.getvalue()
 
 
-def _named(path, header, table):
+def named_rows(path, header, table):
     """(names, rows as dicts) from (line number, fields)."""
     number, fields = header
     names = [name.strip() for name in fields]

@@ -4,9 +4,11 @@ from keras_posenc.text.conll import read_columns
 from keras_posenc.text.documents import is_word
 from keras_posenc.text.files import Texts, decode, existing, read_jsonl, read_rows, text_in
 from keras_posenc.text.labels.tags import check_spans, check_tags
+from keras_posenc.text.parquet import read_parquet
 from keras_posenc.text.tables import lines_of
 from keras_posenc.untrusted import quote, shorten
 
+OBJECTS = {".jsonl": read_jsonl, ".parquet": read_parquet}
 COLUMNS = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
 
 
@@ -16,8 +18,8 @@ def read_tagged(path, text=None, label=None):
     In .conll, .bio, .iob, .tsv and .txt a line is a word and, in the last column, its tag. Columns
     are separated by tabs, or by ASCII spaces in a line without tabs. A blank line ends a text.
     Comments ("# sent_id = 1"), lines of -DOCSTART- and a line of column names are skipped. In
-    .jsonl an object is a text: {"tokens": ["Ada", ...], "tags": ["B-PER", ...]}, or {"text":
-    "Ada ...", "spans": [{"start": 0, "end": 3, "label": "PER"}, ...]}.
+    .jsonl an object is a text, in .parquet a row: {"tokens": ["Ada", ...], "tags": ["B-PER",
+    ...]}, or {"text": "Ada ...", "spans": [{"start": 0, "end": 3, "label": "PER"}, ...]}.
 
     Args:
         path: the file, in UTF-8.
@@ -34,10 +36,10 @@ def read_tagged(path, text=None, label=None):
     """
     path = existing(path)
     suffix = path.suffix.lower()
-    if suffix == ".jsonl":
+    if suffix in OBJECTS:
         return _read_objects(path, text, label)
     if suffix not in COLUMNS:
-        raise ValueError(f"{path}: {suffix!r} is not one of .jsonl, {', '.join(COLUMNS)}.")
+        raise ValueError(f"{path}: {suffix!r} is not one of {', '.join((*OBJECTS, *COLUMNS))}.")
     content = decode(path)
     if suffix == ".txt" and label is False:
         rows = [(n, line) for n, line in lines_of(content.rstrip("\r\n"))]
@@ -48,7 +50,7 @@ def read_tagged(path, text=None, label=None):
 
 
 def _read_objects(path, text, label):
-    _, rows, _ = read_rows(path, {".jsonl": read_jsonl})
+    _, rows, _ = read_rows(path, OBJECTS)
     texts, labels = [], []
     for number, row in rows:
         where = f"{path}, line {number}"

@@ -6,7 +6,7 @@ import numpy as np
 from keras_posenc import backend, checks
 from keras_posenc.text import shapes as text_shapes
 from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
-from keras_posenc.text.documents import check_list, encode_apart, encode_rows
+from keras_posenc.text.encoded_texts import EncodedTexts, encode_texts
 from keras_posenc.text.epoch_progress import Reading
 from keras_posenc.text.labels import ClassLabels, Labels
 from keras_posenc.text.labels.outputs import OutputLabels
@@ -138,35 +138,29 @@ class TextBatches(keras.utils.PyDataset):
             labels = ClassLabels(labels, classes)
         elif classes is not None:
             raise ValueError("classes= belongs to a list of labels; give it to the labels instead.")
-        check_list(texts)
-        labels.check_count(len(texts))
         self.classes, self.pad_id = labels.classes, 0 if tokenizer is None else tokenizer.pad_id
         if apart and labels.of_tokens:
             raise ValueError(
                 f"apart=True takes labels of a whole row, not {type(labels).__name__} of its "
                 "tokens."
             )
-        if apart:
-            rows, self.lengths, self._sides = encode_apart(texts, tokenizer, max_length, stride)
-        else:
-            encoded = encode_rows(texts, tokenizer, max_length, stride, labels.needs_offsets)
-            (rows, self.lengths), self._sides = encoded, None
+        encoded = texts
+        if not isinstance(texts, EncodedTexts):
+            encoded = encode_texts(texts, labels, tokenizer, max_length, stride, apart)
+        self.lengths, self._sides = encoded.lengths, encoded.sides
         sides = self._sides or 1
         if stride is None:
             tell_truncation(self.lengths, max_length)
-        self.text_of = np.array([row.text for row in rows[::sides]])
-        self.rows = rows if labels.needs_offsets else None
-        self._labels, self._entries = labels, labels.encode(texts, rows[::sides])
-        self._weights = _checked_weights(sample_weights, len(texts))
+        self.text_of, self.rows = encoded.text_of, encoded.rows
+        self._labels, self._entries = labels, encoded.entries
+        self._weights = _checked_weights(sample_weights, len(self.lengths))
         self._class_weights = None
         if class_weight is not None:
             self._class_weights = self._weights_of(class_weight)
-        tokens = np.array([len(row.token_ids) for row in rows])
-        self._starts = np.concatenate([[0], np.cumsum(tokens)])
-        self._tokens = np.concatenate([np.asarray(row.token_ids, "int32") for row in rows])
-        self._segments = np.concatenate([np.asarray(row.segment_ids, "int32") for row in rows])
-        self._position_ids = _position_ids(rows)
-        lengths = tokens.reshape(-1, sides).max(axis=1)
+        self._starts = np.concatenate([[0], np.cumsum(encoded.row_lengths)])
+        self._tokens, self._segments = encoded.token_ids, encoded.segment_ids
+        self._position_ids = encoded.position_ids
+        lengths = encoded.row_lengths.reshape(-1, sides).max(axis=1)
         fixed = fixed_shapes is not None and text_shapes.compiles_each()
         if fixed:
             lengths, pad_to = text_shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
@@ -355,16 +349,6 @@ class TextBatches(keras.utils.PyDataset):
         widths = [self._widths[k] for k, _ in self._batches]
         padded = np.dot(self._filled_sizes, widths)
         return float(1 - len(self._tokens) / padded / (self._sides or 1))
-
-
-def _position_ids(rows):
-    """The position ids of all rows one after the other, or None if none has any."""
-    if all(row.position_ids is None for row in rows):
-        return None
-    ids = [
-        range(len(row.token_ids)) if row.position_ids is None else row.position_ids for row in rows
-    ]
-    return np.concatenate([np.asarray(each, "int32") for each in ids])
 
 
 def _multiplied(targets, weights, text_weights):

@@ -3,18 +3,17 @@
 import itertools
 import os
 
-from keras_posenc.text.files import existing, jsonl_row, read_texts, text_columns, text_in
-from keras_posenc.untrusted import check_pointer
+from keras_posenc.text.file_parts import STREAMED, file_parts
+from keras_posenc.text.files import existing, read_texts
 
-# What a line is a row of. Other files are read whole.
-STREAMED = (".txt", ".jsonl")
+ROWS = 256  # that are read together
 
 
 class TextStream:
     """Texts of a file or of a list, of which a part is in memory at a time.
 
-    A .txt or .jsonl file is read line by line: once as a whole to count and check it, and again for
-    the parts. Other files are read whole, as `read_texts` does.
+    A .txt, .jsonl, .csv, .tsv or .parquet file is read once as a whole to count and check its rows,
+    and again for the parts. Other files are read whole, as `read_texts` does.
 
     Args:
         source: A path, or a sequence of texts that can be sliced: a list, or a column of a data
@@ -38,7 +37,7 @@ class TextStream:
         self._path = None
         if isinstance(source, (str, os.PathLike)):
             path = existing(source)
-            if path.suffix.lower() in STREAMED and not _has_old_lines(path):
+            if path.suffix.lower() in STREAMED:
                 self._path, self._column = path, text
             else:
                 source = read_texts(path, text=text, label=False).texts
@@ -70,59 +69,5 @@ class TextStream:
             yield part
 
     def _rows(self):
-        read = _jsonl if self._path.suffix.lower() == ".jsonl" else _txt
-        is_empty = True
-        for text in read(self._path, self._column):
-            is_empty = False
-            yield text
-        if is_empty:
-            raise ValueError(f"{self._path} is empty.")
-
-
-def _has_old_lines(path):
-    """Whether lines may end in carriage returns alone, which no reading by lines finds."""
-    with open(path, "rb") as file:
-        first = file.readline()
-    return b"\r" in first.rstrip(b"\r\n")
-
-
-def _lines(path):
-    """(number from 1, line) of a file in UTF-8; errors name the byte."""
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            if number == 1:
-                check_pointer(path, line)
-                if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                    raise ValueError(f"{path}, line 1: this is UTF-16; convert the file to UTF-8.")
-            try:
-                words = line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}, line {number}, byte {error.start + 1}: 0x{line[error.start]:02x} is "
-                    "not UTF-8; convert the file to UTF-8."
-                ) from None
-            yield number, words.removesuffix("\n").removesuffix("\r").lstrip("\ufeff")
-
-
-def _txt(path, column):
-    text_columns(path, column, ["text"], {})
-    blank = []  # lines that are none if nothing follows
-    for number, line in _lines(path):
-        if not line:
-            blank.append(number)
-            continue
-        for place in blank[:1]:
-            text_in(path, place, {"text": ""}, "text")
-        texts = text_in(path, number, {"text": line}, "text")
-        yield (texts,) if isinstance(column, tuple) else texts
-
-
-def _jsonl(path, column):
-    names = None
-    for number, line in _lines(path):
-        if not line.strip():
-            continue
-        row = jsonl_row(path, number, line)
-        names = names or text_columns(path, column, list(row), {})
-        texts = tuple(text_in(path, number, row, name) for name in names)
-        yield texts if isinstance(column, tuple) else texts[0]
+        for part in file_parts(self._path, ROWS):
+            yield from read_texts(part, text=self._column, label=False).texts

@@ -1,5 +1,9 @@
 """Tokens and their ids, both ways: what a tokenizer knows before it meets a text."""
 
+import contextlib
+import hashlib
+import json
+
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.loading import find_tokenizer, load, save
 from keras_posenc.text.special_tokens import find_roles, keep_apart
@@ -19,6 +23,7 @@ class Tokens:
         self._rust, self._names = load(path, lowercase, strip_accents, vocabulary)
         self._source = "vocabulary=" if path is None else find_tokenizer(path)
         self._splitter = self._rust.pre_tokenizer
+        self._special_in_text = bool(special_in_text)
         self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
         settings = None if path is None else TokenizerSettings(self._source.parent)
         self.pre_tokenize, self._entries = choose_words(
@@ -122,6 +127,16 @@ class Tokens:
             tokens = [self._rust.id_to_token(i) for i in ids if i not in self._special]
         return join_words(join_pieces([token for token in tokens if token]))
 
+    @property
+    def fingerprint(self):
+        """A fingerprint of all that decides which ids a text has."""
+        words = self.pre_tokenize
+        name = [getattr(words, "__module__", None), repr(words).partition(" at 0x")[0]]
+        with self._as_read():
+            content = self._rust.to_str()
+        known = [content, self._named(), name, self._special_in_text]
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+
     def save(self, directory):
         """Writes files that `Tokenizer(directory)` and `transformers` read.
 
@@ -129,10 +144,15 @@ class Tokens:
             directory: str or path. Directory for tokenizer.json and tokenizer_config.json, and for
                 the vocab.txt of a BERT tokenizer. Created if missing.
         """
-        # As it was read: how special tokens in a text are met is the reader's choice.
+        with self._as_read():
+            save(self._rust, self.vocabulary, self._named(), directory, self._entries)
+
+    @contextlib.contextmanager
+    def _as_read(self):
+        """As the file has it: how special tokens in a text are met is the reader's choice."""
         apart, self._rust.pre_tokenizer = self._rust.pre_tokenizer, self._splitter
         try:
-            save(self._rust, self.vocabulary, self._named(), directory, self._entries)
+            yield
         finally:
             self._rust.pre_tokenizer = apart
 

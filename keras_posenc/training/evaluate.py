@@ -103,8 +103,8 @@ def predict(
             `write_predictions` writes what is returned.
         part_size: int. For more texts than memory holds, such as 100,000 of a million: read,
             predict and write that many at a time. An interrupted call continues after its last
-            whole part. A .txt or .jsonl file of texts is read line by line; other files are read
-            whole. Each part prints a line with the time left, unless `verbose` is 0.
+            whole part. All files of texts but .tab are read in parts, too. Each part prints a line
+            with the time left, unless `verbose` is 0.
         shard: str. "i/n", from "1/n" to "n/n": predict only the i-th of n equal parts of the texts,
             in their order, so that n processes or machines share the work.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,

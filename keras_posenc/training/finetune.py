@@ -11,6 +11,7 @@ import numpy as np
 from keras_posenc import checks
 from keras_posenc.text import Texts
 from keras_posenc.text.labels.protocol import class_weights
+from keras_posenc.training.cached_texts import cached_documents
 from keras_posenc.training.devices import on_devices
 from keras_posenc.training.finetune_recipe import FinetuneRecipe, stages
 from keras_posenc.training.labelled_documents import digest, split
@@ -71,6 +72,7 @@ def finetune(
     class_weight=None,
     callbacks=None,
     seed=0,
+    cache=None,
     overwrite=False,
     devices=None,
     verbose="auto",
@@ -174,6 +176,9 @@ def finetune(
             evaluated and saved. A resumed run gives each callback back its attributes that are
             numbers, strings, lists, dicts or arrays, the best weights among them.
         seed: int. Seed of the batches, the dropout and the new weights.
+        cache: path of a folder for training texts that are larger than memory. The files are then
+            read in parts, and their tokens are computed once and read from the folder. A pattern of
+            names, such as "part-*.parquet", reads several files.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
         devices: int or "all". Number of devices of this machine that share each batch, on JAX and
@@ -209,7 +214,9 @@ def finetune(
         locals(), lengths=stages(max_length, epochs, lengths), stretch_first=_named(stretch_first)
     )
     _check_unused(recipe)
-    documents, label_names = _documents(TASKS[task], train, validation, test, text, label, seed)
+    documents, label_names = _documents(
+        TASKS[task], train, validation, test, text, label, seed, cache
+    )
     TASKS[task].check_settings(recipe, label_names)
     if class_weight is not None:
         class_weights(class_weight, label_names, np.ones(len(label_names)))
@@ -273,13 +280,17 @@ def _named(texts):
     return hashlib.sha256(repr(list(texts)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _documents(task, train, validation, test, text, label, seed):
+def _documents(task, train, validation, test, text, label, seed, cache):
     """Dict role -> labelled `Texts` or None, and the names of the outputs: none occurs in the
     documents that the training ones do not show."""
-    documents = {"train": task.read(train, "train", text, label)}
+    if cache is None:
+        documents = {"train": task.read(train, "train", text, label)}
+    else:
+        documents = {"train": cached_documents(cache, task, train, "train", text, label)}
     if isinstance(validation, float):
         checks.number("validation", validation, above=0, below=1)
-        documents["train"], validation = split(documents["train"], validation, seed, task.names_in)
+        documents["train"], found = split(documents["train"], validation, seed, task.names_in)
+        validation = Texts(list(found.texts), list(found.labels), list(found.lines))
     label_names = task.label_names(documents["train"])
     for role, source in (("validation", validation), ("test", test)):
         documents[role] = None if source is None else task.read(source, role, text, label)

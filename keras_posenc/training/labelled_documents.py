@@ -11,7 +11,8 @@ import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.text import Texts, read_texts
-from keras_posenc.text.files import LABEL_NAMES, READERS, read_rows
+from keras_posenc.text.disk_list import take
+from keras_posenc.text.files import LABEL_NAMES, READERS, FilePart, read_rows
 from keras_posenc.untrusted import quote, shorten
 
 TABLES = (".csv", ".jsonl", ".tab", ".tsv")  # files with named columns
@@ -19,7 +20,7 @@ NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def open_documents(source, role, read_file, task):
-    """Documents of any task from a file or from Python lists, with the labels it checks.
+    """Documents of any task from a file or from Python lists, with the labels it checks one by one.
 
     Args:
         source: a path, a `Texts`, or a pair (texts, labels) of lists.
@@ -42,13 +43,11 @@ def open_documents(source, role, read_file, task):
         task.checked(f"on line {line} of {role}", text, label)
         for line, text, label in zip(documents.lines, documents.texts, labels, strict=True)
     ]
-    if documents.labels is not None:
-        _check_names(map(task.names_in, checked), documents.lines, role)
     return Texts(documents.texts, checked, documents.lines)
 
 
 def _opened(source, role, read_file):
-    if isinstance(source, (str, os.PathLike)):
+    if isinstance(source, (str, os.PathLike, FilePart)):
         documents = read_file(source)
     elif isinstance(source, Texts):
         documents = source
@@ -106,17 +105,23 @@ def read_labelled(source, role, text=None, label=None):
     >>> read_labelled((["good", "bad"], [1, 0]), "train").labels
     ['1', '0']
     """
+    documents = open_labelled(source, role, text, label)
+    check_names(([name] for name in documents.labels), documents.lines, role)
+    return documents
+
+
+def open_labelled(source, role, text=None, label=None):
+    """As `read_labelled`, without the checks that compare the labels of all documents."""
     documents = _opened(source, role, lambda path: read_texts(path, text=text, label=label))
     _check_labelled(documents, source, role)
     labels = [str(name).strip() for name in documents.labels]
     if "" in labels:
         line = documents.lines[labels.index("")]
         raise ValueError(f"{role}, line {line}: the label is empty; leave the text out or name it.")
-    _check_names(([name] for name in labels), documents.lines, role)
     return Texts(documents.texts, labels, documents.lines)
 
 
-def _check_names(labels, lines, role):
+def check_names(labels, lines, role):
     """Refuses what no file can hold and names that would be two classes by mistake; warns of names
     that look the same."""
     first = {}
@@ -203,22 +208,25 @@ def split(documents, share, seed, names_in=lambda label: ()):
     True
     """
     checks.number("share", share, above=0, below=1, why="the part of the documents to hold out")
-    names = [label if isinstance(label, str) else "" for label in documents.labels]
-    labels = np.array(names)
+    ids = {}  # of names: strings, which may be on disk, take more memory
+    labels = (label if isinstance(label, str) else "" for label in documents.labels)
+    labels = np.array([ids.setdefault(name, len(ids)) for name in labels])
     rng = np.random.default_rng(seed)
     is_held_out = np.zeros(len(labels), bool)
-    for name in sorted(set(names)):
-        members = rng.permutation(np.flatnonzero(labels == name))
+    for name in sorted(ids):
+        members = rng.permutation(np.flatnonzero(labels == ids[name]))
         is_held_out[members[: min(round(share * len(members)), len(members) - 1)]] = True
-    names_of = [set(names_in(label)) for label in documents.labels]
-    shown = set().union(*(names_of[index] for index in np.flatnonzero(~is_held_out)))
+    shown = set()
+    for index in np.flatnonzero(~is_held_out):
+        shown.update(names_in(documents.labels[index]))
     for index in np.flatnonzero(is_held_out):
-        if names_of[index] - shown:
+        names = set(names_in(documents.labels[index]))
+        if names - shown:
             is_held_out[index] = False
-            shown |= names_of[index]
+            shown |= names
     if not is_held_out.any():
         raise ValueError(
-            f"A share of {share} holds out none of {len(labels)} documents in {len(set(names))} "
+            f"A share of {share} holds out none of {len(labels)} documents in {len(ids)} "
             "classes. Raise the share or give a validation file."
         )
     return _take(documents, ~is_held_out), _take(documents, is_held_out)
@@ -227,7 +235,7 @@ def split(documents, share, seed, names_in=lambda label: ()):
 def _take(documents, chosen):
     chosen = np.flatnonzero(chosen)
     parts = (documents.texts, documents.labels, documents.lines)
-    return Texts(*([part[index] for index in chosen] for part in parts))
+    return Texts(*(take(part, chosen) for part in parts))
 
 
 def check_known_labels(documents, label_names, role):

@@ -66,6 +66,7 @@ def pretrain(
     model=None,
     ignore=None,
     seed=0,
+    cache=None,
     overwrite=False,
     devices=None,
     verbose=True,
@@ -116,6 +117,9 @@ def pretrain(
         model: str. Family of the checkpoint; by default the one its config names.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         seed: int. Seed of the batches, the masks, the dropout and the new weights.
+        cache: path of a folder for training texts that are larger than memory. The files are then
+            read in parts, and their tokens are computed once and read from the folder. A pattern of
+            names, such as "part-*.parquet", reads several files.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
         devices: int or "all". Number of devices of this machine that share each batch, on JAX and
@@ -144,10 +148,15 @@ def pretrain(
     """
     check_processes("pretrain")
     recipe = PretrainRecipe.of(locals())
+    if cache is not None and pack:
+        raise ValueError(
+            "`cache` does not go with pack=True, which sorts the rows of all texts by their "
+            f"lengths: leave one of them out. Received: cache={str(cache)!r}"
+        )
     sizes = recipe.source.read_config()
     recipe.options(sizes)  # refuses a length before the texts are read
     words = recipe.source.read_tokenizer(sizes)
-    texts = read_corpus(corpus, validation, objective == "unilm", text, label, seed)
+    texts = read_corpus(corpus, validation, objective == "unilm", text, label, seed, cache)
     prepare = functools.partial(Pretraining, recipe, sizes, words, texts)
     record = recipe.record(texts=texts.digest())
     data = whence(corpus=corpus, validation=validation, text=text, label=label)

@@ -14,8 +14,14 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.models.model import TransformerModel
 from keras_posenc.text import Texts, read_texts
-from keras_posenc.text.files import read_long_texts
-from keras_posenc.text.pretraining_batches import CausalBatches, MaskedLanguageModelBatches
+from keras_posenc.text.disk_list import DiskList, take
+from keras_posenc.text.files import FilePart, read_long_texts
+from keras_posenc.text.pretraining_batches import (
+    CausalBatches,
+    MaskedLanguageModelBatches,
+    encode_corpus,
+)
+from keras_posenc.training.cached_texts import cached_texts, cached_tokens
 from keras_posenc.training.progress import printer
 from keras_posenc.training.recipe import RATES
 from keras_posenc.training.runs import take_steps
@@ -34,20 +40,33 @@ class PretrainingTexts:
 
     def digest(self):
         """A fingerprint of all texts."""
-        content = repr((self.train, self.validation)).encode("utf-8", "surrogatepass")
-        return hashlib.sha256(content).hexdigest()[:16]
+        sha = hashlib.sha256()
+        for mark, texts in (("([", self.train), ("], [", self.validation)):
+            for text in texts:
+                sha.update(f"{mark}{text!r}".encode("utf-8", "surrogatepass"))
+                mark = ", "
+        sha.update(b"])")
+        return sha.hexdigest()[:16]
 
 
-def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
+def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0, cache=None):
     """Reads the texts of `pretrain` as a `PretrainingTexts`.
 
     Args:
-        corpus, validation, text, label, seed: as in `pretrain`.
+        corpus, validation, text, label, seed, cache: as in `pretrain`.
         pairs: bool. Whether the texts are prompts with answers.
     """
     if validation is None:
         raise ValueError("validation=None: give texts, or the share of the corpus to hold out.")
-    train = _read(corpus, pairs, text, label)
+    if cache is None:
+        train = _read(corpus, pairs, text, label)
+    else:
+        settings = {"pairs": pairs, "text": text, "label": label}
+
+        def read_part(part):
+            return Texts(found := _read(part, pairs, text, label), None, range(len(found)))
+
+        train = cached_texts(cache, corpus, settings, read_part, paragraphs=not pairs).texts
     if isinstance(validation, float):
         checks.number("validation", validation, above=0, below=1)
         if len(train) < 2:
@@ -58,12 +77,13 @@ def read_corpus(corpus, validation, pairs, text=None, label=None, seed=0):
         order = np.random.default_rng((seed, 0)).permutation(len(train))
         held_out = max(1, int(validation * len(train)))
         parts = order[held_out:], order[:held_out]
-        return PretrainingTexts(*([train[i] for i in sorted(part)] for part in parts))
+        train, found = (take(train, sorted(part)) for part in parts)
+        return PretrainingTexts(train, list(found))
     return PretrainingTexts(train, _read(validation, pairs, text, label))
 
 
 def _read(source, pairs, text, label):
-    if isinstance(source, (str, os.PathLike)):
+    if isinstance(source, (str, os.PathLike, FilePart)):
         source = read_texts(source, text, label) if pairs else read_long_texts(source, text)
     if isinstance(source, Texts):
         texts = source.texts
@@ -80,6 +100,15 @@ def _read(source, pairs, text, label):
             what = "a (prompt, answer) pair of str" if pairs else "a str"
             raise TypeError(f"Text {number} is {each!r:.60}: this objective needs {what}.")
     return texts
+
+
+def cached_corpus(texts, tokenizer, length, masked):
+    """`EncodedTexts` of a `DiskList`; arguments as of `encode_corpus`."""
+
+    def encode(texts, _):
+        return encode_corpus(texts, tokenizer, length, masked)
+
+    return cached_tokens(texts, {"length": length, "masked": masked}, tokenizer, encode)
 
 
 class Pretraining:
@@ -125,6 +154,9 @@ class Pretraining:
         recipe = self.recipe
         options = dict(token_budget=recipe.token_budget, shuffle=shuffle, seed=recipe.seed)
         options["pack"] = recipe.pack
+        if isinstance(texts, DiskList):
+            masked = recipe.objective == "mlm"
+            texts = cached_corpus(texts, self.tokenizer, recipe.length, masked)
         if recipe.objective != "mlm":
             return CausalBatches(texts, self.tokenizer, recipe.length, **options)
         return MaskedLanguageModelBatches(

@@ -16,7 +16,7 @@ RATES = ("dropout_rate", "attention_dropout_rate")
 # Arguments of every run that are no settings: its texts, of which it stores a digest, and where and
 # how it runs.
 TEXTS = ("train", "corpus", "texts", "validation", "test", "text", "label")
-RUN = ("output", "overwrite", "devices", "verbose")
+RUN = ("output", "overwrite", "cache", "devices", "verbose")
 
 
 class Recipe:

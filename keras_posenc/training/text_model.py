@@ -15,8 +15,11 @@ from keras_posenc.checkpoints.folder import replacing_together
 from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.text import TextBatches, Tokenizer
+from keras_posenc.text.disk_list import DiskList
 from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.encoded_texts import encode_texts
 from keras_posenc.text.shapes import longest_length, shape_options
+from keras_posenc.training.cached_texts import cached_tokens
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.finetune_task import POOLS
 from keras_posenc.training.tasks.rows import RowPerText
@@ -139,19 +142,44 @@ class TextModel:
         Returns:
             `TextBatches`, in a fixed order unless `shuffle=True` is given.
         """
-        if self.prompt or self.prompts:
-            kind_of_all(texts)  # with the prompt none is empty
-            texts = [self.with_prompts(text) for text in texts]
         read = {"max_length": self.max_length, "stride": self.stride}
         if self.chunks is not None:
             read = {"max_length": self.chunks, "stride": 0}
+        options = {"shuffle": False, **shape_options(self.model), **read, **options}
+        if isinstance(texts, DiskList):
+            texts, labels = self._cached_tokens(texts, labels, options), None
+        else:
+            texts = self._with_all_prompts(texts)
         return TextBatches(
             texts,
             self.kind.labels(self.label_names, labels),
             tokenizer=self.tokenizer,
             token_budget=self.token_budget,
-            **{"shuffle": False, **shape_options(self.model), **read, **options},
+            **options,
         )
+
+    def _with_all_prompts(self, texts):
+        if not self.prompt and not self.prompts:
+            return texts
+        kind_of_all(texts)  # with the prompt none is empty
+        return [self.with_prompts(text) for text in texts]
+
+    def _cached_tokens(self, texts, labels, options):
+        """`EncodedTexts` of a `DiskList`, whose tokens are beside it."""
+        names = ("max_length", "stride", "apart")
+        how = {name: options[name] for name in names if options.get(name) is not None}
+        settings = {**how, "prompt": self.prompt, "prompts": self.prompts, "task": self.task}
+        settings |= {"names": self.label_names, "labels": labels is not None}
+
+        def encode(texts, part):
+            values = None if labels is None else labels[part]
+            texts = self._with_all_prompts(texts)
+            return encode_texts(
+                texts, self.kind.labels(self.label_names, values), self.tokenizer, **how
+            )
+
+        one_kind = not options.get("apart")
+        return cached_tokens(texts, settings, self.tokenizer, encode, one_kind)
 
     def with_prompts(self, text):
         """A text with what precedes it: the prompt of texts, or those of the tuples of "embed"."""

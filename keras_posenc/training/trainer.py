@@ -11,9 +11,11 @@ import keras
 import numpy as np
 
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.text.disk_list import take
 from keras_posenc.text.shapes import shape_price
 from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
+from keras_posenc.training.mean_loss import MeanLoss
 from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.processes import by_first, together
 from keras_posenc.training.progress import Progress, printer
@@ -90,7 +92,7 @@ class Trainer:
                     f"No document of train fits in {length} tokens, the shortest has "
                     f"{self.token_counts.min()}: give a longer stage, or longer='cut'."
                 )
-            texts, targets = ([column[i] for i in short_enough] for column in (texts, targets))
+            texts, targets = take(texts, short_enough), take(targets, short_enough)
         if self.recipe.class_weight is not None:
             options["class_weight"] = self.recipe.class_weight
         batches = at_length.batches(texts, targets, **options)
@@ -114,8 +116,9 @@ class Trainer:
     def _compile(self):
         model, recipe, label_names = self.model, self.recipe, self.finetuned.label_names
         total = sum(len(self.batches[length]) for length in recipe.epoch_lengths)
-        metrics = [*self.task.metrics(label_names), *(recipe.metrics or ())]
-        recipe.compile(model, total, self.task.loss(label_names, recipe), weighted_metrics=metrics)
+        loss = self.task.loss(label_names, recipe)
+        metrics = [MeanLoss(loss), *self.task.metrics(label_names), *(recipe.metrics or ())]
+        recipe.compile(model, total, loss, weighted_metrics=metrics)
         # Variables created inside the first step would make TensorFlow trace it twice.
         inputs, *targets = self.batches[recipe.final_length][0]
         targets = [array[:1] for array in targets]

@@ -1,11 +1,12 @@
 """Texts read a part at a time: the same texts, and the same errors, as read whole."""
 
+import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from keras_posenc.text import read_texts
+from keras_posenc.text import Texts, file_parts, read_texts, text_stream
 from keras_posenc.text.text_stream import TextStream
 
 pytestmark = pytest.mark.once
@@ -31,6 +32,17 @@ FILES = {
     "list.jsonl": b'["one"]\n',
     "pair.jsonl": b'{"a": "one", "b": "two"}\n{"a": "three", "b": "four"}\n',
     "table.tsv": b"text\tlabel\none\ta\ntwo\tb\n",
+    "quoted.tsv": b'text\tlabel\n"one "" 1"\ta\n\n"two\tb\n',
+    "more.tsv": b"text\tlabel\none\ta\ntwo\n",
+    "table.csv": b'label,text\r\na,"one\r\nline, ""two"""\r\n\r\nb,x"y\r\nb,"\n\n\n"\nc,last',
+    "unended.csv": b'text\none\n"two\nthree\n\n',
+    "after.csv": b'text\none\n"two"x\nthree\n',
+    "more.csv": b"text,label\none,a\ntwo,b,c\n",
+    "header.csv": b"text,label\n",
+    "header.tsv": b"text\n\n",
+    "old.csv": b"text,label\rone,a\rtwo,b\r",
+    "separated.csv": b"text\tlabel\none\ta\n",
+    "rows.tab": b"text\tlabel\nstring\td\nmeta\tclass\none\ta\n",
 }
 
 
@@ -42,7 +54,9 @@ def outcome(read):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_stream_reads_what_read_texts_reads(tmp_path, name):
+def test_a_stream_reads_what_read_texts_reads(tmp_path, name, monkeypatch):
+    monkeypatch.setattr(file_parts, "BLOCK", 1)
+    monkeypatch.setattr(text_stream, "ROWS", 1)
     path = tmp_path / name
     path.write_bytes(FILES[name])
     text = ("a", "b") if name.startswith("pair") else None
@@ -57,6 +71,33 @@ def test_a_stream_reads_what_read_texts_reads(tmp_path, name):
         return found
 
     assert outcome(streamed) == expected
+
+
+def test_parquet_is_read_as_the_same_table_in_another_format(tmp_path):
+    """Where pyarrow is installed, which no extra of this package does."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"text": [f"text {n}" for n in range(5)], "label": ["a", "b", "a", "b", "c"]}
+    parquet.write_table(arrow.table(columns), tmp_path / "table.parquet", row_group_size=2)
+    expected = Texts(columns["text"], columns["label"], [1, 2, 3, 4, 5])
+    assert read_texts(tmp_path / "table.parquet") == expected
+    parts = [read_texts(each) for each in file_parts.file_parts(tmp_path / "table.parquet", 2)]
+    assert [text for part in parts for text in part.texts] == expected.texts
+    assert [line for part in parts for line in part.lines] == expected.lines
+    assert len(TextStream(tmp_path / "table.parquet")) == 5
+    (tmp_path / "wrong.parquet").write_bytes(b"no table")
+    with pytest.raises(ValueError, match="wrong.parquet is not a Parquet file: "):
+        read_texts(tmp_path / "wrong.parquet")
+    parquet.write_table(arrow.table({"text": arrow.array([], "string")}), tmp_path / "no.parquet")
+    with pytest.raises(ValueError, match="no.parquet has column names but no rows"):
+        list(file_parts.file_parts(tmp_path / "no.parquet", 2))
+
+
+def test_parquet_without_pyarrow_names_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "table.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ImportError, match="table.parquet needs pyarrow: pip install pyarrow, or"):
+        read_texts(tmp_path / "table.parquet")
 
 
 def test_a_stream_may_begin_and_end_anywhere(tmp_path):

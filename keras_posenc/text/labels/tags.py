@@ -88,8 +88,10 @@ class TagLabels(Labels):
         return np.array(targets, "int32"), counts.astype("float32")
 
     def class_counts(self, entries):
-        targets, counts = (np.concatenate(each) for each in zip(*entries, strict=True))
-        return np.bincount(targets, weights=counts, minlength=len(self.classes))
+        found = np.zeros(len(self.classes))
+        for targets, counts in entries:  # one by one: they may be on disk
+            found += np.bincount(targets, weights=counts, minlength=len(found))
+        return found
 
     def pad(self, entries, width):
         return pad_places(entries, width)

@@ -8,7 +8,11 @@ import numpy as np
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.labelled_documents import check_known_labels, read_labelled
+from keras_posenc.training.labelled_documents import (
+    check_known_labels,
+    check_names,
+    open_labelled,
+)
 from keras_posenc.training.metrics import classification, softmax
 from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 from keras_posenc.untrusted import quote
@@ -68,11 +72,13 @@ class Classification(FinetuneTask):
     reads_plain_texts = True
     problem_type = "single_label_classification"
 
-    def read(self, source, role, text=None, label=None):
-        documents = read_labelled(source, role, text, label)
+    def read_part(self, source, role, text=None, label=None):
+        return open_labelled(source, role, text, label)
+
+    def check_labels(self, documents, role):
+        check_names(([name] for name in documents.labels), documents.lines, role)
         if role == "train":
             _question(documents.labels)
-        return documents
 
     def read_file(self, path, text, label):
         return read_texts(path, text=text, label=label)

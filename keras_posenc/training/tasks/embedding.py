@@ -8,6 +8,7 @@ import numpy as np
 from keras_posenc.models.sentence_embedding import embedder
 from keras_posenc.models.similarity import similarity
 from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
+from keras_posenc.text.files import FilePart
 from keras_posenc.text.groups import read_groups
 from keras_posenc.training.similarity_losses import InBatchAccuracy
 from keras_posenc.training.tasks.embedding_losses import loss_of
@@ -58,12 +59,12 @@ class Embedding(FinetuneTask):
     needs_labels = False
     embeds = True
 
-    def read(self, source, role, text=None, label=None):
-        if isinstance(source, (list, tuple)):
+    def read_part(self, source, role, text=None, label=None):
+        if isinstance(source, (list, tuple)) and not isinstance(source, FilePart):
             texts, labels = source if _is_labelled(source) else (source, None)
             if labels is None:
                 source = Texts(list(texts), None, list(range(1, len(texts) + 1)))
-        return super().read(source, role, text, label)
+        return super().read_part(source, role, text, label)
 
     def read_file(self, path, text, label):
         return read_groups(path, text, label)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from keras_posenc.training.labelled_documents import open_documents
+from keras_posenc.text.file_parts import STREAMED
+from keras_posenc.training.labelled_documents import check_names, open_documents
 from keras_posenc.untrusted import quote
 
 # Combine the outputs for the chunks of a text (chunks, ...), given their numbers of tokens. The
@@ -30,6 +31,7 @@ class FinetuneTask:
     embeds = False  # whether the model makes vectors, so that settings of these make sense
     has_class_weights = False  # whether `class_weight=` makes sense
     reads_plain_texts = False  # whether `read_unlabelled` reads what `read_texts` does
+    streamed = STREAMED  # suffixes of files that are read in parts
     reads_chunks = True  # whether `chunks=` makes sense
     # What transformers calls it, where a model is a classifier's: features, pooled, and numbers of
     # a text.
@@ -38,7 +40,17 @@ class FinetuneTask:
     # Data: from files and lists to `Texts` with checked labels.
     def read(self, source, role, text=None, label=None):
         """Reads labelled documents: a path, a `Texts`, or a pair (texts, labels)."""
+        documents = self.read_part(source, role, text, label)
+        self.check_labels(documents, role)
+        return documents
+
+    def read_part(self, source, role, text=None, label=None):
+        """As `read`, without the checks of all documents together; also of a `FilePart`."""
         return open_documents(source, role, lambda path: self.read_file(path, text, label), self)
+
+    def check_labels(self, documents, role):
+        """Checks the labels of all documents together."""
+        check_names(map(self.names_in, documents.labels), documents.lines, role)
 
     def read_file(self, path, text, label):
         """`Texts` of a file, with labels unless `label` is False."""

@@ -8,7 +8,7 @@ import numpy as np
 from keras_posenc.models.heads import token_classifier
 from keras_posenc.text import TagLabels, tag_names
 from keras_posenc.text.labels.tags import check_spans, check_tags, word_places, words_of
-from keras_posenc.text.tagged import read_tagged
+from keras_posenc.text.tagged import OBJECTS, read_tagged
 from keras_posenc.training.entities import entities, entity_scores
 from keras_posenc.training.metrics import by_lengths, log_softmax
 from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite
@@ -70,6 +70,7 @@ class Tagging(FinetuneTask):
     watched = ("accuracy",)
     has_class_weights = True
     per_token = True
+    streamed = tuple(OBJECTS)
 
     def read_file(self, path, text, label):
         return read_tagged(path, text, label)

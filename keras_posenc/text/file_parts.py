@@ -1,0 +1,156 @@
+"""Tables that are read a part at a time, so that they may be larger than memory."""
+
+import itertools
+import pathlib
+
+from keras_posenc.text.delimited import UnendedField, rows_with_ends
+from keras_posenc.text.files import READERS, FilePart, existing, jsonl_row
+from keras_posenc.text.parquet import parquet_parts
+from keras_posenc.text.tables import fields_in, named_rows
+from keras_posenc.untrusted import check_pointer
+
+STREAMED = (".jsonl", ".parquet", ".csv", ".tsv", ".txt")
+BLOCK = 4096  # lines of a .csv that are parsed together
+
+
+def file_parts(source, size, paragraphs=False):
+    """Reads a table, or several, a part at a time.
+
+    Args:
+        source: path of a file with one of the suffixes `STREAMED`, or a pattern of several, such as
+            "texts/part-*.parquet", which are read in the order of their names.
+        size: int, rows of a part; the last part of a file may have fewer.
+        paragraphs: bool. Whether blank lines of a .txt are left out.
+
+    Yields:
+        `FilePart`, which the readers of files take in the place of a path.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: names the file, the line and the problem.
+    """
+    for path in paths_of(source):
+        is_empty = True
+        for columns, rows in _parts(path, size, paragraphs):
+            is_empty = False
+            yield FilePart(path, columns, rows)
+        if is_empty:
+            what = "has column names but no rows" if path.suffix == ".parquet" else "is empty"
+            raise ValueError(f"{path} {what}.")
+
+
+def paths_of(source):
+    """The files that a path, or a pattern of names, stands for."""
+    path = pathlib.Path(source)
+    paths = [path]
+    if any(mark in path.name for mark in "*?[") and not path.exists():
+        paths = sorted(path.parent.glob(path.name)) or paths
+    for path in paths:
+        if existing(path).suffix.lower() not in STREAMED:
+            raise ValueError(
+                f"{path} cannot be read in parts, as only files of {', '.join(STREAMED)} can: "
+                "convert it."
+            )
+    return paths
+
+
+def _parts(path, size, paragraphs):
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        yield from parquet_parts(path, size)
+    elif has_old_lines(path):
+        columns, rows, _ = READERS[suffix](path, "".join(line for _, line in _lines(path)))
+        yield columns, rows
+    elif suffix in (".csv", ".tsv"):
+        table = _csv(path) if suffix == ".csv" else _tsv(path)
+        for header in itertools.islice(table, 1):
+            named_rows(path, header, [])
+            first = next(table, None)
+            if first is None:
+                raise ValueError(f"{path} has column names but no rows.")
+            for rows in _chunks(itertools.chain([first], table), size):
+                yield named_rows(path, header, rows)
+    else:
+        columns, rows = ["text"], _txt(path, paragraphs)
+        if suffix == ".jsonl":
+            columns, rows = None, _jsonl(path)
+        for chunk in _chunks(rows, size):
+            columns = columns or list(chunk[0][1])
+            yield columns, chunk
+
+
+def _chunks(rows, size):
+    while chunk := list(itertools.islice(rows, size)):
+        yield chunk
+
+
+def has_old_lines(path):
+    """Whether lines may end in carriage returns alone, which no reading by lines finds."""
+    with open(path, "rb") as file:
+        first = file.readline()
+    return b"\r" in first.rstrip(b"\r\n")
+
+
+def _lines(path):
+    """(number from 1, line with its end) of a file in UTF-8; errors name the byte."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if number == 1:
+                check_pointer(path, line)
+                if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                    raise ValueError(f"{path}, line 1: this is UTF-16; convert the file to UTF-8.")
+            try:
+                words = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path}, line {number}, byte {error.start + 1}: 0x{line[error.start]:02x} is "
+                    "not UTF-8; convert the file to UTF-8."
+                ) from None
+            yield number, words.lstrip("\ufeff")
+
+
+def _without_ends(path):
+    return ((n, line.removesuffix("\n").removesuffix("\r")) for n, line in _lines(path))
+
+
+def _txt(path, paragraphs):
+    blank = []  # lines that are none if nothing follows
+    for number, line in _without_ends(path):
+        if line.strip() if paragraphs else line:
+            yield from blank
+            blank = []
+            yield number, {"text": line}
+        elif not paragraphs:
+            blank = blank or [(number, {"text": ""})]  # the first, which is refused
+
+
+def _jsonl(path):
+    for number, line in _without_ends(path):
+        if line.strip():
+            yield number, jsonl_row(path, number, line)
+
+
+def _tsv(path):
+    columns = None
+    for number, line in _without_ends(path):
+        if line.strip():
+            columns = columns or line.count("\t") + 1
+            yield number, fields_in(line, columns)
+
+
+def _csv(path):
+    lines, rest, first, is_last = _lines(path), "", 1, False
+    while not is_last:
+        block = "".join(line for _, line in itertools.islice(lines, BLOCK))
+        content, is_last, done = rest + block, not block, 0
+        try:
+            for line, fields, end, following in rows_with_ends(content, ",", first):
+                done, first = end, following
+                if fields:
+                    yield line, fields
+        except UnendedField as error:  # it may end in the next block
+            if is_last:
+                raise ValueError(f"{path}, {error}") from None
+        except ValueError as error:
+            raise ValueError(f"{path}, {error}") from None
+        rest = content[done:]

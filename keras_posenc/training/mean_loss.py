@@ -1,0 +1,67 @@
+"""The loss of an epoch as a mean over what counts, whatever the batches are."""
+
+import keras
+from keras import ops
+
+from keras_posenc.untrusted import quote
+
+
+@keras.saving.register_keras_serializable(package="keras_posenc")
+class MeanLoss(keras.metrics.Metric):
+    """The mean of a loss over all that counts, in the place of the loss that `fit` shows.
+
+    loss = (sum of w l) / (sum of w), over all batches of an epoch, with the weights w and the
+    losses l of all texts, or of all tokens. Keras takes a mean of the means of the batches by their
+    numbers of rows. There a text of a small batch counts more if the weights differ, or if rows of
+    weight 0 fill up a batch, as `TextBatches` does for several devices. Give it as one of
+    `weighted_metrics`. The loss is computed again, which is little beside the model.
+
+    Args:
+        loss: `keras.losses.Loss` with `reduction="mean_with_sample_weight"`, as in `compile`.
+        name: str. The default replaces the loss that `fit` and `evaluate` show.
+        **kwargs: as of `keras.metrics.Metric`.
+
+    Raises:
+        ValueError: if the loss has another reduction.
+
+    Example:
+
+    >>> loss = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
+    >>> metric = MeanLoss(loss)
+    >>> metric.update_state([[0.0], [0.0]], [[1.0], [5.0]], [1.0, 0.0])
+    >>> metric.update_state([[0.0], [0.0]], [[2.0], [3.0]], [1.0, 1.0])
+    >>> round(float(metric.result()), 4)
+    4.6667
+    """
+
+    def __init__(self, loss, name="loss", **kwargs):
+        super().__init__(name=name, **kwargs)
+        if getattr(loss, "reduction", None) != "mean_with_sample_weight":
+            raise ValueError(
+                "`loss` must be an object of Keras with reduction='mean_with_sample_weight'. "
+                f"Received: {quote(loss)}"
+            )
+        self.loss = loss
+        # By no reduction, since Keras divides a reduced loss by the replicas of TensorFlow.
+        self._parts = type(loss).from_config({**loss.get_config(), "reduction": "none"})
+        self.total = self.add_variable((), initializer="zeros", name="total")
+        self.count = self.add_variable((), initializer="zeros", name="count")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Adds a batch; arguments as of every metric."""
+        y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        parts = ops.cast(self._parts(y_true, y_pred, sample_weight), self.dtype)
+        weights = ops.ones_like(parts) if sample_weight is None else sample_weight
+        self.total.assign_add(ops.sum(parts))
+        self.count.assign_add(ops.sum(ops.cast(weights, self.dtype)))
+
+    def result(self):
+        """The mean, 0 if nothing counts."""
+        return ops.divide_no_nan(self.total, self.count)
+
+    def get_config(self):
+        return {**super().get_config(), "loss": keras.losses.serialize(self.loss)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "loss": keras.losses.deserialize(config["loss"])})

@@ -1,0 +1,58 @@
+"""A run of `finetune` that changes its number of devices: prints the largest difference of its
+weights from those of a run on one device.
+
+    python tests/resumed_devices.py BERT OUTPUT 4,2   # an epoch on four, one on two, one on one
+
+Devices are made before all else, so this is a program; `tests/training/test_devices.py` runs it.
+"""
+
+import pathlib
+import sys
+
+import keras
+import numpy as np
+
+from keras_posenc.training import finetune, load_finetuned
+
+BERT, OUTPUT = sys.argv[1], pathlib.Path(sys.argv[2])
+DEVICES = [int(number) for number in sys.argv[3].split(",")]
+TRAIN = [" ".join(f"w{(n + 3 * k) % 30}" for k in range(6)) for n in range(16)], list("ab") * 8
+
+
+class StopsBefore(keras.callbacks.Callback):
+    """Interrupts a run before an epoch."""
+
+    epoch = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == StopsBefore.epoch:
+            raise KeyboardInterrupt
+
+
+def train(name, devices, stop=None):
+    StopsBefore.epoch = stop
+    try:
+        # Batches of eight texts, whatever the devices.
+        options = {
+            "epochs": len(DEVICES) + 1,
+            "max_length": 8,
+            "token_budget": 64,
+            "learning_rate": 1e-3,
+        }
+        options |= {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "head_dropout": 0.0}
+        options |= {"callbacks": [StopsBefore()], "verbose": 0, "devices": devices}
+        finetune(BERT, TRAIN, OUTPUT / name, **options)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def weights(name):
+    return [np.asarray(each) for each in load_finetuned(OUTPUT / name).model.get_weights()]
+
+
+for number, devices in enumerate(DEVICES, 1):
+    assert train("moved", devices, stop=number)
+assert not train("moved", None) and not train("one", None)
+pairs = zip(weights("moved"), weights("one"), strict=True)
+print(float(max(abs(a - b).max() for a, b in pairs)))
