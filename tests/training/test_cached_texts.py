@@ -179,6 +179,7 @@ from keras_posenc.training.tasks import TASKS
     assert [each.name.split("-")[0] for each in (tmp_path / "cache").iterdir()] == ["texts"]
 
 
+@pytest.mark.once
 def test_a_run_from_memory_maps_equals_one_in_memory(tmp_path, pretrained, corpus):
     options = {"lengths": [(16, 1), (32, 1)], "longer": "skip", "validation": 0.25, "verbose": 0}
     options |= {"token_budget": 512, "learning_rate": 1e-2}

@@ -171,13 +171,3 @@ def test_two_devices_find_what_one_does(pretrained):
     two, one, again = json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(again, one, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="two, then one, in one process")
-def test_a_run_continues_on_another_number_of_devices(pretrained, tmp_path):
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
-    program = pathlib.Path(__file__).parents[1] / "resumed_devices.py"
-    environment = {**os.environ, "XLA_FLAGS": flags}
-    done = run_fork("file", program, [pretrained, tmp_path, "2"], env=environment)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout.splitlines()[-1]) < 1e-5

@@ -1,9 +1,10 @@
-"""A run of `finetune` that changes its number of devices: prints the largest difference of its
+r"""A run of `finetune` that changes its number of devices: prints the largest difference of its
 weights from those of a run on one device.
 
-    python tests/resumed_devices.py BERT OUTPUT 4,2   # an epoch on four, one on two, one on one
+    KERAS_BACKEND=jax XLA_FLAGS=--xla_force_host_platform_device_count=4 \
+        python benchmarks/resumed_devices.py path/to/bert output 4,2
 
-Devices are made before all else, so this is a program; `tests/training/test_devices.py` runs it.
+trains an epoch on four devices, one on two and one on one.
 """
 
 import pathlib
