@@ -192,6 +192,7 @@ def finetune(
 
     Raises:
         FileNotFoundError: if a file is missing.
+        ImportError: for a .parquet file, if pyarrow is not installed.
         NotADirectoryError: if `output` is a file.
         OSError: if `output` cannot be written, or has no room for the state.
         BlockingIOError: if another run uses `output`.

@@ -170,7 +170,8 @@ from keras_posenc.training.tasks import TASKS
         """
     settings = {"task": "classify", "text": None, "label": None}
     process = Fork("code", program.replace("SETTINGS", repr(settings)))
-    assert process.wait() == -signal.SIGKILL
+    _, stderr = process.communicate()
+    assert process.returncode == -signal.SIGKILL, stderr
     (left,) = (tmp_path / "cache").iterdir()
     assert left.name.startswith(".partial")
     task = TASKS["classify"]
