@@ -154,8 +154,7 @@ def test_a_killed_call_leaves_nothing_that_is_half_written(tmp_path):
     program = f"""
         import os, signal, sys
         from keras_posenc.training import cached_texts
-        from keras_posenc.training.pretraining import cached_corpus, read_corpus
-from keras_posenc.training.tasks import TASKS
+        from keras_posenc.training.tasks import TASKS
 
         task, cached_texts.PART = TASKS["classify"], 5
         parts = []
