@@ -19,12 +19,17 @@ ANSWER = "answer: "
 
 
 def started(script, side):
-    """A process that runs a script with `--side NAME`, and waits for what `ask` writes."""
+    """A process that runs a script with `--side NAME`, and waits for what `ask` writes.
+
+    A backend may be followed by a comma and what is special about this side.
+    """
+    backend = side.split(",")[0]
+    backend = backend if backend in BACKENDS else "torch"
     return subprocess.Popen(
         [sys.executable, script, "--side", side],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, **ONE_THREAD, "KERAS_BACKEND": side if side in BACKENDS else "torch"},
+        env={**os.environ, **ONE_THREAD, "KERAS_BACKEND": backend},
         text=True,
     )
 
@@ -48,6 +53,28 @@ def answer(measure):
     """
     for line in sys.stdin:
         print(ANSWER + json.dumps(measure(**json.loads(line))), flush=True)
+
+
+class CompiledPrograms:
+    """Counts the programs that JAX compiles from now on, and those that it finds on disk."""
+
+    EVENTS = {"cache_misses": "compiled", "cache_hits": "found"}
+
+    def __init__(self):
+        self.events = dict.fromkeys(self.EVENTS.values(), 0)
+        if os.environ["KERAS_BACKEND"] == "jax":
+            import jax
+
+            jax.monitoring.register_event_listener(self._note)
+
+    def _note(self, event, **_):
+        folder, _, name = event.rpartition("/")
+        if folder == "/jax/compilation_cache" and name in self.EVENTS:
+            self.events[self.EVENTS[name]] += 1
+
+    def counts(self):
+        """dict of two numbers; empty on another backend."""
+        return self.events if os.environ["KERAS_BACKEND"] == "jax" else {}
 
 
 def compared(found, base):
