@@ -1,108 +1,101 @@
 """Greedy decoding beside transformers' `generate`: a GPT-2 of random weights.
 
-    python benchmarks/generate.py
+    python benchmarks/generate.py --turns 3
+    python benchmarks/generate.py --shapes 4x100x60 --seed 1
+    python benchmarks/generate.py --page            # the page again, nothing measured
 
-Tokens a second, by the length of the prompts and the size of the batch: processor time on one
-thread, so that what else runs on the machine counts little, the reading of the prompt included;
-medians of runs in processes by turns. Without a cache each new token is a pass over the whole
-text. Compiled programs are timed from their second run on. Results go to
-benchmarks/results/generate.json, and generate.md has the table.
+A shape is texts x tokens of each prompt x new tokens. Each side has a process of one thread, and
+they take turns. What is measured is processor time, so that what else runs on the machine counts
+little, the reading of the prompt included. The first call, which compiles, counts apart. Ratios are
+medians of the turns: above 1 is slower than transformers. Without a cache each new token is a pass
+over the whole text. Results go to benchmarks/results/generate.json and .md.
 """
 
 import argparse
 import json
-import os
 import pathlib
-import statistics
-import subprocess
-import sys
 import time
 
+import sides
+
 RESULTS = pathlib.Path(__file__).parent / "results" / "generate.json"
-SIZES = {"layers": 6, "width": 384, "heads": 6, "vocabulary": 50257, "positions": 512}
-SHAPES = [(1, 32), (1, 256), (8, 32), (8, 256)]  # batch, length of the prompts
-# Row -> backend of ours, or None for transformers; whether it has a cache.
-ROWS = {
-    "posenc-torch": ("torch", True),
-    "posenc-jax": ("jax", True),
-    "posenc-tf": ("tensorflow", True),
-    "transformers": (None, True),
-    "posenc-torch, no cache": ("torch", False),
-    "transformers, no cache": (None, False),
-}
-NEW, NEW_WITHOUT = 32, 4  # tokens to write with a cache and without
+SIZES = {"layers": 6, "width": 384, "heads": 6, "vocabulary": 20_011, "positions": 512}
+BASE, NO_CACHE = "transformers", ", no cache"
+SIDES = [BASE, *sides.BACKENDS]
+WITHOUT = [side + NO_CACHE for side in (BASE, "torch")]
+SHAPES = ["1x23x200", "8x23x200"]
+# Nothing was chosen by these.
+HELD_OUT = ("4x100x60",)
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--row", choices=ROWS, help="measure this one alone, here")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--shapes", nargs="+", default=SHAPES)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0, help="draws the prompts")
+    parser.add_argument("--sides", nargs="+", default=SIDES, choices=SIDES + WITHOUT)
+    parser.add_argument("--page", action="store_true", help="only write the page again")
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
+    parser.add_argument("--side", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.row:
-        print(json.dumps(measured(arguments.row)))
-        return
-    report = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
-    found = {}
-    for _ in range(arguments.turns):
-        for row in arguments.rows:
-            for line in in_process(row):
-                print(row, line, flush=True)
-                shape = f"{line['batch']} x {line['prompt']}"
-                lines = found.setdefault((row, shape), [])
-                lines.append(line)
-                report.setdefault(row, {})[shape] = {
-                    name: round(statistics.median(line[name] for line in lines), 1)
-                    for name in ("tokens_a_second", "peak_mb", "first_seconds")
-                }
-            arguments.results.write_text(json.dumps(report, indent=1) + "\n")
-            arguments.results.with_suffix(".md").write_text(page(report))
+    if arguments.side:
+        sides.answer(Writer(arguments.side).measured)
+    elif not arguments.page:
+        run(arguments)
+    if not arguments.side:
+        report = json.loads(arguments.results.read_text())
+        arguments.results.with_suffix(".md").write_text(page(report))
 
 
-def in_process(row):
-    """What a process of its own measures: a line for each shape."""
-    backend, _ = ROWS[row]
-    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", "XLA_FLAGS": flags}
-    variables |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-    variables |= {"KERAS_BACKEND": backend or "torch", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        [sys.executable, __file__, "--row", row], env=variables, stdout=subprocess.PIPE, check=True
-    )
-    return json.loads(done.stdout.decode().splitlines()[-1])
+def run(arguments):
+    results = arguments.results
+    report = json.loads(results.read_text()) if results.exists() else {}
+    processes = {side: sides.started(__file__, side) for side in arguments.sides}
+    for shape in arguments.shapes:
+        case = {"shape": shape, "seed": arguments.seed}
+        first = {side: sides.ask(process, case) for side, process in processes.items()}
+        found = {side: [] for side in processes}
+        for _ in range(arguments.turns):
+            for side, process in processes.items():
+                found[side].append(sides.ask(process, case))
+        rows = sides.compared(found, BASE)
+        for side, line in first.items():
+            rows[side]["first"] = round(line["seconds"], 2)
+        report.setdefault(shape, {}).update(rows)
+        results.write_text(json.dumps(report, indent=1) + "\n")
+    for process in processes.values():
+        process.communicate()
 
 
-def measured(row):
-    import numpy as np
-    import step
+class Writer:
+    """A side, whose model is made once for each number of new tokens."""
 
-    backend, cached = ROWS[row]
-    generate = (ours if backend else transformers_step)(cached)
-    rng, lines = np.random.default_rng(0), []
-    for batch, length in SHAPES:
-        prompts = rng.integers(1, SIZES["vocabulary"], (batch, length))
+    def __init__(self, side):
+        name, *without = side.split(", ")
+        self.make = transformers_writer if name == BASE else ours
+        self.cached, self.made = not without, {}
+
+    def measured(self, shape, seed):
+        import numpy as np
+        import step
+
+        batch, length, new = map(int, shape.split("x"))
+        prompts = np.random.default_rng(seed).integers(1, SIZES["vocabulary"], (batch, length))
+        if new not in self.made:
+            self.made[new] = self.make(self.cached, new)
+        write = self.made[new]
         pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         began = time.process_time()
-        written = generate(prompts)
-        first = time.process_time() - began
-        new = NEW if cached else NEW_WITHOUT
+        written = write(prompts)
+        seconds = time.process_time() - began
         if written.shape != (batch, new):
-            raise ValueError(f"{row}: wrote {written.shape}, not {(batch, new)}.")
-        seconds = []
-        for _ in range(3 if cached else 1):
-            began = time.process_time()
-            generate(prompts)
-            seconds.append(time.process_time() - began)
-        line = {"batch": batch, "prompt": length, "first_seconds": first}
-        line["tokens_a_second"] = batch * new / statistics.median(seconds)
-        lines.append(line | {"peak_mb": step.peak_mb()})
-    return lines
+            raise ValueError(f"Written were {written.shape} tokens, not {(batch, new)}.")
+        return {"seconds": seconds, "peak_mb": round(step.peak_mb())}
 
 
-def ours(cached):
+def ours(cached, new):
     import keras
     import numpy as np
 
@@ -118,20 +111,20 @@ def ours(cached):
         with_mlm="linear",
     )
     if cached:
-        generator = Generator(model, max_length=NEW)
+        generator = Generator(model, max_length=new)
         return lambda prompts: generator.predict(prompts, verbose=0)
 
-    def generate(prompts):
+    def write(prompts):
         texts = prompts
-        for _ in range(NEW_WITHOUT):
+        for _ in range(new):
             logits = keras.ops.convert_to_numpy(model.predict_on_batch({"token_ids": texts})[:, -1])
             texts = np.concatenate([texts, logits.argmax(-1)[:, None]], axis=1)
         return texts[:, prompts.shape[1] :]
 
-    return generate
+    return write
 
 
-def transformers_step(cached):
+def transformers_writer(cached, new):
     import torch
     import transformers
 
@@ -145,9 +138,8 @@ def transformers_step(cached):
         bos_token_id=None,
     )
     model = transformers.GPT2LMHeadModel(config).eval()
-    new = NEW if cached else NEW_WITHOUT
 
-    def generate(prompts):
+    def write(prompts):
         ids = torch.tensor(prompts)
         with torch.no_grad():
             texts = model.generate(
@@ -160,39 +152,37 @@ def transformers_step(cached):
             )
         return texts[:, prompts.shape[1] :].numpy()
 
-    return generate
+    return write
 
 
 def page(report):
     sizes = f"{SIZES['layers']} layers of {SIZES['width']} features, {SIZES['vocabulary']:,} tokens"
-    shapes = [f"{batch} x {prompt}" for batch, prompt in SHAPES]
+    measured = [s for s in SIDES + WITHOUT if any(s in rows for rows in report.values())]
     text = [
         "# Decoding beside transformers",
         "",
         f"Made by `python benchmarks/generate.py` on one thread: a GPT-2 of {sizes},",
-        f"with random weights in float32. Decoding is greedy, {NEW} new tokens ({NEW_WITHOUT}",
-        "without a cache). A cell has the new tokens per second of processor time, the reading of",
-        "the prompt included, relative to transformers with a cache in parentheses, and the peak",
-        "memory. Columns are prompts x their tokens.",
+        "with random weights in float32. Decoding is greedy. A cell has the processor time",
+        "relative to transformers with a cache in the same turn, the lowest and the highest turn",
+        "in parentheses, the new tokens per second, and the peak memory. Below 1 is faster.",
+        "Shapes are texts x tokens of each prompt x new tokens.",
         "",
-        "| | " + " | ".join(shapes) + " |",
-        "|---" * (len(shapes) + 1) + "|",
+        f"| | {' | '.join(measured)} |",
+        "|---" * (len(measured) + 1) + "|",
     ]
-    text += [
-        f"| {row} | " + " | ".join(cell(report, row, shape) for shape in shapes) + " |"
-        for row in ROWS
-        if row in report
-    ]
+    for shape, rows in report.items():
+        cells = [cell(shape, rows[side]) if side in rows else "–" for side in measured]
+        mark = " *" * (shape in HELD_OUT)
+        text.append(f"| {shape.replace('x', ' x ')}{mark} | {' | '.join(cells)} |")
+    if any(shape in HELD_OUT for shape in report):
+        text += ["", "`*` nothing was chosen by this shape."]
     return "\n".join(text) + "\n"
 
 
-def cell(report, row, shape):
-    line = report[row].get(shape)
-    if line is None:
-        return "–"
-    peer = report.get("transformers", {}).get(shape)
-    ratio = f" ({line['tokens_a_second'] / peer['tokens_a_second']:.2f}x)" if peer else ""
-    return f"{line['tokens_a_second']:.1f}{ratio}, {line['peak_mb'] / 1000:.1f} GB"
+def cell(shape, row):
+    batch, _, new = map(int, shape.split("x"))
+    rate = f"{batch * new / row['seconds']:.0f}/s"
+    return f"{sides.ratio_cell(row)}, {rate}, {row['peak_mb'] / 1000:.1f} GB"
 
 
 if __name__ == "__main__":
