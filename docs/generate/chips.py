@@ -68,7 +68,7 @@ def layers():
     for encoding in [*PLAIN, *sorted({encoding for encoding, _ in rows} - set(PLAIN))]:
         cells = [LAYERS.get(encoding, f"`{encoding}`")]
         for mode in LAYER_MODES:
-            cells += _beside_plain(rows, encoding, mode)
+            cells += _ratio_to_plain(rows, encoding, mode)
         if rows[encoding, "forward"]["causal"] and encoding not in PLAIN:
             cells[0] += ", causal"
         lines.append(cells)
@@ -79,7 +79,7 @@ def layers():
     )
 
 
-def _beside_plain(rows, encoding, mode):
+def _ratio_to_plain(rows, encoding, mode):
     """Megabytes, how many times those of plain attention they are, and the same for products."""
     row = rows.get((encoding, mode))
     if row is None:

@@ -122,7 +122,7 @@ def _blocks_at_once(q, hooks, rows, block_rows, width):
     """Number of blocks that are one batch.
 
     On a GPU, PyTorch takes longer to call the operations of a block than the GPU to compute them.
-    Encodings that act on the map may tell its rows from the first text of the batch.
+    Encodings that act on the map may read the place of its rows off the first text of the batch.
     """
     if not (backend.TRAITS.eager and backend.on_accelerator(q)):
         return 1

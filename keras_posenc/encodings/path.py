@@ -24,12 +24,12 @@ class PaTH(Encoding):
         w_t = y_t / |y_t|,    y_t = silu(sum_s c_s * (V U x_t-s)),    b_t = 2 sigmoid(a . x_t + a_0)
 
     Here x_t (B, T, E) is the hidden state behind key t. U (E, rank) and V (rank, H, D) are a
-    projection of low rank, c (S, H, D) a short convolution over the tokens up to t, and a (E, H),
-    a_0 (H,) the strength, from 0 (t changes nothing) over 1 (it erases w_t from the keys before) to
-    2 (it reflects them). So tokens can swap and overwrite what keys mean, which tracks a state. It
-    reads no position ids, and padding changes nothing; a key that only an `attention_mask` masks
-    still does. The convolution reads tokens that its own may attend to, by documents and by the
-    mask, where there are as many queries as keys.
+    projection of low rank, and c (S, H, D) is a short convolution over the tokens up to t. The
+    strength is a (E, H) with a_0 (H,). At 0, t changes nothing; at 1 it erases w_t from the keys
+    before, and at 2 it reflects them. So tokens can swap and overwrite what keys mean, which tracks
+    a state. It reads no position ids, and padding changes nothing; a key that only an
+    `attention_mask` masks still does. The convolution reads tokens that its own may attend to, by
+    documents and by the mask, where there are as many queries as keys.
 
     The difference from q.k is a bias: transformations are multiplied in blocks of 64 tokens, and
     memory is linear in the length. A step of decoding multiplies those of all earlier tokens again,

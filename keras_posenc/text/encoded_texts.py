@@ -19,14 +19,14 @@ class EncodedTexts:
     """What `TextBatches` keeps of its texts.
 
     Attributes:
-        token_ids, segment_ids: (N,) int32, the rows one after the other.
-        position_ids: (N,) int32, or None if no row has any.
-        row_lengths: (R,) ints, the tokens of each row.
-        text_of: ints, the number of the text of each row; of tuples, of each tuple.
-        lengths: ints, the tokens of each text before truncation.
+        token_ids, segment_ids: (N,) int32. The rows one after the other.
+        position_ids: (N,) int32. None if no row has any.
+        row_lengths: (R,) ints. The tokens of each row.
+        text_of: ints. The number of the text of each row; of tuples, of each tuple.
+        lengths: ints. The tokens of each text before truncation.
         sides: int or None. How many texts, and so rows, a tuple has.
-        entries: what `Labels.encode` returned, or `EntriesOnDisk`.
-        rows: list of `Row`, if the labels need their offsets, else None.
+        entries: What `Labels.encode` returned, or `EntriesOnDisk`.
+        rows: list of `Row`. None if the labels do not need their offsets.
     """
 
     token_ids: np.ndarray

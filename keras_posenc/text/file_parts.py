@@ -17,9 +17,9 @@ def file_parts(source, size, paragraphs=False):
     """Reads a table, or several, a part at a time.
 
     Args:
-        source: path of a file with one of the suffixes `STREAMED`, or a pattern of several, such as
-            "texts/part-*.parquet", which are read in the order of their names.
-        size: int, rows of a part; the last part of a file may have fewer.
+        source: str or path. A file with one of the suffixes `STREAMED`, or a pattern of several,
+            such as "texts/part-*.parquet". They are read in the order of their names.
+        size: int. Rows of a part. The last part of a file may have fewer.
         paragraphs: bool. Whether blank lines of a .txt are left out.
 
     Yields:

@@ -22,9 +22,9 @@ def read_tagged(path, text=None, label=None):
     ...]}, or {"text": "Ada ...", "spans": [{"start": 0, "end": 3, "label": "PER"}, ...]}.
 
     Args:
-        path: the file, in UTF-8.
-        text: name of the key with the words or the text; default tokens, words or text.
-        label: name of the key with the tags or spans; default tags, ner_tags, spans or entities.
+        path: The file, in UTF-8.
+        text: Name of the key with the words or the text; default tokens, words or text.
+        label: Name of the key with the tags or spans; default tags, ner_tags, spans or entities.
             False reads none: then a .txt has one text per line, a .conll may have one column.
 
     Returns:

@@ -17,10 +17,10 @@ def cached_texts(cache, source, settings, read_part, paragraphs=False):
     """The documents of files as lists on disk, which are written once.
 
     Args:
-        cache: path of the folder of the cache.
-        source: path of a file, or pattern of several, as `file_parts` takes it.
-        settings: dict that JSON can hold, what decides the documents beside the files.
-        read_part: function from a `FilePart` to `Texts`.
+        cache: str or path. The folder of the cache.
+        source: str or path. A file, or a pattern of several, as `file_parts` takes it.
+        settings: dict. What decides the documents besides the files, as JSON can store it.
+        read_part: Function from a `FilePart` to `Texts`.
         paragraphs: bool. Whether blank lines of a .txt are left out.
 
     Returns:

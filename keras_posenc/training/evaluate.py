@@ -105,8 +105,8 @@ def predict(
             predict and write that many at a time. An interrupted call continues after its last
             whole part. All files of texts but .tab are read in parts, too. Each part prints a line
             with the time left, unless `verbose` is 0.
-        shard: str. "i/n", from "1/n" to "n/n": predict only the i-th of n equal parts of the texts,
-            in their order, so that n processes or machines share the work.
+        shard: str. From "1/n" to "n/n". "i/n" predicts only the i-th of n equal parts of the
+            texts, in their order. So n processes or machines share the work.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
             a process for each. Default: one, or those of a distribution that is set.
         verbose: as in `keras.Model.predict`.

@@ -161,15 +161,15 @@ def finetune(
             feed-forward layers, and the head; the weights of the checkpoint are frozen. Saved
             files have the factors merged into the weights. Use a higher `learning_rate`, such as
             1e-3. None trains all weights.
-        freeze: weights of the checkpoint to leave as they are: "embeddings"; an int, for the
-            embeddings and that many of the first layers; a pattern of names, such as
-            "*-FeedForward/*"; or a list of these. LoRA leaves them out.
+        freeze: weights of the checkpoint to leave as they are: "embeddings"; an int, which adds
+            that many of the first layers; a pattern of names, such as "*-FeedForward/*"; or a list
+            of these. LoRA leaves them out.
         metrics: list of metrics of Keras, by name or as objects, of the model's raw outputs. They
             are shown during training. For `validation` and `test` they are also returned, at the
             cost of a second pass over these documents.
-        class_weight: weight of each class in the loss, for "classify" and "tag": a dict, label or
-            its index -> number, 1 where it is left out; or "balanced", by which all classes have
-            the same total weight. They also weight the training accuracy, but not `validation`.
+        class_weight: weight of each class in the loss, for "classify" and "tag". A dict, label or
+            its index -> number, has 1 for those left out. "balanced" gives all classes the same
+            total weight. They also weight the training accuracy, but not `validation`.
         callbacks: list of `keras.callbacks.Callback`. They see one training of all stages;
             `on_epoch_end` comes after the validation and has its scores as "val_...".
             `EarlyStopping(restore_best_weights=True)` ends all stages, and its best weights are

@@ -76,7 +76,7 @@ def _check_labelled(documents, source, role):
 
 
 def _columns(source):
-    """What the columns of a file are, for an error."""
+    """The columns of a file, as words of an error."""
     if not isinstance(source, (str, os.PathLike)) or pathlib.Path(source).suffix not in TABLES:
         return ""
     names = ", ".join(map(quote, read_rows(source, READERS)[0]))

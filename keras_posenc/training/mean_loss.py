@@ -1,4 +1,4 @@
-"""The loss of an epoch as a mean over what counts, whatever the batches are."""
+"""The loss of an epoch as a mean over what counts, regardless of the batches."""
 
 import keras
 from keras import ops
@@ -10,10 +10,10 @@ from keras_posenc.untrusted import quote
 class MeanLoss(keras.metrics.Metric):
     """The mean of a loss over all that counts, in the place of the loss that `fit` shows.
 
-    loss = (sum of w l) / (sum of w), over all batches of an epoch, with the weights w and the
-    losses l of all texts, or of all tokens. Keras takes a mean of the means of the batches by their
-    numbers of rows. There a text of a small batch counts more if the weights differ, or if rows of
-    weight 0 fill up a batch, as `TextBatches` does for several devices. Give it as one of
+    loss = (sum of w l) / (sum of w). The sums are over all batches of an epoch, with the weights w
+    and the losses l of all texts, or of all tokens. Keras takes a mean of the means of the batches
+    by their numbers of rows. There a text of a small batch counts more if the weights differ, or if
+    rows of weight 0 fill up a batch, as `TextBatches` does for several devices. Give it as one of
     `weighted_metrics`. The loss is computed again, which is little beside the model.
 
     Args:
