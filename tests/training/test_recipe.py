@@ -100,7 +100,7 @@ def test_a_recipe_has_every_argument_but_the_texts_and_how_to_run(function):
     recipe = Unchecked.of(arguments, other=2, seed=np.int64(3))
     assert json.dumps(recipe.seed) == "3"
     texts = {"train", "corpus", "texts", "validation", "test", "text", "label"}
-    how = {"output", "overwrite", "verbose", "devices"}
+    how = {"output", "overwrite", "verbose", "devices", "cache"}
     parts = {"max_length", "epochs"} if function is finetune else set()  # of `lengths`
     assert vars(recipe).keys() == names - texts - how - parts | {"other"}
     assert (recipe.checkpoint, recipe.config, recipe.other) == ("bert", None, 2)
