@@ -8,7 +8,7 @@ import warnings as _warnings
 
 from keras_posenc.installed import import_keras as _import_keras
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _import_keras()
 
