@@ -200,7 +200,7 @@ BROKEN = [
     ("a.txt", b"one\rcaf\xe9 au lait\r", "a.txt, line 2, byte 4: 0xe9 is not UTF-8; convert"),
     ("a.txt", b"\xef\xbb\xbfok\nab\xff", "a.txt, line 2, byte 3: 0xff is not UTF-8"),
     ("a.csv", "text\na\n".encode("utf-16"), "a.csv, line 1: this is UTF-16"),
-    ("a.json", "[]", r"a.json: '.json' is not one of .tsv, .csv, .jsonl, .tab, .txt"),
+    ("a.json", "[]", r"a.json: '.json' is not one of .tsv, .csv, .jsonl, .tab, .parquet, "),
 ]
 
 
