@@ -117,7 +117,7 @@ def test_objects_of_words_or_of_spans(tmp_path):
         ("a.conll", "-DOCSTART- O\n", "a.conll has no word"),
         ("a.conll", "1\tAda\t_\tO\n2\tis\t_\tO\n3\t.\t_\tO\n", "line 1: the first column counts"),
         ("a.conll", "# x = 1\n", "a.conll has no word"),
-        ("a.pdf", "x", "'.pdf' is not one of .jsonl, .conll"),
+        ("a.pdf", "x", "'.pdf' is not one of .jsonl, .parquet, .conll"),
         ("a.jsonl", '{"x": 1}', "line 1: none of tokens, words, text, only"),
         ("a.jsonl", '{"tokens": ["a b"], "tags": ["O"]}', "a list of words without spaces"),
         ("a.jsonl", '{"tokens": ["a"], "tags": ["O", "O"]}', "on line 1 of .* 1 words but 2 tags"),
