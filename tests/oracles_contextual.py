@@ -73,9 +73,11 @@ def reflections(states, keep, weights):
     shape = (*keep.shape, *kernel.shape[1:])
     projected = (states @ weights["down"] @ weights["up"]).reshape(shape)
     y = np.zeros(shape)
-    for t in range(keep.shape[1]):
-        for s in range(min(len(kernel), t + 1)):
-            y[:, t] += kernel[len(kernel) - 1 - s] * projected[:, t - s]
+    for row, is_token in enumerate(keep):  # padding is none, wherever it stands
+        tokens = np.flatnonzero(is_token)
+        for number, t in enumerate(tokens):
+            for s in range(min(len(kernel), number + 1)):
+                y[row, t] += kernel[len(kernel) - 1 - s] * projected[row, tokens[number - s]]
     y = y * sigmoid(y)
     b = 2 * sigmoid(states @ weights["strength"] + weights["strength_bias"])
     return y / np.sqrt((y**2).sum(-1, keepdims=True) + 1e-6), b * keep[:, :, None]

@@ -205,8 +205,8 @@ def _at_queries(x, q, grid):
     rows, columns = q.shape[1], x.shape[1]
     if None not in (rows, columns) and (rows > columns if grid.order_is_index else rows != columns):
         raise ValueError(
-            "ForgetGate needs the queries among the keys: call the layer on one sequence, with "
-            f"`use_causal_mask=True` or a cache. Received: {rows} queries and {columns} keys"
+            "ForgetGate needs the queries among the keys: call the layer on one sequence, or from "
+            f"a cache in the causal order. Received: {rows} queries and {columns} keys"
         )
     return ops.take(x, grid.query_order[0], axis=1) if grid.order_is_index else x
 

@@ -118,8 +118,9 @@ class PaTH(Encoding):
         kernel = ops.cast(self.convolution, "float32")
         total = x * kernel[-1]
         for shift in range(1, self.kernel_size):
-            before = _shifted(x, shift)
-            for seen in _seen(grid, shift):
+            place = _place_before(grid, shift)
+            before = _shifted(x, shift) if grid.key_mask is None else _at(x, place)
+            for seen in _seen(grid, place):
                 before = before * ops.cast(seen, "float32")[..., None]
             total = total + before * kernel[-1 - shift]
         return total
@@ -193,21 +194,19 @@ def _ordered(grid):
     return grid.replace(query_order=index, key_order=index, order_is_index=True)
 
 
-def _seen(grid, shift):
-    """Where a token may attend to the one that is `shift` before, (B, Tk, H), by each condition."""
-    conditions = []
-    if grid.key_index is not None:
-        starts = grid.key_index - grid.key_positions  # of documents
-        conditions.append((_shifted(starts, shift) == starts)[..., None])
-    num_rows, num_columns = grid.query_positions.shape[1], grid.key_positions.shape[1]
-    if grid.attention_mask is not None and num_rows == num_columns:
-        index = ops.arange(ops.shape(grid.key_positions)[1], dtype="int32")
-        mask = ops.cast(grid.attention_mask, "bool")
-        mask = ops.reshape(mask, (*[1] * (4 - len(mask.shape)), *ops.shape(mask)))
-        mask = ops.swapaxes(mask, 0, 1) if len(grid.attention_mask.shape) == 3 else mask
-        mask = ops.any(ops.logical_and(mask, index[:, None] - index == shift), axis=-1)
-        conditions.append(ops.swapaxes(mask, 1, 2))
-    return conditions
+def _place_before(grid, shift):
+    """The index of the token `shift` before each, (B or 1, T) int32, below 0 if there is none.
+
+    Padding may stand between two tokens, as after the prompts of a cache; it is none.
+    """
+    index = ops.arange(ops.shape(grid.key_positions)[1], dtype="int32")[None]
+    if grid.key_mask is None:
+        return index - shift
+    is_token = ops.cast(grid.key_mask, "int32")
+    places = ops.argsort(index + ops.shape(index)[1] * (1 - is_token), axis=1)  # of the n-th token
+    number = ops.cumsum(is_token, axis=1) - 1 - shift
+    found = ops.take_along_axis(ops.cast(places, "int32"), ops.maximum(number, 0), axis=1)
+    return ops.where(number < 0, -1, found)
 
 
 def _shifted(x, shift):
@@ -215,6 +214,30 @@ def _shifted(x, shift):
     sides = [(0, 0)] * len(x.shape)
     sides[1] = (shift, 0)
     return slice_axis(ops.pad(x, sides), 1, 0, ops.shape(x)[1])
+
+
+def _at(x, place):
+    """x (B, T, ...) at other places (B or 1, T), and zeros where these are below 0."""
+    place = ops.reshape(place, (*ops.shape(place), *[1] * (len(x.shape) - 2)))
+    found = ops.take_along_axis(x, ops.maximum(place, 0), axis=1)
+    return found * ops.cast(place >= 0, x.dtype)
+
+
+def _seen(grid, place):
+    """Where a token may attend to the one at `place`, (B, T, H), by each condition."""
+    conditions = []
+    if grid.key_index is not None:
+        starts = grid.key_index - grid.key_positions  # of documents
+        conditions.append((_at(starts, place) == starts)[..., None])
+    num_rows, num_columns = grid.query_positions.shape[1], grid.key_positions.shape[1]
+    if grid.attention_mask is not None and num_rows == num_columns:
+        index = ops.arange(ops.shape(grid.key_positions)[1], dtype="int32")
+        mask = ops.cast(grid.attention_mask, "bool")
+        mask = ops.reshape(mask, (*[1] * (4 - len(mask.shape)), *ops.shape(mask)))
+        mask = ops.swapaxes(mask, 0, 1) if len(grid.attention_mask.shape) == 3 else mask
+        mask = ops.any(ops.logical_and(mask, place[:, None, :, None] == index), axis=-1)
+        conditions.append(ops.swapaxes(mask, 1, 2))
+    return conditions
 
 
 def _in_blocks(x, length):

@@ -5,7 +5,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
-from cases import CASES, PAIRS
+from cases import CASES, PAIRS, case, spec
 from keras import ops
 
 from keras_posenc import (
@@ -85,26 +85,38 @@ def check(model, segment=0, tolerance=2e-4, **inputs):
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-def in_layers(cases, size=14):
+def in_layers(cases, size=7):
     """Lists of cases, each list for the layers of one model."""
     cases = [list(case.encodings) for case in cases]
     return [cases[start : start + size] for start in range(0, len(cases), size)]
 
 
+# The layers after one make its faults smaller, up to ten times each.
+CLOSE = 1e-5
+GATE = case(spec("forget_gate", bidirectional=True), apart=False, gaps=False)
 SERVED = [c for c in CASES + PAIRS if c.decodes and c.axes == 1 and not c.whole_sequence]
+
+SEEING = [c for c in SERVED if not c.causal_only]
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("layers", in_layers(SERVED), ids=str)
 def test_every_encoding_after_a_prompt(layers):
-    check(build(layers, num_hidden_layers=len(layers), absolute_positions=False))
+    model = build(layers, num_hidden_layers=len(layers), absolute_positions=False)
+    check(model, tolerance=CLOSE)
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("layers", in_layers([c for c in SERVED if not c.causal_only]), ids=str)
+@pytest.mark.parametrize("layers", in_layers([c for c in SEEING if c != GATE]), ids=str)
 def test_every_encoding_after_a_prompt_that_sees_itself(layers):
     model = build(layers, "unilm", num_hidden_layers=len(layers), absolute_positions=False)
-    check(model, segment=1)
+    check(model, segment=1, tolerance=CLOSE)
+
+
+@pytest.mark.once
+def test_gates_to_both_sides_decode_in_the_causal_order_only():
+    with pytest.raises(ValueError, match="on one sequence, or from a cache in the causal order. R"):
+        check(build([list(GATE.encodings)], "unilm", absolute_positions=False))
 
 
 QWEN = {"head_dim": 6, "num_key_value_heads": 1, "rope_theta": 500.0}
