@@ -351,14 +351,16 @@ def test_no_source_is_in_both_parts_of_a_corpus(corpora):
 
 
 def test_decoding_is_compared_by_tokens_a_second(generate, monkeypatch):
-    def line(speed):
-        return {"1 x 32": {"tokens_a_second": speed, "peak_mb": 500.0, "first_seconds": 1.0}}
+    def line(ratio, seconds):
+        spread = [ratio - 0.1, ratio + 0.1]
+        row = {"seconds": seconds, "peak_mb": 500.0, "turns": 2}
+        return row | {"ratio": ratio, "spread": spread}
 
-    text = generate.page({"posenc-jax": line(75.0), "transformers": line(50.0)})
-    assert "| | 1 x 32 | 1 x 256 |" in text and "posenc-tf" not in text
-    assert "| posenc-jax | 75.0 (1.50x), 0.5 GB | – |" in text
+    text = generate.page({"2x6x8": {"transformers": line(1.0, 4.0), "jax": line(0.5, 2.0)}})
+    assert "| | transformers | jax |" in text and "torch" not in text.split("|", 1)[1]
+    assert "| 2 x 6 x 8 | 1.00 (0.90 to 1.10), 4/s, 0.5 GB | 0.50 (0.40 to 0.60), 8/s" in text
     small = {"layers": 1, "width": 16, "heads": 2, "vocabulary": 40, "positions": 64}
     monkeypatch.setattr(generate, "SIZES", small)
     prompts = np.arange(1, 13).reshape(2, 6)
-    assert generate.ours(cached=True)(prompts).shape == (2, generate.NEW)
-    assert generate.ours(cached=False)(prompts).shape == (2, generate.NEW_WITHOUT)
+    for cached in (True, False):
+        assert generate.ours(cached, 8)(prompts).shape == (2, 8)

@@ -55,7 +55,7 @@ OPTIONS = [
     {"hierarchical_position": True, "prefix": "x-"},
     {"encodings": ["rotary", "log_n"], "with_mlm": True},
     {"model": "albert"},
-    {"head": "token_classification", "labels": ["a", "b", "c"]},
+    {"head": "token_classification", "label_names": ["a", "b", "c"]},
 ]
 
 
