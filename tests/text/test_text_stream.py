@@ -74,7 +74,7 @@ def test_a_stream_reads_what_read_texts_reads(tmp_path, name, monkeypatch):
 
 
 def test_parquet_is_read_as_the_same_table_in_another_format(tmp_path):
-    """Where pyarrow is installed, which no extra of this package does."""
+    """Where pyarrow is installed, as by the extra `dev`."""
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     columns = {"text": [f"text {n}" for n in range(5)], "label": ["a", "b", "a", "b", "c"]}
