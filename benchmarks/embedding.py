@@ -11,8 +11,6 @@ by --once. Ratios are medians of the turns: above 1 is slower than sentence-tran
 go to benchmarks/results/embedding.json and .md.
 """
 
-import argparse
-import json
 import pathlib
 import time
 
@@ -26,46 +24,21 @@ HELD_OUT = "120 texts, 384 tokens", "2000 texts, 256 tokens"
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = sides.parser(__doc__, RESULTS, SIDES, turns=3)
     parser.add_argument("--texts", type=int, nargs="+", default=[40, 200])
     parser.add_argument("--max-length", type=int, default=256)
-    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--once", action="store_true", help="no first call that counts apart")
     parser.add_argument("--seed", type=int, default=0, help="draws the texts")
-    parser.add_argument("--sides", nargs="+", default=SIDES, choices=SIDES)
-    parser.add_argument("--page", action="store_true", help="only write the page again")
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.side:
-        sides.answer(Embedder(arguments.side).measured)
-    elif not arguments.page:
-        run(arguments)
-    if not arguments.side:
-        report = json.loads(arguments.results.read_text())
-        arguments.results.with_suffix(".md").write_text(page(report))
+    sides.main(parser, lambda side: Embedder(side).measured, run, page)
 
 
 def run(arguments):
-    results, length = arguments.results, arguments.max_length
-    report = json.loads(results.read_text()) if results.exists() else {}
-    processes = {side: sides.started(__file__, side) for side in arguments.sides}
-    for count in arguments.texts:
-        case = {"count": count, "length": length, "seed": arguments.seed}
-        first = not arguments.once and {s: sides.ask(p, case) for s, p in processes.items()}
-        found = {side: [] for side in processes}
-        for _ in range(arguments.turns):
-            for side, process in processes.items():
-                found[side].append(sides.ask(process, case))
-        rows = sides.compared(found, BASE)
-        for side in first or ():
-            rows[side]["first"] = round(first[side]["seconds"], 2)
-        report.setdefault(f"{count} texts, {length} tokens", {}).update(rows)
-        results.write_text(json.dumps(report, indent=1) + "\n")
-    for process in processes.values():
-        process.communicate()
+    length, seed = arguments.max_length, arguments.seed
+    cases = {
+        f"{count} texts, {length} tokens": {"count": count, "length": length, "seed": seed}
+        for count in arguments.texts
+    }
+    sides.run_in_turns(__file__, arguments, cases, BASE, first=not arguments.once)
 
 
 class Embedder:
@@ -137,20 +110,15 @@ def page(report):
         "processor time relative to sentence-transformers in the same turn, the lowest and the",
         "highest turn in parentheses, and the peak memory. Below 1 is faster.",
         "",
-        f"| | {' | '.join(SIDES)} |",
-        "|---" * (len(SIDES) + 1) + "|",
+        *sides.table(report, SIDES, cell, HELD_OUT),
     ]
-    for name, rows in report.items():
-        cells = [cell(rows[side]) if side in rows else "–" for side in SIDES]
-        mark = " *" * (name in HELD_OUT)
-        text.append(f"| {name}{mark} | {' | '.join(cells)} |")
     note = "Prices of lengths and sizes of batches were chosen by 40 and 200 such texts"
     held_out = any(name in HELD_OUT for name in report)
     text += ["", f"{note}, not by rows with `*`." if held_out else f"{note}: none is held out."]
     return "\n".join(text) + "\n"
 
 
-def cell(row):
+def cell(_, row):
     memory = f"{row['peak_mb'] / 1000:.1f} GB"
     return f"{sides.ratio_cell(row)}, {row['seconds']:.1f} s, {memory}"
 

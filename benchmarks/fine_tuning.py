@@ -13,7 +13,6 @@ medians of the turns: above 1 is slower than the Trainer. Results go to
 benchmarks/results/fine_tuning.json and .md.
 """
 
-import argparse
 import functools
 import json
 import os
@@ -32,28 +31,14 @@ LENGTH, RATE, DROPOUT = 512, 1e-4, 0.1
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = sides.parser(__doc__, RESULTS, SIDES, turns=2)
     parser.add_argument("--posts", type=int, nargs="+", default=[160])
-    parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--sides", nargs="+", default=SIDES, choices=SIDES)
-    parser.add_argument("--page", action="store_true", help="only write the page again")
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.side:
-        sides.answer(functools.partial(measured, arguments.side))
-    elif not arguments.page:
-        run(arguments)
-    if not arguments.side:
-        report = json.loads(arguments.results.read_text())
-        arguments.results.with_suffix(".md").write_text(page(report))
+    sides.main(parser, lambda side: functools.partial(measured, side), run, page)
 
 
 def run(arguments):
     results = arguments.results
-    report = json.loads(results.read_text()) if results.exists() else {}
+    report = sides.known(results)
     for count in arguments.posts:
         found = {side: [] for side in arguments.sides}
         for _ in range(arguments.turns):

@@ -10,8 +10,6 @@ Ratios are medians of the turns: above 1 is slower than transformers. Results go
 benchmarks/results/forward.json and .md.
 """
 
-import argparse
-import json
 import pathlib
 import time
 
@@ -27,41 +25,15 @@ TOKENS = 2000  # of the passes of a turn together, at least
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = sides.parser(__doc__, RESULTS, SIDES, turns=7)
     parser.add_argument("--shapes", nargs="+", default=SHAPES, help="texts x tokens")
-    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seed", type=int, default=0, help="draws the ids")
-    parser.add_argument("--sides", nargs="+", default=SIDES, choices=SIDES)
-    parser.add_argument("--page", action="store_true", help="only write the page again")
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.side:
-        sides.answer(Reader(arguments.side).measured)
-    elif not arguments.page:
-        run(arguments)
-    if not arguments.side:
-        report = json.loads(arguments.results.read_text())
-        arguments.results.with_suffix(".md").write_text(page(report))
+    sides.main(parser, lambda side: Reader(side).measured, run, page)
 
 
 def run(arguments):
-    results = arguments.results
-    report = json.loads(results.read_text()) if results.exists() else {}
-    processes = {side: sides.started(__file__, side) for side in arguments.sides}
-    for shape in arguments.shapes:
-        case, found = {"shape": shape, "seed": arguments.seed}, {}
-        for turn in range(arguments.turns + 1):
-            for side, process in processes.items():
-                line = sides.ask(process, case)
-                if turn:  # the first compiles
-                    found.setdefault(side, []).append(line)
-        report.setdefault(shape, {}).update(sides.compared(found, BASE))
-        results.write_text(json.dumps(report, indent=1) + "\n")
-    for process in processes.values():
-        process.communicate()
+    cases = {shape: {"shape": shape, "seed": arguments.seed} for shape in arguments.shapes}
+    sides.run_in_turns(__file__, arguments, cases, BASE)
 
 
 class Reader:
@@ -117,19 +89,15 @@ def page(report):
         "processor time relative to transformers in the same turn, the lowest and the highest turn",
         "in parentheses, and the time of a pass. Below 1 is faster. Shapes are texts x tokens.",
         "",
-        f"| | {' | '.join(SIDES)} |",
-        "|---" * (len(SIDES) + 1) + "|",
+        *sides.table(report, SIDES, cell, HELD_OUT),
     ]
-    for shape, rows in report.items():
-        cells = [
-            f"{sides.ratio_cell(rows[side])}, {1000 * rows[side]['seconds']:.0f} ms"
-            for side in SIDES
-        ]
-        mark = " *" * (shape in HELD_OUT)
-        text.append(f"| {shape.replace('x', ' x ')}{mark} | {' | '.join(cells)} |")
     if any(shape in HELD_OUT for shape in report):
         text += ["", "`*` nothing was chosen by this shape."]
     return "\n".join(text) + "\n"
+
+
+def cell(_, row):
+    return f"{sides.ratio_cell(row)}, {1000 * row['seconds']:.0f} ms"
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ medians of the turns: above 1 is slower than transformers. Without a cache each 
 over the whole text. Results go to benchmarks/results/generate.json and .md.
 """
 
-import argparse
-import json
 import pathlib
 import time
 
@@ -29,44 +27,15 @@ HELD_OUT = ("4x100x60",)
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = sides.parser(__doc__, RESULTS, SIDES, turns=3, choices=SIDES + WITHOUT)
     parser.add_argument("--shapes", nargs="+", default=SHAPES)
-    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0, help="draws the prompts")
-    parser.add_argument("--sides", nargs="+", default=SIDES, choices=SIDES + WITHOUT)
-    parser.add_argument("--page", action="store_true", help="only write the page again")
-    parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.side:
-        sides.answer(Writer(arguments.side).measured)
-    elif not arguments.page:
-        run(arguments)
-    if not arguments.side:
-        report = json.loads(arguments.results.read_text())
-        arguments.results.with_suffix(".md").write_text(page(report))
+    sides.main(parser, lambda side: Writer(side).measured, run, page)
 
 
 def run(arguments):
-    results = arguments.results
-    report = json.loads(results.read_text()) if results.exists() else {}
-    processes = {side: sides.started(__file__, side) for side in arguments.sides}
-    for shape in arguments.shapes:
-        case = {"shape": shape, "seed": arguments.seed}
-        first = {side: sides.ask(process, case) for side, process in processes.items()}
-        found = {side: [] for side in processes}
-        for _ in range(arguments.turns):
-            for side, process in processes.items():
-                found[side].append(sides.ask(process, case))
-        rows = sides.compared(found, BASE)
-        for side, line in first.items():
-            rows[side]["first"] = round(line["seconds"], 2)
-        report.setdefault(shape, {}).update(rows)
-        results.write_text(json.dumps(report, indent=1) + "\n")
-    for process in processes.values():
-        process.communicate()
+    cases = {shape: {"shape": shape, "seed": arguments.seed} for shape in arguments.shapes}
+    sides.run_in_turns(__file__, arguments, cases, BASE)
 
 
 class Writer:
@@ -157,7 +126,6 @@ def transformers_writer(cached, new):
 
 def page(report):
     sizes = f"{SIZES['layers']} layers of {SIZES['width']} features, {SIZES['vocabulary']:,} tokens"
-    measured = [s for s in SIDES + WITHOUT if any(s in rows for rows in report.values())]
     text = [
         "# Decoding beside transformers",
         "",
@@ -167,13 +135,8 @@ def page(report):
         "in parentheses, the new tokens per second, and the peak memory. Below 1 is faster.",
         "Shapes are texts x tokens of each prompt x new tokens.",
         "",
-        f"| | {' | '.join(measured)} |",
-        "|---" * (len(measured) + 1) + "|",
+        *sides.table(report, SIDES + WITHOUT, cell, HELD_OUT),
     ]
-    for shape, rows in report.items():
-        cells = [cell(shape, rows[side]) if side in rows else "–" for side in measured]
-        mark = " *" * (shape in HELD_OUT)
-        text.append(f"| {shape.replace('x', ' x ')}{mark} | {' | '.join(cells)} |")
     if any(shape in HELD_OUT for shape in report):
         text += ["", "`*` nothing was chosen by this shape."]
     return "\n".join(text) + "\n"

@@ -1,7 +1,10 @@
 """Sides that do the same work in alternating processes of one thread, and their ratios."""
 
+import argparse
 import json
 import os
+import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -16,6 +19,77 @@ ONE_THREAD = {
 }
 BACKENDS = ("torch", "tensorflow", "jax")
 ANSWER = "answer: "
+
+
+def parser(text, results, sides, turns, choices=None):
+    """The arguments that all these benchmarks have.
+
+    Args:
+        text: str, the docstring of the script.
+        results: path of the .json file of results, which has its page beside it.
+        sides: list of str, those that are measured by default.
+        turns: int, of each side by default.
+        choices: list of str, all sides that there are; by default `sides`.
+    """
+    found = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("--turns", type=int, default=turns)
+    found.add_argument("--sides", nargs="+", default=sides, choices=choices or sides)
+    found.add_argument("--page", action="store_true", help="only write the page again")
+    found.add_argument("--results", default=results, type=pathlib.Path)
+    found.add_argument("--side", help=argparse.SUPPRESS)
+    return found
+
+
+def main(parser, measure_of, run, page):
+    """Measures as the arguments say, and writes the page of the results.
+
+    Args:
+        parser: what `parser` made, with the arguments of this benchmark.
+        measure_of: function of a side, which returns what `answer` takes.
+        run: function of the arguments, which measures and writes the results.
+        page: function of the results, which returns the page.
+    """
+    arguments = parser.parse_args()
+    if arguments.side:
+        answer(measure_of(arguments.side))
+        return
+    if not arguments.page:
+        run(arguments)
+    arguments.results.with_suffix(".md").write_text(page(known(arguments.results)))
+
+
+def known(results):
+    """The results that a file has."""
+    return json.loads(results.read_text()) if results.exists() else {}
+
+
+def run_in_turns(script, arguments, cases, base, first=True):
+    """Measures cases by a process per side, in turns, and writes the results of each.
+
+    Args:
+        script: path of the benchmark.
+        arguments: what `parser` read.
+        cases: dict, name -> what `ask` sends.
+        base: the side that the others are divided by.
+        first: bool. Whether the first call, which may compile, counts apart.
+    """
+    report = known(arguments.results)
+    processes = {side: started(script, side) for side in arguments.sides}
+    for name, case in cases.items():
+        begun = {side: ask(p, case) for side, p in processes.items()} if first else {}
+        found = {side: [] for side in processes}
+        for _ in range(arguments.turns):
+            for side, process in processes.items():
+                found[side].append(ask(process, case))
+        rows = compared(found, base)
+        for side, line in begun.items():
+            rows[side]["first"] = round(line["seconds"], 2)
+        report.setdefault(name, {}).update(rows)
+        arguments.results.write_text(json.dumps(report, indent=1) + "\n")
+    for process in processes.values():
+        process.communicate()
 
 
 def started(script, side):
@@ -107,3 +181,21 @@ def ratio_cell(row):
     low, high = row["spread"]
     spread = f" ({low:.2f} to {high:.2f})" if row["turns"] > 1 else ""
     return f"{row['ratio']:.2f}{spread}"
+
+
+def table(report, sides, cell, held_out):
+    """The lines of a table: a row per case, a column per side that was measured.
+
+    Args:
+        report: dict, name of a case -> side -> its numbers.
+        sides: list of str, in the order of the columns.
+        cell: function of the name of a case and the numbers of a side.
+        held_out: names of cases that nothing was chosen by, which are marked.
+    """
+    sides = [side for side in sides if any(side in rows for rows in report.values())]
+    lines = [f"| | {' | '.join(sides)} |", "|---" * (len(sides) + 1) + "|"]
+    for name, rows in report.items():
+        cells = [cell(name, rows[side]) if side in rows else "–" for side in sides]
+        shown = re.sub(r"(?<=\d)x(?=\d)", " x ", name) + " *" * (name in held_out)
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    return lines

@@ -160,6 +160,8 @@ def _plain(error):
 
 def _visible(number):
     """The GPU that a process sees, of those that this one sees."""
-    visible = os.environ.get(VISIBLE, "")
+    visible = os.environ.get(VISIBLE)
+    if visible is None:
+        return str(number)
     names = [name for name in visible.split(",") if name]
-    return names[number] if number < len(names) else "" if names else str(number)
+    return names[number] if number < len(names) else ""

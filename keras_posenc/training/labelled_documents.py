@@ -15,7 +15,7 @@ from keras_posenc.text.disk_list import take
 from keras_posenc.text.files import LABEL_NAMES, READERS, FilePart, read_rows
 from keras_posenc.untrusted import quote, shorten
 
-TABLES = (".csv", ".jsonl", ".tab", ".tsv")  # files with named columns
+TABLES = [suffix for suffix in READERS if suffix != ".txt"]  # files with named columns
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
@@ -77,7 +77,9 @@ def _check_labelled(documents, source, role):
 
 def _columns(source):
     """The columns of a file, as words of an error."""
-    if not isinstance(source, (str, os.PathLike)) or pathlib.Path(source).suffix not in TABLES:
+    is_file = isinstance(source, (str, os.PathLike))
+    source = pathlib.Path(source) if is_file else source
+    if not (is_file or isinstance(source, FilePart)) or source.suffix.lower() not in TABLES:
         return ""
     names = ", ".join(map(quote, read_rows(source, READERS)[0]))
     return f": it has the columns {names}, and usual names of labels are {', '.join(LABEL_NAMES)}"

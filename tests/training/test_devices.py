@@ -149,6 +149,8 @@ def test_a_process_sees_one_gpu(monkeypatch):
     assert device_pool._visible(1) == "1"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7")
     assert [device_pool._visible(n) for n in range(3)] == ["4", "GPU-7", ""]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # none, on purpose
+    assert device_pool._visible(1) == ""
 
 
 @pytest.mark.once

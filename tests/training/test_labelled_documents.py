@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from keras_posenc.text import Texts
+from keras_posenc.text.files import FilePart
 from keras_posenc.training.labelled_documents import (
     check_known_labels,
     digest,
@@ -53,9 +54,12 @@ def test_a_file_without_labels_is_refused(tmp_path):
 
 
 def test_a_column_of_labels_with_another_name_is_asked_for(tmp_path):
-    (tmp_path / "texts.csv").write_text("text,code\none text,a\n")
-    with pytest.raises(ValueError, match="has the columns 'text', 'code', and usual names"):
-        read_labelled(tmp_path / "texts.csv", "train")
+    path = tmp_path / "texts.csv"
+    path.write_text("text,code\none text,a\n")
+    part = FilePart(path, ["text", "code"], [(2, {"text": "one text", "code": "a"})])
+    for source in (path, part):
+        with pytest.raises(ValueError, match="has the columns 'text', 'code', and usual names"):
+            read_labelled(source, "train")
 
 
 def test_a_column_of_numbers_is_hardly_one_of_texts():
