@@ -60,6 +60,7 @@ NAMES = (
     "scan",
     "sequence_shards",
     "splash",
+    "sum_over_replicas",
     "take_last",
     "train_steps",
     "update_slice",
@@ -95,6 +96,11 @@ def check_floatx():
 def row_multiple():
     """The number of which the rows of a batch must be a multiple; 1 where any batch will do."""
     return 1
+
+
+def sum_over_replicas(x):
+    """The sum of a tensor over the replicas that compute a step together, each with a part."""
+    return x
 
 
 def processes():

@@ -92,6 +92,14 @@ def row_multiple():
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
+def sum_over_replicas(x):
+    context = tf.distribute.get_replica_context()
+    # Outside of a replica, variables of metrics are the sums already.
+    if context is None or context.num_replicas_in_sync == 1:
+        return x
+    return context.all_reduce("sum", tf.convert_to_tensor(x))
+
+
 def launched_processes():
     cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     return max(1, sum(len(cluster.get(job, ())) for job in ("chief", "worker")))

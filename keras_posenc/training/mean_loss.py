@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.untrusted import quote
 
 
@@ -57,7 +58,9 @@ class MeanLoss(keras.metrics.Metric):
 
     def result(self):
         """The mean, 0 if nothing counts."""
-        return ops.divide_no_nan(self.total, self.count)
+        # Keras shows the mean of the replicas' results, but their weights may differ.
+        sums = (backend.sum_over_replicas(each.value) for each in (self.total, self.count))
+        return ops.divide_no_nan(*sums)
 
     def get_config(self):
         return {**super().get_config(), "loss": keras.losses.serialize(self.loss)}

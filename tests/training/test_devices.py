@@ -170,6 +170,8 @@ def test_two_devices_find_what_one_does(pretrained):
     program = pathlib.Path(__file__).parents[1] / "two_devices.py"
     done = run_fork("file", program, [pretrained], env={**os.environ, "XLA_FLAGS": flags})
     assert done.returncode == 0, done.stderr
-    two, one, again = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    two, one, again = found["vectors"]
     np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(again, one, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["losses"], [found["expected"]] * 3, rtol=1e-5)
