@@ -1,4 +1,4 @@
-"""One of two processes of JAX that fine-tune one model; `tests/training/test_processes.py` runs it.
+"""One of two processes of JAX that train together; `tests/training/test_processes.py` runs it.
 
     KERAS_BACKEND=jax KERAS_DISTRIBUTION_JOB_ADDRESSES=127.0.0.1:1234,127.0.0.1:1235 \\
         KERAS_DISTRIBUTION_NUM_PROCESSES=2 KERAS_DISTRIBUTION_PROCESS_ID=0 \\
@@ -14,7 +14,7 @@ import sys
 import keras
 import numpy as np
 
-from keras_posenc import embed, finetune, predict
+from keras_posenc import embed, finetune, predict, pretrain, stretch
 
 if "KERAS_DISTRIBUTION_NUM_PROCESSES" in os.environ:
     keras.distribution.initialize()
@@ -39,6 +39,23 @@ metrics = finetune(
 results = predict(sys.argv[2], texts[:3], verbose=0)
 vectors = embed(sys.argv[1], texts[:3], max_length=12, verbose=0)
 of_chunks = embed(sys.argv[1], texts[:3], chunks=5, late=True, max_length=12, verbose=0).vectors
+rates = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+pretrained = pretrain(
+    sys.argv[1],
+    texts,
+    f"{sys.argv[2]}-pretrained",
+    length=12,
+    token_budget=96,
+    validation=texts[:5],
+    verbose=0,
+    **rates,
+)
+long = [" ".join(rng.choice([f"w{n}" for n in range(35)], 60)) for _ in range(3)]
+stretched = stretch(
+    sys.argv[1], long, f"{sys.argv[2]}-stretched", length=24, steps=2, verbose=False
+).report
 numbers = [metrics["validation"]["loss"], *(each.probability for each in results)]
+numbers += [*pretrained["losses"], *pretrained["after"].values()]
+numbers += [*stretched["losses"], stretched["within"]["after"]]
 numbers += [*vectors[:, 0], *of_chunks[:, 0]]
 print(json.dumps([float(number) for number in numbers]))

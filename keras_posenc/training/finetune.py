@@ -208,9 +208,7 @@ def finetune(
     >>> metrics["train"]["epochs"], metrics["validation"]["documents"]
     (2, 12)
     """
-    check_processes("finetune", shares=True)
-    if stretch_first is not None:
-        check_processes("finetune with stretch_first")
+    check_processes("finetune")
     recipe = FinetuneRecipe.of(
         locals(), lengths=stages(max_length, epochs, lengths), stretch_first=_named(stretch_first)
     )

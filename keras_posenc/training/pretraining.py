@@ -22,6 +22,7 @@ from keras_posenc.text.pretraining_batches import (
     encode_corpus,
 )
 from keras_posenc.training.cached_texts import cached_texts, cached_tokens
+from keras_posenc.training.processes import by_first
 from keras_posenc.training.progress import printer
 from keras_posenc.training.recipe import RATES
 from keras_posenc.training.runs import take_steps
@@ -190,7 +191,7 @@ class Pretraining:
         print_line = printer(verbose)
 
         def start():
-            check_space(state.parent, self.model)
+            by_first(lambda: check_space(state.parent, self.model))
             if self.new_head:
                 print_line("The checkpoint has no head over the vocabulary: a new one is trained.")
             read = self.recipe.length
@@ -220,7 +221,8 @@ class Pretraining:
         if backend.TRAITS.global_random_state:
             keras.utils.set_random_seed(self.recipe.seed + 1 + number)
         inputs, targets, weights = self.batches[index]
-        weights = weights / weights.sum()
+        # Each of several processes has some of the rows.
+        weights = weights / sum(backend.gather(weights.sum()))
         logs = self.model.train_on_batch(
             self._named(inputs), targets, sample_weight=weights, return_dict=True
         )
@@ -238,6 +240,7 @@ class Pretraining:
             target_logits = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
             right = logits.argmax(axis=-1) == targets
             totals += [(weights * part).sum() for part in (sums - target_logits, right, 1.0)]
+        totals = sum(backend.gather(totals))
         return {"loss": totals[0] / totals[2], "accuracy": totals[1] / totals[2]}
 
     def _named(self, inputs):

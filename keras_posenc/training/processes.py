@@ -5,12 +5,11 @@ import keras
 from keras_posenc import backend
 
 
-def check_processes(function, shares=False):
+def check_processes(function):
     """Refuses several processes that would not train one model, before anything is written.
 
     Args:
         function: str, the name of what is called.
-        shares: bool. Whether its processes can share the work.
 
     Raises:
         ValueError: names the function, the backend and the reason.
@@ -19,10 +18,7 @@ def check_processes(function, shares=False):
     if count == 1:
         return
     what = f"{function} in {count} processes"
-    reason = backend.TRAITS.processes_apart
-    if not reason and not shares:
-        reason = "its steps are not shared out among processes"
-    if reason:
+    if reason := backend.TRAITS.processes_apart:
         raise ValueError(f"{what} is not supported: {reason}. Start one process.")
     distribution = keras.distribution.distribution()
     is_parallel = isinstance(distribution, keras.distribution.DataParallel)

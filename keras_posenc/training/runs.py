@@ -160,11 +160,15 @@ def take_steps(model, steps, state, step, start, print_line):
     Returns:
         dict, the record: `step`, `losses`, `seconds`, and what `start` returned.
     """
-    if state.exists():
-        record = load_state(state, model, RECORD)
+    if by_first(state.exists):
+        record = together(lambda: load_state(state, model, RECORD))
         print_line(f"resuming after step {record['step']:,} of {steps:,}")
     else:
         record = {"step": 0, "losses": [], "seconds": 0.0, **start()}
+
+    def save():
+        save_state(state, model, record)
+
     saved, progress = time.perf_counter(), Progress(steps, record["step"], print_line)
     while record["step"] < steps:
         began = time.perf_counter()
@@ -172,8 +176,9 @@ def take_steps(model, steps, state, step, start, print_line):
         record["step"] += 1
         record["seconds"] += time.perf_counter() - began
         progress.step(record["losses"][-1])
-        if time.perf_counter() - saved >= SAVE_EVERY:
-            save_state(state, model, record)
+        since = time.perf_counter() - saved
+        if by_first(lambda since=since: since >= SAVE_EVERY):
+            by_first(save)
             saved = time.perf_counter()
-    save_state(state, model, record)
+    by_first(save)
     return record

@@ -23,7 +23,7 @@ CALLS = {
 REASONS = {
     "tensorflow": "with TensorFlow, Keras cannot",
     "torch": "with PyTorch, Keras",
-    "jax": "Data|steps",
+    "jax": "DataParallel",
 }
 
 
@@ -36,6 +36,13 @@ def test_processes_that_would_not_train_one_model_are_refused(
     with pytest.raises(ValueError, match=message):
         CALLS[name](pretrained, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_several_processes_stretch_into_a_folder_that_all_see(pretrained, monkeypatch):
+    monkeypatch.setattr("keras_posenc.training.stretching.self_distillation.check_processes", id)
+    monkeypatch.setattr(backend, "processes", lambda: (0, 2))
+    with pytest.raises(ValueError, match="`output` must be a folder that all processes see"):
+        stretch(pretrained, TEXTS)
 
 
 def test_processes_are_those_of_the_launcher(monkeypatch):

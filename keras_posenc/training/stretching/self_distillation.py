@@ -11,12 +11,12 @@ import typing
 import keras
 import numpy as np
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.sentence_transformers import is_embedder, sentence_transformers_files
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
-from keras_posenc.text.replicas import fill
+from keras_posenc.text.replicas import fill, share_of
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.progress import printer
 from keras_posenc.training.recipe import RATES
@@ -164,6 +164,11 @@ def stretch(
     """
     arguments = locals()
     check_processes("stretch")
+    if output is None and backend.processes()[1] > 1:
+        raise ValueError(
+            "`output` must be a folder that all processes see. Received: None, with "
+            f"{backend.processes()[1]} processes"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         source, name = _source(checkpoint, config, tokenizer, model, ignore, scratch)
         old = source.read_config()
@@ -262,6 +267,8 @@ class Distillation:
         return self.train(self.inputs(text, positions), fill(target[None]), fill(weights[None]))
 
     def train(self, *batch):
+        # Several processes read the same text.
+        batch = share_of(batch, backend.processes())
         return float(np.ravel(self.student.train_on_batch(*batch))[0])
 
     def inputs(self, text, positions=None):
