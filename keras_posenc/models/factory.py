@@ -21,7 +21,13 @@ from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.rope import rescaled
 from keras_posenc.models.heads_in import read_head
-from keras_posenc.models.layer_encodings import by_layer, check_encodings, rescale, together
+from keras_posenc.models.layer_encodings import (
+    by_layer,
+    check_encodings,
+    rescale,
+    rotations,
+    together,
+)
 from keras_posenc.models.options import Options
 from keras_posenc.models.transformer import Transformer
 from keras_posenc.untrusted import quote
@@ -182,8 +188,10 @@ def build_transformer_model(
     else:
         encodings = together(by_layer(config.encodings, layers), by_layer(encodings, layers))
     if rope_scaling is not None:
-        source = rescaled(config.source or {}, rope_scaling)
+        source = rescaled(config.source or {}, rope_scaling, family)
         encodings = rescale(encodings, rope_scaling, config.max_position, family.title)
+        if source is not None and not swapped and not _reads_as(source, family.name, encodings):
+            source = None
         swapped = swapped or source is None
         config = dataclasses.replace(config, source=source or config.source)
     check_encodings(encodings, application, options, config)
@@ -261,6 +269,15 @@ def _with_head(config, options):
     head = options["head"] = read_head(config, task)
     layers = [name for name in (head.output, head.dense, head.norm) if name is not None]
     return config, () if label_names is None else layers
+
+
+def _reads_as(source, model, encodings):
+    """Whether a config file with these keys has encodings that rotate as these do."""
+    try:
+        config = read_config(source, model)
+    except ValueError:
+        return False
+    return rotations(by_layer(config.encodings, config.num_hidden_layers)) == rotations(encodings)
 
 
 def _is_directory(path):

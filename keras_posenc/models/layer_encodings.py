@@ -75,6 +75,16 @@ def rescale(encodings, scaling, original, title):
     return tuple([changed(encoding) for encoding in layer] for layer in encodings)
 
 
+def rotations(encodings):
+    """The settings of the rotary encodings of each layer, to compare them."""
+
+    def settings(encoding):
+        config = {**encoding.get_config(), "scaling": read_scaling(encoding.scaling)}
+        return type(encoding), {k: v for k, v in config.items() if k not in ("name", "dtype")}
+
+    return [[settings(e) for e in layer if isinstance(e, RotaryEmbedding)] for layer in encodings]
+
+
 def check_encodings(encodings, application, options, config):
     every = [encoding for layer in encodings for encoding in layer]
     causal = [type(encoding).__name__ for encoding in every if encoding.causal_only]

@@ -20,6 +20,7 @@ NUMBERS = {
     "block_ffn_dim_multiplier",
     "max_trained_positions",
     "n_inner",
+    "original_max_position_embeddings",
     "partial_rotary_factor",
     "query_pre_attn_scalar",
     "relative_attention_max_distance",

@@ -2,7 +2,14 @@
 
 from keras_posenc.untrusted import quote
 
-ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
+ORIGINAL = "original_max_position_embeddings"
+ROPE_KEYS = (
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "partial_rotary_factor",
+    ORIGINAL,
+)
 
 
 def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()):
@@ -30,6 +37,11 @@ def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()
         )
     parameters = {**(source.get("rope_scaling") or {}), **parameters}
     parameters = {key: value for key, value in parameters.items() if key not in read}
+    original = source.get(ORIGINAL)
+    if _type(parameters) == "dynamic":
+        parameters.pop(ORIGINAL, None)  # transformers takes the number of positions
+    elif original is not None and _type(parameters) in ("yarn", "longrope", "llama3"):
+        parameters[ORIGINAL] = original  # outside of the dict it comes first
     part = source.get("partial_rotary_factor")
     if part is not None and part != 1:
         parameters.setdefault("partial_rotary_factor", part)
@@ -37,12 +49,14 @@ def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()
     base = theta if theta and not isinstance(theta, list) else base  # a list is one per layer
     base = float(parameters.pop("rope_theta", None) or base)
     spec = {"name": "rotary", "layout": layout, "base": base}
-    if parameters.get("rope_type", parameters.get("type", "default")) == "default" and not (
-        parameters.keys() - {"rope_type", "type"}
-    ):
+    if _type(parameters) == "default" and not parameters.keys() - {"rope_type", "type"}:
         return spec
     parameters.setdefault("rope_type", parameters.pop("type", "default"))
     return {**spec, "scaling": {**parameters, "max_position_embeddings": config.max_position}}
+
+
+def _type(parameters):
+    return parameters.get("rope_type", parameters.get("type", "default"))
 
 
 # The scalings that config files of transformers may ask for.
@@ -50,20 +64,23 @@ PUBLISHED = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "prop
 NOT_OF_SCALING = ("rope_theta", "partial_rotary_factor")
 
 
-def rescaled(source, scaling):
+def rescaled(source, scaling, family):
     """The keys of a config file, with another scaling of the rotary encodings.
 
     Args:
         source: dict, the keys.
         scaling: dict, as `rope_scaling`.
+        family: `Family`, whose keys they are.
 
     Returns:
-        dict, or None if config files have no such scaling.
+        dict, or None if config files of the family have no such scaling.
     """
     scaling = {"rope_type": scaling.get("rope_type", scaling.get("type")), **scaling}
     scaling.pop("type", None)
-    if scaling["rope_type"] not in PUBLISHED:
+    other_length = scaling["rope_type"] == "dynamic" and ORIGINAL in scaling
+    if scaling["rope_type"] not in PUBLISHED or other_length or "rope_scaling" not in family.keys:
         return None
+    source = {key: value for key, value in source.items() if key != ORIGINAL}
     parameters = source.get("rope_parameters")
     if not parameters:
         return {**source, "rope_scaling": scaling}
