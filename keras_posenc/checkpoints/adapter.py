@@ -57,7 +57,7 @@ class AdaptedCheckpoint(Checkpoint):
 
     def __init__(self, base, products, replaced, path):
         super().__init__({**base._arrays, **replaced}, base.format, base.path, base._sums)
-        self.products, self.adapter = products, path
+        self.products, self.replaced, self.adapter = products, replaced, path
 
     def __str__(self):
         return f"{super().__str__()} with the adapter {self.adapter}"
@@ -116,6 +116,29 @@ def with_adapter(checkpoint, path):
         target = _place(base, f"{module}.weight", path)
         products[target] = _product(base, target, module, embedding, pair, settings, path)
     return AdaptedCheckpoint(base, products, replaced, path)
+
+
+def check_tied(checkpoint, table):
+    """Raises ValueError if an adapter changes a token table that a head of tokens shares.
+
+    PEFT leaves the head as it was, so that the two are no longer the same.
+
+    Args:
+        checkpoint: `AdaptedCheckpoint`.
+        table: `Table` of the family.
+    """
+    tokens, *head = (
+        {place.name for place in table.names(name)} & checkpoint.keys()
+        for name in ("Embedding-Token/embeddings", "MLM-Output/kernel")
+    )
+    changed = {*checkpoint.products, *checkpoint.replaced}
+    if tokens & changed and len(tokens.union(*head)) == 1:
+        raise ValueError(
+            f"The adapter {checkpoint.adapter} changes {quote(min(tokens))}, which the head of "
+            "tokens shares, and PEFT leaves the head as it was: merge the adapter with PEFT's "
+            "`merge_and_unload`, set `tie_word_embeddings` to false in the config, and load what "
+            "that saves."
+        )
 
 
 def _settings(path):
@@ -187,8 +210,7 @@ def _product(base, target, module, embedding, pair, settings, path):
     alphas, rank = settings["alphas"], first.shape[0]
     alpha = alphas["lora_alpha"]
     for key, value in (settings.get("alpha_pattern") or {}).items():
-        name = key.removeprefix("^")
-        if module == name or key == name and module.endswith(f".{name}"):
+        if re.fullmatch(rf"(.*\.)?({key})", module):  # as PEFT does; the key is checked
             alpha = value
             break
     scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)

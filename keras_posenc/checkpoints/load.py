@@ -12,6 +12,7 @@ from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.table_rows import TableRows
 from keras_posenc.untrusted import quote, shorten
 
+TOKENS, HEAD = "Embedding-Token/embeddings", "MLM-Output"
 READABLE = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -127,7 +128,7 @@ class Loader:
             TableRows(position_offset),
         )
         self.edits = {
-            "Embedding-Token/embeddings": tokens,
+            TOKENS: tokens,
             "MLM-Bias/bias": tokens,
             "Embedding-Position/embeddings": positions,
         }
@@ -182,10 +183,12 @@ class Loader:
                 fresh = fresh or name.rpartition("/")[0] in self.new
                 (account.initialised if fresh else account.missing).append(name)
                 continue
+            if name == TOKENS and HEAD not in layers:  # what an untied head would read is a copy
+                places = [*places, *self._places_of(f"{HEAD}/kernel")]
             seen.update(place.name for place in places)
             place, *copies = places
             tensor = place.name
-            _compare_copies(account, checkpoint, place, copies, _has_mlm(layers))
+            self._compare_copies(account, tensor, copies, _has_mlm(layers))
             step = self._step(name, place, tuple(variable.shape))
             if step.fits:
                 account.loaded.append((name, tensor, step.note))
@@ -194,18 +197,30 @@ class Loader:
                 account.wrong_shape.append((name, str(step.target), tensor, step.holds))
         for tensor in checkpoint.keys() - seen:
             reason = table.why_unused(tensor, layers)
-            pattern = next((p for p in self.ignore if fnmatch.fnmatchcase(tensor, p)), None)
             if reason:
                 account.unused.append((tensor, reason))
-            elif pattern is not None:
-                account.ignored.append((tensor, f"by {quote(pattern)}"))
-            else:
+            elif not self._is_ignored(account, tensor):
                 account.unexpected.append(tensor)
         account.unused.sort()
         account.ignored.sort()
         account.unexpected.sort()
         account.hints = hints(account, checkpoint, table)
         return account, steps
+
+    def _is_ignored(self, account, tensor):
+        pattern = next((p for p in self.ignore if fnmatch.fnmatchcase(tensor, p)), None)
+        if pattern is not None:
+            account.ignored.append((tensor, f"by {quote(pattern)}"))
+        return pattern is not None
+
+    def _compare_copies(self, account, tensor, copies, needed):
+        """Checks that repeated tensors, such as the decoder of a masked LM, are equal."""
+        for copy, *_ in copies:
+            equal = not needed or np.array_equal(self.checkpoint[tensor], self.checkpoint[copy])
+            if equal:
+                account.unused.append((copy, f"copy of {tensor}"))
+            elif not self._is_ignored(account, copy):
+                account.unexpected.append(f"{copy}, which differs from {tensor},")
 
     def _places_of(self, name):
         if name.rpartition("/")[0] in self.new[:1]:
@@ -237,16 +252,6 @@ def read_patterns(ignore, names):
 
 def _has_mlm(layers):
     return "MLM-Activation" in layers or "MLM-Bias" in layers
-
-
-def _compare_copies(account, checkpoint, place, copies, needed):
-    """Checks that repeated tensors, such as the decoder of a masked LM, are equal."""
-    tensor = place.name
-    for copy, *_ in copies:
-        if needed and not np.array_equal(checkpoint[tensor], checkpoint[copy]):
-            account.unexpected.append(f"{copy}, which differs from {tensor},")
-        else:
-            account.unused.append((copy, f"copy of {tensor}"))
 
 
 class _Step:

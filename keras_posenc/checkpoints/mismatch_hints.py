@@ -60,6 +60,12 @@ def hints(account, checkpoint, table):
         for head, what in HEADS.items()
         if any(name.startswith(head) for name in account.missing)
     ]
+    head = {place.name for place in table.names("MLM-Output/kernel")}
+    if any(name.partition(",")[0] in head for name in account.unexpected):
+        hints.append(
+            "Give tie_word_embeddings=False for a head of tokens with a weight of its own, as the "
+            "file has."
+        )
     if account.unexpected and not any(hints):
         hints.append(
             "If nothing is lost with what is unexpected, leave it out: ignore=[...] takes patterns "

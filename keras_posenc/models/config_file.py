@@ -80,7 +80,7 @@ def read_config(source=None, model=None, **overrides):
         raise _named(error, where, source) from None
     ours = family.ours
     for key, allowed in {**REQUIRED_VALUES, **family.required}.items():
-        value = overrides.pop(key, values.get(key))
+        value = overrides.get(key, values.get(key))
         if allowed is not None and value not in allowed:
             refusal = None if key in family.required else REFUSALS.get(key)
             refusal = refusal or f"The family {family.name!r} knows no other value."

@@ -7,7 +7,7 @@ import os
 import keras
 
 from keras_posenc import checks
-from keras_posenc.checkpoints.adapter import with_adapter
+from keras_posenc.checkpoints.adapter import check_tied, with_adapter
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.models.arguments import (
     check_caches,
@@ -215,8 +215,12 @@ def build_transformer_model(
     config = with_vocabulary(config, keep_tokens, compound_tokens)
     table, loader = family.table(config), None
     if checkpoint_path is not None:
+        if adapter is not None:
+            checkpoint_path = with_adapter(checkpoint_path, adapter)
+            if options.get("with_mlm") and config.tie_word_embeddings:
+                check_tied(checkpoint_path, table)
         loader = Loader(
-            checkpoint_path if adapter is None else with_adapter(checkpoint_path, adapter),
+            checkpoint_path,
             table,
             keep_tokens=keep_tokens,
             compound_tokens=compound_tokens,

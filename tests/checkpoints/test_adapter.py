@@ -72,6 +72,8 @@ def compare(model, ours):
     [
         ({}, (3.0, 3.0)),
         ({"use_rslora": True, "alpha_pattern": {"down_proj": 4}}, (6 / 2**0.5, 4 / 2**0.5)),
+        # The first that fits counts; a name is a regular expression, and "^" its beginning.
+        ({"alpha_pattern": {"^mlp.down_proj": 2, "down.proj": 4, "q_proj": 8}}, (4.0, 2.0)),
     ],
 )
 def test_the_numbers_are_those_of_transformers_with_the_products_added(base, settings, scales):
@@ -104,6 +106,26 @@ def test_tensors_trained_in_full_and_tables_that_are_stored_transposed(base):
         model.norm.weight.copy_(torch.tensor(norm))
         model.embed_tokens.weight.copy_(torch.tensor(table + ALPHA / RANK * (second @ first).T))
     compare(model, build_transformer_model(folder, adapter=path))
+
+
+def test_a_table_that_a_head_of_tokens_shares_is_not_changed_alone(tmp_path):
+    """PEFT would no longer have the table in the head."""
+    model = publish(
+        tmp_path, "Qwen2ForCausalLM", **SIZES, num_key_value_heads=1, tie_word_embeddings=True
+    )
+    table = model.get_input_embeddings().weight.detach().numpy()
+    path = tmp_path / "adapter"
+    write(path, model, (), {"base_model.model.model.embed_tokens.weight": 2 * table})
+    with pytest.raises(ValueError, match="changes 'model.embed_tokens.weight', which the head of"):
+        build_transformer_model(tmp_path, adapter=path, with_mlm="linear")
+    doubled = build_transformer_model(tmp_path, adapter=path).get_layer("Embedding-Token")
+    np.testing.assert_array_equal(ops.convert_to_numpy(doubled.embeddings), 2 * table)
+    write(path, model, (), {"base_model.model.lm_head.weight": 2 * table})
+    with pytest.raises(ValueError, match="lm_head.weight, which differs from model.embed_tokens"):
+        build_transformer_model(tmp_path, adapter=path, with_mlm="linear")
+    both = {"lm_head.weight": 2 * table, "model.embed_tokens.weight": 2 * table}
+    write(path, model, (), {f"base_model.model.{name}": array for name, array in both.items()})
+    build_transformer_model(tmp_path, adapter=path, with_mlm="linear")
 
 
 def test_a_prefix_of_the_checkpoint_or_of_the_adapter_is_no_matter():

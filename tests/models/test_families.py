@@ -272,6 +272,45 @@ def test_tokens_that_there_are_are_kept_and_those_of_esm_are_of_one_text():
         build_transformer_model({**config, "position_embedding_type": "absolute"})
 
 
+# ---------------------------------------------------------------- a head of its own in a tied file
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["Llama", "Qwen3", "EuroBert", "Lfm2", "Gemma3"])
+def test_a_head_that_a_tied_file_has_too_is_not_left_out(name, tmp_path):
+    """transformers reads both tensors where they differ, whatever `tie_word_embeddings` says."""
+    from safetensors.numpy import load_file, save_file
+
+    kinds = {"layer_types": ["full_attention"] * 3} if name == "Lfm2" else {}
+    masked = name == "EuroBert"
+    reference = publish(
+        tmp_path, f"{name}ForMaskedLM" if masked else f"{name}ForCausalLM",
+        **SIZES, **kinds, num_key_value_heads=1, tie_word_embeddings=True,
+    )  # fmt: skip
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    save_file(weights, file, {"format": "pt"})
+    assert build_transformer_model(tmp_path, with_mlm="linear").transformer.account.unused
+    weights["lm_head.weight"] = weights["lm_head.weight"][::-1].copy()
+    save_file(weights, file, {"format": "pt"})
+    message = "lm_head.weight, which differs from model.embed_tokens.weight,.* Nothing was loaded."
+    with pytest.raises(ValueError, match=message) as error:
+        build_transformer_model(tmp_path, with_mlm="linear")
+    ignoring = build_transformer_model(tmp_path, with_mlm="linear", ignore=["lm_head.weight"])
+    assert ("lm_head.weight", "by 'lm_head.weight'") in ignoring.transformer.account.ignored
+    if name == "Gemma3":
+        assert "ignore=[...]" in str(error.value)
+        return
+    assert "Give tie_word_embeddings=False for a head of tokens" in str(error.value)
+    ours = build_transformer_model(tmp_path, with_mlm="linear", tie_word_embeddings=False)
+    reference = type(reference).from_pretrained(tmp_path)
+    ids, real = token_ids(9)
+    expected = answer(reference, ids, real)[real]
+    found = ops.convert_to_numpy(ours([ids]))[real]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE * abs(expected).max())
+
+
 # ---------------------------------------------------------------- what transformers has not
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras_posenc.models.families.family import Family
 from keras_posenc.models.families.layer_kinds import GLOBAL
-from keras_posenc.models.families.llama import CAUSAL
+from keras_posenc.models.families.llama import CAUSAL, TIED
 from keras_posenc.models.families.rope import ROPE_KEYS, rotary
 from keras_posenc.models.families.weight_rows import (
     ATTENTION,
@@ -79,7 +79,6 @@ FAMILY = Family(
             "MLM-Output": ("lm_head", "dense"),
         },
         prefixes=("model.", ""),
-        copies={"Embedding-Token/embeddings": ["lm_head.weight"]},
         classes={"lfm2": "Lfm2"},
         endings={"ForMaskedLM": "ForCausalLM"},
     ),
@@ -104,7 +103,7 @@ FAMILY = Family(
         "block_multiple_of",
         *ROPE_KEYS,
     ),
-    required={"tie_word_embeddings": (True, None), "conv_bias": (False, None)},
+    required={**TIED, "conv_bias": (False, None)},
     positions="rotary, causal; short convolutions",
     paper="https://arxiv.org/abs/2511.23404",
 )

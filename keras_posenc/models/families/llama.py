@@ -53,7 +53,6 @@ def llama_table(family, classes, rows=None):
             "Sequence-Output": ("score", "dense"),
         },
         prefixes=("model.", ""),
-        copies={"Embedding-Token/embeddings": []},
         classes=classes,
         endings={"ForMaskedLM": "ForCausalLM"},
     )
