@@ -24,7 +24,8 @@ def chunk_spans(text, tokenizer, tokens=256, overlap=0):
         overlap: int, at most half of `tokens`. Tokens that neighbouring chunks share.
 
     Returns:
-        list of (start, end) in characters of the text, in order. They cover every token.
+        list of (start, end) in characters of the text, in order. They cover every token that is not
+            only spaces.
 
     Raises:
         TypeError: if `text` is no str.
@@ -41,7 +42,7 @@ def chunk_spans(text, tokenizer, tokens=256, overlap=0):
     checks.whole("tokens", tokens)
     checks.whole("overlap", overlap, least=0, most=tokens // 2)
     ((_, offsets),) = tokenizer.contents([text], offsets=True)
-    if not offsets:
+    if not (offsets and text.strip()):
         raise ValueError("The text has no token to make a chunk of. Received an empty text.")
     ends = [end for _, end in offsets]
     # The number of tokens before each boundary.
@@ -51,7 +52,9 @@ def chunk_spans(text, tokenizer, tokens=256, overlap=0):
         last = min(first + tokens, len(offsets))
         if last < len(offsets):
             last = _latest(boundaries, first + max(1, tokens // 2), last) or last
-        spans.append((offsets[first][0], max(ends[first:last])))
+        start, end = offsets[first][0], max(ends[first:last])
+        if text[start:end].strip():  # not where all tokens are spaces
+            spans.append((start, end))
         if last == len(offsets):
             return spans
         earliest = max(last - overlap, first + 1)

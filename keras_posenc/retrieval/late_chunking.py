@@ -57,9 +57,10 @@ def embed_spans(model, texts, spans, verbose="auto"):
     A span's vector depends on the rest of the text: the features of "she" reflect the name that it
     refers to. A span that is embedded alone cannot have them.
 
-    The special tokens count for the first and the last span, so one span over a whole text gives
-    the vector of the text. A text longer than `model.max_length` is read in overlapping windows of
-    that length. Each token has the features of the window in which it has the most context.
+    The special tokens count for the first and the last span, and tokens of spaces alone for the
+    spans that they are in or beside, so one span over a whole text gives the vector of the text. A
+    text longer than `model.max_length` is read in overlapping windows of that length. Each token
+    has the features of the window in which it has the most context.
 
     Args:
         model: `TextModel` of an embedder that pools by the mean (see `open_embedder`).
@@ -163,8 +164,11 @@ def _windows(model, number, text, spans, first_row):
         )
     starts = window_starts(len(ids), size, max(1, size - size // 4))
     chosen = most_central(len(ids), size, starts)
+    # A token of spaces alone is empty, and stands in or beside a span.
+    empty = offsets[:, 0] == offsets[:, 1]
     tokens_of = [
-        np.flatnonzero((offsets[:, 0] < end) & (offsets[:, 1] > start)) for start, end in spans
+        np.flatnonzero((offsets[:, 0] < end + empty) & (offsets[:, 1] > start - empty))
+        for start, end in spans
     ]
     before, last = tokenizer.assemble([-1])[0].index(-1) + taken, len(ids) - 1
     windows = []

@@ -55,6 +55,31 @@ def test_one_span_over_a_text_has_the_vector_of_the_text(model):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("family", ["roberta", "qwen2"])
+def test_tokens_of_spaces_are_in_a_span(family, tmp_path):
+    """Byte-level tokenizers have tokens of line ends, whose places in the text are empty."""
+    import tiny_tokenizers
+    import transformers
+
+    tokenizer = tiny_tokenizers.write(family, tmp_path).from_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 24, "initializer_range": 0.5, "vocab_size": len(tokenizer)}
+    config = transformers.RobertaConfig(**sizes, pad_token_id=1)
+    transformers.RobertaModel(config).save_pretrained(tmp_path)
+    model = open_embedder(tmp_path, max_length=64)
+    texts = ["\r\nOne two\r\n\r\nand  three\r\n", " \u3000 wide", "  x", "👩‍👩‍👧 y \n"]
+    whole = embed_spans(model, texts, [[(0, len(text))] for text in texts], verbose=0)
+    np.testing.assert_allclose(whole.vectors, model.predict(texts, verbose=0), atol=1e-5)
+    for size in (1, 2, 3):
+        found = embed(tmp_path, texts, chunks=size, late=True, max_length=64, verbose=0)
+        assert all(chunk.strip() for chunk in found.of(texts))
+        assert set(found.texts) == {0, 1, 2, 3}
+    with pytest.raises(ValueError, match="The text has no token to make a chunk of"):
+        chunk_spans("\r\n \n", model.tokenizer, tokens=2)
+
+
+@pytest.mark.once
 def test_a_prompt_stands_before_the_text_and_in_no_other_span(minilm):
     model = open_embedder(minilm, prompt="passage: ")
     whole = embed_spans(model, [DOCUMENT], [[(0, len(DOCUMENT))]], verbose=0)
