@@ -24,6 +24,7 @@ class _DigitPositionIds(keras.layers.Layer):
         self.max_offset = checks.whole("max_offset", max_offset, least=0)
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
+        self.input_spec = keras.layers.InputSpec(ndim=2)
         self.built = True
 
     def _offset(self, token_ids, training):
@@ -220,6 +221,7 @@ class SegmentPositionIds(keras.layers.Layer):
             )
         self.max_position = max_position
         self.pad_token_id = pad_token_id
+        self.input_spec = keras.layers.InputSpec(ndim=2)
         self.built = True
 
     def call(self, token_ids):

@@ -38,8 +38,10 @@ def test_a_token_reads_itself_and_those_before():
     np.testing.assert_allclose(found, (after * summed) @ outer, atol=1e-5)
     real = np.array([[False, False, True, True, True, True]] * 2)
     alone = ops.convert_to_numpy(layer(x[:, 2:]))
-    padded = ops.convert_to_numpy(layer(x, mask=ops.convert_to_tensor(real)))
-    np.testing.assert_allclose(padded[:, 2:], alone, atol=1e-6)
+    for noise in (0, np.nan, np.inf):
+        x[:, :2] = noise
+        padded = ops.convert_to_numpy(layer(x, mask=ops.convert_to_tensor(real)))
+        np.testing.assert_allclose(padded[:, 2:], alone, atol=1e-6)
 
 
 @pytest.mark.once

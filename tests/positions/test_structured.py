@@ -138,3 +138,6 @@ def test_wrong_arguments_are_refused():
         SegmentPositionIds([1], pad_token_id=1)
     with pytest.raises(ValueError, match="`max_position` must be a positive integer. Received: 0"):
         SegmentPositionIds([1], max_position=0)
+    for layer in (AbacusPositionIds([1]), CoupledPositionIds([1], 2), SegmentPositionIds([1])):
+        with pytest.raises(ValueError, match="expected ndim=2, found ndim=1"):
+            layer(np.array([1, 2, 3]))
