@@ -338,8 +338,9 @@ def _is_unicode(text):
 def _one_label(where, label):
     if isinstance(label, (list, dict)):
         raise ValueError(f"{where} should be one label, not a {type(label).__name__}.")
-    label = label if isinstance(label, str) or label is None else json.dumps(label)
-    if label is None or not label.strip():
+    missing = label is None or label != label  # also NaN
+    label = label if isinstance(label, str) or missing else json.dumps(label)
+    if missing or not label.strip():
         raise ValueError(
             f"{where.path}, line {where.line}: the label is missing; label=False reads none."
         )

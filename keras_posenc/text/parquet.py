@@ -1,6 +1,6 @@
 """Tables in Parquet's format, read by pyarrow a part at a time."""
 
-from keras_posenc.untrusted import check_pointer, shorten
+from keras_posenc.untrusted import check_pointer, quote, shorten
 
 # What a label or a text may be; other cells, such as dates, become str.
 PLAIN = (str, int, float, bool, list, dict, type(None))
@@ -34,13 +34,29 @@ def parquet_parts(path, size):
         number = 0
         try:
             file = parquet.ParquetFile(opened)
+            names = file.schema_arrow.names
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{path}: two columns are named {quote(twice)}; rename one.")
             for batch in file.iter_batches(batch_size=size):
-                rows = [_plain(row) for row in batch.to_pylist()]
-                yield list(batch.schema.names), list(enumerate(rows, number + 1))
-                number += len(rows)
+                rows = []
+                for row in batch.to_pylist():
+                    number += 1
+                    rows.append((number, {k: _plain(path, number, v) for k, v in row.items()}))
+                yield names, rows
         except (ArrowException, OSError) as error:
             raise ValueError(f"{path} is not a Parquet file: {shorten(error)}.") from None
 
 
-def _plain(row):
-    return {name: cell if isinstance(cell, PLAIN) else str(cell) for name, cell in row.items()}
+def _plain(path, number, cell):
+    """A cell as a label or a text may be; some writers leave texts as bytes."""
+    if isinstance(cell, list):
+        return [_plain(path, number, part) for part in cell]
+    if isinstance(cell, bytes):
+        try:
+            return cell.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(
+                f"{path}, line {number}: a cell of bytes is not UTF-8. Received: {quote(cell)}"
+            ) from None
+    return cell if isinstance(cell, PLAIN) else str(cell)

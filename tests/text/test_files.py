@@ -193,6 +193,7 @@ BROKEN = [
     ("a.jsonl", JSON + '{"text": 3, "label": "x"}', "line 2: 'text' should be a text, not a int"),
     ("a.jsonl", JSON + '{"text": "", "label": "x"}', "line 2: the text is empty"),
     ("a.jsonl", JSON + '{"text": "b", "label": null}', "line 2: the label is missing"),
+    ("a.jsonl", JSON + '{"text": "b", "label": NaN}', "line 2: the label is missing"),
     ("a.jsonl", JSON + '{"text": "b", "label": ["x"]}', "'label' should be one label, not a list"),
     ("a.jsonl", '{"text": "a\\ud800"}', r"line 1: the text has half a surrogate pair"),
     ("a.txt", "one\n\ntwo\n", "a.txt, line 2: the text is empty"),

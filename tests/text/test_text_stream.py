@@ -93,6 +93,27 @@ def test_parquet_is_read_as_the_same_table_in_another_format(tmp_path):
         list(file_parts.file_parts(tmp_path / "no.parquet", 2))
 
 
+def test_cells_of_parquet_that_are_no_plain_texts(tmp_path):
+    """Bytes are texts without their type; a label of NaN is none, and no column is another's."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+
+    def read(texts, labels, names=("text", "label")):
+        columns = [arrow.array(texts), arrow.array(labels)]
+        parquet.write_table(arrow.Table.from_arrays(columns, names), path)
+        return read_texts(path)
+
+    found = read(["Été".encode(), b"b"], [b"x", b"y"])
+    assert (found.texts, found.labels) == (["Été", "b"], ["x", "y"])
+    with pytest.raises(ValueError, match="line 2: a cell of bytes is not UTF-8. Received: b'.xff'"):
+        read([b"a", b"\xff"], ["x", "y"])
+    with pytest.raises(ValueError, match="a.parquet, line 2: the label is missing"):
+        read(["a", "b"], [1.0, float("nan")])
+    with pytest.raises(ValueError, match="a.parquet: two columns are named 'text'; rename one."):
+        read(["a", "b"], ["c", "d"], ["text", "text"])
+
+
 def test_parquet_without_pyarrow_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "table.parquet").write_bytes(b"PAR1")
