@@ -116,6 +116,12 @@ def open_labelled(source, role, text=None, label=None):
     """As `read_labelled`, without the checks that compare the labels of all documents."""
     documents = _opened(source, role, lambda path: read_texts(path, text=text, label=label))
     _check_labelled(documents, source, role)
+    for line, label in zip(documents.lines, documents.labels, strict=True):
+        if hasattr(label, "__len__") and not isinstance(label, str):  # such as a row of one-hot
+            raise ValueError(
+                f"{role}, line {line}: a label must be one name or number; several of them are "
+                f'for task="multilabel". Received: {quote(label)}'
+            )
     labels = [str(name).strip() for name in documents.labels]
     if "" in labels:
         line = documents.lines[labels.index("")]
