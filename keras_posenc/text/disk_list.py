@@ -77,7 +77,9 @@ def take(values, indices):
 
 
 def built_once(folder, name, record, build):
-    """A folder whose files are written whole or not at all, and again if the record has changed.
+    """A folder whose files are written whole or not at all.
+
+    They are written again if the record has changed, or if one of them is not as long as it was.
 
     Args:
         folder: path of the folder that it lies in, created if missing.
@@ -98,7 +100,8 @@ def built_once(folder, name, record, build):
                 made = place / name
                 made.mkdir()
                 build(made)
-                write_text(made / "record.json", json.dumps(record, indent=1))
+                made_of = {"record": record, "sizes": _sizes(made)}
+                write_text(made / "record.json", json.dumps(made_of, indent=1))
                 shutil.rmtree(target, ignore_errors=True)
                 os.rename(made, target)
     return target
@@ -111,8 +114,18 @@ def fingerprint_of(value):
 
 
 def _is_same(target, record):
-    path = target / "record.json"
-    return path.exists() and read_json(path) == json.loads(json.dumps(record))
+    try:
+        made_of = read_json(target / "record.json", ("record", "sizes"))
+    except (FileNotFoundError, ValueError):
+        return False
+    sizes = {name: size for name, size in _sizes(target).items() if name != "record.json"}
+    same = made_of["record"] == json.loads(json.dumps(record))
+    return same and made_of["sizes"] == sizes
+
+
+def _sizes(folder):
+    """The bytes of each file of a folder."""
+    return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
 
 
 def _encoded(value):

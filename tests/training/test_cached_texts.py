@@ -149,6 +149,30 @@ def test_a_changed_file_is_read_and_encoded_again(tmp_path, encoder, pretrained)
 
 
 @pytest.mark.once
+def test_files_of_a_cache_that_are_cut_off_or_missing_are_written_again(
+    tmp_path, encoder, pretrained
+):
+    """As after a full disk, or a copy that was interrupted."""
+    path, cache, task = written(tmp_path / "a.jsonl", "classify"), tmp_path / "c", TASKS["classify"]
+    classifier = task.model(encoder, list("012"), RECIPE)
+    model = TextModel(classifier, Tokenizer(pretrained), 24, 200, list("012"), task="classify")
+
+    def files():
+        documents = cached_documents(cache, task, path, "train", None, None)
+        model.batches(documents.texts, documents.labels)
+        return {f.relative_to(cache): f.read_bytes() for f in cache.rglob("*") if f.is_file()}
+
+    expected = files()
+    assert len(expected) > 10
+    for name, content in expected.items():
+        for damaged in (None, b"", content[: len(content) // 2]):
+            (cache / name).unlink()
+            if damaged is not None:
+                (cache / name).write_bytes(damaged)
+            assert files() == expected
+
+
+@pytest.mark.once
 def test_a_killed_call_leaves_nothing_that_is_half_written(tmp_path):
     path = written(tmp_path / "train.jsonl", "classify")
     program = f"""
