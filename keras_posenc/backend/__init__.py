@@ -25,6 +25,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `bind_keywords` | a call with its keyword arguments, where `keras.RematScope` would lose them |
 | `one_pass` | several operations over an attention matrix as one program |
 | `lay_out` | a tensor stored in the order of its axes |
+| `apart` | a tensor that is not computed in one kernel with what reads it |
 | `product` | a product of matrices that float16 has room for |
 | `exact_product` | a product whose factors are not rounded |
 | `take_last`, `interpolate` | numbers of a row by an index, or between two indices |

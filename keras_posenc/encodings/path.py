@@ -158,7 +158,7 @@ class PaTH(Encoding):
         bias = bias - ops.matmul(along(q[:, :, None] + d, w, order, rows[:, :, None]), within)
         batch, heads, count, num_rows, width = ops.shape(bias)
         bias = ops.reshape(ops.swapaxes(bias, 2, 3), (batch, heads, num_rows, count * width))
-        return slice_axis(bias, -1, 0, num_columns) / math.sqrt(size)
+        return backend.apart(slice_axis(bias, -1, 0, num_columns) / math.sqrt(size))
 
     def get_config(self):
         return {

@@ -50,6 +50,18 @@ def test_the_platform_is_that_of_the_device_that_programs_are_for(traced_for_a_t
         assert not backend.on_accelerator(x)
 
 
+@ON_JAX
+def test_on_a_tpu_the_bias_of_path_is_a_kernel_of_its_own(traced_for_a_tpu):
+    """One kernel with the softmax has no room: `benchmarks/aot.py --encodings path`."""
+    import jax
+
+    (case,) = (case for case in CASES if str(case) == "path")
+    layer, x = laws.attention(case), laws.numbers()
+    program = jax.make_jaxpr(lambda x: layer(x, x, use_causal_mask=True))(x)
+    assert "optimization_barrier" in str(program)
+    laws.finite(layer, x, causal=True, training=True)
+
+
 def test_every_backend_knows_its_platform():
     x = ops.zeros((1, 1, 1, 1))
     assert backend.platform(x) in ("cpu", "gpu", "tpu")
