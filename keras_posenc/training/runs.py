@@ -122,6 +122,7 @@ def check_same_run(output, record, remedy=REMEDY):
     since = {"task": "classify", "stride": None, "longer": "cut", "pack": False, "ignore": None}
     since |= {"optimizer": None, "use_ema": False, "metrics": None}
     since |= {"class_weight": None, "callbacks": None, "lora_rank": None, "freeze": None}
+    since["log_n"] = None
     since["dtype_policy"] = record.get("dtype_policy")
     before = {key: value for key, value in since.items() if key in record} | before
     if "start" in before and "stretch" in record:  # its name until version 0.2

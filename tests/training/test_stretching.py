@@ -265,6 +265,28 @@ def test_passages_after_the_opening_are_learned(small, texts):
 
 
 @pytest.mark.once
+def test_sharper_attention_is_that_of_the_teacher_too(small, texts, tmp_path, monkeypatch):
+    teachers = []
+
+    class Recorded(Reader):
+        def __init__(self, model, *arguments):
+            teachers.extend(model.transformer.options.encodings)
+            super().__init__(model, *arguments)
+
+    monkeypatch.setattr("keras_posenc.training.stretching.self_distillation.Reader", Recorded)
+    settings = {"length": 40, "steps": 1, "verbose": False, "log_n": 8}
+    scale = {"name": "log_n", "train_length": 8, "clipped": True}
+    window = {"name": "window", "window": 7, "global_tokens": 1}
+    stretch(small, texts, tmp_path / "out", **settings, **LOCAL)
+    config, recipe = (
+        json.loads((tmp_path / "out" / name).read_text()) for name in ("config.json", "recipe.json")
+    )
+    assert config["encodings"] == [[scale], [scale, window]]
+    assert [[encoding.train_length for encoding in layer] for layer in teachers] == [[8], [8]]
+    assert recipe["learning_rate"] == 1e-5 and recipe["log_n"] == 8
+
+
+@pytest.mark.once
 def test_what_cannot_be_stretched(small, texts, tmp_path):
     def refused(message, error=ValueError, source=small, corpus=texts, **settings):
         with pytest.raises(error, match=message):
@@ -281,6 +303,7 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
     refused("`global_every` selects .*set `local`, too. Received: global_every=2", global_every=2)
     refused("`global_every` must be a positive integer. Received: 0", local=4, global_every=0)
     refused("`local` must be a positive integer. Received: 0", local=0)
+    refused("`log_n` must be an integer of at least 2: ln 1 is 0. Received: 1", log_n=1)
     refused("`steps` must be an integer of at least 0. Received: -1", steps=-1)
     refused("8 tokens to train on, which is not one piece of 40: give more", corpus=["w1 " * 45])
     refused("stretch needs the path of a checkpoint, or a model", TypeError, source=5)

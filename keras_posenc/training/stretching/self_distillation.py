@@ -70,7 +70,8 @@ def stretch(
     local=None,
     global_every=None,
     steps=64,
-    learning_rate=4e-5,
+    learning_rate=None,
+    log_n=None,
     stretch="hierarchical",
     alpha=0.2,
     kept_rows=1,
@@ -121,7 +122,12 @@ def stretch(
         global_every: int. With `local`, the first of this many layers is global.
         steps: int. Training steps, each on one text of `train_length` tokens.
         learning_rate: float. Peak of a cosine schedule. The first updates of Adam are large: at
-            2e-4 a single one undoes more than the training gains.
+            2e-4 a single one undoes more than the training gains. Default: 4e-5, but 1e-5 with
+            `log_n`, because larger rates lose the context that it gains.
+        log_n: int or None. Length m from which on attention is sharper, by the factor ln n / ln m
+            for n tokens, in the teacher, too (`LogN`). It keeps the effect of distant text, which
+            attention to more tokens dilutes. A good value is the length that the checkpoint was
+            last trained with, such as 128 for all-MiniLM-L6-v2. None: attention stays as it is.
         stretch: str. Initial values of the new positions. One of "hierarchical", "tile" or
             "interpolate".
         alpha: float. Weight of the block index in hierarchical positions. Default 0.2, not Su's 0.4
@@ -180,6 +186,9 @@ def stretch(
             if train_length is None
             else train_length,
             keep=("context" if local is None else "features") if keep is None else keep,
+            learning_rate=(4e-5 if log_n is None else 1e-5)
+            if learning_rate is None
+            else learning_rate,
         )
         recipe.options(old)  # refuses a length before the texts are read
         tokenizer = source.read_tokenizer(old)
@@ -213,7 +222,7 @@ class Distillation:
         weights, options = source.open_weights(), recipe.options(old)
         build = dict(config_path=old, model=source.model, **dict.fromkeys(RATES, 0.0))
         load = dict(checkpoint_path=weights, ignore=source.ignore)
-        teacher = build_transformer_model(**load, **build)
+        teacher = build_transformer_model(**load, **build, **recipe.encodings(old))
         self.teacher = Reader(teacher, tokenizer, old.max_position)
         # The checkpoint's heads come along as they are; what learns is the encoder under them.
         self.whole = build_transformer_model(

@@ -24,6 +24,8 @@ class StretchRecipe(Recipe):
         checks.whole("steps", self.steps, least=0)
         if self.local is not None:
             checks.whole("local", self.local)
+        if self.log_n is not None:
+            checks.whole("log_n", self.log_n, least=2, why="ln 1 is 0")
         if self.global_every is not None:
             checks.whole("global_every", self.global_every)
             if self.local is None:
@@ -56,19 +58,29 @@ class StretchRecipe(Recipe):
         arguments = self.extension()
         if self.stretch != "interpolate":
             arguments["kept_rows"] = self.kept_rows
-        if self.local is not None:
-            arguments["encodings"] = self._pattern(config)
-        return arguments
+        return arguments | self.encodings(config, self.local)
 
-    def _pattern(self, config):
-        """What each layer has already, and a window in those that are to be local."""
+    def encodings(self, config, local=None):
+        """The encodings of an encoder, as a keyword of `build_transformer_model` or none.
+
+        Args:
+            config: `Config` of the unstretched one.
+            local: int or None, the reach of local layers. The teacher has none.
+        """
+        added = []
+        if self.log_n is not None:
+            added.append({"name": "log_n", "train_length": self.log_n, "clipped": True})
+        if not added and local is None:
+            return {}
         count, had = config.num_hidden_layers, config.encodings or []
         if not any(isinstance(spec, list) for spec in had):
             had = [had] * count
-        # `local` tokens to each side: a window of one closes all but the token itself.
-        window = [{"name": "window", "window": self.local + 1, "global_tokens": 1}]
+        layers = [[*one, *added] for one in had]
         # The first layer of each group is the global one: the last would see far more tokens than
         # it was trained on just before the features are read, which loses more.
         every = self.global_every
-        added = [[] if every and i % every == 0 else window for i in range(count)]
-        return [[*one, *other] for one, other in zip(had, added, strict=True)]
+        for number, layer in enumerate(layers):
+            if local is not None and not (every and number % every == 0):
+                # `local` tokens to each side: a window of one closes all but the token itself.
+                layer.append({"name": "window", "window": local + 1, "global_tokens": 1})
+        return {"encodings": layers}
