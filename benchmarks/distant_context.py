@@ -15,7 +15,7 @@ one person the easier test: 30 texts that differ in nothing but the name in the 
            last sentence, the same in all of them, is searched by the name.
 tales      30 tales of up to 1,536 tokens, in passages of 96, which are found by the tale's title.
            The title is not in the text.
-episodes   transcripts of 8 episodes of 4,096 tokens, likewise.
+episodes   transcripts of 24 episodes of 4,096 tokens, likewise.
 
 MiniLM is stretched by `keras_posenc.stretch` on excerpts of other books, without labels. Results go
 to benchmarks/results/distant_context.json, a row per library, way and seed, and are not computed
@@ -42,20 +42,31 @@ STRETCH = {"length": LENGTH, "train_length": 1536, "steps": 24}
 TABLE = {"stretch": "hierarchical", "hierarchical_position": 0.2, "kept_rows": 1}
 LOCAL = [{"name": "window", "window": 257, "global_tokens": 1}]  # 256 tokens to each side
 EVERY_THIRD = {**TABLE, "encodings": [[] if layer % 3 == 0 else LOCAL for layer in range(6)]}
-LOG_N = {"name": "log_n", "train_length": WINDOW, "clipped": True}
+TRAINED = 128  # the length of the texts that this MiniLM was last trained on
+LOG_N = {"name": "log_n", "train_length": TRAINED, "clipped": True}
 WORDS, ALONE, TITLE = "BM25 on chunks", "chunk alone", "chunk after the title"
 FIRST = "chunk after the document's first sentence"
 WINDOWS = "late chunking in 512-token windows"
 STRETCHED = "late chunking, stretched by `stretch`"
+WINDOWS_LOG_N = "late chunking in 512-token windows, with log-n"
+STRETCHED_LOG_N = "late chunking, stretched by `stretch` with log-n"
+# Ways that are trained -> the settings of `stretch`.
+STRETCHES = {STRETCHED: STRETCH, STRETCHED_LOG_N: {**STRETCH, "log_n": TRAINED}}
+# Row of a table -> the two ways that it compares.
+COMPARED = {
+    "stretched, less windows": (STRETCHED, WINDOWS),
+    "stretched, less windows, both with log-n": (STRETCHED_LOG_N, WINDOWS_LOG_N),
+}
 # Before any training: way -> the arguments of the encoder.
 UNTRAINED = {
+    WINDOWS_LOG_N: {"encodings": [LOG_N]},
     "late chunking, stretched, untrained": TABLE,
     "the same, every third layer global": EVERY_THIRD,
     "late chunking, positions of Su (2020), untrained": {"hierarchical_position": True},
     "late chunking, interpolated, untrained": {"stretch": "interpolate", "max_position": LENGTH},
     "late chunking, stretched, with log-n, untrained": {**TABLE, "encodings": [LOG_N]},
 }
-WAYS = [WORDS, ALONE, FIRST, TITLE, WINDOWS, STRETCHED, *UNTRAINED]
+WAYS = [WORDS, ALONE, FIRST, TITLE, WINDOWS, STRETCHED, STRETCHED_LOG_N, *UNTRAINED]
 ONE = "one person"
 # Where people are introduced -> how many tokens before the sentences about them.
 DISTANCES = {
@@ -73,7 +84,7 @@ LIBRARIES = (*PEOPLE, *NATURAL)
 
 def main():
     parser = options(__doc__, RESULTS, "build/distant_context")
-    parser.add_argument("--ways", nargs="+", default=WAYS[:6], choices=WAYS)
+    parser.add_argument("--ways", nargs="+", default=WAYS[:7], choices=WAYS)
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=LIBRARIES)
     arguments = parser.parse_args()
     study = Study(arguments.results, write_lines)
@@ -105,7 +116,7 @@ def makes_sense(key):
     """A seed draws people, and trains the stretched model. People have no title."""
     if key["library"] in PEOPLE:
         return key["way"] != TITLE
-    return key["seed"] == 0 or key["way"] == STRETCHED
+    return key["seed"] == 0 or key["way"] in STRETCHES
 
 
 def load(tokenizer, library, seed):
@@ -119,12 +130,12 @@ def load(tokenizer, library, seed):
 
 def reader(tokenizer, way, seed, folder):
     """The model of a way of reading, whose training has a seed."""
-    if way == STRETCHED:
-        output = folder / f"stretched-{seed}"
-        stretch(MINILM, f"{CORPORA}/book-excerpts.tab", output, seed=seed, **STRETCH)
+    if way in STRETCHES:
+        output = folder / f"stretched-{list(STRETCHES).index(way)}-{seed}"
+        stretch(MINILM, f"{CORPORA}/book-excerpts.tab", output, seed=seed, **STRETCHES[way])
         return open_embedder(output, max_length=LENGTH)
     arguments = UNTRAINED.get(way)
-    length = WINDOW if arguments is None else LENGTH
+    length = WINDOW if arguments is None or way == WINDOWS_LOG_N else LENGTH
     return TextModel(embedder(MINILM, **(arguments or {})), tokenizer, length)
 
 
@@ -232,7 +243,7 @@ def people_table(rows, place):
         for columns in found.values()
         for distance, column in columns.items()
     }
-    distances, windows = sorted(tokens), found[WINDOWS]
+    distances = sorted(tokens)
     heads = [f"{tokens[distance]:,.0f}" for distance in distances]
     lines = [[f"tokens back to the name, {place}", *heads]]
     for way, columns in found.items():
@@ -241,16 +252,18 @@ def people_table(rows, place):
         ]
         cells = (f"{np.mean(s):.0f} ± {half_width(s):.0f}" if len(s) else "" for s in scores)
         lines.append([way, *cells])
-    stretched = found.get(STRETCHED, {})
-    paired = {
-        distance: stretched[distance]["top1"] - windows[distance]["top1"]
-        for distance in stretched.keys() & windows.keys()
-        if len(stretched[distance]["top1"]) == len(windows[distance]["top1"])
-    }
-    if paired:
-        more = (interval(paired[d]) if d in paired else "" for d in distances)
-        lines.append(["stretched, less windows", *more])
+    for name, ways in COMPARED.items():
+        pair = [found.get(way, {}) for way in ways]
+        if any(distance in pair[0] for distance in pair[1]):
+            lines.append([name, *(difference(*pair, distance) for distance in distances)])
     return markdown(lines)
+
+
+def difference(one, other, distance):
+    """What one way finds more than another, paired by document; "" if not of the same ones."""
+    scores = [way[distance]["top1"] for way in (one, other) if distance in way]
+    same = len(scores) == 2 and len(scores[0]) == len(scores[1])
+    return interval(scores[0] - scores[1]) if same else ""
 
 
 def interval(values, digits=0):
@@ -280,6 +293,10 @@ def natural_table(rows, library):
             compared = WINDOWS in means and way != WINDOWS
             cells.append(interval(value - means[WINDOWS][name], 3) if compared else "")
         lines.append([way, *cells])
+    for name, (one, other) in COMPARED.items():
+        if one in means and other in means and other != WINDOWS:
+            more = [interval(means[one][key] - means[other][key], 3) for key in names]
+            lines.append([name, more[0], "", more[1], ""])
     return markdown(lines)
 
 

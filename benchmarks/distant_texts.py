@@ -211,7 +211,7 @@ def tales(tokenizer, length=1536, most=30):
     return _by_title(tokenizer, named, length, 900, most)
 
 
-def episodes(tokenizer, length=4096, most=8):
+def episodes(tokenizer, length=4096, most=24):
     """Transcripts of episodes of Friends with `length` tokens and more, by title."""
     found = {}
     for row in _table("friends-transcripts"):

@@ -94,12 +94,12 @@ def distance(figure):
     panels = figure.subplots(1, 2, sharey=True)
     titles = {"opening": "name in the first sentence", "inside": "name inside the document"}
     for axes, (place, title) in zip(panels, titles.items(), strict=True):
-        ways = [study.ALONE, study.FIRST, study.WINDOWS, study.STRETCHED]
+        ways = [study.ALONE, study.FIRST, study.WINDOWS, study.WINDOWS_LOG_N, study.STRETCHED_LOG_N]
         found = study.by_distance(rows, place, ways)
         for index, (way, by_distance) in enumerate(found.items()):
             columns = by_distance.values()
             axes.errorbar(
-                np.arange(len(columns)) + 0.06 * (index - 1.5),
+                np.arange(len(columns)) + 0.06 * (index - 2),
                 [column["top1"].mean() for column in columns],
                 [half_width(column["top1"]) for column in columns],
                 color=COLOURS[index],
