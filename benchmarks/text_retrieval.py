@@ -162,7 +162,8 @@ def read(facts, reading, weights, rows, seed):
 
 def table(rows):
     """Markdown: of all seeds, the share of right answers to one of four facts; the text's loss."""
-    heads = ["", *(f"told at {length}" for length in LENGTHS), "of one fact at 512", "by seed"]
+    heads = ["", *(f"four facts at {length}" for length in LENGTHS), "one fact at 512"]
+    heads += ["four facts at 512, per seed"]
     heads += [f"loss of the text at {length}" for length in (LENGTHS[0], LENGTHS[-1])]
     lines = [heads]
     for name in dict.fromkeys(row["reading"] for row in rows):

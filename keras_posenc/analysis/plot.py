@@ -60,12 +60,13 @@ def has_matplotlib():
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def warn_without_matplotlib(path, again):
+def warn_without_matplotlib(path, function):
     """Logs, where Matplotlib is missing, that a page has no figures, and what adds them."""
     if not has_matplotlib():
         LOGGER.warning(
-            f"{path} has no figures, because Matplotlib is not installed: pip install matplotlib, "
-            f"then {again} adds them."
+            f"{path} has no figures, because Matplotlib is not installed. To add them: pip install "
+            f"matplotlib, then give the same command again, or call {function} of "
+            "keras_posenc.analysis."
         )
 
 

@@ -115,7 +115,7 @@ def write_report(directories, path=None, title="Fine-tuning report"):
     path = pathlib.Path(path)
     page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, sections)))
     write_text(path, page)
-    plot.warn_without_matplotlib(path, "keras_posenc.analysis.write_report(...)")
+    plot.warn_without_matplotlib(path, "write_report")
     return path
 
 
@@ -150,7 +150,7 @@ def _results(runs):
     with_interval = any("interval" in run.metrics[name] for run, name in sets)
     columns = ["run", "set", "documents", scores[first] + " (95% interval)" * with_interval,
                *(scores[key] for key in others),
-               "over 512 tokens", f"their {scores[first]}", "cut at", "training"]  # fmt: skip
+               "over 512 tokens", f"{scores[first]} over 512 tokens", "cut at", "training"]  # fmt: skip
     rows = []
     for run, name in sets:
         train, metrics = run.metrics["train"], run.metrics[name]

@@ -79,7 +79,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     path = directory / "report.html" if path is None else pathlib.Path(path)
     page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, body)))
     write_text(path, page)
-    plot.warn_without_matplotlib(path, "keras_posenc.analysis.write_stretch_report(...)")
+    plot.warn_without_matplotlib(path, "write_stretch_report")
     return path
 
 

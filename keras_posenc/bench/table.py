@@ -137,7 +137,7 @@ def to_table(results, figure=published):
     | best | the best seed, as the papers report |
     | mean, worst | of the seeds |
     | far | language tasks: accuracy beyond the longest training text; mean, lowest and highest |
-    | so | whether the task was learned and kept, see `scores.verdict` |
+    | verdict | whether the task was learned and kept, see `scores.verdict` |
     | against | difference of means to the row that this row extends; whether the seeds overlap |
     | published | the figure of the papers, see `published_results.SOURCES` |
 
@@ -154,7 +154,7 @@ def to_table(results, figure=published):
     >>> run |= {"encodings": "rotary", "train_lengths": [1, 40], "chance": 0.5}
     >>> run |= {"accuracy": {"test": {"40": 1.0, "50": 0.55}}, "settings": {"steps": 5}}
     >>> print(to_table([run]))
-    | task | model | trained | best | mean | worst | so | seeds | steps | chance |
+    | task | model | trained | best | mean | worst | verdict | seeds | steps | chance |
     |---|---|---|---|---|---|---|---|---|---|
     | parity_check | gau rotary | 100.0 | 55.0 | 55.0 | 55.0 | learned, lost | 1 | 5 | 50.0 |
     """
@@ -190,7 +190,7 @@ def _cells(seeds, split):
         "mean": f"{statistics.fmean(longer):.1f}",
         "worst": f"{min(longer):.1f}",
         "far": f"{statistics.fmean(far):.1f} ({min(far):.1f} to {max(far):.1f})" if far else "",
-        "so": verdicts(seeds, split),
+        "verdict": verdicts(seeds, split),
         "against": "",
         "seeds": str(len(seeds)),
         "steps": " to ".join(steps),

@@ -1,5 +1,7 @@
 """Truncation, and that it is never silent."""
 
+import contextlib
+import contextvars
 import functools
 import logging
 
@@ -11,6 +13,7 @@ from keras_posenc import checks
 # that treats warnings as errors should not end because one text of many is long. Without a logging
 # setup, Python prints it to stderr.
 LOGGER = logging.getLogger("keras_posenc")
+_LOGS = contextvars.ContextVar("logs", default=True)
 
 
 def truncate(parts, room, truncate_from="right"):
@@ -42,6 +45,16 @@ def truncate(parts, room, truncate_from="right"):
     return [part[:n] for part, n in zip(parts, keep, strict=True)]
 
 
+@contextlib.contextmanager
+def unlogged_truncation(condition):
+    """Logs no truncation inside, if `condition` holds: something else reads the rest of the texts."""
+    before = _LOGS.set(not condition)
+    try:
+        yield
+    finally:
+        _LOGS.reset(before)
+
+
 def tell_truncation(lengths, max_length):
     """Logs how many texts are truncated, and what share of all tokens goes; nothing if none is.
 
@@ -57,7 +70,7 @@ def tell_truncation(lengths, max_length):
     """
     lengths = np.asarray(lengths)
     cut = 0 if max_length is None else int((lengths > max_length).sum())
-    if cut:
+    if cut and _LOGS.get():
         share = np.maximum(lengths - max_length, 0).sum() / lengths.sum()
         share = f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
         _log(

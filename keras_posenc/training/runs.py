@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import time
 
 from keras_posenc.checkpoints.folder import owned, replacing_together
@@ -22,6 +23,7 @@ from keras_posenc.writing import write_text
 SAVE_EVERY = 30
 REMEDY = "Give those settings, another output, or overwrite=True (--overwrite) to replace that run."
 IN_MEMORY = "in memory"  # the source of texts that are from no file
+DIGEST = re.compile("[0-9a-f]{16}")
 RECORD = {"step": int, "losses": list, "seconds": (int, float)}
 
 
@@ -128,12 +130,18 @@ def check_same_run(output, record, remedy=REMEDY):
     if "start" in before and "stretch" in record:  # its name until version 0.2
         before["stretch"] = before.pop("start")
     other = [
-        f"{shorten(place)} was {quote(then)} and is now {quote(now)}"
+        f"{shorten(place)} was {_shown(then)} and is now {_shown(now)}"
         for key in {**before, **record}
         for place, then, now in _differences(key, before.get(key), record.get(key))
     ]
     if other:
         raise ValueError(f"{output} holds a run with other settings: {'; '.join(other)}. {remedy}")
+
+
+def _shown(value):
+    """A value of a record, as errors show it: texts and files are recorded as digests."""
+    is_digest = isinstance(value, str) and DIGEST.fullmatch(value)
+    return f"content with the digest {value}" if is_digest else quote(value)
 
 
 def _differences(place, then, now):

@@ -13,7 +13,7 @@ import numpy as np
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text.disk_list import take
 from keras_posenc.text.shapes import shape_price
-from keras_posenc.text.truncation import LOGGER
+from keras_posenc.text.truncation import LOGGER, unlogged_truncation
 from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callbacks
 from keras_posenc.training.mean_loss import MeanLoss
 from keras_posenc.training.metrics import length_histogram
@@ -95,7 +95,8 @@ class Trainer:
             texts, targets = take(texts, short_enough), take(targets, short_enough)
         if self.recipe.class_weight is not None:
             options["class_weight"] = self.recipe.class_weight
-        batches = at_length.batches(texts, targets, **options)
+        with unlogged_truncation(length < self.recipe.longest):  # a later stage reads the rest
+            batches = at_length.batches(texts, targets, **options)
         self.task.check_batches(batches, self.finetuned.label_names)
         return batches
 

@@ -54,7 +54,7 @@ def test_the_table_is_of_the_longer_lengths_and_of_all_seeds():
 def so(*values, **more):
     table = to_table([result(n, value, **more) for n, value in enumerate(values)])
     row = dict(zip(*(line.split(" | ") for line in table.splitlines()[::2]), strict=True))
-    return row["so"]
+    return row["verdict"]
 
 
 def test_what_was_not_learned_is_distinguished_from_what_was_not_kept():
