@@ -29,10 +29,10 @@ HEADS, SIZE = 12, 64
 RESULTS = pathlib.Path(__file__).parent / "results" / "attention.json"
 TARGET, COPE_TARGET, LONG = 1.15, 1.8, 2048
 TERMS = {"restrict", "features", "heads", "bias"}
-BY_DISTANCE = "A number more for each cell and head, and a gradient summed along diagonals."
+BY_DISTANCE = "One more number per logit, and a gradient that is summed along diagonals."
 BY_TABLE = (
-    "The queries, in DeBERTa the keys too, meet a row of a table for each distance: as much work "
-    "as to meet the keys."
+    "Queries, and in DeBERTa also keys, are multiplied with a row of a table per distance: as much "
+    "work as the product of queries and keys."
 )
 # Why an encoding costs more, as far as it is known.
 REASONS = {
@@ -40,13 +40,13 @@ REASONS = {
     "kerple": BY_DISTANCE,
     "rotary_bias": BY_DISTANCE,
     "sandwich": BY_DISTANCE,
-    "fire": "A network of 32 units for each cell.",
+    "fire": "A network of 32 units is computed per logit.",
     "deberta": BY_TABLE,
     "transformer_xl": BY_TABLE,
     "content_bias": BY_TABLE,
-    "pope": "Queries and keys have twice the features, a cosine and a sine of each.",
-    "cope": "Sums over the gates of each row, and a lookup between two numbers for each cell; "
-    "TensorFlow's sums of their gradients by index take 6 ns a cell.",
+    "pope": "Queries and keys have twice as many features: a cosine and a sine of each.",
+    "cope": "Gates are summed along each row, and each logit is interpolated between two entries of a "
+    "table. On TensorFlow, summing their gradients by index takes 6 ns per logit.",
 }
 
 
@@ -127,7 +127,7 @@ def judged(lines):
         "",
     ]
     for name, where in missed.items():
-        text.append(f"- {name}: {', '.join(where)}. {REASONS.get(name, 'Not taken apart.')}")
+        text.append(f"- {name}: {', '.join(where)}. {REASONS.get(name, 'The reason was not measured.')}")
     return text if known else []
 
 
