@@ -20,7 +20,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff;
 h1 { font-size: 1.6rem; margin: 0 0 1rem; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid #ddd; }
 section { overflow-x: auto; }
-img { width: 100%; height: auto; display: block; }
+img { max-width: 100%; height: auto; display: block; }
 pre { background: #f5f5f5; padding: .6rem .8rem; overflow-x: auto; font-size: .88rem; }
 .verdict { font-size: 1.05rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }

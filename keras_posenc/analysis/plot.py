@@ -138,7 +138,7 @@ def learning_curves(figure, history, steps=(), score="accuracy", title="accuracy
         axes.set_xlabel("epochs")
         axes.set_xticks(_ticks(epochs[-1]))
         axes.set_xlim(0, epochs[-1] * 1.04)
-        _mark_stages(axes, history)
+        _mark_stages(axes, history, "top" if axes is loss else "bottom")
     loss.set(title="Loss", ylabel="cross-entropy (nats)" if is_share else "loss", ylim=(0, None))
     accuracy.set(title=title[0].upper() + title[1:], ylabel=f"{title} (%)" if is_share else title)
     handles, labels = loss.get_legend_handles_labels()
@@ -150,19 +150,20 @@ def _ticks(last, most=8):
     return range(0, int(last) + 1, step)
 
 
-def _mark_stages(axes, history):
-    """Draws a dotted line, with the new length, where a stage begins."""
+def _mark_stages(axes, history, place):
+    """Draws a dotted line where a stage begins, with the new length at the "top" or "bottom": losses
+    fall and scores rise, away from it."""
     for before, after in zip(history, history[1:], strict=False):
         if before.get("max_length") != after.get("max_length"):
             axes.axvline(before["epoch"], color="#767676", linestyle=":", linewidth=1)
             axes.annotate(
                 f"{after['max_length']:,.0f} tokens",
-                (before["epoch"], 0.5),  # losses end below, accuracies above
+                (before["epoch"], 0.98 if place == "top" else 0.02),
                 xycoords=("data", "axes fraction"),
                 xytext=(2, 0),
                 textcoords="offset points",
                 rotation=90,
-                va="center",
+                va=place,
                 fontsize=8,
                 color="#595959",
             )

@@ -215,7 +215,8 @@ def _confusion(run):
     labels, matrix = run.metrics["labels"], metrics["confusion"]
 
     def draw():
-        return plot.confusion_matrix(matrix, labels, size=(8.6, min(3 + 0.24 * len(labels), 8)))
+        height = min(3 + 0.24 * len(labels), 8)
+        return plot.confusion_matrix(matrix, labels, size=(min(height + 2, 8.6), height))
 
     classes = [
         (label, sum(row), f"{precision:.3f}", f"{recall:.3f}", f"{f1:.3f}")

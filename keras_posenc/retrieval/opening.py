@@ -4,6 +4,7 @@ from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import read_longest, read_prompts
 from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
+from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.vocabulary_check import check_table, padding_id
 from keras_posenc.untrusted import quote
 
@@ -34,9 +35,14 @@ def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=
     else:
         max_length = read_longest(transformer)
     if positions is not None and (max_length is None or max_length > positions):
-        if explicit or stretch is not None:
-            stretch = stretch or "hierarchical"
-        else:
+        if explicit and stretch is None:
+            stretch = "hierarchical"
+            LOGGER.warning(
+                f"{transformer.folder} has {positions:,} trained positions, and those up to "
+                f"max_length={max_length} are not trained, so the result may be poor. Train them "
+                "first with keras_posenc.stretch, or use chunks."
+            )
+        elif stretch is None:
             max_length = positions
     tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
     arguments = {

@@ -59,7 +59,7 @@ def test_a_page_holds_its_pictures_and_needs_nothing_else(tmp_path):
     path = write_report(write_run(tmp_path / "run"))
     page = path.read_text("utf-8")
     assert path == tmp_path / "run" / "report.html"
-    assert len(pictures(page)) == 4 and "img { width: 100%;" in page
+    assert len(pictures(page)) == 4 and "img { max-width: 100%;" in page
     for picture in pictures(page):
         assert ElementTree.fromstring(picture).tag.endswith("svg")
     assert not re.findall(r'(?:src|href)="(?!data:)', page) and "<script" not in page

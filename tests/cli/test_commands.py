@@ -230,7 +230,8 @@ def test_embed(capsys, caplog, pretrained, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if ".partial" in path.name] == []
     truncation._log.cache_clear()  # what was said before in this process is not said again
     assert main([str(argument) for argument in arguments]) == 0
-    (warned,) = caplog.messages
+    *untrained, warned = caplog.messages
+    assert ["up to max_length=48 are not trained" in line for line in untrained] == [True, True]
     assert warned.startswith("1 of 3 texts are longer than max_length=16: ")
     assert main(["embed", str(pretrained), "texts.txt", "--output", "vectors.txt"]) == 2
     assert "output is a .npy file" in capsys.readouterr().err
