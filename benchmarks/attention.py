@@ -45,8 +45,8 @@ REASONS = {
     "transformer_xl": BY_TABLE,
     "content_bias": BY_TABLE,
     "pope": "Queries and keys have twice as many features: a cosine and a sine of each.",
-    "cope": "Gates are summed along each row, and each logit is interpolated between two entries of a "
-    "table. On TensorFlow, summing their gradients by index takes 6 ns per logit.",
+    "cope": "Gates are summed along each row, and each logit is interpolated between two entries "
+    "of a table. On TensorFlow, summing their gradients by index takes 6 ns per logit.",
 }
 
 
@@ -127,7 +127,7 @@ def judged(lines):
         "",
     ]
     for name, where in missed.items():
-        text.append(f"- {name}: {', '.join(where)}. {REASONS.get(name, 'The reason was not measured.')}")
+        text.append(f"- {name}: {', '.join(where)}. {REASONS.get(name, 'Not explained.')}")
     return text if known else []
 
 

@@ -151,8 +151,8 @@ def _ticks(last, most=8):
 
 
 def _mark_stages(axes, history, place):
-    """Draws a dotted line where a stage begins, with the new length at the "top" or "bottom": losses
-    fall and scores rise, away from it."""
+    """Draws a dotted line, with the new length, where a stage begins. The `place`, "top" or
+    "bottom", is where the curve is not: losses fall, scores rise."""
     for before, after in zip(history, history[1:], strict=False):
         if before.get("max_length") != after.get("max_length"):
             axes.axvline(before["epoch"], color="#767676", linestyle=":", linewidth=1)

@@ -150,7 +150,8 @@ def _results(runs):
     with_interval = any("interval" in run.metrics[name] for run, name in sets)
     columns = ["run", "set", "documents", scores[first] + " (95% interval)" * with_interval,
                *(scores[key] for key in others),
-               "over 512 tokens", f"{scores[first]} over 512 tokens", "cut at", "training"]  # fmt: skip
+               "over 512 tokens", f"{scores[first]} over 512 tokens",
+               "cut at", "training"]  # fmt: skip
     rows = []
     for run, name in sets:
         train, metrics = run.metrics["train"], run.metrics[name]

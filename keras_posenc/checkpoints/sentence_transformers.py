@@ -169,9 +169,7 @@ def read_modules(directory, layout=EMBEDDER):
         ]
     other = LAYOUTS.get(read_model_config(directory).get("model_type"), layout)
     if other is not layout:
-        raise ValueError(
-            f"{directory} is {other.title}, not {layout.title}: open it with {other.opened_by}."
-        )
+        raise _other(directory, other, layout)
     try:
         rows = parse_json(read_bytes(index))
         pairs = [(row["type"], row["path"]) for row in rows]
@@ -296,12 +294,22 @@ def sentence_transformers_files(directory, longest, layout=EMBEDDER):
     return files
 
 
+def _other(directory, found, layout):
+    """The error about a directory of another layout."""
+    return ValueError(
+        f"{directory} is {found.title}, not {layout.title}: open it with {found.opened_by}."
+    )
+
+
 def _kind(index, name, layout):
     """The kind of a module, by the name of its class."""
     package, _, kind = name.rpartition(".")
     kind = OLD_NAMES.get(kind, kind)
     kinds = (*layout.first, *layout.others)
     if package.partition(".")[0] not in PACKAGES or kind not in kinds:
+        other = next((each for each in LAYOUTS.values() if kind in each.first[1:]), None)
+        if other and package.partition(".")[0] in PACKAGES:
+            raise _other(index.parent, other, layout)
         raise ValueError(
             f"{index} names a module {quote(name)}, which is not read; those of {layout.title} in "
             f"sentence-transformers that are: {', '.join(kinds)}."

@@ -149,7 +149,7 @@ def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
     """
     columns, rows, flagged = read_rows(path, readers or READERS)
     label = _label_column(path, label, columns, text, flagged, usual_names)
-    names = text_columns(path, text, [name for name in columns if name != label], flagged)
+    names = text_columns(path, text, columns, label, flagged)
     texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
     if not isinstance(text, tuple):
         texts = [only for (only,) in texts]
@@ -279,12 +279,19 @@ def _label_column(path, label, columns, text, flagged, usual_names):
     return present(path, label, columns)
 
 
-def text_columns(path, text, columns, flagged):
-    """The names of the columns of texts: those that are given, or the one with a usual name."""
-    if isinstance(text, tuple):
-        return [present(path, name, columns) for name in text]
+def text_columns(path, text, columns, label, flagged):
+    """The names of the columns of texts: those that are given, or the one with a usual name. None
+    is that of the labels."""
     if text is not None:
-        return [present(path, text, columns)]
+        given = text if isinstance(text, tuple) else (text,)
+        names = [present(path, name, columns) for name in given]
+        if label in names:
+            raise ValueError(
+                f"{path}: the column {quote(label)} cannot have both the texts and the labels; "
+                "give another one as text= (--text-column) or label= (--label-column)."
+            )
+        return names
+    columns = [name for name in columns if name != label]
     key = usual(columns, [flagged.get("text"), *TEXT_NAMES])
     if key is None and len(columns) != 1:
         raise ValueError(

@@ -47,7 +47,7 @@ def truncate(parts, room, truncate_from="right"):
 
 @contextlib.contextmanager
 def unlogged_truncation(condition):
-    """Logs no truncation inside, if `condition` holds: something else reads the rest of the texts."""
+    """Logs no truncation inside, if `condition` holds: the rest of the texts is read elsewhere."""
     before = _LOGS.set(not condition)
     try:
         yield

@@ -264,6 +264,9 @@ class Trainer:
 
     def metrics(self, verbose="auto"):
         """Evaluates the model; returns the metrics of the run."""
+        count = sum(len(part) for role, part in self.documents.items() if part and role != "train")
+        if verbose == 2 and count:  # a bar would show it
+            printer(verbose)(f"evaluating {count:,} documents")
         judged = {
             role: part and self._measure(role, verbose)
             for role, part in self.documents.items()

@@ -124,7 +124,8 @@ def test_without_matplotlib_a_page_has_no_figures(monkeypatch, tmp_path, caplog)
     assert "75.0% (" in page and "<p class=verdict>Not shown to be good: accuracy is 75.0%" in page
     (line,) = caplog.messages
     assert re.search(
-        r"report\.html has no figures.*pip install matplotlib, then .*same command.* write_report", line
+        r"report\.html has no figures.*pip install matplotlib, then .*same command.* write_report",
+        line,
     )
     assert save_pictures([], tmp_path) == []
     assert "pip install matplotlib, then the same command draws them" in caplog.messages[-1]

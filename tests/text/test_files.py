@@ -219,8 +219,10 @@ def test_missing_files_and_columns(write, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"A text is given in a list: \['hello world'\]"):
         read_texts("hello world")
     path = write("a.tsv", TSV + "one\tx\n")
-    with pytest.raises(ValueError, match=r"has no column 'body'; there are \['text'\]"):
+    with pytest.raises(ValueError, match=r"has no column 'body'; there are \['text', 'label'\]"):
         read_texts(path, text="body")
+    with pytest.raises(ValueError, match="the column 'text' cannot have both the texts and the la"):
+        read_texts(path, text="text", label="text")
     with pytest.raises(ValueError, match=r"has no column 'kind'; there are \['text', 'label'\]"):
         read_texts(path, label="kind")
     with pytest.raises(ValueError, match="has no column 'second'"):

@@ -255,5 +255,7 @@ def test_a_checkpoint_is_stretched_first(tmp_path, pretrained, corpus):
     assert config["max_position_embeddings"] == 48
     again = finetune(pretrained, train, tmp_path / "run", stretch_first=texts, **settings)
     assert again == metrics
-    with pytest.raises(ValueError, match="other settings: stretch_first was content with the digest"):
+    with pytest.raises(
+        ValueError, match="other settings: stretch_first was content with the digest"
+    ):
         finetune(pretrained, train, tmp_path / "run", stretch_first=texts[:2], **settings)

@@ -130,7 +130,9 @@ def test_a_changed_model_is_another_run(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(True)
     (tmp_path / "model" / "weights").write_text("other")
-    with pytest.raises(ValueError, match="settings: files was content with the digest [0-9a-f]{16} and is"):
+    with pytest.raises(
+        ValueError, match="settings: files was content with the digest [0-9a-f]{16} and is"
+    ):
         run(False)
 
 

@@ -87,5 +87,6 @@ def test_finetune_says_where_it_stands_and_where_it_resumes(
     assert lines[0] == "resuming after epoch 1 of 2"
     (line,) = (line for line in lines if line.startswith("epoch 2 of 2: val_accuracy "))
     assert line.endswith("about 0 s left")
+    assert lines[lines.index(line) + 1] == "evaluating 12 documents"
     finetune(*arguments, **settings | {"verbose": 0})
     assert capsys.readouterr().out == ""
