@@ -103,6 +103,7 @@ def recipe_of(checkpoint, **settings):
     given = {
         **defaults,
         "keep": "features",
+        "learning_rate": 4e-5,
         "train_length": settings["length"],
         **settings,
         "checkpoint": checkpoint,
