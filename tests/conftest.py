@@ -79,8 +79,12 @@ def backend():
 
     assert keras.__version__ == importlib.metadata.version("keras")
     assert keras.backend.backend() == os.environ.get("KERAS_BACKEND", keras.backend.backend())
-    # Keras collects garbage whenever a layer loses a variable, as quantizing does, and Python does
-    # now and then: neither needs to look through all that was imported.
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported_is_no_garbage(backend):
+    """Keras collects garbage whenever a layer loses a variable, as quantizing does, and Python does
+    now and then: neither needs to look through what was imported, by earlier modules too."""
     gc.collect()
     gc.freeze()
 
