@@ -82,7 +82,7 @@ def backend():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def imported_is_no_garbage(backend):
+def imported_is_no_garbage():
     """Keras collects garbage whenever a layer loses a variable, as quantizing does, and Python does
     now and then: neither needs to look through what was imported, by earlier modules too."""
     gc.collect()

@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from one_backend import new_encoder
 
+from keras_posenc import save_checkpoint
 from keras_posenc.installed import import_keras
 
 pytestmark = pytest.mark.once
@@ -34,34 +36,30 @@ def run(backend, step, *arguments, without=()):
 @pytest.fixture(scope="module")
 def torch_bin(minilm, tmp_path_factory):
     """MiniLM as pytorch_model.bin, written by torch itself."""
+    import torch
+    from safetensors.torch import load_file
+
     path = tmp_path_factory.mktemp("torch") / "pytorch_model.bin"
-    write = (
-        "import sys, torch; from safetensors.torch import load_file; "
-        "torch.save(load_file(sys.argv[1]), sys.argv[2])"
-    )
-    subprocess.run([sys.executable, "-c", write, minilm / "model.safetensors", path], check=True)
+    torch.save(load_file(minilm / "model.safetensors"), path)
     return path
 
 
 @pytest.fixture(scope="module")
 def google_checkpoint(tmp_path_factory):
-    """A small model under Google's names and under Hugging Face's."""
+    """A small model under Google's names, which TensorFlow writes, and under Hugging Face's."""
     folder = tmp_path_factory.mktemp("google")
-    run("tensorflow", "write_google_names", folder)
+    model = new_encoder()
+    save_checkpoint(model, folder, format="google")
+    save_checkpoint(model, folder, format="huggingface")
     return folder
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_keras_and_numpy_are_enough(backend, google_checkpoint, tmp_path):
-    """The import is lean, a new model trains, and checkpoints are read."""
-    run(backend, "keras_and_numpy", google_checkpoint, tmp_path, without=EXTRAS)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_real_weights_and_real_text_with_one_backend(backend, minilm, torch_bin, tmp_path):
-    """safetensors and torch files are read without the packages that write them."""
-    others = set(EXTRAS) - {"tokenizers"}
-    run(backend, "whole_road", minilm, torch_bin, REFERENCE, tmp_path, without=others)
+def test_one_backend_is_enough(backend, google_checkpoint, minilm, torch_bin, tmp_path):
+    """With Keras and NumPy the import is lean, a new model trains, and checkpoints are read. With
+    tokenizers real text is read too; safetensors and torch files need no other package."""
+    paths = google_checkpoint, minilm, torch_bin, REFERENCE, tmp_path
+    run(backend, "one_backend", *paths, without=EXTRAS)
 
 
 def test_a_hidden_package_is_hidden():
