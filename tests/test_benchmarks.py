@@ -2,14 +2,14 @@
 
 import argparse
 import json
-import os
 import re
-import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
-from benchmark_modules import BENCHMARKS, imported
+from benchmark_modules import imported
+from forks import run_fork
 
 pytestmark = pytest.mark.once
 
@@ -22,15 +22,24 @@ NAMES = "generate rotary_collapse stretched_mlm stretch_base encodings_2026"
 generate, rotary_collapse, stretched_mlm, stretch_base, encodings_2026 = map(
     imported, NAMES.split()
 )
-gpu, gpu_layer, aot_traced = map(imported, ("gpu", "gpu_layer", "aot_traced"))
+NAMES = "gpu gpu_layer aot_traced peers"
+gpu, gpu_layer, aot_traced, peers = map(imported, NAMES.split())
 
 
-def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(tmp_path):
+def run_main(module, monkeypatch, *options):
+    monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, options)])
+    module.main()
+
+
+def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(gpu, monkeypatch, tmp_path):
+    def run(command, env, **_):
+        return run_fork("file", command[1], command[2:], env=env)
+
+    monkeypatch.setattr(gpu, "subprocess", types.SimpleNamespace(run=run))
     results = tmp_path / "gpu.json"
     options = ["--anywhere", "--layers", "1", "--shapes", "1x16", "--turns", "1"]
     options += ["--models", "modernbert-base", "--rows", "posenc-torch", "--results", results]
-    command = [sys.executable, BENCHMARKS / "gpu.py", *options, "--modes", "forward"]
-    subprocess.run(command, check=True)
+    run_main(gpu, monkeypatch, *options, "--modes", "forward")
     (line,) = json.loads(results.read_text())["rows"]
     assert line["model"] == "modernbert-base" and line["mode"] == "forward"
     assert line["device"] == "cpu" and line["seconds"] > 0
@@ -72,18 +81,14 @@ def line(row, mode, batch, length, seconds, peak_mb, others=0.0):
     return {**place, "seconds": seconds, "peak_mb": peak_mb, "others": others}
 
 
-def test_the_small_edition_adds_to_the_results_and_writes_the_page(tmp_path):
+def test_the_small_edition_adds_to_the_results_and_writes_the_page(peers, monkeypatch, tmp_path):
     results = tmp_path / "peers.json"
     kept = line("kerashub-jax", "forward", 2, 32, 0.5, 900, others=0.3)
     replaced = line("posenc-torch", "forward", 2, 32, 99.0, 1)
     results.write_text(json.dumps({"rows": [kept, replaced]}))
     options = ["--small", "--rows", "posenc-torch", "matmul-numpy", "--shapes", "2x32"]
-    subprocess.run(
-        [sys.executable, BENCHMARKS / "peers.py", *options, "--modes", "limit", "forward"]
-        + ["--results", results],
-        check=True,
-        env={**os.environ, "MPLBACKEND": "Agg"},
-    )
+    options += ["--modes", "limit", "forward", "--results", results]
+    run_main(peers, monkeypatch, *options)
     rows = {r["row"]: r for r in json.loads(results.read_text())["rows"]}
     assert set(rows) == {"kerashub-jax", "posenc-torch", "matmul-numpy"}
     assert rows["kerashub-jax"] == kept
@@ -114,11 +119,6 @@ def test_memory_is_linear_or_not(targets, last, verdict):
     peaks = [(2048, 1000), (4096, 2000), (8192, last)]
     text = targets.section([line("posenc-jax", "train", 1, t, 1.0, mb) for t, mb in peaks])
     assert text.endswith(f" {verdict} |")
-
-
-def run_main(module, monkeypatch, *options):
-    monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, options)])
-    module.main()
 
 
 def test_recovery_is_measured_once_for_each_way_and_seed(recovery, monkeypatch, tmp_path, capsys):
