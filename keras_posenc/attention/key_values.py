@@ -17,7 +17,7 @@ class Overwritten(typing.NamedTuple):
     """A cache that nothing else reads: a call may write into its tensors instead of copying them.
 
     Attributes:
-        keys, values, key_mask, start: as of `empty_cache`.
+        keys, values, key_mask, start: as in `empty_cache`.
     """
 
     keys: object
@@ -51,7 +51,7 @@ class Memory:
         the places of the cache that are written are read.
 
         Args:
-            cache: as of `empty_cache`, or `Overwritten`.
+            cache: as `empty_cache` returns it, or `Overwritten`.
             whole: bool. Read the places that are not written, too.
         """
         keys, values, key_mask, start = cache

@@ -154,8 +154,8 @@ def embed(
         texts: list of str, or a path for `read_texts`.
         output: str or path. Path of the .npy file for the vectors, or of the .npz file for those of
             chunks, with their texts, starts and ends. A .jsonl or .parquet file (the latter needs
-            pyarrow) has a row per vector with its id: that of the column id of `texts`, otherwise
-            the number of the row. Its folder is created. By default nothing is written.
+            pyarrow) has a row per vector with its id, from the column id of `texts` or, without
+            one, the number of the row. Its folder is created. By default nothing is written.
         text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
         max_length: int. Tokens after which texts are truncated, which is logged. Default: the
             length that `directory` names. A length above the number of positions extends the table.
@@ -177,19 +177,19 @@ def embed(
         shard: str. "i/n", from "1/n" to "n/n": embed only the i-th of n equal parts of the texts,
             in their order, so that n processes or machines share the work; `np.concatenate` of
             their results has all vectors.
-        part_size: int. For more texts than memory holds, such as 100,000 of a million: read, embed
-            and write that many at a time into the .npy or .jsonl file `output`, with `late` a
-            .jsonl file. An interrupted call continues after its last whole part. All files but .tab
-            are read in parts, too. Each part prints a line with the time left, unless `verbose` is
-            0.
+        part_size: int. Number of texts to read, embed and write at a time, such as 100,000, for
+            more texts than memory holds. `output` is then a .npy or .jsonl file, and with `late` a
+            .jsonl file. An interrupted call continues after its last complete part. Files are read
+            in parts as well, except .tab. Each part prints a line with the time left, unless
+            `verbose` is 0.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
             a process for each. Default: one, or those of a distribution that is set.
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        float32 array (N, D), in the order of the texts, with `part_size` mapped from the file, or
-            the number of texts if that is a .jsonl file; with `late` or `spans`, `ChunkVectors`;
-            with `multi`, `MultiVectors`; with `sparse`, `SparseVectors`.
+        float32 array (N, D), in the order of the texts. With `late` or `spans`, `ChunkVectors`;
+            with `multi`, `MultiVectors`; with `sparse`, `SparseVectors`. With `part_size`, the
+            array is a memory map of the file; for a .jsonl file, the number of texts is returned.
 
     Raises:
         BlockingIOError: if another call writes the parts of `output`.

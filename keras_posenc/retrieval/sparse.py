@@ -27,9 +27,10 @@ DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 
 @dataclasses.dataclass(frozen=True)
 class SparseVectors:
-    """Sparse vectors by rows: those of text i are at offsets[i] to offsets[i + 1].
+    """Sparse vectors by rows: text i has the entries from offsets[i] to offsets[i + 1].
 
-    `scipy.sparse.csr_array((values, indices, offsets), shape=(len(vectors), size))` is the same.
+    `scipy.sparse.csr_array((values, indices, offsets), shape=(len(vectors), size))` is the same
+    matrix.
 
     Attributes:
         indices: (M,) int32 array, token ids, rising in each row.
@@ -60,7 +61,7 @@ class SparseVectors:
 
         Args:
             weights: (N, V) array, not negative.
-            most: int. Keep only so many of the largest weights of a row; None keeps all.
+            most: int. Number of the largest weights to keep per row; None keeps all.
 
         Returns:
             `SparseVectors`.
@@ -113,15 +114,15 @@ class SparseEmbedder:
     """A SPLADE model: texts become weights of the tokens of its vocabulary.
 
     w_v = max over the tokens t of log(1 + relu(x_tv)), where x are the logits of the masked
-    language model. A document is found by tokens that it does not contain but that would fit in,
-    with any inverted index.
+    language model. With an inverted index, a document is also found by related tokens that it does
+    not contain.
 
     Args:
         directory: str or path. A directory of `SparseEncoder` of sentence-transformers, or of
             transformers' `ForMaskedLM`.
         max_length: int. Tokens after which texts are truncated, which is logged; by default the
             length that the directory names. More than the model has positions extends its table.
-        max_active: int. Keep only so many of the largest weights of a text. Default: all.
+        max_active: int. Number of the largest weights of a text to keep. Default: all.
         stretch: how to serve more positions than the table has, if the length needs them. One of
             "hierarchical", the default, "tile" or "interpolate".
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
@@ -134,7 +135,7 @@ class SparseEmbedder:
     Attributes:
         model: `keras.Model` from ids (B, T) to weights (B, V). `similarity` trains it.
         tokenizer: `Tokenizer`.
-        prompts: dict, "query" and "document" -> what precedes every text of that kind.
+        prompts: dict, "query" and "document" -> the text in front of every text of that kind.
         max_length, max_active, token_budget: as given, or as read.
 
     Raises:

@@ -31,7 +31,7 @@ def digests(posts, count, seed=0, shares=(4, 2, 2), most_words=250):
         most_words: int. Where a post is cut, so that none is most of a digest.
 
     Returns:
-        `Texts`, as many of each label as of any other, at most one more.
+        `Texts` with balanced labels: their numbers differ by at most one.
 
     Raises:
         ValueError: if there are fewer groups than shares, too few posts, or the first share is not
@@ -93,7 +93,7 @@ def distant_facts(fillers, count, words, seed=0):
         `Texts` with the labels "true" and "false", as many of each.
 
     Raises:
-        ValueError: if no filler has so many words, or `words` is not such a number or pair.
+        ValueError: if no filler has that many words, or `words` is not such a number or pair.
 
     Example:
 

@@ -66,7 +66,7 @@ class Task:
         return length
 
     def output_length(self, tokens_length):
-        """Number of positions in the answer to so many tokens."""
+        """Number of positions in the answer to a sample of `tokens_length` tokens."""
         return tokens_length if self.causal else 1
 
     @property

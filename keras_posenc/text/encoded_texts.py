@@ -161,8 +161,8 @@ class _ArrayWriter(contextlib.ExitStack):
 
 
 def open_encoded(folder):
-    """`EncodedTexts` of what `write_encoded` wrote: memory maps, of which the system reads what is
-    needed."""
+    """`EncodedTexts` of what `write_encoded` wrote: memory maps, of which only
+    what is needed is read."""
     found = read_json(folder / "arrays.json", ("arrays", "sides", "entries"))
     arrays = {
         # A plain view: each access to a memmap makes an object of Python.

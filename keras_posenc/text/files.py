@@ -136,7 +136,7 @@ def read_long_texts(path, text=None):
 
 
 def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
-    """Reads texts and labels of any kind from a file; arguments as of `read_texts`.
+    """Reads texts and labels of any kind from a file, with the arguments of `read_texts`.
 
     Args:
         path, text, label: as in `read_texts`.

@@ -59,7 +59,7 @@ def words_first(tokenizer, vocabulary, function, source):
     Args:
         tokenizer: `tokenizers.Tokenizer`, changed in place.
         vocabulary: dict token -> id.
-        function: as of `Words`.
+        function: as in `Words`.
         source: path of the file, for errors.
 
     Raises:

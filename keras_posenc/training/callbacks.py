@@ -45,7 +45,7 @@ class RunCallbacks:
                 setattr(callback, name, found if places["list"] else found[0])
 
     def in_fit(self, steps):
-        """Returns the callback for one call of `fit`, of an epoch of so many steps."""
+        """Returns the callback for one call of `fit`: an epoch with this many steps."""
         self._list.set_params({"epochs": self.epochs, "steps": steps, "verbose": 0})
         return _Batches(self._list)
 

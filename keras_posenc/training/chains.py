@@ -24,7 +24,7 @@ class ConditionalRandomFieldLoss(keras.losses.Loss):
     tag (-1, or -100 as in Hugging Face) stands in the chain with any tag. It is one number per
     text, so that long texts weigh more.
 
-    Sample weights are one number per text, (B,), or (B, T) as of `TagLabels`: a token of weight 0
+    Sample weights are one number per text, (B,), or (B, T) as from `TagLabels`: a token of weight 0
     then stands in the chain with any tag, and the largest weight is that of the text.
 
     Args:

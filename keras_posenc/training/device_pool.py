@@ -46,9 +46,9 @@ def computing(factory, arguments, devices):
 
 
 class DevicePool:
-    """A function of texts that so many processes share.
+    """A function of texts whose work several processes share.
 
-    Each process has the settings of Keras of this one. It ends with this one.
+    Each process has the Keras settings of this one, and ends with it.
 
     Args:
         count: int.

@@ -101,9 +101,9 @@ def predict(
             One of "mean" or "max".
         output: path of a .jsonl file for the predictions, with `part_size`; without it,
             `write_predictions` writes what is returned.
-        part_size: int. For more texts than memory holds, such as 100,000 of a million: read,
-            predict and write that many at a time. An interrupted call continues after its last
-            whole part. All files of texts but .tab are read in parts, too. Each part prints a line
+        part_size: int. Number of texts to read, predict and write at a time, such as 100,000, for
+            more texts than memory holds. An interrupted call continues after its last complete
+            part. Files of texts are read in parts as well, except .tab. Each part prints a line
             with the time left, unless `verbose` is 0.
         shard: str. From "1/n" to "n/n". "i/n" predicts only the i-th of n equal parts of the
             texts, in their order. So n processes or machines share the work.

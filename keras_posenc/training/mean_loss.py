@@ -20,7 +20,7 @@ class MeanLoss(keras.metrics.Metric):
     Args:
         loss: `keras.losses.Loss` with `reduction="mean_with_sample_weight"`, as in `compile`.
         name: str. The default replaces the loss that `fit` and `evaluate` show.
-        **kwargs: as of `keras.metrics.Metric`.
+        **kwargs: as in `keras.metrics.Metric`.
 
     Raises:
         ValueError: if the loss has another reduction.
@@ -49,7 +49,7 @@ class MeanLoss(keras.metrics.Metric):
         self.count = self.add_variable((), initializer="zeros", name="count")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        """Adds a batch; arguments as of every metric."""
+        """Adds a batch; the arguments are those of every metric."""
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
         parts = ops.cast(self._parts(y_true, y_pred, sample_weight), self.dtype)
         weights = ops.ones_like(parts) if sample_weight is None else sample_weight

@@ -75,7 +75,7 @@ def pretrain(
 
     The result is a checkpoint with its MLM head, which `finetune`, `stretch` and Hugging Face's
     transformers read. The same call resumes an interrupted run from its last state, at most half a
-    minute back. It ends with the weights of an uninterrupted run. If the run is complete, the call
+    minute old. It ends with the weights of an uninterrupted run. If the run is complete, the call
     returns immediately.
 
     Args:
@@ -88,8 +88,8 @@ def pretrain(
             `MaskedLanguageModelBatches`; "causal", the next token; or "unilm", the next token of an
             answer to a prompt, see `CausalBatches`.
         length: int. Tokens of a row, special tokens included. Longer texts are several rows.
-        validation: texts to measure the loss on, before and after, as `corpus`. A float in (0, 1)
-            holds out that fraction of `corpus`.
+        validation: texts, given like `corpus`, to measure the loss on before and after the
+            training. A float in (0, 1) holds out that fraction of `corpus`.
         epochs: int. Passes over the corpus.
         steps: int. Batches to train on, in place of `epochs`.
         stretch: str. How to serve more positions than the checkpoint has, if `length` needs them.
@@ -128,8 +128,8 @@ def pretrain(
 
     Returns:
         dict, the content of metrics.json. `before` and `after` have the `loss` and the `accuracy`
-            on the tokens to predict in the validation texts, which are the same before and after.
-            The others are `losses` of the steps, `seconds`, `new_head` and `versions`.
+            on the tokens to predict in the validation texts, with the same masks. The other keys
+            are `losses` (one per step), `seconds`, `new_head` and `versions`.
 
     Raises:
         FileNotFoundError: if a file is missing.

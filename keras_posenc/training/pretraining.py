@@ -104,7 +104,7 @@ def _read(source, pairs, text, label):
 
 
 def cached_corpus(texts, tokenizer, length, masked):
-    """`EncodedTexts` of a `DiskList`; arguments as of `encode_corpus`."""
+    """`EncodedTexts` of a `DiskList`; the arguments are those of `encode_corpus`."""
 
     def encode(texts, _):
         return encode_corpus(texts, tokenizer, length, masked)

@@ -113,7 +113,7 @@ class CosineRegression(keras.losses.Loss):
 
     Call arguments:
         y_true: (B,) or (B, 1), the scores.
-        y_pred: (B, 2, D) vectors, as of `similarity`; they are normalized here.
+        y_pred: (B, 2, D) vectors, as `similarity` returns them; they are normalized here.
 
     Returns:
         The reduced loss, a scalar by default.

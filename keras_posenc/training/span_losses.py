@@ -35,7 +35,7 @@ class SpanCrossentropy(keras.losses.Loss):
 
     Call arguments:
         y_true: (B, 2) integers, the first and the last token.
-        y_pred: (B, T, 2) logits, as of `span_head`.
+        y_pred: (B, T, 2) logits, as `span_head` returns them.
 
     Returns:
         The reduced loss, a scalar by default.

@@ -40,7 +40,7 @@ def check_max_length(model, name, length):
     served = max_position_of(model)
     if served is not None and isinstance(length, int) and length > served:
         raise ValueError(
-            f"{name}={length}: the model has {served} positions. Give at most so many: chunks= "
+            f"{name}={length}: the model has {served} positions. Give at most that many: chunks= "
             "reads texts of any length, and `stretch` or a training with a longer stage makes more "
             "positions."
         )
