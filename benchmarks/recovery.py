@@ -264,8 +264,8 @@ def table(rows):
     """Markdown: accuracy in % at once and after the last step; what that took, and four fifths."""
     levels = {r["seed"]: r["accuracy"]["0"] for r in rows if r["way"] == "unstretched"}
     last = max(rows[0]["accuracy"], key=int)
-    heads = ["", "at once", "of this beyond the old length"]
-    heads += [f"after {last} steps", "seconds of a core for these", "steps to four fifths"]
+    heads = ["", "before training", "before training, beyond the old length"]
+    heads += [f"after {last} steps", "seconds of a core", "steps to four fifths of the accuracy"]
     lines = [heads]
     for way in (way for way in WAYS if any(row["way"] == way for row in rows)):
         runs = [row for row in rows if row["way"] == way]

@@ -73,7 +73,7 @@ def measured(key, folder):
 def table(rows):
     """Markdown: means over the seeds, and what is more beyond than in `FIRST`, seed by seed."""
     heads = ["start and layers", "other settings", "seeds", "at once", "after", "teacher"]
-    heads += ["minutes", f"beyond, more than {FIRST}"]
+    heads += ["minutes", f"beyond, compared with {FIRST}"]
     lines = [heads]
     kinds = {json.dumps([row["way"], row["settings"]]) for row in rows}
     for kind in sorted(kinds):

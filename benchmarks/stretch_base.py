@@ -113,7 +113,7 @@ def recipe_of(checkpoint, **settings):
 
 def table(found):
     """Markdown: seconds of a core a step, and how many steps an hour of two cores holds at most."""
-    heads = ["", "tokens", "seconds of a core a step", "steps in an hour of two cores, at most"]
+    heads = ["", "tokens", "seconds of a core per step", "steps in an hour of two cores, at most"]
     heads += ["peak memory, GB"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in found:

@@ -229,8 +229,8 @@ def kept_share(rows, name, part=None):
 
 def table(rows):
     """Markdown: accuracy in % before, and what is kept of it at once and after the steps."""
-    heads = ["", "seeds", "unstretched tells", "at once", "kept", "steps", "after them", "kept"]
-    heads += ["kept beyond 512", "minutes of a core"]
+    heads = ["", "seeds", "unstretched", "before training", "kept", "steps", "after these steps"]
+    heads += ["kept after them", "kept after them, beyond 512 tokens", "minutes of a core"]
     lines = [heads]
     for (way, steps), runs in kinds(rows).items():
         cells = [way, str(len(runs)), percent(runs, "unstretched")]

@@ -39,8 +39,6 @@ WORDS = {
     "but for the rows": "except in the rows",
     "by turns": "alternately",
     "length of the training": "training length",
-    "told at": "accuracy at",
-    "unstretched tells": "unstretched",
 }
 
 
