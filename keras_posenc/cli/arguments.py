@@ -58,8 +58,11 @@ class _Parser(argparse.ArgumentParser):
     def _refuse(unknown, command):
         flags = [each.partition("=")[0] for each in unknown if each.startswith("--")]
         known = re.findall(r"--[\w-]+", command.format_help())
+        positional = re.findall(r"^  ([A-Z]+)\b", command.format_help(), re.MULTILINE)
         near = [best for flag in flags[:1] for best in difflib.get_close_matches(flag, known, 1)]
         hint = f": did you mean {near[0]}?" if near else ""
+        if (name := "".join(flags[:1]).lstrip("-").upper()) in positional:
+            hint = f": give {name} without {flags[0]}"
         command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
     def error(self, message):

@@ -46,6 +46,7 @@ def fails(capsys, *arguments):
         (["train"], "invalid choice: 'train'"),
         (["finetune", "a"], "the following arguments are required: TRAIN, OUTPUT"),
         (["finetune", "a", "b", "c", "--epoch", "3"], "--epoch 3: did you mean --epochs?"),
+        (["mine", "a", "b", "--output", "c.jsonl"], "--output: give OUTPUT without --output"),
         (["finetune", "a", "b", "c", "--epochs", "x"], "--epochs: invalid int value: 'x'"),
         (["finetune", "a", "b", "c", "--lengths", "512"], "such as 512x3,1536x1, not '512'"),
         (["finetune", "a", "b", "c", "--pooling", "sum"], "invalid choice: 'sum'"),
