@@ -44,6 +44,8 @@ REASONS = {
     "deberta": BY_TABLE,
     "transformer_xl": BY_TABLE,
     "content_bias": BY_TABLE,
+    "path": "The transformations of all tokens between a query and a key are multiplied, in blocks "
+    "of 64 tokens.",
     "pope": "Queries and keys have twice as many features: a cosine and a sine of each.",
     "cope": "Gates are summed along each row, and each logit is interpolated between two entries "
     "of a table. On TensorFlow, summing their gradients by index takes 6 ns per logit.",

@@ -57,16 +57,18 @@ COMPARED = {
     "stretched, less windows": (STRETCHED, WINDOWS),
     "stretched, less windows, both with log-n": (STRETCHED_LOG_N, WINDOWS_LOG_N),
 }
-# Before any training: way -> the arguments of the encoder.
+# Ways that read windows -> the arguments of the encoder.
+WINDOWED = {WINDOWS: {}, WINDOWS_LOG_N: {"encodings": [LOG_N]}}
+# The same of those that read the whole document, before any training.
 UNTRAINED = {
-    WINDOWS_LOG_N: {"encodings": [LOG_N]},
     "late chunking, stretched, untrained": TABLE,
     "the same, every third layer global": EVERY_THIRD,
     "late chunking, positions of Su (2020), untrained": {"hierarchical_position": True},
     "late chunking, interpolated, untrained": {"stretch": "interpolate", "max_position": LENGTH},
     "late chunking, stretched, with log-n, untrained": {**TABLE, "encodings": [LOG_N]},
 }
-WAYS = [WORDS, ALONE, FIRST, TITLE, WINDOWS, STRETCHED, STRETCHED_LOG_N, *UNTRAINED]
+DEFAULT_WAYS = [WORDS, ALONE, FIRST, TITLE, *WINDOWED, *STRETCHES]
+WAYS = [*DEFAULT_WAYS, *UNTRAINED]
 ONE = "one person"
 # Where people are introduced -> how many tokens before the sentences about them.
 DISTANCES = {
@@ -84,7 +86,7 @@ LIBRARIES = (*PEOPLE, *NATURAL)
 
 def main():
     parser = options(__doc__, RESULTS, "build/distant_context")
-    parser.add_argument("--ways", nargs="+", default=WAYS[:7], choices=WAYS)
+    parser.add_argument("--ways", nargs="+", default=DEFAULT_WAYS, choices=WAYS)
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=LIBRARIES)
     arguments = parser.parse_args()
     study = Study(arguments.results, write_lines)
@@ -134,9 +136,9 @@ def reader(tokenizer, way, seed, folder):
         output = folder / f"stretched-{list(STRETCHES).index(way)}-{seed}"
         stretch(MINILM, f"{CORPORA}/book-excerpts.tab", output, seed=seed, **STRETCHES[way])
         return open_embedder(output, max_length=LENGTH)
-    arguments = UNTRAINED.get(way)
-    length = WINDOW if arguments is None or way == WINDOWS_LOG_N else LENGTH
-    return TextModel(embedder(MINILM, **(arguments or {})), tokenizer, length)
+    if way in UNTRAINED:
+        return TextModel(embedder(MINILM, **UNTRAINED[way]), tokenizer, LENGTH)
+    return TextModel(embedder(MINILM, **WINDOWED.get(way, {})), tokenizer, WINDOW)
 
 
 def similarities(library, way, tokenizer, model):

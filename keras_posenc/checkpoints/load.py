@@ -199,28 +199,29 @@ class Loader:
             reason = table.why_unused(tensor, layers)
             if reason:
                 account.unused.append((tensor, reason))
-            elif not self._is_ignored(account, tensor):
-                account.unexpected.append(tensor)
+            else:
+                self._leave_out(account, tensor, tensor)
         account.unused.sort()
         account.ignored.sort()
         account.unexpected.sort()
         account.hints = hints(account, checkpoint, table)
         return account, steps
 
-    def _is_ignored(self, account, tensor):
+    def _leave_out(self, account, tensor, words):
+        """Records a tensor as ignored, or with other words as unexpected."""
         pattern = next((p for p in self.ignore if fnmatch.fnmatchcase(tensor, p)), None)
-        if pattern is not None:
+        if pattern is None:
+            account.unexpected.append(words)
+        else:
             account.ignored.append((tensor, f"by {quote(pattern)}"))
-        return pattern is not None
 
     def _compare_copies(self, account, tensor, copies, needed):
         """Checks that repeated tensors, such as the decoder of a masked LM, are equal."""
         for copy, *_ in copies:
-            equal = not needed or np.array_equal(self.checkpoint[tensor], self.checkpoint[copy])
-            if equal:
+            if not needed or np.array_equal(self.checkpoint[tensor], self.checkpoint[copy]):
                 account.unused.append((copy, f"copy of {tensor}"))
-            elif not self._is_ignored(account, copy):
-                account.unexpected.append(f"{copy}, which differs from {tensor},")
+            else:
+                self._leave_out(account, copy, f"{copy}, which differs from {tensor},")
 
     def _places_of(self, name):
         if name.rpartition("/")[0] in self.new[:1]:

@@ -178,18 +178,13 @@ def stretch(
     with tempfile.TemporaryDirectory() as scratch:
         source, name = _source(checkpoint, config, tokenizer, model, ignore, scratch)
         old = source.read_config()
-        recipe = StretchRecipe.of(
-            arguments,
-            checkpoint=name,
-            model=source.model,
-            train_length=min(length, 4 * old.max_position)
-            if train_length is None
-            else train_length,
-            keep=("context" if local is None else "features") if keep is None else keep,
-            learning_rate=(4e-5 if log_n is None else 1e-5)
-            if learning_rate is None
-            else learning_rate,
-        )
+        defaults = {
+            "train_length": min(length, 4 * old.max_position),
+            "keep": "context" if local is None else "features",
+            "learning_rate": 4e-5 if log_n is None else 1e-5,
+        }
+        chosen = {key: value for key, value in defaults.items() if arguments[key] is None}
+        recipe = StretchRecipe.of(arguments, checkpoint=name, model=source.model, **chosen)
         recipe.options(old)  # refuses a length before the texts are read
         tokenizer = source.read_tokenizer(old)
         corpus = CorpusPieces(texts, test, tokenizer, recipe.train_length, seed, text)
