@@ -378,7 +378,9 @@ def test_config_and_checkpoint_may_be_given_apart(minilm):
 
 
 def test_fit_save_reload(tiny_config, tmp_path):
-    tiny_config.update(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+    tiny_config.update(
+        num_hidden_layers=1, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
+    )
     model = classifier(build_transformer_model(tiny_config, hierarchical_position=True), 3)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(batch(30, 8), np.arange(8) % 3, batch_size=4, verbose=0)

@@ -4,12 +4,11 @@ import json
 import os
 import pathlib
 import socket
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+from forks import Fork
 
 from keras_posenc import TextBatches, backend, finetune, pretrain, stretch
 from keras_posenc.training.processes import by_first, together
@@ -115,11 +114,11 @@ def test_two_processes_train_and_use_the_model_of_one(pretrained, tmp_path):
 
     def start(folder, **env):
         env = {f"KERAS_DISTRIBUTION_{name}": value for name, value in env.items()}
-        command = [sys.executable, program, pretrained, tmp_path / folder]
-        return subprocess.Popen(command, env={**os.environ, **env}, stdout=-1, text=True)
+        return Fork("file", program, [pretrained, tmp_path / folder], env={**os.environ, **env})
 
     both = [start("two", **several, PROCESS_ID=str(rank)) for rank in range(2)]
-    found = [process.communicate()[0] for process in (*both, start("one"))]
-    first, second, one = (json.loads(output.splitlines()[-1]) for output in found)
+    found = [process.communicate() for process in (*both, start("one"))]
+    assert all(output for output, _ in found), found
+    first, second, one = (json.loads(output.splitlines()[-1]) for output, _ in found)
     np.testing.assert_allclose(first, one, rtol=1e-4, atol=1e-5)
     assert first == second
