@@ -83,6 +83,32 @@ def batch_sizes(counts, lengths, budget, multiple=1):
     return sizes
 
 
+def even_sizes(counts, lengths, budget, multiple=1):
+    """Chooses the number of documents per batch where those of a batch are compared.
+
+    Each is compared with more others in a larger batch. So for each length there are as few batches
+    as the budget allows, and these are of about the same size.
+
+    Args:
+        counts, lengths, budget, multiple: as in `batch_sizes`.
+
+    Returns:
+        A list of sizes.
+
+    Example:
+
+    >>> batch_sizes([13], [640], budget=8192), even_sizes([13], [640], budget=8192)
+    ([1], [7])
+    """
+    sizes, left = [], 0
+    for count, length in zip(counts, lengths, strict=True):
+        groups = -(-(count + left) // multiple)
+        batches = -(-groups // max(1, budget // (length * multiple)))
+        sizes.append(max(1, -(-groups // max(1, batches))) * multiple)
+        left = (count + left) % sizes[-1]
+    return sizes
+
+
 def epoch_batches(buckets, sizes, rng=None):
     """Distributes every document of the buckets into batches.
 

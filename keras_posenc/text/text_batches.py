@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_posenc import backend, checks
 from keras_posenc.text import shapes as text_shapes
-from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
+from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches, even_sizes
 from keras_posenc.text.encoded_texts import EncodedTexts, encode_texts
 from keras_posenc.text.epoch_progress import Reading
 from keras_posenc.text.labels import ClassLabels, Labels
@@ -179,7 +179,9 @@ class TextBatches(keras.utils.PyDataset):
         # So that the devices of a distribution, which is set before, can share each batch. It is
         # asked for here: threads of TensorFlow that read do not know of it.
         self._multiple, self._process = backend.row_multiple(), backend.processes()
-        sizes_of = text_shapes.fixed_sizes if fixed else batch_sizes
+        # Texts that are encoded separately are compared with those of the other rows.
+        free_sizes = batch_sizes if self._sides is None else even_sizes
+        sizes_of = text_shapes.fixed_sizes if fixed else free_sizes
         self._sizes = sizes_of(counts, self._widths * sides, token_budget, self._multiple)
         # Of what the rows of a batch of each length are a multiple, by rows of weight 0.
         self._fills = self._sizes if fixed else [self._multiple] * len(self._sizes)

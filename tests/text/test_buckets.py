@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches
+from keras_posenc.text.buckets import batch_sizes, choose_lengths, epoch_batches, even_sizes
 
 pytestmark = pytest.mark.once
 
@@ -52,16 +52,24 @@ def test_sizes_stay_in_the_budget_and_move_few_documents_up():
     assert batch_sizes([130, 1], [64, 2048], 8192) == [65, 1]  # 2 x 65: nothing is left over
 
 
+def test_documents_that_are_compared_are_in_few_batches_of_about_the_same_size():
+    assert even_sizes([13], [640], 8192) == [7]  # 7 + 6, where 13 batches of one are no comparison
+    assert even_sizes([268], [128], 8192) == [54]  # four batches of 54, and one of 52
+    assert even_sizes([3, 2], [100, 5000], 1000) == [3, 1]
+    assert even_sizes([0, 13], [8, 640], 8192, multiple=2) == [2, 8]
+
+
+@pytest.mark.parametrize("choose_sizes", [batch_sizes, even_sizes])
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("seed", range(20))
-def test_every_document_once_under_the_budget(seed, shuffle):
+def test_every_document_once_under_the_budget(seed, shuffle, choose_sizes):
     rng = np.random.default_rng(seed)
     lengths = np.sort(rng.integers(1, 400, rng.integers(1, 300)))
     budget = int(rng.choice([16, 500, 2000]))
     widths = choose_lengths(lengths, 6, 8, budget)
     bucket = np.searchsorted(widths, lengths)
     buckets = [np.flatnonzero(bucket == k) for k in range(len(widths))]
-    sizes = batch_sizes([len(documents) for documents in buckets], widths, budget)
+    sizes = choose_sizes([len(documents) for documents in buckets], widths, budget)
     batches = epoch_batches(buckets, sizes, rng if shuffle else None)
     assert sorted(np.concatenate([documents for _, documents in batches])) == [*range(len(lengths))]
     for k, documents in batches:
