@@ -29,6 +29,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `product` | a product of matrices that float16 has room for |
 | `exact_product` | a product whose factors are not rounded |
 | `take_last`, `interpolate` | numbers of a row by an index, or between two indices |
+| `clip`, `take`, `segment_sum` | those of `keras.ops`, which free lengths of exports need |
 | `cumsum` | a running sum, from either end |
 | `update_slice`, `choose` | `ops.slice_update` and `ops.cond` where those fail |
 | `scan` | `ops.scan`, with a gradient under XLA |
@@ -50,6 +51,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `gradient` | the gradient of a function, inside a loss |
 | `exporting`, `is_exporting` | tracing a program for another runtime |
 | `export_model` | a model as an ONNX or LiteRT file of any batch size and length |
+| `log1p` | `ops.log1p`, in exported programs too |
 | `gelu`, `adamw_step` | the fastest exact GELU and AdamW step |
 """
 

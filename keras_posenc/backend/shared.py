@@ -23,6 +23,7 @@ NAMES = (
     "check_floatx",
     "check_range",
     "choose",
+    "clip",
     "cumsum",
     "device_count",
     "dot_product_attention",
@@ -47,6 +48,7 @@ NAMES = (
     "lay_out",
     "layer_norm",
     "linear",
+    "log1p",
     "map_blocks",
     "on_accelerator",
     "one_pass",
@@ -59,9 +61,11 @@ NAMES = (
     "row_multiple",
     "runs_cudnn",
     "scan",
+    "segment_sum",
     "sequence_shards",
     "splash",
     "sum_over_replicas",
+    "take",
     "take_last",
     "train_steps",
     "update_slice",
@@ -334,6 +338,26 @@ def await_calls():
 def cumsum(x, reverse=False):
     """The running sum along the last axis, from its end if `reverse`."""
     return ops.flip(ops.cumsum(ops.flip(x, -1), -1), -1) if reverse else ops.cumsum(x, -1)
+
+
+def log1p(x):
+    """`ops.log1p`, also in programs for other runtimes."""
+    return ops.log1p(x)
+
+
+def clip(index, low, high):
+    """`ops.clip` between numbers that may be free sizes of an export."""
+    return ops.clip(index, low, high)
+
+
+def take(x, index, axis):
+    """`ops.take`, also at a length that is free in an export."""
+    return ops.take(x, index, axis=axis)
+
+
+def segment_sum(x, index, count):
+    """Sums of the rows of x (N, D) whose index (N,) is 0, 1, ..., as (count, D)."""
+    return ops.segment_sum(x, index, num_segments=count)
 
 
 def interpolation_place(position, columns):

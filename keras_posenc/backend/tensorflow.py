@@ -223,6 +223,11 @@ def cumsum(x, reverse=False):
     return tf.cumsum(x, axis=-1, reverse=reverse)
 
 
+def log1p(x):
+    """`ops.log1p`, which tf2onnx does not know."""
+    return tf.math.log(1 + x) if shared.is_exporting() else tf.math.log1p(x)
+
+
 def take_last(table, index):
     """Looks up a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
 

@@ -92,6 +92,26 @@ def cumsum(x, reverse=False):
     return torch.flip(torch.cumsum(torch.flip(x, [-1]), -1), [-1]) if reverse else x.cumsum(-1)
 
 
+def clip(index, low, high):
+    """`ops.clip` between numbers that may be free sizes of an export, which Keras would fix."""
+    return torch.clamp(index, low, high)
+
+
+def take(x, index, axis):
+    """`ops.take`, without a squeeze that ONNX refuses at other lengths than that of the example."""
+    taken = torch.index_select(x, axis, index.long().ravel())
+    return taken.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+
+
+def segment_sum(x, index, count):
+    """Sums of the rows of x (N, D) whose index (N,) is 0, 1, ..., as (count, D).
+
+    `keras.ops.segment_sum` repeats the index for each column, which in ONNX takes memory of N^2.
+    """
+    index = index.long()[:, None].expand(x.shape)  # takes no memory
+    return x.new_zeros((count, x.shape[1])).scatter_add(0, index, x)
+
+
 def take_last(table, index):
     """Looks up a table (..., C) at the index (..., Tk), integers from 0 to C - 1.
 

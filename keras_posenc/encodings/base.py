@@ -99,6 +99,7 @@ class Encoding(keras.layers.Layer):
     Attributes:
         causal_only: bool. Attention refuses the encoding without a causal order or a mask.
         execution: `Execution`. How attention computes the encoding fast.
+        exportable: bool. `export_model` can write it; False if it needs a loop.
         adds_to_heads: bool. It adds to the features of queries or keys, so it must come before an
             encoding with `decay`.
         reads_length: bool. It acts by the length of the whole sequence, which must then be that of
@@ -130,6 +131,7 @@ class Encoding(keras.layers.Layer):
 
     causal_only = False
     execution = Execution()
+    exportable = True
     reads_length = False
     adds_to_heads = False
     heads_first = False

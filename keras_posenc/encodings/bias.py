@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.encodings.separable import before_softplus
 from keras_posenc.hints import Initializer
@@ -85,7 +85,7 @@ class KERPLE(Encoding):
         a = ops.reshape(ops.softplus(ops.cast(self.a, "float32")), by_head)
         if self.kind == "log":
             p = ops.reshape(ops.softplus(ops.cast(self.p, "float32")), by_head)
-            return -p * ops.log1p(a * distance)
+            return -p * backend.log1p(a * distance)
         if self.power is None:
             p = ops.reshape(2 * ops.sigmoid(ops.cast(self.p, "float32")), by_head)
         else:
@@ -277,16 +277,18 @@ class FIRE(Encoding):
         distance = ops.abs(ops.cast(grid.distance(), "float32"))
         reach = ops.maximum(ops.cast(grid.query_positions, "float32"), threshold)[..., None]
         # The 1e-6 is published; it also keeps the quotient finite as c goes to 0.
-        share = ops.log1p(c * distance) / (ops.log1p(c * reach) + 1e-6)
+        share = backend.log1p(c * distance) / (backend.log1p(c * reach) + 1e-6)
         # Matrix products are faster than broadcasting over a fifth axis. d is the weight of a unit
         # that is always 1.
-        cells = ops.reshape(ops.stack([share, ops.ones_like(share)], axis=-1), (-1, 2))
+        pairs = ops.reshape(ops.stack([share, ops.ones_like(share)], axis=-1), (-1, 2))
         always = np.array([[0.0], [1.0]], "float32")
         inner = ops.concatenate([ops.stack([w, u]), always], axis=1)
         outer = ops.concatenate([v, d[None]])
-        biases = ops.matmul(ops.relu(ops.matmul(cells, inner)), outer)
-        biases = ops.reshape(ops.transpose(biases), (self.num_heads, *ops.shape(share)))
-        return ops.transpose(biases, (1, 0, 2, 3))
+        biases = ops.matmul(ops.relu(ops.matmul(pairs, inner)), outer)
+        batch, *cells = ops.shape(share)
+        # tf2onnx makes a faulty reshape of a transpose of four axes.
+        biases = ops.reshape(ops.transpose(biases), (self.num_heads, batch, -1))
+        return ops.reshape(ops.swapaxes(biases, 0, 1), (batch, self.num_heads, *cells))
 
     def get_config(self):
         return {

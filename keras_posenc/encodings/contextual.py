@@ -131,7 +131,7 @@ class ContextualPositionEmbedding(Encoding):
             return logits + self._bias(logits, scores, q, grid)
 
         known = isinstance(width, int) and isinstance(columns, int)
-        if self.bidirectional or (known and 2 * width > columns):
+        if self.bidirectional or backend.is_exporting() or (known and 2 * width > columns):
             return everywhere()
         width = width if known else ops.minimum(width, columns)
         return self._near_or_far(logits, scores, q, grid, width, everywhere)

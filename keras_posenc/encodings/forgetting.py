@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.hints import Initializer
 
@@ -208,7 +209,7 @@ def _at_queries(x, q, grid):
             "ForgetGate needs the queries among the keys: call the layer on one sequence, or from "
             f"a cache in the causal order. Received: {rows} queries and {columns} keys"
         )
-    return ops.take(x, grid.query_order[0], axis=1) if grid.order_is_index else x
+    return backend.take(x, grid.query_order[0], 1) if grid.order_is_index else x
 
 
 def _digits(x):

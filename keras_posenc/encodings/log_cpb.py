@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Encoding, Execution
 from keras_posenc.maps.diagonals import map_of_distances
 
@@ -79,8 +79,8 @@ class LogCPB(Encoding):
     def _of_distance(self, distance):
         distance = ops.cast(distance, "float32")
         w, u, v = (ops.cast(x, "float32") for x in (self.w, self.u, self.v))
-        longest = ops.log1p(ops.cast(self.scale * self.train_length, "float32"))
-        x = ops.sign(distance) * ops.log1p(self.scale * ops.abs(distance)) / longest
+        longest = backend.log1p(ops.cast(self.scale * self.train_length, "float32"))
+        x = ops.sign(distance) * backend.log1p(self.scale * ops.abs(distance)) / longest
         hidden = ops.relu(x[..., None] * w + u)
         biases = ops.moveaxis(ops.matmul(hidden, v), -1, 1)
         return biases if self.bound is None else self.bound * ops.sigmoid(biases)

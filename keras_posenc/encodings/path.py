@@ -56,6 +56,7 @@ class PaTH(Encoding):
     """
 
     causal_only = True
+    exportable = False
     paper = "https://arxiv.org/abs/2505.16381"
     # What lies between a key and a query acts on them, even where a window masks it.
     execution = Execution(min_rows=256, earlier_columns=True)

@@ -43,11 +43,8 @@ def summed_by_class(weights, index, classes):
     weights = ops.transpose(ops.cast(weights, "float32"), (0, 2, 3, 1))
     first = ops.reshape(ops.arange(batch * rows, dtype="int32") * classes, (batch, rows, 1))
     segments = first + index
-    sums = ops.segment_sum(
-        ops.reshape(weights, (-1, heads)),
-        ops.reshape(segments, (-1,)),
-        num_segments=batch * rows * classes,
-    )
+    weights, segments = ops.reshape(weights, (-1, heads)), ops.reshape(segments, (-1,))
+    sums = backend.segment_sum(weights, segments, batch * rows * classes)
     return ops.transpose(ops.reshape(sums, (batch, rows, classes, heads)), (0, 1, 3, 2))
 
 

@@ -13,17 +13,19 @@ class Columns:
     Args:
         grid: `Grid`.
         start: int, or an int32 scalar. The first column.
-        width: int, or on TensorFlow an int32 scalar. Number of columns, at most all.
+        width: int, or on TensorFlow an int32 scalar. Number of columns, at most all; None for all.
 
     Attributes:
         grid: the grid restricted to these columns.
     """
 
-    def __init__(self, grid, start, width):
+    def __init__(self, grid, start=0, width=None):
         # Where the start is a tensor, torch writes cell by cell.
         self.start = int(start) if backend.TRAITS.values_at_hand else start
-        self.width = width
+        self.width, self.grid = width, grid
         self.num_columns = ops.shape(grid.key_positions)[1]
+        if width is None:
+            return
         tensors = {}
         for key, x in tensors_of(grid).items():
             axis = AXES[key[0]].columns
@@ -33,14 +35,14 @@ class Columns:
 
     def cut(self, x, axis=-1):
         """Slices a tensor to these columns along an axis."""
-        return slice_axis(x, axis, self.start, self.width)
+        return x if self.width is None else slice_axis(x, axis, self.start, self.width)
 
     def put(self, x, before, after=None):
         """Writes x (B, H, Tq, width) into a map (B, H, Tq, Tk) filled with `before` and `after`.
 
         Both are broadcastable to (B, H, Tq, Tk); `after` defaults to `before`.
         """
-        if isinstance(self.width, int) and self.width == self.num_columns:
+        if self.width is None:
             return x
         fill = before if after is None else ops.where(self._index() < self.start, before, after)
         fill = ops.broadcast_to(fill, (*ops.shape(x)[:3], self.num_columns))
@@ -49,7 +51,8 @@ class Columns:
     def sums_outside(self, weights):
         """Sums the weights (B, H, Tq, Tk) before and after these columns: (B, H, Tq, 2)."""
         index = self._index()
-        outside = ops.stack([index < self.start, index >= self.start + self.width], axis=1)
+        width = self.num_columns if self.width is None else self.width
+        outside = ops.stack([index < self.start, index >= self.start + width], axis=1)
         return ops.matmul(weights, ops.cast(outside, weights.dtype))
 
     def _index(self):
@@ -97,19 +100,20 @@ def slice_axis(x, axis, start, size):
 def band(grid, reach):
     """The columns of a grid within a distance of any of its rows, as `Columns`.
 
-    These are all columns if position ids are not indices, and may skip positions.
+    These are all columns if position ids are not indices, and may skip positions. An export has all
+    rows at once, which reach all columns.
 
     Args:
         grid: `Grid`.
         reach: int. The distance, to either side.
     """
     num_rows, num_columns = ops.shape(grid.query_positions)[1], ops.shape(grid.key_positions)[1]
-    if not grid.ids_are_indices:
-        return Columns(grid, 0, num_columns)
+    if not grid.ids_are_indices or backend.is_exporting():
+        return Columns(grid)
     width = num_rows + 2 * reach
     if isinstance(width, int) and isinstance(num_columns, int):
         if width >= num_columns:
-            return Columns(grid, 0, num_columns)
+            return Columns(grid)
     else:
         width = ops.minimum(width, num_columns)
     start = grid.first_distance() - reach

@@ -27,7 +27,9 @@ def all_distances(grid):
     known = isinstance(num_rows, int) and isinstance(num_columns, int)
     if not grid.ids_are_indices or (known and 2 * num_rows < num_columns):
         return None
-    longest = max(num_rows, num_columns) if known else ops.maximum(num_rows, num_columns)
+    # Of sizes of an export on torch, a tensor would be a constant.
+    tensors = ops.is_tensor(num_rows) or ops.is_tensor(num_columns)
+    longest = (ops.maximum if tensors else max)(num_rows, num_columns)
     return longest - 1 - ops.arange(2 * longest, dtype="int32")
 
 
@@ -35,7 +37,7 @@ def at_distances(table, distance):
     """Looks up distances of any shape in a table (2M, ...) over `all_distances`."""
     last = ops.shape(table)[0] - 1
     # Beyond the table are rows that fill up a block.
-    return ops.take(table, ops.clip(last // 2 - distance, 0, last), axis=0)
+    return backend.take(table, backend.clip(last // 2 - distance, 0, last), 0)
 
 
 def diagonal_distances(grid):

@@ -11,6 +11,7 @@ import warnings
 
 from keras import ops
 
+from keras_posenc import backend
 from keras_posenc.maps.axes import axes_of, derived, tensor
 
 
@@ -249,8 +250,8 @@ class Grid:
             )
         if self.query_order is None:
             return ops.cast(ops.sum(is_key, axis=1), "float32")[:, None, None]
-        last = ops.minimum(self.query_order[0], num_columns - 1)
-        return ops.cast(ops.take(ops.cumsum(is_key, axis=1), last, axis=1), "float32")[:, None]
+        last = backend.clip(self.query_order[0], 0, num_columns - 1)
+        return ops.cast(backend.take(ops.cumsum(is_key, axis=1), last, 1), "float32")[:, None]
 
     def _visible_by_map(self):
         return ops.sum(ops.cast(self.mask(), "float32"), axis=-1)
@@ -275,7 +276,7 @@ class Grid:
         sums = ops.pad(ops.cumsum(is_key, axis=1), [(0, 0), (1, 0)])
 
         def up_to(index):
-            return ops.take(sums, ops.clip(index, 0, num_columns), axis=1)
+            return backend.take(sums, backend.clip(index, 0, num_columns), 1)
 
         count = up_to(before) + up_to(stop) - up_to(start) + up_to(after) - up_to(stop)
         return ops.cast(count, "float32")[:, None]

@@ -6,6 +6,7 @@ import os
 import pathlib
 
 from keras_posenc import backend, checks
+from keras_posenc.encodings.base import Encoding
 from keras_posenc.models.matrix_products import as_matrix_products
 from keras_posenc.writing import alone, make_folder, temporary_folder
 
@@ -30,8 +31,10 @@ def export_model(model, path, quantize=None):
         ImportError: if a package is missing that the backend needs for it: onnxscript on torch,
             tf2onnx on TensorFlow, jax2onnx on JAX; and onnxruntime for `quantize`.
         NotADirectoryError: if a folder that `path` lies in is a file.
-        ValueError: on another suffix, or a .tflite file on another backend. With `quantize`, on
-            another value, with a .tflite file, or if the model is quantized already.
+        ValueError: on another suffix, or a .tflite file on another backend. If an encoding of the
+            model cannot be exported (`path`), or an operation of a layer is unknown to the format.
+            With `quantize`, on another value, with a .tflite file, or if the model is quantized
+            already.
 
     Example:
 
@@ -53,6 +56,7 @@ def export_model(model, path, quantize=None):
         raise ValueError(
             "A .tflite file of any length is written on TensorFlow: set KERAS_BACKEND=tensorflow."
         )
+    _check_encodings(model)
     _check_quantization(model, path, quantize)
     make_folder(path.parent)
     with temporary_folder(path.parent) as folder:
@@ -65,11 +69,23 @@ def export_model(model, path, quantize=None):
                 f"Writing ONNX needs a package that is not installed ({error}): "
                 "on PyTorch pip install onnx onnxscript, on TensorFlow pip install onnx tf2onnx."
             ) from None
+        if path.suffix == ".onnx":
+            _check_file(os.path.join(folder, path.name))
         if quantize is not None:
             _quantize(pathlib.Path(folder), path.name)
         with alone(path.parent):
             for name in sorted(os.listdir(folder), reverse=True):
                 os.replace(os.path.join(folder, name), path.parent / name)
+
+
+def _check_encodings(model):
+    for layer in model._flatten_layers():
+        if isinstance(layer, Encoding) and not layer.exportable:
+            raise ValueError(
+                f"{layer.name} of {type(layer).__name__} cannot be exported, because these files "
+                "have no loops: save the model as a .keras file, or on TensorFlow with "
+                'model.export(folder, format="tf_saved_model").'
+            )
 
 
 def _check_quantization(model, path, quantize):
@@ -91,6 +107,19 @@ def _check_quantization(model, path, quantize):
             'export_model(..., quantize="int8") needs onnxruntime, which is not installed: '
             "pip install onnxruntime"
         )
+
+
+def _check_file(path):
+    """Refuses a file with operations that ONNX does not have, as tf2onnx may write it."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(path)
+    except onnx.checker.ValidationError as error:
+        raise ValueError(
+            "The model has an operation that cannot be exported to ONNX; export it on PyTorch, or "
+            f'with model.export(folder, format="tf_saved_model"): {error}'
+        ) from None
 
 
 def _quantize(folder, name):

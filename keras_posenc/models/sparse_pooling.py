@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 from keras_posenc.models.model import model_on
 
 SPARSE_POOLINGS = ("max", "sum")
@@ -56,8 +56,8 @@ class SparsePooling(keras.layers.Layer):
         return ops.sum(self._logarithm(positive), axis=1)
 
     def _logarithm(self, x):
-        x = ops.log1p(x)
-        return ops.log1p(x) if self.activation == "log1p_relu" else x
+        x = backend.log1p(x)
+        return backend.log1p(x) if self.activation == "log1p_relu" else x
 
     def compute_mask(self, inputs, mask=None):
         return None

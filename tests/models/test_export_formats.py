@@ -8,10 +8,11 @@ import pytest
 from keras import ops
 from published import SIZES
 
-from keras_posenc import build_transformer_model, export_model
+from keras_posenc import PositionalAttention, build_transformer_model, export_model
 from keras_posenc.heads import classifier
 
 BACKEND = keras.backend.backend()
+WRITES_ONNX = BACKEND == "tensorflow" or (BACKEND == "torch" and keras.__version__ >= "3.15")
 SHAPES = [(2, 9), (1, 5), (3, 70)]
 
 
@@ -90,6 +91,36 @@ def test_onnx(model, tmp_path):
     check_int8(model, path)
 
 
+# Those that read tables by the distance, count keys or replace operations in an export.
+EXPORTED = ["cope", "deberta", "fire", "forget_gate", "log_n", "nezha", "transformer_xl"]
+
+
+# What the exporters say of themselves is not ours.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not WRITES_ONNX, reason="this backend writes no ONNX")
+@pytest.mark.parametrize("name", EXPORTED)
+def test_encodings(name, tmp_path):
+    x = keras.Input((None, 8), name="x")
+    layer = PositionalAttention(2, 4, encodings=[name])
+    model = keras.Model(x, layer(x, x, use_causal_mask=True))
+    export_model(model, tmp_path / "model.onnx")
+    run = run_onnx(tmp_path / "model.onnx")
+    for batch, length in SHAPES:
+        texts = np.random.default_rng(length).normal(size=(batch, length, 8)).astype("float32")
+        expected = ops.convert_to_numpy(model(texts))
+        np.testing.assert_allclose(run(texts), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.once
+def test_an_encoding_that_is_not_exported(tmp_path):
+    x = keras.Input((None, 8), name="x")
+    layer = PositionalAttention(2, 4, encodings=["path"])
+    model = keras.Model(x, layer(x, x, use_causal_mask=True))
+    with pytest.raises(ValueError, match="of PaTH cannot be exported, because .*: save the model"):
+        export_model(model, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def nodes(path):
     import onnx
 
@@ -149,6 +180,13 @@ if BACKEND == "tensorflow":
     def test_litert(model, tmp_path):
         export_model(model, tmp_path / "model.tflite")
         check(model, run_litert(tmp_path / "model.tflite"))
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_an_operation_that_onnx_lacks(tmp_path):
+        x = keras.Input((None, 8), name="x")
+        with pytest.raises(ValueError, match="cannot be exported to ONNX; export .*Log1p"):
+            export_model(keras.Model(x, ops.log1p(x)), tmp_path / "model.onnx")
+        assert not list(tmp_path.iterdir())
 
     @pytest.mark.filterwarnings("ignore")
     def test_saved_model(model, tmp_path):
