@@ -430,8 +430,7 @@ def is_exporting(format=None):
 def by_group(function, rows, counts, weights):
     """Computes function(rows of group g, weights of group g) for all groups.
 
-    Here each group computes all rows, which programs for other runtimes can express; the backends
-    compute each row once.
+    Here each group computes all rows; the backends compute each row once.
 
     Args:
         function: function of rows (n, D) and a list of weights, to (n, E). It is hashable, and

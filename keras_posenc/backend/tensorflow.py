@@ -36,9 +36,7 @@ STRATEGIES = {}
 
 
 def by_group(function, rows, counts, weights):
-    """`shared.by_group` with each row computed once, which XLA and LiteRT have no operation for."""
-    if shared.is_exporting():
-        return shared.by_group(function, rows, counts, weights)
+    """`shared.by_group` with each row computed once, which XLA has no operation for."""
     weights = [tf.unstack(ops.convert_to_tensor(w)) for w in weights]
     parts = tf.split(rows, counts, num=len(weights[0]))
     outputs = map(function, parts, map(list, zip(*weights, strict=True)))

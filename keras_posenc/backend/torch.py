@@ -99,6 +99,7 @@ def clip(index, low, high):
 
 def take(x, index, axis):
     """`ops.take`, without a squeeze that ONNX refuses at other lengths than that of the example."""
+    x = ops.convert_to_tensor(x)
     taken = torch.index_select(x, axis, index.long().ravel())
     return taken.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
 

@@ -149,12 +149,12 @@ class DeBERTaRelative(Encoding):
     def index(self, distance):
         """The row d of the table for integer distances of any shape."""
         far = self.max_distance
-        distance = ops.clip(distance, -far, far)
+        distance = backend.clip(distance, -far, far)
         if self.buckets is not None:
             # A table, since a float32 logarithm could round across the bound of a bucket.
             buckets = log_bucket(np.arange(-far, far + 1), self.buckets, far)
-            distance = ops.take(buckets.astype("int32"), distance + far, axis=0)
-        return ops.clip(distance + self.span, 0, 2 * self.span - 1)
+            distance = backend.take(buckets.astype("int32"), distance + far, 0)
+        return backend.clip(distance + self.span, 0, 2 * self.span - 1)
 
     def heads(self, q, k, grid):
         """q / sqrt(1 + number of terms), (B, Tq, H, D), and k unchanged."""
@@ -165,16 +165,18 @@ class DeBERTaRelative(Encoding):
         scale = 1 / math.sqrt((1 + len(self.terms)) * self.head_size)
         near = band(grid, self.max_distance)
         distance = whole_distance(near.grid)
+        # Once for both terms: onnxscript writes a faulty file if one tensor is clipped twice.
+        index = self.index(distance)
         key_table, query_table = self._tables(grid)
         total = 0.0
         if "c2p" in self.terms:
             met = backend.product(q, ops.cast(key_table, q.dtype) * scale, "bqhd,chd->bhqc")
-            taken = backend.take_last(met, self.index(distance)[:, None])
+            taken = backend.take_last(met, index[:, None])
             total += near.put(taken, met[..., -1:], met[..., :1])
         if "p2c" in self.terms:
             table = ops.cast(query_table, q.dtype) * scale
             met = backend.product(near.grid.content.keys, table, "bkhd,chd->bhkc")
-            by_key = self.index(distance if self.released else -distance)
+            by_key = index if self.released else self.index(-distance)
             taken = backend.take_last(met, ops.transpose(by_key, (0, 2, 1))[:, None])
             ends = ops.stack([table[0], table[-1]])
             far = backend.product(grid.content.keys, ends, "bkhd,chd->cbhk")[..., None, :]

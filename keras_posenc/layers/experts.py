@@ -103,17 +103,28 @@ class MixtureOfExperts(keras.layers.Layer):
         logits = ops.matmul(ops.cast(rows, "float32"), kernel) + bias
         chosen = ops.top_k(logits, self.experts_per_token)[1]
         shares = ops.softmax(ops.take_along_axis(logits, chosen, axis=-1))
+        weights = [ops.cast(weight, self.compute_dtype) for weight in self.experts]
+        expert = Expert(self.slope, self.offset, self.limit)
+        shares = ops.cast(shares, self.compute_dtype)
+        # Runtimes have no loop over groups of rows, and ONNX no stable sort.
+        mixed = self._by_all if backend.is_exporting() else self._by_chosen
+        return ops.reshape(mixed(expert, rows, chosen, shares, weights), shape)
+
+    def _by_chosen(self, expert, rows, chosen, shares, weights):
         experts = ops.reshape(chosen, (-1,))
         order = ops.argsort(experts)
         counts = ops.sum(ops.one_hot(experts, self.num_experts, dtype="int32"), axis=0)
         sorted_rows = ops.take(rows, order // self.experts_per_token, axis=0)
-        weights = [ops.cast(weight, self.compute_dtype) for weight in self.experts]
-        expert = Expert(self.slope, self.offset, self.limit)
         values = backend.by_group(expert, sorted_rows, counts, weights)
         values = ops.take(values, ops.argsort(order), axis=0)
-        values = ops.reshape(values, (-1, self.experts_per_token, inputs.shape[-1]))
-        output = ops.sum(values * ops.cast(shares, values.dtype)[..., None], axis=1)
-        return ops.reshape(output, shape)
+        values = ops.reshape(values, (-1, self.experts_per_token, values.shape[-1]))
+        return ops.sum(values * shares[..., None], axis=1)
+
+    def _by_all(self, expert, rows, chosen, shares, weights):
+        one_hot = ops.one_hot(chosen, self.num_experts, dtype=shares.dtype)
+        shares = ops.sum(shares[..., None] * one_hot, axis=1)
+        values = [expert(rows, [w[i] for w in weights]) for i in range(self.num_experts)]
+        return sum(value * shares[:, i : i + 1] for i, value in enumerate(values))
 
     def compute_output_shape(self, input_shape):
         return input_shape

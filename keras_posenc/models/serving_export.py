@@ -5,6 +5,8 @@ import logging
 import os
 import pathlib
 
+import keras
+
 from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.models.matrix_products import as_matrix_products
@@ -117,8 +119,9 @@ def _check_file(path):
         onnx.checker.check_model(path)
     except onnx.checker.ValidationError as error:
         raise ValueError(
-            "The model has an operation that cannot be exported to ONNX; export it on PyTorch, or "
-            f'with model.export(folder, format="tf_saved_model"): {error}'
+            "The model has an operation that cannot be exported to ONNX from "
+            f"{keras.backend.backend()}: try another backend, or a SavedModel by TensorFlow. "
+            f"onnx says: {error}"
         ) from None
 
 

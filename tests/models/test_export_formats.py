@@ -10,6 +10,7 @@ from published import SIZES
 
 from keras_posenc import PositionalAttention, build_transformer_model, export_model
 from keras_posenc.heads import classifier
+from keras_posenc.layers.experts import MixtureOfExperts
 
 BACKEND = keras.backend.backend()
 WRITES_ONNX = BACKEND == "tensorflow" or (BACKEND == "torch" and keras.__version__ >= "3.15")
@@ -91,18 +92,27 @@ def test_onnx(model, tmp_path):
     check_int8(model, path)
 
 
-# Those that read tables by the distance, count keys or replace operations in an export.
-EXPORTED = ["cope", "deberta", "fire", "forget_gate", "log_n", "nezha", "transformer_xl"]
+def attention(encoding):
+    layer = PositionalAttention(2, 4, encodings=[encoding])
+    return lambda x: layer(x, x, use_causal_mask=True)
+
+
+BUCKETS = {"name": "deberta", "max_distance": 12, "buckets": 4, "released": True}
+# Encodings that read tables by the distance, count keys or replace operations in an export; experts.
+EXPORTED = {
+    **{name: attention(name) for name in ("cope", "fire", "forget_gate", "log_n", "nezha")},
+    **{"transformer_xl": attention("transformer_xl"), "deberta": attention(BUCKETS)},
+    "experts": MixtureOfExperts(6, 4, 2),
+}
 
 
 # What the exporters say of themselves is not ours.
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(not WRITES_ONNX, reason="this backend writes no ONNX")
 @pytest.mark.parametrize("name", EXPORTED)
-def test_encodings(name, tmp_path):
+def test_layers(name, tmp_path):
     x = keras.Input((None, 8), name="x")
-    layer = PositionalAttention(2, 4, encodings=[name])
-    model = keras.Model(x, layer(x, x, use_causal_mask=True))
+    model = keras.Model(x, EXPORTED[name](x))
     export_model(model, tmp_path / "model.onnx")
     run = run_onnx(tmp_path / "model.onnx")
     for batch, length in SHAPES:
@@ -114,8 +124,7 @@ def test_encodings(name, tmp_path):
 @pytest.mark.once
 def test_an_encoding_that_is_not_exported(tmp_path):
     x = keras.Input((None, 8), name="x")
-    layer = PositionalAttention(2, 4, encodings=["path"])
-    model = keras.Model(x, layer(x, x, use_causal_mask=True))
+    model = keras.Model(x, attention("path")(x))
     with pytest.raises(ValueError, match="of PaTH cannot be exported, because .*: save the model"):
         export_model(model, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
@@ -184,7 +193,7 @@ if BACKEND == "tensorflow":
     @pytest.mark.filterwarnings("ignore")
     def test_an_operation_that_onnx_lacks(tmp_path):
         x = keras.Input((None, 8), name="x")
-        with pytest.raises(ValueError, match="cannot be exported to ONNX; export .*Log1p"):
+        with pytest.raises(ValueError, match="be exported to ONNX from tensorflow: try .*Log1p"):
             export_model(keras.Model(x, ops.log1p(x)), tmp_path / "model.onnx")
         assert not list(tmp_path.iterdir())
 
