@@ -98,7 +98,7 @@ def attention(encoding):
 
 
 BUCKETS = {"name": "deberta", "max_distance": 12, "buckets": 4, "released": True}
-# Encodings that read tables by the distance, count keys or replace operations in an export; experts.
+# Encodings that read tables by the distance, count keys or replace operations in an export.
 EXPORTED = {
     **{name: attention(name) for name in ("cope", "fire", "forget_gate", "log_n", "nezha")},
     **{"transformer_xl": attention("transformer_xl"), "deberta": attention(BUCKETS)},
