@@ -52,7 +52,7 @@ def _evaluate(arguments):
     output = arguments.pop("output", None)
     folder = f"pathlib.Path({_literal(output)}).parent"
     if not sys.stdout.isatty():
-        arguments["verbose"] = 0
+        arguments["verbose"] = 2
     return _program(
         output and "import json\nimport pathlib\n",
         "from keras_posenc.training import evaluate, summary",
@@ -96,7 +96,7 @@ def _predict(arguments):
         f"from keras_posenc.training import predict, {name}",
         "",
         f"texts = {_literal(texts)}",
-        f"predictions = {_call('predict', directory, _Name('texts'), **arguments, verbose=0)}",
+        f"predictions = {_call('predict', directory, _Name('texts'), **arguments, verbose=2)}",
         f"print({show})",
     )
 
@@ -104,7 +104,7 @@ def _predict(arguments):
 def _embed(arguments):
     positional = [arguments.pop(name) for name in ("directory", "texts", "output")]
     if not sys.stdout.isatty() and "part_size" not in arguments:
-        arguments["verbose"] = 0
+        arguments["verbose"] = 2
     what = '"%d vectors of %d numbers" % found.shape'
     if {"late", "multi"} & arguments.keys():
         what = '"%d vectors of %d numbers" % found.vectors.shape'
@@ -123,7 +123,7 @@ def _embed(arguments):
 def _mine(arguments):
     positional = [arguments.pop(name) for name in ("directory", "pairs", "output")]
     if not sys.stdout.isatty():
-        arguments["verbose"] = 0
+        arguments["verbose"] = 2
     return _program(
         "from keras_posenc.retrieval import mine_hard_negatives",
         "",
@@ -135,7 +135,7 @@ def _mine(arguments):
 def _rerank(arguments):
     positional = [arguments.pop(name) for name in ("directory", "query", "documents")]
     if not sys.stdout.isatty():
-        arguments["verbose"] = 0
+        arguments["verbose"] = 2
     return _program(
         "from keras_posenc.retrieval import rerank",
         "",

@@ -184,7 +184,7 @@ def embed(
             `verbose` is 0.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
             a process for each. Default: one, or those of a distribution that is set.
-        verbose: as in `keras.Model.predict`.
+        verbose: as in `TextModel.predict`.
 
     Returns:
         float32 array (N, D), in the order of the texts. With `late` or `spans`, `ChunkVectors`;
@@ -258,7 +258,7 @@ def embed(
         with _computing(opening, chunks, late, overlap, devices) as vectors_of:
 
             def compute(texts, before):
-                found = vectors_of(texts, 0)
+                found = vectors_of(texts, 2 if verbose else 0)
                 if ids is not None:
                     return json_lines(
                         found, (ids[0], ids[1][before : before + len(texts)])

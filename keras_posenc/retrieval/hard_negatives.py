@@ -75,7 +75,7 @@ def mine_hard_negatives(
             directory names.
         token_budget: int. Maximum number of tokens in a batch, padding included.
         seed: int. Seed of the random sampling.
-        verbose: as in `keras.Model.predict`.
+        verbose: as in `TextModel.predict`.
 
     Returns:
         `Texts` of tuples (query, positive, negative, ...) for `finetune(task="embed")`. Its labels

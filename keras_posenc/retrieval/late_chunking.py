@@ -66,7 +66,7 @@ def embed_spans(model, texts, spans, verbose="auto"):
         model: `TextModel` of an embedder that pools by the mean (see `open_embedder`).
         texts: list of str.
         spans: list with one list of (start, end) per text, in characters; see `chunk_spans`.
-        verbose: 0 or 1, or "auto" for 1. Whether to show progress.
+        verbose: as in `TextModel.predict`.
 
     Returns:
         `ChunkVectors`, in the order of the texts and of their spans.

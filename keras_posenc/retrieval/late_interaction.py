@@ -127,7 +127,7 @@ class LateInteraction:
 
         Args:
             queries: list of str.
-            verbose: 0 or 1, or "auto" for 1. Whether to show progress.
+            verbose: as in `TextModel.predict`.
 
         Returns:
             `MultiVectors`.
@@ -148,7 +148,7 @@ class LateInteraction:
 
         Args:
             documents: list of str.
-            verbose: 0 or 1, or "auto" for 1. Whether to show progress.
+            verbose: as in `TextModel.predict`.
 
         Returns:
             `MultiVectors`.

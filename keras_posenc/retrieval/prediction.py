@@ -1,11 +1,11 @@
 """The output of each text, one at a time, and documents in the order of scores."""
 
-import keras
 import numpy as np
 
 from keras_posenc import backend, checks
 from keras_posenc.text import TextBatches
 from keras_posenc.text.shapes import longest_length, shape_options
+from keras_posenc.training.progress import BatchProgress
 
 
 def predicted(model, texts, verbose="auto", **options):
@@ -16,7 +16,7 @@ def predicted(model, texts, verbose="auto", **options):
     Args:
         model: `keras.Model` from token ids (and segment ids) (B, T) to (B, ...).
         texts: list, as `TextBatches` takes them.
-        verbose: 0 or 1, or "auto" for 1. Whether to show progress.
+        verbose: as in `TextModel.predict`.
         **options: of `TextBatches`, such as `tokenizer` and `token_budget`.
 
     Yields:
@@ -33,7 +33,7 @@ def predicted(model, texts, verbose="auto", **options):
         **shape_options(model),
         **options,
     )
-    progress = keras.utils.Progbar(len(batches), verbose=1 if verbose == "auto" else verbose)
+    progress = BatchProgress(batches, verbose)
     for step in range(len(batches)):
         inputs, numbers, *weights = batches[step]
         outputs = model.predict_on_batch({name: inputs[name] for name in names})
@@ -42,7 +42,7 @@ def predicted(model, texts, verbose="auto", **options):
             outputs, numbers = outputs[real], numbers[real]
         for part in backend.gather((outputs, numbers.tolist())):  # of each process
             yield from zip(*part, strict=True)
-        progress.update(step + 1)
+        progress.step()
 
 
 def ranked(scores, top_k=None):

@@ -128,7 +128,7 @@ class Reranker:
 
         Args:
             pairs: list of (query, document) pairs of str.
-            verbose: as in `keras.Model.predict`.
+            verbose: as in `TextModel.predict`.
 
         Returns:
             (N,) float32 array, in the order of the pairs; (N, C) if the head has C > 1 outputs.
@@ -178,7 +178,7 @@ class Reranker:
             query: str.
             documents: list of str.
             top_k: int. Number of the best documents to return. Default: all.
-            verbose: as in `keras.Model.predict`.
+            verbose: as in `TextModel.predict`.
 
         Returns:
             list of dicts with the keys `corpus_id`, the index of a document, and `score`, a float,
@@ -266,7 +266,7 @@ def rerank(
         top_k: int. Number of the best documents to return. Default: all.
         max_length, chunks, overlap, prompt, stretch, alpha, rope_scaling, token_budget: as in
             `Reranker`.
-        verbose: as in `keras.Model.predict`.
+        verbose: as in `TextModel.predict`.
 
     Returns:
         list of dicts with the keys `corpus_id`, the index of a document, `score`, a float, and

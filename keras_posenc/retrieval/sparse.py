@@ -187,7 +187,7 @@ class SparseEmbedder:
 
         Args:
             queries: list of str.
-            verbose: as in `keras.Model.predict`.
+            verbose: as in `TextModel.predict`.
 
         Returns:
             `SparseVectors`, in the order of the texts.
@@ -208,7 +208,7 @@ class SparseEmbedder:
 
         Args:
             documents: list of str.
-            verbose: as in `keras.Model.predict`.
+            verbose: as in `TextModel.predict`.
 
         Returns:
             `SparseVectors`, in the order of the texts.

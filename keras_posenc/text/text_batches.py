@@ -348,9 +348,13 @@ class TextBatches(keras.utils.PyDataset):
     @property
     def padding_share(self):
         """Share of all tokens that is padding, 0 to 1."""
-        widths = [self._widths[k] for k, _ in self._batches]
-        padded = np.dot(self._filled_sizes, widths)
-        return float(1 - len(self._tokens) / padded / (self._sides or 1))
+        return float(1 - len(self._tokens) / sum(self.batch_tokens))
+
+    @property
+    def batch_tokens(self):
+        """Number of tokens of each batch, those of padding included, a list."""
+        widths = [int(self._widths[k]) * (self._sides or 1) for k, _ in self._batches]
+        return [rows * width for rows, width in zip(self._filled_sizes, widths, strict=True)]
 
 
 def _multiplied(targets, weights, text_weights):

@@ -42,7 +42,7 @@ def evaluate(
             One of "mean" or "max".
         devices: int or "all". Number of devices of this machine that share each batch, on JAX and
             TensorFlow. Default: one, or those of a distribution that is set.
-        verbose: as in `keras.Model.predict`.
+        verbose: as in `TextModel.predict`.
 
     Returns:
         dict with `task`, `labels`, `scores` (the keys of the task's metrics with their titles, most
@@ -109,7 +109,7 @@ def predict(
             texts, in their order. So n processes or machines share the work.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
             a process for each. Default: one, or those of a distribution that is set.
-        verbose: as in `keras.Model.predict`.
+        verbose: as in `TextModel.predict`.
 
     Returns:
         list of named tuples, in the order of the texts: `Prediction` of a classifier; see the
@@ -148,7 +148,8 @@ def predict(
 
         def compute(texts, before):
             kind.check_texts(texts)
-            numbered = enumerate(predictions_of(texts, 0), rows.start + before + 1)
+            found = predictions_of(texts, 2 if verbose else 0)
+            numbered = enumerate(found, rows.start + before + 1)
             lines = [{"row": number, **each._asdict()} for number, each in numbered]
             return "".join(f"{json_line(line)}\n" for line in lines).encode()
 

@@ -67,7 +67,7 @@ def write_parts(output, settings, directory, stream, size, rows, compute, verbos
         check_same_run(folder, record, remedy)
         write_text(folder / "recipe.json", json.dumps(record, indent=1, ensure_ascii=False))
         with contextlib.closing(open_regular(folder / "data")) as file:
-            _write(file, folder, record, stream, compute, printer(verbose))
+            _write(file, folder, record, stream, compute, printer(verbose, to_errors=True))
         os.replace(folder / "data", output)
     shutil.rmtree(folder)
 

@@ -23,7 +23,7 @@ from keras_posenc.text.pretraining_batches import (
 )
 from keras_posenc.training.cached_texts import cached_texts, cached_tokens
 from keras_posenc.training.processes import by_first
-from keras_posenc.training.progress import printer
+from keras_posenc.training.progress import SHORT, Progress, printer
 from keras_posenc.training.recipe import RATES
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.training_state import check_space
@@ -198,14 +198,14 @@ class Pretraining:
             print_line(
                 f"{self.steps:,} steps of {self.recipe.token_budget:,} tokens, rows of {read:,}"
             )
-            return {"before": self.measured()}
+            return {"before": self.measured(print_line)}
 
         record = take_steps(self.model, self.steps, state, self.step, start, print_line)
         return {
             "objective": self.recipe.objective,
             "length": self.recipe.length,
             "before": record["before"],
-            "after": self.measured(),
+            "after": self.measured(print_line),
             "losses": record["losses"],
             "seconds": round(record["seconds"], 1),
             "new_head": self.new_head,
@@ -229,9 +229,10 @@ class Pretraining:
         self.model.reset_metrics()
         return float(logs["loss"])
 
-    def measured(self):
+    def measured(self, print_line):
         """Loss and accuracy over the tokens to guess in the validation texts."""
         totals = np.zeros(3)
+        progress = Progress(len(self.held_out), 0, print_line, unit="test batch", after=SHORT)
         for index in range(len(self.held_out)):
             inputs, targets, weights = self.held_out[index]
             logits = self.model.predict_on_batch(self._named(inputs))
@@ -240,6 +241,7 @@ class Pretraining:
             target_logits = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
             right = logits.argmax(axis=-1) == targets
             totals += [(weights * part).sum() for part in (sums - target_logits, right, 1.0)]
+            progress.step()
         totals = sum(backend.gather(totals))
         return {"loss": totals[0] / totals[2], "accuracy": totals[1] / totals[2]}
 

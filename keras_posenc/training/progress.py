@@ -3,13 +3,25 @@
 import sys
 import time
 
+import keras
+
 # Seconds between two lines: a file or a pipe keeps all of them.
 TO_A_TERMINAL, TO_A_FILE = 5, 60
+SHORT = 10  # seconds: predictions that take less report nothing
 
 
-def printer(verbose):
-    """Returns the function that reports progress: `print`, without a delay, or nothing."""
-    return (lambda words: print(words, flush=True)) if verbose else lambda words: None
+def printer(verbose, to_errors=False):
+    """Returns the function that reports progress: `print`, without a delay, or nothing.
+
+    Args:
+        verbose: int, bool or "auto". Whether to print.
+        to_errors: bool. Print to the standard error, because the output is the result.
+    """
+
+    def print_line(words):
+        print(words, flush=True, file=sys.stderr if to_errors else sys.stdout)
+
+    return print_line if verbose else lambda words: None
 
 
 class Progress:
@@ -21,10 +33,14 @@ class Progress:
         print_line: function of str.
         reports_steps: bool. False beside a bar of Keras, which a line in between would break.
         unit: str, what a step is called.
+        after: float. Seconds before the first line; a shorter run has none.
+        sizes: list with a number per step, to which its time is proportional. Default: all alike.
     """
 
-    def __init__(self, total, done, print_line, reports_steps=True, unit="step"):
-        self.unit = unit
+    def __init__(
+        self, total, done, print_line, reports_steps=True, unit="step", after=0, sizes=None
+    ):
+        self.unit, self.after, self.sizes = unit, after, [1] * total if sizes is None else sizes
         self.total, self.done, self.print_line, self.reports_steps = (
             total,
             done,
@@ -39,11 +55,10 @@ class Progress:
         self.done, self.taken, now = self.done + 1, self.taken + 1, time.perf_counter()
         if self.taken == 1:
             self.first_ended = now
-        is_due = (
-            self.last_report is None
-            or now - self.last_report >= self.every
-            or self.done == self.total
-        )
+        if self.last_report is None:
+            is_due = now - self.started >= self.after
+        else:
+            is_due = now - self.last_report >= self.every or self.done == self.total
         if is_due and self.reports_steps:
             self.last_report = now
             words = "" if loss is None else f"loss {loss:.4f}, "
@@ -55,12 +70,39 @@ class Progress:
 
     def times(self):
         """How long this call has run, and how long the whole run will still take."""
-        now = time.perf_counter()
-        left = (now - self.started) / self.taken
+        now, first = time.perf_counter(), self.done - self.taken
+        seconds, measured = now - self.started, self.sizes[first : self.done]
         if self.taken > 1:  # the first step has compiled the model
-            left = (now - self.first_ended) / (self.taken - 1)
-        left *= self.total - self.done
+            seconds, measured = now - self.first_ended, measured[1:]
+        left = seconds / sum(measured) * sum(self.sizes[self.done :])
         return f"{_duration(now - self.started)} so far, about {_duration(left)} left"
+
+
+class BatchProgress(keras.callbacks.Callback):
+    """Reports the batches that a model has predicted: a bar of Keras, or lines on the standard
+    error, which the results in the output do not mix with.
+
+    Args:
+        batches: `TextBatches`.
+        verbose: 0, 1, 2 or "auto". 1 and "auto" draw a bar; 2 prints a line per minute, with the
+            time left.
+    """
+
+    def __init__(self, batches, verbose):
+        super().__init__()
+        if verbose == 2:
+            options = {"unit": "batch", "after": SHORT, "sizes": batches.batch_tokens}
+            print_line = printer(verbose, to_errors=True)
+            self.step = Progress(len(batches), 0, print_line, **options).step
+        else:
+            bar = keras.utils.Progbar(len(batches), verbose=1 if verbose == "auto" else verbose)
+            self.step = lambda: bar.add(1)
+
+    def on_predict_batch_end(self, batch, logs=None):
+        self.step()
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.step()
 
 
 def _duration(seconds):

@@ -20,6 +20,7 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.encoded_texts import encode_texts
 from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.cached_texts import cached_tokens
+from keras_posenc.training.progress import BatchProgress
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.finetune_task import POOLS
 from keras_posenc.training.tasks.rows import RowPerText
@@ -195,7 +196,8 @@ class TextModel:
 
         Args:
             texts: list of str, of pairs of str, or of what else the task takes.
-            verbose: as in `keras.Model.predict`.
+            verbose: 0, 1, 2 or "auto". 0 is silent, 1 and "auto" draw a bar, and 2 prints a line
+                per minute on the standard error, with the time left.
 
         Returns:
             NumPy array (N, ...), a row for each text, in their order; or what else the task has for
@@ -212,7 +214,7 @@ class TextModel:
 
         Args:
             texts: list of str, or of what else the task takes.
-            verbose: as in `keras.Model.predict`.
+            verbose: as in `predict`.
 
         Returns:
             The results as `predict` returns them, and the number of tokens (N,) of each text.
@@ -226,14 +228,16 @@ class TextModel:
 
     def of_batches(self, batches, verbose="auto"):
         """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""
-        return batches.restore_order(
-            self._checked.predict(_Chosen(batches, self.model), verbose=verbose)
-        )
+        chosen, progress = _Chosen(batches, self.model), BatchProgress(batches, verbose)
+        return batches.restore_order(self._checked.predict(chosen, verbose=0, callbacks=[progress]))
 
     def _by_token(self, batches, verbose):
         """A list of the outputs (T, ...) of each row, without those of its padding."""
         # `predict` would join the batches, which are of several lengths.
-        answers = [row for inputs in batches for row in self.model.predict_on_batch(inputs)]
+        answers, progress = [], BatchProgress(batches, verbose)
+        for inputs in batches:
+            answers += list(self.model.predict_on_batch(inputs))
+            progress.step()
         rows = np.empty(len(answers), object)
         rows[:] = answers
         ordered = batches.restore_order(rows)

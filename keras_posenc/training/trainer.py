@@ -18,7 +18,7 @@ from keras_posenc.training.callbacks import OneEpoch, RunCallbacks, check_callba
 from keras_posenc.training.mean_loss import MeanLoss
 from keras_posenc.training.metrics import length_histogram
 from keras_posenc.training.processes import by_first, together
-from keras_posenc.training.progress import Progress, printer
+from keras_posenc.training.progress import BatchProgress, Progress, printer
 from keras_posenc.training.text_model import TextModel
 from keras_posenc.training.trainable import choose_trainable, trainable_weights
 from keras_posenc.training.training_state import check_space, load_arrays, load_state, save_state
@@ -240,11 +240,11 @@ class Trainer:
         }
 
     def _measure(self, role, verbose):
-        # If lines are printed, one per evaluation would only repeat the others.
-        verbose = 0 if verbose == 2 else verbose
         judged = self.task.measure(self.finetuned, self.documents[role], verbose)
         if self._metric_names:
-            found = self.model.evaluate(self._judged_batches[role], return_dict=True, verbose=0)
+            batches = self._judged_batches[role]  # which a bar has shown already
+            progress = [BatchProgress(batches, 2 if verbose == 2 else 0)]
+            found = self.model.evaluate(batches, return_dict=True, verbose=0, callbacks=progress)
             judged |= {name: np.asarray(found[name]).tolist() for name in self._metric_names}
         return judged
 

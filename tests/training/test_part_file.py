@@ -55,7 +55,7 @@ def test_vectors_in_parts_are_those_of_one_call(pretrained, lines, tmp_path, mon
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(np.load(output), found)
     assert [path.name for path in output.parent.iterdir()] == ["vectors.npy"]
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "resuming after part 2 of 4" in printed and "part 4 of 4, " in printed
     assert "left" in printed
 

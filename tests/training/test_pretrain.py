@@ -123,9 +123,9 @@ def test_short_texts_share_rows(with_head, texts, tmp_path, objective, monkeypat
 
     taken = []
 
-    def stop(progress, loss):
+    def stop(progress, loss=None):
         taken.append(loss)
-        if len(taken) == 2:
+        if len(taken) - taken.count(None) == 2:  # without the batches of the evaluation
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -1,8 +1,13 @@
 """Where a run stands: what is printed, how often, and what a resumed run says."""
 
+import re
+
 import pytest
 
+from keras_posenc.cli import main
+from keras_posenc.retrieval import Reranker
 from keras_posenc.training import finetune, progress, trainer
+from keras_posenc.training.progress import BatchProgress
 
 pytestmark = pytest.mark.once
 
@@ -53,6 +58,21 @@ def test_a_resumed_run_counts_only_what_is_left(clock):
     assert lines == ["epoch 9 of 10: val_accuracy 0.5000, 20 s so far, about 20 s left"]
 
 
+def test_a_short_run_reports_nothing_and_a_longer_one_its_last_step(clock):
+    lines = []
+    take(progress.Progress(9, 0, lines.append, after=10), clock, 9, 1)
+    assert lines == []
+    take(progress.Progress(12, 0, lines.append, unit="batch", after=10), clock, 12, 1)
+    assert [line.partition(",")[0] for line in lines] == ["batch 10 of 12", "batch 12 of 12"]
+
+
+def test_the_time_left_counts_long_batches_more(clock):
+    lines = []
+    run = progress.Progress(3, 0, lines.append, unit="batch", sizes=[100, 100, 10])
+    take(run, clock, 2, 100)
+    assert run.times() == "3.3 min so far, about 10 s left"
+
+
 class Killed(Exception):
     pass
 
@@ -90,3 +110,63 @@ def test_finetune_says_where_it_stands_and_where_it_resumes(
     assert lines[lines.index(line) + 1] == "evaluating 12 documents"
     finetune(*arguments, **settings | {"verbose": 0})
     assert capsys.readouterr().out == ""
+
+
+def slow(monkeypatch, clock):
+    """Lets each batch that is predicted take a minute by the clock."""
+    predicted = BatchProgress.__init__
+
+    def begin(self, batches, verbose):
+        predicted(self, batches, verbose)
+        step = self.step
+
+        def one_minute():
+            clock.now += 60
+            step()
+
+        self.step = one_minute
+
+    monkeypatch.setattr(BatchProgress, "__init__", begin)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", "TUNED", "TSV"),
+        ("predict", "TUNED", "--file", "TSV"),
+        ("predict", "TUNED", "--file", "TSV", "--part-size=20", "--output=OUT.jsonl"),
+        ("embed", "BERT", "TSV", "--output=OUT.npy"),
+        ("embed", "BERT", "TSV", "--output=OUT.npz", "--late", "--chunks=4"),
+        ("embed", "BERT", "TSV", "--output=OUT.npy", "--part-size=20"),
+        ("rerank", "CROSS", "w1 w2", "TSV"),
+        ("mine", "BERT", "PAIRS", "OUT.jsonl", "--num-negatives=1"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_whose_output_is_a_file_reports_its_batches_on_stderr(
+    arguments, capsys, monkeypatch, clock, tmp_path, pretrained, finetuned, corpus
+):
+    slow(monkeypatch, clock)
+    pairs = [f"w{n} w{n + 1}\tw{n} w{n + 2}" for n in range(20)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["anchor\tpositive", *pairs]) + "\n")
+    Reranker(pretrained, label_names=["score"]).save(tmp_path / "cross")
+    paths = {"TUNED": finetuned, "TSV": corpus / "test.tsv", "BERT": pretrained}
+    paths |= {"CROSS": tmp_path / "cross", "PAIRS": tmp_path / "pairs.tsv", "OUT": tmp_path / "out"}
+    for name, path in paths.items():
+        arguments = [each.replace(name, str(path)) for each in arguments]
+    if arguments[0] != "mine":  # which has no budget of tokens
+        arguments.append("--token-budget=64")
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert re.search(r"^batch 1 of \d+, 60 s so far, about .* left$", captured.err, re.MULTILINE)
+    assert "batch 1" not in captured.out and "so far" not in captured.out
+
+
+def test_of_tags_and_metrics_too(capsys, monkeypatch, clock, tmp_path, pretrained):
+    slow(monkeypatch, clock)
+    tagged = [([f"w{n}", f"w{n + 1}"], ["O", "B-X"]) for n in range(8)]
+    words, tags = map(list, zip(*tagged, strict=True))
+    arguments = (pretrained, (words, tags), tmp_path / "out")
+    settings = {"task": "tag", "max_length": 8, "epochs": 1, "validation": (words, tags)}
+    finetune(*arguments, **settings, verbose=2)
+    assert "batch 1 of 1, 60 s so far" in capsys.readouterr().err
