@@ -19,6 +19,8 @@ OF_HEADS = (
     "Span",
 )
 
+FIRST_OF_HEADS = ("Head-Pooling", "Head-Dropout")
+
 
 def add_head(head, x, outputs, parts, segments=()):
     """Puts a head on the features of an encoder.
@@ -196,6 +198,17 @@ def span_head(encoder, dropout_rate=0.1):
     """
     head = TaskHead("Span", dropout=dropout_rate, closes=True)
     return _with_head(encoder, head, 2, "span_head")
+
+
+def features_before_head(model):
+    """The features (B, T, D) that the head of a model reads.
+
+    Args:
+        model: `keras.Model` with a head of `classifier`, `regressor`, `token_classifier` or
+            `span_head`, or with a family's own for whole texts.
+    """
+    first = next(layer for layer in model.layers if layer.name in FIRST_OF_HEADS)
+    return keras.tree.flatten(first.input)[0]
 
 
 def _is_packed(encoder):

@@ -8,17 +8,18 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc.checkpoints.folder import newest
 from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
     read_pooling,
 )
+from keras_posenc.models.heads import features_before_head
+from keras_posenc.models.model import model_on
 from keras_posenc.models.sentence_embedding import embedder, normalizes, with_dimension
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.embed_checks import check_chunking, check_kind, check_parts
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
-from keras_posenc.retrieval.opening import choose_prompt, read_encoder
+from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder
 from keras_posenc.retrieval.sparse import SparseEmbedder
 from keras_posenc.retrieval.vector_files import check_output, ids_of, json_lines, write_vectors
 from keras_posenc.text import TextBatches, read_texts
@@ -30,9 +31,7 @@ from keras_posenc.training.device_pool import computing
 from keras_posenc.training.devices import check_pool, on_devices
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.processes import is_first
-from keras_posenc.training.saved_models import load_finetuned
 from keras_posenc.training.text_model import TextModel
-from keras_posenc.untrusted import read_json
 from keras_posenc.writing import make_folder
 
 
@@ -51,8 +50,9 @@ def open_embedder(
     """Opens a directory of sentence-transformers: its model, tokenizer, length and prompt.
 
     Args:
-        directory: str or path; one of an encoder alone is pooled by its mean, and the `output` of
-            `finetune(task="embed")` as it was trained.
+        directory: str or path; one of an encoder alone is pooled by its mean. The `output` of
+            `finetune` is read as it was trained, at its length and with its positions: with
+            task="embed" its vectors, else the mean of the features before the head.
         max_length: int. Tokens after which texts are truncated; by default the length that the
             directory names. More than the model has positions extends its table.
         prompt: what precedes every text: the name of one of the directory's prompts, or a text. By
@@ -85,32 +85,23 @@ def open_embedder(
     >>> texts.model.get_layer("Embedding-Position").max_position >= 2048
     True
     """
-    if _is_finetuned(directory):
-        given = {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
-        given["ignore"] = ignore
-        given = [name for name, value in given.items() if value is not None]
-        if given:
-            raise ValueError(
-                f"{directory} holds a model that was fine-tuned at its length: leave "
-                f"{' and '.join(given)} out."
-            )
-        model = load_finetuned(directory, max_length, token_budget)
-        prompt = model.prompt if prompt is None else (model.prompts or {}).get(prompt, prompt)
+    arguments = {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
+    trained = open_finetuned(directory, max_length, token_budget, **arguments, ignore=ignore)
+    if trained is not None:
+        prompt = trained.prompt if prompt is None else (trained.prompts or {}).get(prompt, prompt)
+        model = trained.model
+        if not trained.kind.embeds:
+            features = model_on(model, features_before_head(model), "features")
+            model = embedder(features, normalize=False)
         return TextModel(
-            _cut(model.model, dimension),
-            model.tokenizer,
-            model.max_length,
+            _cut(model, dimension),
+            trained.tokenizer,
+            trained.max_length,
             token_budget,
             prompt=prompt,
         )
     transformer, pooling, *_ = read_modules(directory)
-    tokenizer, max_length, arguments = read_encoder(
-        transformer,
-        max_length=max_length,
-        stretch=stretch,
-        alpha=alpha,
-        rope_scaling=rope_scaling,
-    )
+    tokenizer, max_length, arguments = read_encoder(transformer, max_length=max_length, **arguments)
     return TextModel(
         _cut(embedder(directory, ignore=ignore, **arguments), dimension),
         tokenizer,
@@ -355,12 +346,6 @@ def _by_chunks(model, texts, verbose):
     if normalizes(model.model):
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return vectors
-
-
-def _is_finetuned(directory):
-    """Whether `finetune` wrote a model of vectors there."""
-    settings = newest(pathlib.Path(directory), "labels.json")
-    return settings.is_file() and read_json(settings).get("task") == "embed"
 
 
 def _prompt(directory, prompt, pooling):

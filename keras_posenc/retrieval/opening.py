@@ -5,6 +5,7 @@ from keras_posenc.checkpoints.sentence_transformers import read_longest, read_pr
 from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
 from keras_posenc.text.truncation import LOGGER
+from keras_posenc.training.saved_models import is_finetuned, load_finetuned
 from keras_posenc.training.vocabulary_check import check_table, padding_id
 from keras_posenc.untrusted import quote
 
@@ -55,6 +56,31 @@ def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=
         arguments["max_position"] = max_length
     arguments = {name: value for name, value in arguments.items() if value is not None}
     return tokenizer, max_length, arguments
+
+
+def open_finetuned(directory, max_length, token_budget, **unused):
+    """Opens a model as `finetune` trained it: with its length, and positions for that length.
+
+    Args:
+        directory: str or path.
+        max_length: int or None. Tokens after which texts are truncated; None for as in training.
+        token_budget: int.
+        **unused: arguments that change an encoder when it is loaded, which must be None.
+
+    Returns:
+        `TextModel`, or None if the directory is not the output of `finetune`.
+
+    Raises:
+        ValueError: if `unused` has a value, or on a bad argument.
+    """
+    if not is_finetuned(directory):
+        return None
+    if given := [name for name, value in unused.items() if value is not None]:
+        raise ValueError(
+            f"{directory} holds a model that was fine-tuned at its length: leave "
+            f"{' and '.join(given)} out."
+        )
+    return load_finetuned(directory, max_length, token_budget)
 
 
 def choose_prompt(directory, prompt):

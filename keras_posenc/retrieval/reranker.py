@@ -17,7 +17,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     sentence_transformers_files,
 )
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.retrieval.opening import choose_prompt, read_encoder
+from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder
 from keras_posenc.retrieval.prediction import ranked
 from keras_posenc.retrieval.saving import save_as_read
 from keras_posenc.text import TextBatches, read_texts
@@ -39,8 +39,9 @@ class Reranker:
     that a search by vectors found.
 
     Args:
-        directory: str or path. A directory of transformers' `ForSequenceClassification`, or of the
-            `CrossEncoder` of sentence-transformers.
+        directory: str or path. A directory of transformers' `ForSequenceClassification`, of the
+            `CrossEncoder` of sentence-transformers, or the `output` of `finetune` on pairs, whose
+            numbers or logits are the scores, at the length of its training.
         max_length: int. Tokens of a pair after which its longer text is truncated, which is logged.
             Default: the length that the directory names. A length above the number of positions
             extends the table, so that a long document is read with full context.
@@ -102,23 +103,32 @@ class Reranker:
     ):
         _check_windows(max_length, chunks, overlap)
         self.directory = pathlib.Path(directory)
-        (transformer,) = read_modules(directory, CROSS_ENCODER)
-        tokenizer, length, arguments = read_encoder(
-            transformer,
-            max_length=max_length if chunks is None else chunks,
-            stretch=stretch,
-            alpha=alpha,
-            rope_scaling=rope_scaling,
-            pair=True,
+        length = max_length if chunks is None else chunks
+        arguments = {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
+        trained = open_finetuned(
+            directory, length, token_budget, **arguments, label_names=label_names
         )
-        model = build_transformer_model(
-            transformer.folder,
-            head="sequence_classification",
-            label_names=label_names,
-            **arguments,
-        )
+        if trained is None:
+            (transformer,) = read_modules(directory, CROSS_ENCODER)
+            tokenizer, length, arguments = read_encoder(
+                transformer, max_length=length, **arguments, pair=True
+            )
+            model = build_transformer_model(
+                transformer.folder,
+                head="sequence_classification",
+                label_names=label_names,
+                **arguments,
+            )
+            self.activation = _activation(transformer, model)
+        else:
+            if trained.kind.problem_type is None:
+                raise ValueError(
+                    f"{directory} holds a model of the task {trained.task!r}, not a cross-encoder: "
+                    'train one on pairs, with task="regress" or "classify".'
+                )
+            model, tokenizer, length = trained.model, trained.tokenizer, trained.max_length
+            self.activation = "linear"
         self.prompt = choose_prompt(directory, prompt)
-        self.activation = _activation(transformer, model)
         self.chunks, self.overlap = chunks, overlap
         self.model, self.tokenizer = model, tokenizer
         self.max_length, self.token_budget = length, token_budget

@@ -71,6 +71,11 @@ def load_finetuned(directory, max_length=None, token_budget=None, chunks=None, p
     return _load(directory, LABELS, max_length, token_budget, chunks, pool)
 
 
+def is_finetuned(directory):
+    """Whether a directory holds a model that `finetune` saved."""
+    return all(newest(pathlib.Path(directory), name).is_file() for name in FILES)
+
+
 def task_of(directory):
     """The `FinetuneTask` of a model that `finetune` saved, which is not loaded."""
     directory = _finished(directory)

@@ -164,7 +164,17 @@ class Trainer:
         if done:
             print_line(f"resuming after epoch {done} of {len(counts)}")
         # "auto" and 1 draw a bar per epoch.
-        progress = Progress(sum(counts), sum(counts[:done]), print_line, reports_steps=verbose == 2)
+        progress = Progress(
+            sum(counts),
+            sum(counts[:done]),
+            print_line,
+            reports_steps=verbose == 2,
+            sizes=[
+                tokens
+                for length in self.recipe.epoch_lengths
+                for tokens in self.batches[length].batch_tokens
+            ],
+        )
         for epoch in range(done, len(counts)):
             if stops:
                 print_line(f"a callback ended the training after epoch {epoch}")

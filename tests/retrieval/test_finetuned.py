@@ -1,0 +1,76 @@
+"""The output of `finetune` in search: read as it was trained, with its length and positions."""
+
+import numpy as np
+import pytest
+
+from keras_posenc import embed
+from keras_posenc.models.heads import features_before_head
+from keras_posenc.models.model import model_on
+from keras_posenc.retrieval import Reranker, embed_spans, open_embedder
+from keras_posenc.training import finetune, load_finetuned
+
+LONG = " ".join(f"w{n % 35}" for n in range(46))  # 48 tokens; the checkpoint has 16 positions
+OPTIONS = {"epochs": 1, "token_budget": 1024, "verbose": 0}
+
+
+def features(directory, text):
+    """The features (T, D) of the trained model, by Keras alone."""
+    trained = load_finetuned(directory)
+    encoder = model_on(trained.model, features_before_head(trained.model), "features")
+    inputs, _ = trained.batches([text], [trained.label_names[0]])[0]
+    return encoder.predict_on_batch({each.name: inputs[each.name] for each in encoder.inputs})[0]
+
+
+def test_a_classifier_embeds_all_that_it_was_trained_to_read(finetuned, caplog):
+    assert open_embedder(finetuned).max_length == 48
+    expected = features(finetuned, LONG)
+    assert expected.shape[0] == 48
+    (vector,) = embed(finetuned, [LONG], verbose=0)
+    np.testing.assert_allclose(vector, expected.mean(axis=0), rtol=1e-4, atol=1e-5)
+    (late,) = embed_spans(open_embedder(finetuned), [LONG], [[(0, len(LONG))]], verbose=0).vectors
+    np.testing.assert_allclose(late, vector, rtol=1e-4, atol=1e-5)
+    assert caplog.text == ""
+    assert embed(finetuned, [LONG], max_length=16, verbose=0).shape == vector[None].shape
+    assert "cut off" in caplog.text and "not trained" not in caplog.text
+
+
+def test_so_do_a_tagger_and_the_head_of_the_family(pretrained, tmp_path):
+    words = LONG.split()
+    tagged = ([words, words[::-1]], [["O", "B-X"] * 23, ["B-X", "O"] * 23])
+    finetune(pretrained, tagged, tmp_path / "tag", task="tag", max_length=48, **OPTIONS)
+    labelled = ([LONG, "w1 w2"], ["a", "b"])
+    finetune(pretrained, labelled, tmp_path / "head", pooling="head", max_length=48, **OPTIONS)
+    expected = features(tmp_path / "head", LONG).mean(axis=0)
+    (vector,) = embed(tmp_path / "head", [LONG], verbose=0)
+    np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)
+    assert open_embedder(tmp_path / "tag").max_length == 48
+    assert embed(tmp_path / "tag", [LONG], verbose=0).shape == vector[None].shape
+
+
+def test_what_would_change_its_positions_is_refused(finetuned):
+    with pytest.raises(ValueError, match="fine-tuned at its length: leave stretch and alpha out"):
+        embed(finetuned, [LONG], stretch="tile", alpha=0.3, verbose=0)
+    with pytest.raises(ValueError, match="fine-tuned at its length: leave label_names out"):
+        Reranker(finetuned, label_names=["score"])
+
+
+@pytest.mark.parametrize("pooling", ["mean", "head"])
+def test_a_model_of_pairs_reranks_long_documents(pretrained, tmp_path, pooling):
+    pairs = ([("w1", LONG), ("w2", LONG[::-1])], [1.0, 0.0])
+    finetune(
+        *(pretrained, pairs, tmp_path / "out"),
+        **{**OPTIONS, "task": "regress", "max_length": 56, "pooling": pooling},
+    )
+    reranker = Reranker(tmp_path / "out")
+    assert reranker.max_length == 56
+    expected = load_finetuned(tmp_path / "out").predict([("w1", LONG)], verbose=0)
+    found = reranker.rank("w1", [LONG], verbose=0)
+    np.testing.assert_allclose(found[0]["score"], expected.item(), rtol=1e-4, atol=1e-5)
+    assert reranker.predict([("w1", LONG)], verbose=0).shape == (1,)
+
+
+def test_a_tagger_reranks_nothing(pretrained, tmp_path):
+    tagged = ([["w1", "w2"], ["w3", "w4"]], [["O", "B-X"], ["B-X", "O"]])
+    finetune(pretrained, tagged, tmp_path / "tag", task="tag", max_length=16, **OPTIONS)
+    with pytest.raises(ValueError, match="holds a model of the task 'tag', not a cross-encoder"):
+        Reranker(tmp_path / "tag")
