@@ -20,8 +20,8 @@ class LogCPB(Encoding):
     consecutive ids the network runs once per distance, otherwise once per position of the matrix.
 
     The weights w, u (units,) and V (units, H) are those of Swin v2's network. Its published code
-    has c = 8 / (window - 1) and divides the logarithm by ln 8: multiply its w by ln(1 + c N) / ln 8
-    to load it.
+    has c = 8 / (window - 1) and divides the logarithm by ln 8. To load its w, multiply it by
+    ln(1 + c N) / ln 8.
 
     Args:
         units: int. Hidden units of the network; Swin v2 has 512.

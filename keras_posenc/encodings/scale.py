@@ -167,8 +167,8 @@ class Temperature(_QueryFactor):
 
     With "constant" it is c. Attention without positions extrapolates further with some c above 1.
     With "learned" it is a positive number per head (H,), initially c, stored before a softplus.
-    With "yarn" it is (1 + 0.1 ln c)^2 for a context that is extended by the factor c, and 1 for
-    c <= 1. With "llama4" it is 1 + s ln(floor((p + o) / c) + 1), where p is the query's position, s
+    With "yarn" it is (1 + 0.1 ln c)^2 for a context that is extended by the factor c. For c <= 1 it
+    is 1. With "llama4" it is 1 + s ln(floor((p + o) / c) + 1), where p is the query's position, s
     the `slope` and o the `offset`. Llama 4 uses this in its layers without rotation. Ministral 3
     uses it in all layers, with the offset 0.
 

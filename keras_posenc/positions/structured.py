@@ -97,11 +97,11 @@ class AbacusPositionIds(_DigitPositionIds):
 class CoupledPositionIds(_DigitPositionIds):
     """Position coupling: tokens that belong together have the same id.
 
-    In "653+49=207", a digit that counts 10^s has the id s + 1 + offset, in the operands and in the
-    answer. All other tokens, such as "+" and "=", have the id of the offset. The operands are
-    written as usual and the answer with the least significant digit first, as a causal model
-    computes it. The ids are for a learned table that is added to the token embeddings, in place of
-    positions. In training the offset is random, so that the ids of longer numbers are trained.
+    A digit that counts 10^s has the id s + 1 + offset, in the operands and in the answer. All other
+    tokens, such as "+" and "=", have the id of the offset. The operands are written as usual, and
+    the answer with the least significant digit first, as a causal model computes it: "653+49=207".
+    The ids are for a learned table that is added to the token embeddings, in place of positions. In
+    training the offset is random, so that the ids of longer numbers are trained.
 
     The paper counts downwards from "=" instead of upwards, which is another order of the same rows
     of the table.
