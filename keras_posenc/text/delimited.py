@@ -9,7 +9,11 @@ import re
 NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
-class UnendedField(ValueError):
+class NotCSV(ValueError):
+    """A row is not as csv writes it."""
+
+
+class UnendedField(NotCSV):
     """A quoted field does not end."""
 
 
@@ -24,7 +28,7 @@ def read_rows(content, delimiter):
         (number of the line where a row starts, from 1; list of its fields, empty for a blank line).
 
     Raises:
-        ValueError: a quoted field does not end, or something follows its closing quote.
+        NotCSV: a quoted field does not end, or something follows its closing quote.
     """
     for line, fields, _, _ in rows_with_ends(content, delimiter):
         yield line, fields
@@ -63,5 +67,6 @@ def _quoted(content, place, delimiter, line):
         parts.append(content[begin:end])
         end += 1
     if end < len(content) and content[end] not in f"{delimiter}\r\n":
-        raise ValueError(f"line {line}: not CSV ({delimiter!r} expected after '\"').")
+        found = content[end]
+        raise NotCSV(f"line {line}: not CSV ({delimiter!r} expected after '\"', not {found!r}).")
     return '"'.join(parts), end

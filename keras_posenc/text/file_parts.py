@@ -4,7 +4,14 @@ import itertools
 import pathlib
 
 from keras_posenc.text.delimited import UnendedField, rows_with_ends
-from keras_posenc.text.files import READERS, FilePart, existing, jsonl_row
+from keras_posenc.text.files import (
+    READERS,
+    FilePart,
+    check_no_utf16,
+    existing,
+    jsonl_row,
+    not_utf8,
+)
 from keras_posenc.text.parquet import parquet_parts
 from keras_posenc.text.tables import fields_in, named_rows
 from keras_posenc.untrusted import check_pointer
@@ -97,15 +104,11 @@ def _lines(path):
         for number, line in enumerate(file, 1):
             if number == 1:
                 check_pointer(path, line)
-                if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                    raise ValueError(f"{path}, line 1: this is UTF-16; convert the file to UTF-8.")
+                check_no_utf16(path, line)
             try:
                 words = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}, line {number}, byte {error.start + 1}: 0x{line[error.start]:02x} is "
-                    "not UTF-8; convert the file to UTF-8."
-                ) from None
+                raise not_utf8(path, number, error.start + 1, line[error.start]) from None
             yield number, words.lstrip("\ufeff")
 
 

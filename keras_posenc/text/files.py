@@ -11,6 +11,7 @@ from keras_posenc.text.tables import lines_of, read_csv, read_tab, read_tsv
 from keras_posenc.untrusted import check_name, check_pointer, parse_json, quote, shorten
 
 TEXT_NAMES = ("text", "content", "sentence", "document", "body", "review", "quote")
+BY = '(iconv -f {} -t utf-8, or "CSV UTF-8" in a spreadsheet)'
 ID_NAMES = ("id", "_id", "ids", "uid", "guid", "doc_id", "document_id", "text_id")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "topic", "sentiment")
 
@@ -168,9 +169,17 @@ def read_ids(path):
     Returns:
         (name, ids): of the column with a usual name, such as id; ("row", numbers from 1) if there
             is none.
+
+    Raises:
+        ValueError: if an id is empty.
     """
     columns, rows, _ = read_rows(path, READERS)
-    return ids_in(columns, [row for _, row in rows])
+    name, ids = ids_in(columns, [row for _, row in rows])
+    for (number, _), each in zip(rows, ids, strict=True):
+        if each is None or each == "":
+            where = f"{path}, line {number}"
+            raise ValueError(f"{where}: the {quote(name)} is empty; fill it, or rename the column.")
+    return name, ids
 
 
 def ids_in(columns, rows):
@@ -186,7 +195,10 @@ def read_rows(path, readers):
     path = existing(path)
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise ValueError(f"{path}: {path.suffix!r} is not one of {', '.join(readers)}.")
+        raise ValueError(
+            f"{path}: {path.suffix!r} is not one of {', '.join(readers)}. Write the texts to one "
+            'of these, such as a .jsonl file with {"text": "..."} on each line.'
+        )
     if isinstance(path, FilePart):
         return path.columns, path.rows, {}
     content = None if reader is read_parquet else decode(path)
@@ -203,9 +215,13 @@ def existing(path):
     path = pathlib.Path(path)
     check_name(path)
     if path.is_dir():
+        files = f"pathlib.Path({str(path)!r}).glob('*.txt')"
+        row = '{"text": each.read_text()}'
         raise FileNotFoundError(
-            f"{path} is a directory: give one file, or a list of texts, such as "
-            f"[each.read_text() for each in pathlib.Path({str(path)!r}).glob('*.txt')]."
+            f"{path} is a directory: give one file, or a list of texts, such as [each.read_text() "
+            f"for each in {files}]. To make a file texts.jsonl of these in Python: import json, "
+            f"pathlib; pathlib.Path('texts.jsonl').write_text(''.join(json.dumps({row}) + '\\n' "
+            f"for each in {files}))"
         )
     if not path.is_file():
         hint = "" if path.suffix else f" A text is given in a list: [{quote(str(path))}]."
@@ -226,18 +242,30 @@ def decode(path):
 def _decoded(path):
     data = path.read_bytes()
     check_pointer(path, data)
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ValueError(f"{path}, line 1: this is UTF-16; convert the file to UTF-8.")
+    check_no_utf16(path, data)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         newline = b"\n" if b"\n" in data else b"\r"
         line = data.count(newline, 0, error.start) + 1
         byte = error.start - data.rfind(newline, 0, error.start)
+        raise not_utf8(path, line, byte, data[error.start]) from None
+
+
+def check_no_utf16(path, data):
+    """Refuses a file that begins with the mark of UTF-16."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError(
-            f"{path}, line {line}, byte {byte}: 0x{data[error.start]:02x} is not UTF-8; "
-            "convert the file to UTF-8."
-        ) from None
+            f"{path}, line 1: this is UTF-16; convert the file to UTF-8 {BY.format('utf-16')}."
+        )
+
+
+def not_utf8(path, line, byte, value):
+    """The error about a byte that is no part of UTF-8."""
+    return ValueError(
+        f"{path}, line {line}, byte {byte}: 0x{value:02x} is not UTF-8; convert the file to UTF-8 "
+        f"{BY.format('latin1')}."
+    )
 
 
 def _read_txt(path, content):
@@ -349,7 +377,8 @@ def _one_label(where, label):
     label = label if isinstance(label, str) or missing else json.dumps(label)
     if missing or not label.strip():
         raise ValueError(
-            f"{where.path}, line {where.line}: the label is missing; label=False reads none."
+            f"{where.path}, line {where.line}: the label is missing; delete the line or "
+            "fill it, or read no labels by label=False."
         )
     return label.strip()
 

@@ -8,7 +8,7 @@ import collections
 import csv
 import io
 
-from keras_posenc.text.delimited import read_rows
+from keras_posenc.text.delimited import NotCSV, read_rows
 from keras_posenc.untrusted import quote, shorten
 
 ORANGE_FLAGS = ("class", "c", "meta", "m", "ignore", "i", "weight", "w")
@@ -26,10 +26,13 @@ def lines_of(content):
 def read_csv(path, content):
     """Reads a header line, then rows; a quoted field may span lines."""
     try:
-        table = [(number, fields) for number, fields in read_rows(content, ",") if fields]
-    except ValueError as error:
+        table = ((number, fields) for number, fields in read_rows(content, ",") if fields)
+        header = next(table)
+        check_header(path, header)  # before a row of a file with other delimiters is no CSV
+        rows = list(table)
+    except NotCSV as error:
         raise ValueError(f"{path}, {error}") from None
-    return *named_rows(path, table[0], table[1:]), {}
+    return *named_rows(path, header, rows), {}
 
 
 def read_tsv(path, content):
@@ -91,6 +94,18 @@ def _as_csv(fields, quoting):
 
 def named_rows(path, header, table):
     """(names, rows as dicts) from (line number, fields)."""
+    names = check_header(path, header)
+    for number, fields in table:
+        if len(fields) != len(names):
+            raise ValueError(
+                f"{path}, line {number}: {len(fields)} fields where there are {len(names)} "
+                f"columns ({shorten(', '.join(names))})."
+            )
+    return names, [(number, dict(zip(names, fields, strict=True))) for number, fields in table]
+
+
+def check_header(path, header):
+    """The names of the columns, from (line number, fields)."""
     number, fields = header
     names = [name.strip() for name in fields]
     counts = collections.Counter(filter(None, names))
@@ -103,10 +118,4 @@ def named_rows(path, header, table):
             f"{path}, line {number}: one column, {quote(names[0])}; .csv is separated by commas, "
             ".tsv and .tab by tabs."
         )
-    for number, fields in table:
-        if len(fields) != len(names):
-            raise ValueError(
-                f"{path}, line {number}: {len(fields)} fields where there are {len(names)} "
-                f"columns ({shorten(', '.join(names))})."
-            )
-    return names, [(number, dict(zip(names, fields, strict=True))) for number, fields in table]
+    return names

@@ -40,6 +40,16 @@ def test_rows_have_the_ids_of_a_file(pretrained, tmp_path):
     assert [row["row"] for row in rows_of(tmp_path / "found.jsonl")] == [2, 3]
 
 
+def test_an_empty_id_is_refused_before_the_model_is_opened(tmp_path):
+    for name, content in {
+        "texts.csv": "id,text\na b,w1\n,w2\n",
+        "texts.jsonl": '{"id": 1, "text": "w1"}\n{"text": "w2"}\n',
+    }.items():
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match=f"{name}, line [23]: the 'id' is empty; fill it, or"):
+            embed("nowhere", tmp_path / name, tmp_path / "found.jsonl")
+
+
 @pytest.mark.parametrize("late", [{}, {"late": True, "chunks": 4, "overlap": 1}])
 def test_rows_are_written_part_by_part_and_go_on(pretrained, tmp_path, monkeypatch, late):
     source = tmp_path / "texts.jsonl"

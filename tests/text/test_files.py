@@ -163,7 +163,7 @@ BROKEN = [
     ("a.tsv", TSV, "a.tsv has column names but no rows"),
     ("a.tab", ORANGE, "a.tab has column names but no rows"),
     ("a.tsv", TSV + "one\tx\n \ty\n", "a.tsv, line 3: the text is empty"),
-    ("a.tsv", TSV + "one\tx\n\ntwo\t\n", "a.tsv, line 4: the label is missing; label=False"),
+    ("a.tsv", TSV + "one\tx\n\ntwo\t\n", "a.tsv, line 4: the label is missing; delete the line or"),
     ("a.tsv", TSV + "one\tx\ntwo\ty\tz\n", r"line 3: 3 fields where .* 2 columns \(text, label\)"),
     ("a.tsv", TSV + "one\n", "line 2: 1 fields where there are 2 columns"),
     ("a.tab", ORANGE + "x\tone\n\nx\ttwo\tthree\n", "line 6: 3 fields where there are 2"),
@@ -171,7 +171,8 @@ BROKEN = [
     ("a.tab", "label\ttext\nd\tstring", "line 2: a .tab file has three lines"),
     ("a.csv", "text,label\none,x\n,y\n", "a.csv, line 3: the text is empty"),
     ("a.csv", 'text,label\n"a\nb",x\n"two,y\n', "a.csv, line 4: not CSV .unexpected end of data"),
-    ("a.csv", 'text,label\n"a" b,x\n', "a.csv, line 2: not CSV"),
+    ("a.csv", 'text,label\n"a" b,x\n', "a.csv, line 2: not CSV .',' expected .*, not ' '"),
+    ("a.csv", 'text;label\n"a, b";x\n', "a.csv, line 1: one column, 'text;label'; .csv is separ"),
     ("a.csv", 'text,label\n"a\nb",x\none\n', "a.csv, line 4: 1 fields where there are 2"),
     ("a.csv", "text;label\na;b\n", "line 1: one column, 'text;label'; .csv is separated by commas"),
     ("a.csv", "text,text\na,b\n", "line 1: two columns are named 'text'; rename one"),
@@ -197,11 +198,15 @@ BROKEN = [
     ("a.jsonl", JSON + '{"text": "b", "label": ["x"]}', "'label' should be one label, not a list"),
     ("a.jsonl", '{"text": "a\\ud800"}', r"line 1: the text has half a surrogate pair"),
     ("a.txt", "one\n\ntwo\n", "a.txt, line 2: the text is empty"),
-    ("a.txt", b"one\ncaf\xe9 au lait\n", "a.txt, line 2, byte 4: 0xe9 is not UTF-8; convert"),
+    (
+        "a.txt",
+        b"one\ncaf\xe9 au lait\n",
+        "a.txt, line 2, byte 4: 0xe9 is not UTF-8; convert .*iconv -f lat",
+    ),
     ("a.txt", b"one\rcaf\xe9 au lait\r", "a.txt, line 2, byte 4: 0xe9 is not UTF-8; convert"),
     ("a.txt", b"\xef\xbb\xbfok\nab\xff", "a.txt, line 2, byte 3: 0xff is not UTF-8"),
-    ("a.csv", "text\na\n".encode("utf-16"), "a.csv, line 1: this is UTF-16"),
-    ("a.json", "[]", r"a.json: '.json' is not one of .tsv, .csv, .jsonl, .tab, .parquet, "),
+    ("a.csv", "text\na\n".encode("utf-16"), "a.csv, line 1: this is UTF-16; .*iconv -f utf-16"),
+    ("a.json", "[]", r"a.json: '.json' is not one of .tsv, .csv, .*txt. Write the texts to one of"),
 ]
 
 
@@ -214,6 +219,12 @@ def test_broken_files_name_the_line(write, name, content, message):
 def test_missing_files_and_columns(write, tmp_path):
     with pytest.raises(FileNotFoundError, match="is a directory: give one file, or a list of te"):
         read_texts(tmp_path)
+    (tmp_path / "one.txt").write_text("two\nlines")
+    with pytest.raises(FileNotFoundError) as caught:
+        read_texts(tmp_path)
+    program = str(caught.value).partition(" in Python: ")[2]
+    exec(program.replace("'texts.jsonl'", repr(str(tmp_path / "texts.jsonl"))), {})
+    assert read_texts(tmp_path / "texts.jsonl").texts == ["two\nlines"]
     with pytest.raises(FileNotFoundError, match="No file .*nowhere.tsv"):
         read_texts(tmp_path / "nowhere.tsv")
     with pytest.raises(FileNotFoundError, match=r"A text is given in a list: \['hello world'\]"):
