@@ -112,7 +112,8 @@ def _add(commands, table):
             for name in keywords
         }
         for name, keyword in keywords.items():
-            options = _options(name, keyword, flags, entry.more.get(name, {}))
+            more = entry.more.get(name, {})
+            options = _options(name, keyword, flags, more, positional)
             if name in positional:
                 command.add_argument(name, **{**options, "metavar": name.upper()})
             else:
@@ -140,7 +141,7 @@ def _flag(name, more):
     return options["flag"]
 
 
-def _options(name, keyword, flags, more):
+def _options(name, keyword, flags, more, positional=()):
     """What argparse takes for a keyword; `more` has the last word."""
     kind = TYPE.match(keyword.text)
     options = {"help": _help(keyword, kind, flags)}
@@ -155,6 +156,8 @@ def _options(name, keyword, flags, more):
         options |= TYPES.get(kind and kind[1], {})
     options |= SPECIAL.get(name, {}) | more
     options = {key: options[key] for key in options if key not in ("flag", "former")}
+    if name in positional or options.get("required"):
+        options["help"] = options["help"].replace(". By default nothing is written", "")
     unwanted = ["metavar"] * ("choices" in options or "action" in options)
     unwanted += ["choices", "type"] * (options.get("action") not in (None, "append"))
     return {key: value for key, value in options.items() if key not in unwanted}

@@ -125,6 +125,10 @@ SPECIAL = {
     "test_lengths": {"metavar": "N,N-N,...", "type": _ranges},
 }
 TEXTS = "Texts: .txt (one per line), .tsv, .csv, .jsonl, .parquet or .tab"
+DOCUMENTS = (
+    "Documents: .tsv, .csv, .jsonl, .parquet or .tab, with labels; for tag .conll, for qa SQuAD's "
+    ".json"
+)
 CHECKPOINT = "Weights, or a directory with weights, config and tokenizer"
 REPORT = {"action": "store_true", "help": "Write no report.html"}
 NO_PICTURES = {"action": "store_true", "help": "Draw no figures"}
@@ -145,10 +149,7 @@ COMMANDS = (
             "metrics": {"metavar": "NAME", "nargs": "+"},
             "freeze": {"metavar": "embeddings|N|PATTERN", "nargs": "+", "type": _freeze},
             "class_weight": {"metavar": "balanced|LABEL=X,...", "type": _class_weight},
-            "train": {
-                "help": "Documents: .tsv, .csv, .jsonl, .parquet or .tab, with labels; for tag "
-                ".conll, for qa SQuAD's .json"
-            },
+            "train": {"help": DOCUMENTS},
             "lengths": {"metavar": "LENGTHxEPOCHS,...", "type": _stages},
             "output": {"help": "Directory for the model, metrics.json and report.html"},
             "no_report": REPORT,
@@ -177,7 +178,8 @@ COMMANDS = (
         "directory data",
         ("training.evaluate",),
         more={
-            "output": {"metavar": "FILE", "help": "Also write the metrics to this file, as JSON"}
+            "data": {"help": DOCUMENTS},
+            "output": {"metavar": "FILE", "help": "Also write the metrics to this file, as JSON"},
         },
     ),
     Command(

@@ -141,13 +141,15 @@ def embed(
     """Computes the vectors of texts of any length, or of the chunks of each text.
 
     Args:
-        directory: str or path. Directory of sentence-transformers, or of an encoder.
+        directory: str or path. Directory of sentence-transformers, of an encoder, or one that
+            `finetune` wrote.
         texts: list of str, or a path for `read_texts`.
         output: str or path. Path of the .npy file for the vectors, or of the .npz file for those of
             chunks, with their texts, starts and ends. A .jsonl or .parquet file (the latter needs
             pyarrow) has a row per vector with its id, from the column id of `texts` or, without
             one, the number of the row. Its folder is created. By default nothing is written.
-        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
+        text: str. Name of the column of texts; by default one with a usual name, such as text or
+            content (see `read_texts`).
         max_length: int. Tokens after which texts are truncated, which is logged. Default: the
             length that `directory` names. A length above the number of positions extends the table.
         chunks: int. Read each text whole, in chunks of this many tokens, the first of which has the
@@ -171,8 +173,7 @@ def embed(
         part_size: int. Number of texts to read, embed and write at a time, such as 100,000, for
             more texts than memory holds. `output` is then a .npy or .jsonl file, and with `late` a
             .jsonl file. An interrupted call continues after its last complete part. Files are read
-            in parts as well, except .tab. Each part prints a line with the time left, unless
-            `verbose` is 0.
+            in parts as well, except .tab. Each part prints a line with the time left.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,
             a process for each. Default: one, or those of a distribution that is set.
         verbose: as in `TextModel.predict`.

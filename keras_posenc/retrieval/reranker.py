@@ -272,7 +272,8 @@ def rerank(
         documents: list of str, or a path for `read_texts`.
         output: path of the .jsonl file for the result; its folder is created. By default nothing is
             written.
-        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+        text: name of the column of texts; by default one with a usual name, such as text or content
+            (see `read_texts`).
         top_k: int. Number of the best documents to return. Default: all.
         max_length, chunks, overlap, prompt, stretch, alpha, rope_scaling, token_budget: as in
             `Reranker`.

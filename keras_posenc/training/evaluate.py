@@ -32,8 +32,10 @@ def evaluate(
     Args:
         directory: str or path. Directory that `finetune` wrote.
         data: documents of the model's task, as in `finetune`.
-        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
-        label: str. Name of the column of labels; by default one with a usual name.
+        text: str. Name of the column of texts; by default one with a usual name, such as text or
+            content (see `read_texts`).
+        label: str. Name of the column of labels; by default one with a usual name, such as label or
+            class.
         max_length: int or None. Tokens after which documents are truncated; by default as in
             training.
         token_budget: int or None. Maximum number of tokens in a batch; by default as in training.
@@ -92,7 +94,8 @@ def predict(
         directory: directory that `finetune` wrote.
         texts: list of str, or a path for `read_texts` (labels in the file are ignored). With task
             "tag" lists of words too; with "qa" pairs (question, passage), or a path of such.
-        text: name of the column of texts; by default one with a usual name, see `read_texts`.
+        text: name of the column of texts; by default one with a usual name, such as text or content
+            (see `read_texts`).
         max_length: int or None. Tokens after which documents are truncated; by default as in
             training.
         token_budget: int or None. Maximum number of tokens in a batch; by default as in training.
@@ -104,7 +107,7 @@ def predict(
         part_size: int. Number of texts to read, predict and write at a time, such as 100,000, for
             more texts than memory holds. An interrupted call continues after its last complete
             part. Files of texts are read in parts as well, except .tab. Each part prints a line
-            with the time left, unless `verbose` is 0.
+            with the time left.
         shard: str. From "1/n" to "n/n". "i/n" predicts only the i-th of n equal parts of the
             texts, in their order. So n processes or machines share the work.
         devices: int or "all". Number of devices of this machine that share the texts; on PyTorch,

@@ -105,9 +105,10 @@ def finetune(
         validation: documents to evaluate after every epoch. A float in (0, 1) holds out that
             fraction of `train`.
         test: documents to evaluate once, at the end.
-        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
-            Several names, such as question and passage, read pairs.
-        label: str. Name of the column of labels; by default one with a usual name.
+        text: str. Name of the column of texts; by default one with a usual name, such as text or
+            content (see `read_texts`). Several names, such as question and passage, read pairs.
+        label: str. Name of the column of labels; by default one with a usual name, such as label or
+            class.
         config: str. Path of the config; by default in the directory of `checkpoint`.
         tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
         model: str. Family of the checkpoint; by default the one its config names.

@@ -110,8 +110,10 @@ def pretrain(
         dropout_rate: float. Dropout of the features; by default that of the config.
         attention_dropout_rate: float. Dropout of the attention weights; by default that of the
             config.
-        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
-        label: str. Name of the column of answers, for "unilm"; by default one with a usual name.
+        text: str. Name of the column of texts; by default one with a usual name, such as text or
+            content (see `read_texts`).
+        label: str. Name of the column of answers, for "unilm"; by default one with a usual name,
+            such as label.
         config: str. Path of the config; by default in the directory of `checkpoint`.
         tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
         model: str. Family of the checkpoint; by default the one its config names.

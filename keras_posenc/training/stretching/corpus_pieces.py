@@ -20,7 +20,8 @@ class CorpusPieces:
         tokenizer: `Tokenizer`.
         length: int. Tokens of a piece, special tokens included.
         seed: int.
-        text: name of the text column; default one with a usual name, see `read_texts`.
+        text: name of the text column; default one with a usual name, such as text or content (see
+            `read_texts`).
 
     Raises:
         ValueError: if there is no piece for training, or none for testing.

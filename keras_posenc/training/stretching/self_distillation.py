@@ -137,7 +137,8 @@ def stretch(
             No new position uses them.
         train_length: int. Tokens of the texts for training and measuring. Default: `length`, but at
             most four times the old length, because later positions share the rows of these.
-        text: str. Name of the column of texts; by default one with a usual name, see `read_texts`.
+        text: str. Name of the column of texts; by default one with a usual name, such as text or
+            content (see `read_texts`).
         config: str. Path of the config; by default in the directory of `checkpoint`.
         tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
         model: str. Family of the checkpoint; by default the one its config names.
