@@ -143,7 +143,8 @@ class DeBERTaRelative(Encoding):
     def _tables(self, grid):
         """K and Q; None for one that no term reads."""
         if self.shared:
-            return grid.content.tables[self]
+            tables = grid.content.tables[self]
+            return tables[0], tables[1]  # TensorFlow does not iterate over a tensor in an export
         return [getattr(self, name, None) for name in ("key_table", "query_table")]
 
     def index(self, distance):

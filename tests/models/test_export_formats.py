@@ -97,11 +97,10 @@ def attention(encoding):
     return lambda x: layer(x, x, use_causal_mask=True)
 
 
-BUCKETS = {"name": "deberta", "max_distance": 12, "buckets": 4, "released": True}
 # Encodings that read tables by the distance, count keys or replace operations in an export.
 EXPORTED = {
     **{name: attention(name) for name in ("cope", "fire", "forget_gate", "log_n", "nezha")},
-    **{"transformer_xl": attention("transformer_xl"), "deberta": attention(BUCKETS)},
+    "transformer_xl": attention("transformer_xl"),
     "experts": MixtureOfExperts(6, 4, 2),
 }
 
@@ -119,6 +118,21 @@ def test_layers(name, tmp_path):
         texts = np.random.default_rng(length).normal(size=(batch, length, 8)).astype("float32")
         expected = ops.convert_to_numpy(model(texts))
         np.testing.assert_allclose(run(texts), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not WRITES_ONNX, reason="this backend writes no ONNX")
+def test_buckets_and_a_table_for_all_layers(tmp_path):
+    config = {**SIZES, "model_type": "deberta-v2", "hidden_act": "gelu", "num_hidden_layers": 1}
+    config |= {"relative_attention": True, "position_buckets": 4, "share_att_key": True}
+    config |= {"norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"]}
+    model = build_transformer_model({**config, "position_biased_input": False})
+    export_model(model, tmp_path / "model.onnx")
+    run = run_onnx(tmp_path / "model.onnx")
+    for batch, length in SHAPES:
+        arrays = feeds(batch, length)[: len(model.inputs)]
+        expected = ops.convert_to_numpy(model(list(arrays)))
+        np.testing.assert_allclose(run(*arrays), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.once
