@@ -1,7 +1,8 @@
 """The sizes of a model, checked, and as Hugging Face writes them."""
 
 import dataclasses
-import math
+
+import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.checkpoints.quantized import KEYS as QUANTIZED
@@ -15,7 +16,7 @@ from keras_posenc.models.families.task_heads import saved_head
 from keras_posenc.models.label_names import read_label_names
 from keras_posenc.untrusted import quote
 
-# Field -> the largest plausible value. A config from an unknown source cannot ask for more. If
+# Size -> the largest plausible value. A config from an unknown source cannot ask for more. If
 # there is a checkpoint, its size is a further bound.
 MOST = {
     "vocab_size": 2**24,
@@ -31,6 +32,7 @@ MOST = {
     "max_position": 2**30,
     "segment_vocab_size": 2**16,
 }
+MAY_BE_0 = ("num_hidden_layers", "segment_vocab_size")
 MOST_TABLE = 2**24  # rows of a table of positions
 # Before the model_type of a file whose model has encodings, which other libraries would leave out.
 WITH_ENCODINGS = "keras_posenc-"
@@ -56,6 +58,11 @@ CHOICES = {
     "feed_forward_bias": (True, False, "output"),
     "mlm_dense": (True, False, "without_bias"),
 }
+
+
+def plain(value):
+    """A value as JSON can hold it, which has no NumPy numbers."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,25 +174,18 @@ class Config:
     source: dict | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __post_init__(self):
-        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size"):
-            self._check(name, lambda x: x > 0, "a positive integer", int)
-        self._check("max_position", lambda x: x > 0, "a positive integer", int)
-        self._check("num_hidden_layers", lambda x: x >= 0, "an integer, at least 0", int)
-        self._check("segment_vocab_size", lambda x: x >= 0, "an integer, at least 0", int)
-        self._check("initializer_range", lambda x: x >= 0, "a number, at least 0", (int, float))
-        for name in (
-            "embedding_size",
-            "attention_head_size",
-            "attention_key_size",
-            "num_key_value_heads",
-            "num_hidden_groups",
-        ):
-            if getattr(self, name) is not None:
-                self._check(name, lambda x: x > 0, "a positive integer", int)
+        for name, value in vars(self).items():
+            object.__setattr__(self, name, plain(value))
+        for name in MOST:
+            value = getattr(self, name)
+            if value is not None or DEFAULTS[name] is not None:
+                checks.whole(name, value, least=0 if name in MAY_BE_0 else 1)
+        checks.number("initializer_range", self.initializer_range, least=0)
         for name in ("pad_token_id", "zeroed_token_id"):
-            if getattr(self, name) is not None:
-                known = f"a token id, from 0 to {self.vocab_size - 1}"
-                self._check(name, lambda x: 0 <= x < self.vocab_size, known, int)
+            token = getattr(self, name)
+            if token is not None:
+                why = "it is a token id"
+                checks.whole(name, token, least=0, most=self.vocab_size - 1, why=why)
         names = self.hidden_act if isinstance(self.hidden_act, (list, tuple)) else [self.hidden_act]
         # Keras would take a dict for an object of any class to make.
         if not all(isinstance(name, str) for name in names):
@@ -211,22 +211,16 @@ class Config:
             if getattr(self, name) not in choices:
                 value = quote(getattr(self, name))
                 raise ValueError(f"`{name}` must be one of {choices}. Received: {value}")
-        self._check("layer_norm_eps", lambda x: x > 0, "a number above 0", (int, float))
+        checks.number("layer_norm_eps", self.layer_norm_eps, above=0)
         for name in RATES:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, DEFAULTS[name])
-            self._check(name, lambda x: 0 <= x < 1, "at least 0 and below 1", (int, float))
+            checks.number(name, getattr(self, name), least=0, below=1)
         if self.attention_head_size is None and self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size={self.hidden_size} does not divide into "
                 f"num_attention_heads={self.num_attention_heads} heads; give `attention_head_size`."
             )
-
-    def _check(self, name, holds, wanted, types):
-        value = getattr(self, name)
-        number = isinstance(value, types) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or not holds(value):
-            raise ValueError(f"`{name}` must be {wanted}. Received: {quote(value)}")
 
     @property
     def saved_encodings(self):

@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
-from keras_posenc.models.config import CHOICES, FIELDS, FLAGS, WITH_ENCODINGS, Config
+from keras_posenc.models.config import CHOICES, FIELDS, FLAGS, WITH_ENCODINGS, Config, plain
 from keras_posenc.models.config_names import check_names, check_specs
 from keras_posenc.models.families import FAMILIES, choose_family
 from keras_posenc.models.families.direction import BIDIRECTIONAL, read_direction
@@ -63,6 +63,7 @@ def read_config(source=None, model=None, **overrides):
     >>> read_config("bert", hidden_dropout_prob=0.0).dropout_rate
     0.0
     """
+    overrides = {key: plain(value) for key, value in overrides.items()}
     if isinstance(source, Config):
         family = FAMILIES[source.family]
         overrides = {family.ours(key): value for key, value in overrides.items()}

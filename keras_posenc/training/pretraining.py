@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_posenc import backend, checks
 from keras_posenc.checkpoints import save_checkpoint
+from keras_posenc.models.config import RATES
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.models.model import TransformerModel
@@ -24,7 +25,6 @@ from keras_posenc.text.pretraining_batches import (
 from keras_posenc.training.cached_texts import cached_texts, cached_tokens
 from keras_posenc.training.processes import by_first
 from keras_posenc.training.progress import SHORT, Progress, printer
-from keras_posenc.training.recipe import RATES
 from keras_posenc.training.runs import take_steps
 from keras_posenc.training.training_state import check_space
 

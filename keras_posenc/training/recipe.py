@@ -1,9 +1,9 @@
 """The settings of a run, checked and stored beside its results."""
 
 import keras
-import numpy as np
 
 from keras_posenc import checks
+from keras_posenc.models.config import RATES, plain
 from keras_posenc.positions import stretched
 from keras_posenc.training.optimizer import check_optimizer, optimizer_of
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
@@ -12,7 +12,6 @@ from keras_posenc.training.source import Source
 STRETCH_NAMES = tuple(name for name in stretched.STRETCHES if name)
 SCHEDULES = {"cosine": cosine_warmup, "linear": LinearWarmup}
 LONGER = ("cut", "skip")
-RATES = ("dropout_rate", "attention_dropout_rate")
 # Arguments of every run that are no settings: its texts, of which it stores a digest, and where and
 # how it runs.
 TEXTS = ("train", "corpus", "texts", "validation", "test", "text", "label")
@@ -57,8 +56,7 @@ class Recipe:
         """
         names = [name for name in arguments if name not in (*TEXTS, *RUN)]
         settings = {name: arguments[name] for name in names} | changes
-        # JSON has no NumPy numbers.
-        settings = {n: x.item() if isinstance(x, np.generic) else x for n, x in settings.items()}
+        settings = {name: plain(value) for name, value in settings.items()}
         for name in ("checkpoint", "config", "tokenizer"):
             settings[name] = None if settings[name] is None else str(settings[name])
         return cls(**settings)

@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 from keras_posenc import Config, read_config
@@ -53,14 +54,14 @@ def test_the_real_minilm(minilm):
         ({"is_encoder_decoder": True}, "Encoder-decoder models"),
         ({"hidden_size": "16"}, "`hidden_size` must be a positive integer. Received: '16'"),
         ({"vocab_size": 0}, "`vocab_size` must be a positive integer. Received: 0"),
-        ({"num_hidden_layers": -1}, "`num_hidden_layers` must be an integer, at least 0"),
-        ({"hidden_dropout_prob": 1.0}, "`dropout_rate` must be at least 0 and below 1"),
-        ({"pad_token_id": 40}, "`pad_token_id` must be a token id, from 0 to 39. Received: 40"),
-        ({"initializer_range": -1}, "`initializer_range` must be a number, at least 0"),
+        ({"num_hidden_layers": -1}, "`num_hidden_layers` must be an integer of at least 0"),
+        ({"hidden_dropout_prob": 1.0}, "`dropout_rate` must be a number of at least 0 and below 1"),
+        ({"pad_token_id": 40}, "must be an integer from 0 to 39: it is a token id. Received: 40"),
+        ({"initializer_range": -1}, "`initializer_range` must be a number of at least 0"),
         ({"embedding_size": 0}, "`embedding_size` must be a positive integer"),
         ({"attention_head_size": -3}, "`attention_head_size` must be a positive integer"),
         ({"hidden_act": None}, "`hidden_act` must be a name or a list of names. Received: None"),
-        ({"layer_norm_eps": 0}, "`layer_norm_eps` must be a number above 0"),
+        ({"layer_norm_eps": 0}, "`layer_norm_eps` must be a positive number"),
         ({"num_attention_heads": 3}, "hidden_size=16 does not divide into num_attention_heads=3"),
     ],
 )
@@ -102,6 +103,11 @@ def test_a_byte_order_mark_and_a_config_are_read(tiny_config, tmp_path):
     config = read_config(tmp_path)
     assert read_config(config) == config
     assert read_config(config, pad_token_id=None).pad_token_id is None
+
+
+def test_numpy_numbers_are_saved(tiny_config):
+    config = read_config(tiny_config, hidden_size=np.int64(32), dropout_rate=np.float32(0.5))
+    assert json.loads(json.dumps(config.to_huggingface()))["hidden_size"] == 32
 
 
 def test_a_config_cannot_be_changed(tiny_config):

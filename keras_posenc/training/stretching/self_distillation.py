@@ -14,12 +14,12 @@ import numpy as np
 from keras_posenc import backend, checks
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.sentence_transformers import is_embedder, sentence_transformers_files
+from keras_posenc.models.config import RATES
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text.replicas import fill, share_of
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.progress import printer
-from keras_posenc.training.recipe import RATES
 from keras_posenc.training.runs import run_once, take_steps, whence
 from keras_posenc.training.source import Source
 from keras_posenc.training.stretching.context import (
