@@ -22,6 +22,17 @@ from keras_posenc.positions.learned import LearnedPositionEmbedding
 from keras_posenc.positions.sinusoidal import SinusoidalPositionEmbedding
 
 
+def calls_in(graph):
+    """The calls in a functional graph, Keras' nodes without its inputs, in the order of a pass.
+
+    Args:
+        graph: a `keras.Model` or `keras.Function`. One that is not functional has none.
+    """
+    by_depth = getattr(graph, "_nodes_by_depth", {})
+    nodes = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
+    return [node for node in nodes if not node.is_input]
+
+
 def direct(operation):
     """A function of the arguments of operation(...) in inference, with the same result and mask.
 
@@ -50,12 +61,9 @@ class Steps:
     """
 
     def __init__(self, graph):
-        depths = sorted(graph._nodes_by_depth, reverse=True)
-        nodes = [node for depth in depths for node in graph._nodes_by_depth[depth]]
         self.steps = [
             (node.operation, _arguments(node.arguments), [id(x) for x in node.outputs])
-            for node in nodes
-            if not node.is_input
+            for node in calls_in(graph)
         ]
         self.inputs = [id(x) for x in graph.inputs]
         self.outputs = [id(x) for x in graph.outputs]

@@ -4,6 +4,7 @@ import keras
 
 from keras_posenc import checks
 from keras_posenc.layers import activations
+from keras_posenc.models.direct import calls_in
 from keras_posenc.models.families.task_heads import TaskHead
 from keras_posenc.models.head_layers import MaskedPooling, SpanLogits, check_pooling
 from keras_posenc.models.model import model_on
@@ -213,8 +214,7 @@ def features_before_head(model):
 
 def _is_packed(encoder):
     """Whether attention is called with `packed`, as it is in a clone too."""
-    nodes = [node for depth in encoder._nodes_by_depth.values() for node in depth]
-    return any(node.arguments.kwargs.get("packed") for node in nodes if not node.is_input)
+    return any(node.arguments.kwargs.get("packed") for node in calls_in(encoder))
 
 
 def features_of(encoder, head, of_tokens=False):

@@ -13,6 +13,7 @@ from keras_posenc import backend
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.layers.token_embedding import REMEDY, check_ids
+from keras_posenc.models.direct import calls_in
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 
 
@@ -53,7 +54,7 @@ def id_inputs(model):
     [('token_ids', 40), ('segment_ids', 2)]
     """
     found = {}
-    for node in _nodes(model):
+    for node in calls_in(model):
         for tensor, ids in _looked_up(node):
             name = next((x.name for x in model.inputs if x is tensor), None)
             if name is not None and keras.backend.is_int_dtype(tensor.dtype):
@@ -65,7 +66,7 @@ def id_inputs(model):
 
 def reads_padding(model):
     """Whether the outputs for real tokens depend on tokens behind them that are not masked."""
-    for node in _nodes(model):
+    for node in calls_in(model):
         named = node.arguments.kwargs
         attends = isinstance(node.operation, (PositionalAttention, GatedAttentionUnit))
         if attends and not named.get("use_causal_mask"):
@@ -282,13 +283,6 @@ def _known(values):
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError):  # lists of several lengths: Keras refuses them
         return None
-
-
-def _nodes(model):
-    """The calls in a functional graph."""
-    depths = getattr(model, "_nodes_by_depth", {})
-    nodes = [node for depth in depths.values() for node in depth]
-    return [node for node in nodes if not node.is_input]
 
 
 def _looked_up(node):

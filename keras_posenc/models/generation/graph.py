@@ -8,7 +8,7 @@ from keras_posenc import backend
 from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.layers.short_convolution import ShortConvolution
-from keras_posenc.models.direct import Steps, direct
+from keras_posenc.models.direct import Steps, calls_in, direct
 from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.inputs import masked_token
 from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
@@ -68,10 +68,7 @@ class CausalGraph(keras.Function):
     def __init__(self, model):
         logits = _logits(model)
         super().__init__(list(model.inputs), logits)
-        # In the order in which they run.
-        depths = sorted(self._nodes_by_depth, reverse=True)
-        nodes = [node for depth in depths for node in self._nodes_by_depth[depth]]
-        nodes = [node for node in nodes if not node.is_input]
+        nodes = calls_in(self)
         calls = [node for node in nodes if isinstance(node.operation, PositionalAttention)]
         for node in nodes:
             _check_layer(node)
