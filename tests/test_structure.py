@@ -61,11 +61,7 @@ LAZY = {
 MAY_ASK_THE_BACKEND = (
     "backend/",
     "training/device_pool.py",
-    "training/part_file.py",
-    "training/recipe.py",
-    "training/pretraining.py",
-    "training/trainer.py",
-    "training/stretching/self_distillation.py",
+    "training/environment.py",
     "bench/campaign.py",
     "bench/passkey.py",
 )

@@ -7,10 +7,9 @@ import os
 import pathlib
 import shutil
 
-import keras
-
 from keras_posenc import backend
 from keras_posenc.checkpoints.folder import owned
+from keras_posenc.training.environment import environment
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.runs import check_same_run
 from keras_posenc.untrusted import check_inside, read_json
@@ -59,8 +58,7 @@ def write_parts(output, settings, directory, stream, size, rows, compute, verbos
         "part_size": size,
         "first": rows.start,
         "last": rows.stop,
-        "backend": keras.backend.backend(),
-        "dtype_policy": keras.config.dtype_policy().name,
+        **environment(),
     }
     with owned(folder):
         remedy = f"Give those arguments, another output, or remove {folder} to start again."

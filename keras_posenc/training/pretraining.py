@@ -209,7 +209,6 @@ class Pretraining:
             "losses": record["losses"],
             "seconds": round(record["seconds"], 1),
             "new_head": self.new_head,
-            "versions": {"keras": keras.__version__, "backend": keras.backend.backend()},
         }
 
     def step(self, number):

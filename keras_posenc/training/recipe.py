@@ -1,10 +1,9 @@
 """The settings of a run, checked and stored beside its results."""
 
-import keras
-
 from keras_posenc import checks
 from keras_posenc.models.config import RATES, plain
 from keras_posenc.positions import stretched
+from keras_posenc.training.environment import environment
 from keras_posenc.training.optimizer import check_optimizer, optimizer_of
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.source import Source
@@ -78,11 +77,7 @@ class Recipe:
     def record(self, **texts):
         """Returns what decides whether another call is the same run: all settings, the environment,
         and digests of the texts."""
-        environment = {
-            "backend": keras.backend.backend(),
-            "dtype_policy": keras.config.dtype_policy().name,
-        }
-        return {**vars(self), **environment, **texts}
+        return {**vars(self), **environment(), **texts}
 
     @property
     def source(self):

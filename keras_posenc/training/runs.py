@@ -13,6 +13,7 @@ import re
 import time
 
 from keras_posenc.checkpoints.folder import owned, replacing_together
+from keras_posenc.training.environment import versions
 from keras_posenc.training.processes import by_first, is_first, together
 from keras_posenc.training.progress import Progress
 from keras_posenc.training.training_state import load_state, save_state
@@ -71,7 +72,7 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
             with replacing_together(output) as folder:
                 run.save(folder)
                 now = datetime.datetime.now().astimezone().isoformat(" ", "seconds")
-                more = {"data": data or {}, "finished": now}
+                more = {"versions": versions(), "data": data or {}, "finished": now}
                 text = json.dumps(metrics | more, indent=1, ensure_ascii=False)
                 write_text(folder / "metrics.json", text)
 

@@ -296,14 +296,12 @@ class Trainer:
             "padding_share": float(last.padding_share),
             "lengths": length_histogram(last.lengths),
         }
-        versions = {"keras": keras.__version__, "backend": keras.backend.backend()}
         return {
             "task": self.recipe.task,
             "labels": self.finetuned.label_names,
             "scores": {**self.task.scores, **shown},
             "train": train,
             **judged,
-            "versions": versions,
             **self.before,
         }
 

@@ -336,7 +336,6 @@ class Distillation:
             "agreement": agreement,
             "losses": record["losses"],
             "seconds": round(record["seconds"], 1),
-            "versions": {"keras": keras.__version__, "backend": keras.backend.backend()},
         }
 
     def save(self, folder):
