@@ -2,11 +2,15 @@
 
 import dataclasses
 
+import keras
+
 from keras_posenc.models.config import FIELDS
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
 from keras_posenc.models.families.keys import REQUIRED_VALUES
+from keras_posenc.models.heads_in import read_head
 from keras_posenc.models.options import KEYWORDS
+from keras_posenc.untrusted import quote
 
 
 def sort_arguments(arguments, model, others):
@@ -71,7 +75,62 @@ def with_vocabulary(config, keep_tokens, compound_tokens):
     return dataclasses.replace(config, vocab_size=config.vocab_size + more)
 
 
+def with_head(config, options):
+    """The config with the labels of a task's head, and the layers of a head that is new; the name
+    of the task in `options` becomes its head."""
+    task, label_names = options.get("head"), options.get("label_names")
+    if task is None:
+        if label_names is not None:
+            raise ValueError(
+                f"`label_names` are those of a `head`: name it. Received: {quote(label_names)}"
+            )
+        return config, ()
+    others = [name for name in options if name.startswith("with_") and options[name]]
+    if others:
+        raise ValueError(f"`head` is a model's only one. Received: head={task!r}, {others[0]}")
+    if label_names is not None:
+        config = config.with_label_names(label_names)
+    head = options["head"] = read_head(config, task)
+    layers = [name for name in (head.output, head.dense, head.norm) if name is not None]
+    return config, () if label_names is None else layers
+
+
+def check_stretching(stretch, kept_rows, absolute_positions, config):
+    """Refuses to stretch a table that there is not, and rows to keep of one that is not
+    stretched."""
+    if kept_rows is not None and stretch is None:
+        raise ValueError(
+            f"`kept_rows` is for a stretched table. Received: kept_rows={kept_rows!r}, stretch=None"
+        )
+    if stretch and not (absolute_positions and config.position_table):
+        why = "`absolute_positions=False` leaves out the table of positions"
+        if not config.position_table:
+            why = f"{FAMILIES[config.family].title} has no table of positions"
+        raise ValueError(f"{why}, so there is nothing to stretch. Received: stretch={stretch!r}")
+
+
+def check_position_ids(position_ids, options):
+    """Refuses what makes no ids, and ids from two places."""
+    if position_ids is not None and (
+        options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer)
+    ):
+        raise ValueError(
+            "`position_ids` is a layer that makes ids from the tokens, and goes without "
+            f"`custom_position_ids`, which asks the caller for them. Received: {position_ids!r}"
+        )
+
+
+def check_application(application, config):
+    """Refuses UniLM without segments."""
+    if application == "unilm" and not config.segment_vocab_size:
+        raise ValueError(
+            '`application="unilm"` distinguishes prompt and answer by segments, so the model needs '
+            f"them. Received: segment_vocab_size={config.segment_vocab_size}"
+        )
+
+
 def check_caches(caches, application, config):
+    """Refuses `attention_caches` of no layer, or in an order that they have no place in."""
     if caches and application != "encoder":
         raise ValueError(
             f"`attention_caches` come before every token, which application={application!r} has no "
@@ -90,6 +149,7 @@ def check_caches(caches, application, config):
 
 
 def check_packed(options, config):
+    """Refuses what does not go with rows of several texts."""
     if config.zeroed_token_id is not None:
         title = FAMILIES[config.family].title
         raise ValueError(

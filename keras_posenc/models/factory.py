@@ -1,33 +1,26 @@
 """`build_transformer_model`: a config and a checkpoint in, a functional `keras.Model` out."""
 
-import dataclasses
 import inspect
 import os
-
-import keras
 
 from keras_posenc import checks
 from keras_posenc.checkpoints.adapter import check_tied, with_adapter
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.models.arguments import (
+    check_application,
     check_caches,
     check_packed,
+    check_position_ids,
+    check_stretching,
     sort_arguments,
     stretching_of,
+    with_head,
     with_vocabulary,
 )
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.families import FAMILIES
-from keras_posenc.models.families.rope import rescaled
-from keras_posenc.models.heads_in import read_head
-from keras_posenc.models.layer_encodings import (
-    by_layer,
-    check_encodings,
-    rescale,
-    rotations,
-    together,
-)
+from keras_posenc.models.layer_encodings import check_encodings, choose_encodings
 from keras_posenc.models.options import Options
 from keras_posenc.models.transformer import Transformer
 from keras_posenc.untrusted import quote
@@ -159,7 +152,8 @@ def build_transformer_model(
     (1, 1536, 384)
     """
     checks.choice("application", application, APPLICATIONS)
-    if checkpoint_path is None and _is_directory(config_path):
+    is_path = isinstance(config_path, (str, os.PathLike))
+    if checkpoint_path is None and is_path and os.path.isdir(config_path):
         checkpoint_path = config_path
     arguments = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
     options, sizes = sort_arguments(kwargs, model, arguments)
@@ -172,46 +166,16 @@ def build_transformer_model(
     family = FAMILIES[config.family]
     if application != "encoder":
         options["with_mlm"] = options.get("with_mlm") or True
-    if application == "unilm" and not config.segment_vocab_size:
-        raise ValueError(
-            '`application="unilm"` distinguishes prompt and answer by segments, so the model needs '
-            f"them. Received: segment_vocab_size={config.segment_vocab_size}"
-        )
-    config, new = _with_head(config, options)
-    if kept_rows is not None and stretch is None:
-        raise ValueError(
-            f"`kept_rows` is for a stretched table. Received: kept_rows={kept_rows!r}, stretch=None"
-        )
-    swapped, layers = bool(encodings), config.num_hidden_layers
-    if encodings is None and config.saved_encodings:
-        swapped, encodings = True, by_layer(config.saved_encodings, layers)
-    else:
-        encodings = together(by_layer(config.encodings, layers), by_layer(encodings, layers))
-    if rope_scaling is not None:
-        source = rescaled(config.source or {}, rope_scaling, family)
-        encodings = rescale(encodings, rope_scaling, config.max_position, family.title)
-        if source is not None and not swapped and not _reads_as(source, family.name, encodings):
-            source = None
-        swapped = swapped or source is None
-        config = dataclasses.replace(config, source=source or config.source)
+    config, new = with_head(config, options)
+    config, encodings, swapped = choose_encodings(config, encodings, rope_scaling)
     check_encodings(encodings, application, options, config)
-    absolute_positions = absolute_positions and config.position_table
-    if not absolute_positions and stretch:
-        why = "`absolute_positions=False` leaves out the table of positions"
-        if not config.position_table:
-            why = f"{family.title} has no table of positions"
-        raise ValueError(f"{why}, so there is nothing to stretch. Received: stretch={stretch!r}")
+    check_application(application, config)
+    check_caches(options.get("attention_caches"), application, config)
+    check_stretching(stretch, kept_rows, absolute_positions, config)
     if options.get("packed"):
         check_packed(options, config)
         options["custom_position_ids"] = True
-    if position_ids is not None and (
-        options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer)
-    ):
-        raise ValueError(
-            "`position_ids` is a layer that makes ids from the tokens, and goes without "
-            f"`custom_position_ids`, which asks the caller for them. Received: {position_ids!r}"
-        )
-    check_caches(options.get("attention_caches"), application, config)
+    check_position_ids(position_ids, options)
     config = with_vocabulary(config, keep_tokens, compound_tokens)
     table, loader = family.table(config), None
     if checkpoint_path is not None:
@@ -243,7 +207,7 @@ def build_transformer_model(
         max_position=max_position if stretch else None,
         encodings=encodings,
         swapped=swapped,
-        absolute_positions=absolute_positions,
+        absolute_positions=absolute_positions and config.position_table,
         position_ids=position_ids,
         stored=None if loader is None else loader.initial,
         **options,
@@ -253,36 +217,3 @@ def build_transformer_model(
     if loader is not None:
         transformer.account = loader.load(transformer.layers, ignore_invalid_weights)
     return transformer.model if return_keras_model else transformer
-
-
-def _with_head(config, options):
-    """The config with the labels of a task's head, and the layers of a head that is new; the name
-    of the task in `options` becomes its head."""
-    task, label_names = options.get("head"), options.get("label_names")
-    if task is None:
-        if label_names is not None:
-            raise ValueError(
-                f"`label_names` are those of a `head`: name it. Received: {quote(label_names)}"
-            )
-        return config, ()
-    others = [name for name in options if name.startswith("with_") and options[name]]
-    if others:
-        raise ValueError(f"`head` is a model's only one. Received: head={task!r}, {others[0]}")
-    if label_names is not None:
-        config = config.with_label_names(label_names)
-    head = options["head"] = read_head(config, task)
-    layers = [name for name in (head.output, head.dense, head.norm) if name is not None]
-    return config, () if label_names is None else layers
-
-
-def _reads_as(source, model, encodings):
-    """Whether a config file with these keys has encodings that rotate as these do."""
-    try:
-        config = read_config(source, model)
-    except ValueError:
-        return False
-    return rotations(by_layer(config.encodings, config.num_hidden_layers)) == rotations(encodings)
-
-
-def _is_directory(path):
-    return isinstance(path, (str, os.PathLike)) and os.path.isdir(path)

@@ -1,10 +1,43 @@
 """Which encodings each layer has: the family's, those that are named, and another scaling."""
 
+import dataclasses
+
 from keras_posenc.encodings import get as get_encoding
 from keras_posenc.encodings.remapped import RemappedRotary
 from keras_posenc.encodings.rope_scaling import read_scaling
 from keras_posenc.encodings.rotary import RotaryEmbedding
+from keras_posenc.models.config_file import read_config
+from keras_posenc.models.families import FAMILIES
+from keras_posenc.models.families.rope import rescaled
 from keras_posenc.untrusted import quote
+
+
+def choose_encodings(config, named=None, scaling=None):
+    """Chooses the encodings of a model's layers.
+
+    Args:
+        config: `Config`. It names those of the family, or those of a saved model.
+        named: `encodings` of `build_transformer_model`.
+        scaling: `rope_scaling` of it.
+
+    Returns:
+        `(config, encodings, swapped)`: the config, with the keys of the scaling; a list per layer;
+        and whether they are others than the config's keys mean in another library.
+    """
+    family, count = FAMILIES[config.family], config.num_hidden_layers
+    swapped = bool(named)
+    if named is None and config.saved_encodings:
+        swapped, encodings = True, by_layer(config.saved_encodings, count)
+    else:
+        encodings = together(by_layer(config.encodings, count), by_layer(named, count))
+    if scaling is None:
+        return config, encodings, swapped
+    source = rescaled(config.source or {}, scaling, family)
+    encodings = rescale(encodings, scaling, config.max_position, family.title)
+    if source is not None and not swapped and not _reads_as(source, family.name, encodings):
+        source = None
+    config = dataclasses.replace(config, source=source or config.source)
+    return config, encodings, swapped or source is None
 
 
 def by_layer(encodings, count):
@@ -85,7 +118,17 @@ def rotations(encodings):
     return [[settings(e) for e in layer if isinstance(e, RotaryEmbedding)] for layer in encodings]
 
 
+def _reads_as(source, model, encodings):
+    """Whether a config file with these keys has encodings that rotate as these do."""
+    try:
+        config = read_config(source, model)
+    except ValueError:
+        return False
+    return rotations(by_layer(config.encodings, config.num_hidden_layers)) == rotations(encodings)
+
+
 def check_encodings(encodings, application, options, config):
+    """Refuses encodings for causal models alone, and any together with `attention_caches`."""
     every = [encoding for layer in encodings for encoding in layer]
     causal = [type(encoding).__name__ for encoding in every if encoding.causal_only]
     if causal and application != "lm" and not config.causal:
