@@ -261,6 +261,18 @@ class Config:
         known = FAMILIES[self.family].heads_of(self)
         return known if other is None else {**known, **saved_head(other)}
 
+    def beyond_table(self, length):
+        """Returns a length if it needs more positions than the table has.
+
+        Args:
+            length: int or None.
+
+        Returns:
+            The length; None if the table has as many rows, or there is no table.
+        """
+        longer = self.position_table and (length or 0) > self.max_position
+        return length if longer else None
+
     @property
     def value_size(self):
         """The size of a value head."""

@@ -28,9 +28,8 @@ def save_as_read(model, tokenizer, max_length, files, directory, finish=None):
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{directory} is a file: give a directory to write into.")
     config = getattr(model, "transformer", model).config
-    longer = config.position_table and max_length > config.max_position
     with replacing_together(directory) as folder:
-        save_checkpoint(model, folder, positions=max_length if longer else None)
+        save_checkpoint(model, folder, positions=config.beyond_table(max_length))
         tokenizer.save(folder)
         for name, data in files.items():
             path = folder / name

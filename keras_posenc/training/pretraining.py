@@ -252,6 +252,6 @@ class Pretraining:
         """Writes the checkpoint and its tokenizer, with the original dropout rates."""
         rates = {name: getattr(self.sizes, name) for name in RATES}
         self.transformer.config = dataclasses.replace(self.transformer.config, **rates)
-        positions = self.recipe.length if self.recipe.stretches(self.sizes) else None
+        positions = self.sizes.beyond_table(self.recipe.length)
         save_checkpoint(self.transformer, folder, positions=positions)
         self.tokenizer.save(folder)

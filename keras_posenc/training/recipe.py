@@ -84,10 +84,6 @@ class Recipe:
         """The `Source`."""
         return Source(self.checkpoint, self.config, self.tokenizer, self.model, self.ignore)
 
-    def stretches(self, config):
-        """Whether more positions are needed than a checkpoint of this `Config` has."""
-        return config.position_table and self.longest > config.max_position
-
     def options(self, config):
         """Returns the keywords of `build_transformer_model`: dropout, and the stretching if needed.
 
@@ -95,7 +91,7 @@ class Recipe:
             config: `Config` of the checkpoint.
         """
         options = {name: getattr(self, name) for name in RATES if getattr(self, name) is not None}
-        if not self.stretches(config):
+        if config.beyond_table(self.longest) is None:
             return options
         if self.stretch is None:
             raise ValueError(

@@ -294,11 +294,10 @@ class TextModel:
             # It decides what transformers makes of the logits.
             source = {**config.source, "problem_type": self.kind.problem_type}
             self.model.transformer.config = dataclasses.replace(config, source=source)
-        longer = config.position_table and (self.max_length or 0) > config.max_position
         written = save_checkpoint(
             self.model,
             directory,
-            positions=self.max_length if longer else None,
+            positions=config.beyond_table(self.max_length),
             label_names=None if self.task in ("qa", "embed") else self.label_names,
         )
         self.tokenizer.save(directory)
