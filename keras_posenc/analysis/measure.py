@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.encodings.base import Encoding
+from keras_posenc.training.metrics import unit_rows
 
 
 def position_similarity(embedding, positions, centred=True):
@@ -44,7 +45,7 @@ def position_similarity(embedding, positions, centred=True):
     rows = rows.astype("float64")
     if centred:
         rows = rows - rows.mean(0)
-    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    rows = unit_rows(rows)
     return rows @ rows.T
 
 

@@ -266,7 +266,7 @@ def sentence_transformers_files(directory, longest, layout=EMBEDDER):
     """What makes a model of the transformer in a directory: pooling, other modules, prompts.
 
     Args:
-        directory: str or path, with `modules.json`.
+        directory: str or path. One without `modules.json` is a transformer alone.
         longest: int. Tokens after which texts are to be cut.
         layout: `Layout` of the model.
 
@@ -276,6 +276,8 @@ def sentence_transformers_files(directory, longest, layout=EMBEDDER):
     Raises:
         FileNotFoundError, ValueError: as `read_modules`.
     """
+    if not is_embedder(directory):
+        return {}
     transformer, *others = read_modules(directory, layout)
     index = transformer.index
     rows = parse_json(read_bytes(index))

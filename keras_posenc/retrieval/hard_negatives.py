@@ -1,7 +1,6 @@
 """Hard negatives: texts that a search finds for a query, and that do not belong to it."""
 
 import os
-import pathlib
 
 import numpy as np
 
@@ -10,10 +9,10 @@ from keras_posenc.retrieval.embed import open_embedder
 from keras_posenc.retrieval.reranker import Reranker
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.documents import check_list
+from keras_posenc.text.json_lines import check_jsonl, write_jsonl
+from keras_posenc.training.metrics import unit_rows
 from keras_posenc.training.processes import is_first
 from keras_posenc.training.tasks import TASKS
-from keras_posenc.untrusted import json_line
-from keras_posenc.writing import make_folder, write_text
 
 SAMPLINGS = ("top", "random")
 MOST_COSINES = 2**25  # that are in memory at a time
@@ -108,10 +107,10 @@ def mine_hard_negatives(
     queries = list(dict.fromkeys(query for query, _ in pairs))
     options = {"max_length": max_length, "token_budget": token_budget}
     model = open_embedder(directory, prompt=query_prompt, **options)
-    query_vectors = _unit(model.predict(queries, verbose))
+    query_vectors = unit_rows(model.predict(queries, verbose))
     if document_prompt != query_prompt:
         model = open_embedder(directory, prompt=document_prompt, **options)
-    vectors = _unit(model.predict(candidates, verbose))
+    vectors = unit_rows(model.predict(candidates, verbose))
     order = {text: number for number, text in enumerate(candidates)}
     rows = {query: number for number, query in enumerate(queries)}
     # A query is no negative of itself.
@@ -152,13 +151,12 @@ def mine_hard_negatives(
         )
     mined = Texts(groups, labels if scores else None, lines)
     if output is not None and is_first():
-        _write(output, mined)
+        write_jsonl(output, _rows(mined))
     return mined
 
 
 def _check(output, num_negatives, range_min, range_max, sampling):
-    if output is not None and pathlib.Path(output).suffix != ".jsonl":
-        raise ValueError(f"`output` must be a .jsonl file. Received: {str(output)!r}")
+    check_jsonl(output)
     checks.whole("num_negatives", num_negatives)
     checks.whole("range_min", range_min, least=0)
     why = "range_min + num_negatives"
@@ -178,10 +176,6 @@ def _corpus(corpus):
                 f"Text {number} of `corpus` must be a str. Received: {type(text).__name__}"
             )
     return corpus
-
-
-def _unit(vectors):
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def _nearest(queries, vectors, excluded, most):
@@ -219,13 +213,9 @@ def _reranked(reranker, pairs, found, candidates, verbose):
     return [scores[pair] for pair in pairs], ordered
 
 
-def _write(output, mined):
-    make_folder(pathlib.Path(output).parent)
-    lines = []
+def _rows(mined):
+    """A dict per pair, as `read_groups` reads it."""
     for number, group in enumerate(mined.texts):
         names = ["anchor", "positive", *(f"negative_{n}" for n in range(1, len(group) - 1))]
-        row = dict(zip(names, group, strict=True))
-        if mined.labels is not None:
-            row["scores"] = mined.labels[number]
-        lines.append(json_line(row) + "\n")
-    write_text(pathlib.Path(output), "".join(lines))
+        scores = {} if mined.labels is None else {"scores": mined.labels[number]}
+        yield dict(zip(names, group, strict=True)) | scores

@@ -1,6 +1,5 @@
 """Cross-encoders: a query and a document read together, and a score of how well they match."""
 
-import json
 import os
 import pathlib
 
@@ -11,7 +10,6 @@ from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import (
     ACTIVATIONS,
     CROSS_ENCODER,
-    is_embedder,
     read_model_config,
     read_modules,
     sentence_transformers_files,
@@ -22,10 +20,10 @@ from keras_posenc.retrieval.prediction import ranked
 from keras_posenc.retrieval.saving import save_as_read
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import check_list, kind_of_all
+from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 from keras_posenc.text.shapes import longest_length, shape_options
-from keras_posenc.training.text_model import TextModel
+from keras_posenc.training.text_model import TextModel, check_chunks
 from keras_posenc.untrusted import quote
-from keras_posenc.writing import make_folder, write_text
 
 
 class Reranker:
@@ -229,9 +227,7 @@ class Reranker:
         Raises:
             ValueError: if `directory` is a file, or a weight has no place in the format.
         """
-        files = {}
-        if is_embedder(self.directory):
-            files = sentence_transformers_files(self.directory, self.max_length, CROSS_ENCODER)
+        files = sentence_transformers_files(self.directory, self.max_length, CROSS_ENCODER)
         return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
 
     def _check_room(self, queries):
@@ -296,8 +292,7 @@ def rerank(
     >>> sorted(found[0])
     ['corpus_id', 'score', 'text']
     """
-    if output is not None and pathlib.Path(output).suffix != ".jsonl":
-        raise ValueError(f"`output` must be a .jsonl file. Received: {output!r}")
+    check_jsonl(output)
     reranker = Reranker(
         directory,
         max_length=max_length,
@@ -314,18 +309,12 @@ def rerank(
     found = reranker.rank(query, documents, top_k, verbose)
     found = [{**each, "text": documents[each["corpus_id"]]} for each in found]
     if output is not None:
-        make_folder(pathlib.Path(output).parent)
-        lines = (json.dumps(each, ensure_ascii=False) + "\n" for each in found)
-        write_text(pathlib.Path(output), "".join(lines))
+        write_jsonl(output, found)
     return found
 
 
 def _check_windows(max_length, chunks, overlap):
-    if chunks is not None and max_length is not None:
-        raise ValueError(
-            "chunks reads all of a document and max_length cuts it off: give one of them. "
-            f"Received: chunks={chunks!r}, max_length={max_length!r}"
-        )
+    check_chunks(chunks, max_length)
     checks.whole("overlap", overlap, least=0)
     if overlap and chunks is None:
         raise ValueError(

@@ -8,7 +8,6 @@ import numpy as np
 from keras_posenc import checks
 from keras_posenc.checkpoints.sentence_transformers import (
     SPARSE,
-    is_embedder,
     read_modules,
     read_prompts,
     sentence_transformers_files,
@@ -262,9 +261,7 @@ class SparseEmbedder:
         Raises:
             ValueError: if `directory` is a file, or a weight has no place in the format.
         """
-        files = {}
-        if is_embedder(self.directory):
-            files = sentence_transformers_files(self.directory, self.max_length, SPARSE)
+        files = sentence_transformers_files(self.directory, self.max_length, SPARSE)
         return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
 
     def _encode(self, texts, kind, verbose):

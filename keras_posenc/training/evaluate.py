@@ -1,9 +1,9 @@
 """Evaluation and predictions of a saved model."""
 
 import os
-import pathlib
 
 from keras_posenc import checks
+from keras_posenc.text.json_lines import check_jsonl
 from keras_posenc.text.process_shards import read_shard
 from keras_posenc.text.text_stream import TextStream
 from keras_posenc.training.device_pool import computing
@@ -181,5 +181,4 @@ def _check_parts(output, part_size):
             "`output` and `part_size` go together: predictions are written a part at a time. "
             f"Received: output={output!r}, part_size={part_size!r}"
         )
-    if output is not None and pathlib.Path(output).suffix != ".jsonl":
-        raise ValueError(f"`output` must be a .jsonl file. Received: {output!r}")
+    check_jsonl(output)

@@ -20,6 +20,11 @@ def softmax(logits):
     return np.exp(log_softmax(logits))
 
 
+def unit_rows(vectors):
+    """Vectors (N, D) at length 1; zeros stay."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
 def confusion_matrix(labels, predicted, num_classes):
     """Counts documents (C, C): row = true class, column = predicted class.
 

@@ -8,7 +8,14 @@ from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.models import heads  # noqa: F401
 from keras_posenc.text import Tokenizer
 from keras_posenc.training.tasks import TASKS
-from keras_posenc.training.text_model import FIELDS, LABELS, SETTINGS, SIDES, TextModel
+from keras_posenc.training.text_model import (
+    FIELDS,
+    LABELS,
+    SETTINGS,
+    SIDES,
+    TextModel,
+    check_chunks,
+)
 from keras_posenc.untrusted import from_hub, quote, read_json
 
 FILES = ("model.keras", LABELS)
@@ -104,11 +111,7 @@ def _check_files(directory, names, what):
 
 
 def _load(directory, name, max_length, token_budget, chunks, pool):
-    if chunks is not None and max_length is not None:
-        raise ValueError(
-            "chunks reads all of a document and max_length cuts it off: give one of them. "
-            f"Received: chunks={chunks!r}, max_length={max_length!r}"
-        )
+    check_chunks(chunks, max_length)
     settings = _read_settings(newest(directory, name), directory / name)
     pad_id = settings.pop("pad_id")
     model = load_keras(newest(directory, "model.keras"))

@@ -311,6 +311,15 @@ class TextModel:
         return written
 
 
+def check_chunks(chunks, max_length):
+    """Refuses to read all of a document in chunks, and to cut it off."""
+    if chunks is not None and max_length is not None:
+        raise ValueError(
+            "chunks reads all of a document and max_length cuts it off: give one of them. "
+            f"Received: chunks={chunks!r}, max_length={max_length!r}"
+        )
+
+
 TextModel.__init__ = checks.renamed_argument("labels", "label_names")(TextModel.__init__)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_posenc import backend, checks
 from keras_posenc.checkpoints import save_checkpoint
-from keras_posenc.checkpoints.sentence_transformers import is_embedder, sentence_transformers_files
+from keras_posenc.checkpoints.sentence_transformers import sentence_transformers_files
 from keras_posenc.models.config import RATES
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
@@ -390,7 +390,7 @@ def stretch_summary(report):
 
 def _read_other_files(checkpoint, length, print_line):
     """What lies around the encoder in a directory of sentence-transformers: pooling, prompts."""
-    if not isinstance(checkpoint, (str, os.PathLike)) or not is_embedder(checkpoint):
+    if not isinstance(checkpoint, (str, os.PathLike)):
         return {}
     try:
         return sentence_transformers_files(checkpoint, length)

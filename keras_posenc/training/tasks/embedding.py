@@ -10,6 +10,7 @@ from keras_posenc.models.similarity import similarity
 from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
 from keras_posenc.text.files import FilePart
 from keras_posenc.text.groups import read_groups
+from keras_posenc.training.metrics import unit_rows
 from keras_posenc.training.similarity_losses import InBatchAccuracy
 from keras_posenc.training.tasks.embedding_losses import loss_of
 from keras_posenc.training.tasks.embedding_measures import distilled, ranked, scored
@@ -163,8 +164,7 @@ class Embedding(FinetuneTask):
         check_finite(outputs)
         if len(outputs) == len(texts):
             return outputs
-        vectors = pooled(batches, outputs, pool)
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return unit_rows(pooled(batches, outputs, pool))
 
     def measure(self, finetuned, documents, verbose):
         groups = [finetuned.with_prompts(group) for group in documents.texts]

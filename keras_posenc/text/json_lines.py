@@ -1,0 +1,19 @@
+"""Results in a .jsonl file, a JSON object per line."""
+
+import pathlib
+
+from keras_posenc.untrusted import json_line
+from keras_posenc.writing import make_folder, write_text
+
+
+def check_jsonl(output):
+    """Raises ValueError unless a file has this format; None is no file."""
+    if output is not None and pathlib.Path(output).suffix != ".jsonl":
+        raise ValueError(f"`output` must be a .jsonl file. Received: {str(output)!r}")
+
+
+def write_jsonl(output, rows):
+    """Writes dicts, a line each; the folder of the file is created."""
+    output = pathlib.Path(output)
+    make_folder(output.parent)
+    write_text(output, "".join(f"{json_line(row)}\n" for row in rows))
