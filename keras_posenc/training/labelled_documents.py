@@ -246,19 +246,27 @@ def _take(documents, chosen):
     return Texts(*(take(part, chosen) for part in parts))
 
 
-def check_known_labels(documents, label_names, role):
-    """Checks that every label is one of the training's.
+def check_known_labels(documents, label_names, role, names_in, what="label"):
+    """Checks that every name in a label is one of the training's.
+
+    Args:
+        documents: a labelled `Texts`.
+        label_names: list of str, of the training.
+        role: str, as in `read_labelled`.
+        names_in: function from a label to the names in it.
+        what: str, what a name is called.
 
     Raises:
-        ValueError: names the first unknown label and its line.
+        ValueError: names the first unknown one and its line.
     """
-    for line, name in zip(documents.lines, documents.labels, strict=True):
-        if name not in label_names:
-            shown = ", ".join(map(quote, label_names[:10])) + ", ..." * (len(label_names) > 10)
-            raise ValueError(
-                f"{role}, line {line}: the label {quote(name)} is none of the training's "
-                f"{len(label_names)} labels: {shown}."
-            )
+    for line, label in zip(documents.lines, documents.labels, strict=True):
+        for name in names_in(label):
+            if name not in label_names:
+                shown = ", ".join(map(quote, label_names[:10])) + ", ..." * (len(label_names) > 10)
+                raise ValueError(
+                    f"{role}, line {line}: the {what} {quote(name)} is none of the training's "
+                    f"{len(label_names)} {what}s: {shown}."
+                )
 
 
 def digest(documents):

@@ -105,7 +105,7 @@ def test_a_share_that_holds_out_nothing_is_refused():
 
 def test_an_unknown_label_is_named_with_its_line():
     with pytest.raises(ValueError, match="test, line 2: the label 'z' is none of the .* 'a', 'b'"):
-        check_known_labels(labelled("az"), ["a", "b"], "test")
+        check_known_labels(labelled("az"), ["a", "b"], "test", list)
 
 
 def test_the_digest_sees_texts_labels_and_order():

@@ -8,11 +8,7 @@ import numpy as np
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.labelled_documents import (
-    check_known_labels,
-    check_names,
-    open_labelled,
-)
+from keras_posenc.training.labelled_documents import open_labelled
 from keras_posenc.training.metrics import classification, softmax
 from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 from keras_posenc.untrusted import quote
@@ -76,7 +72,7 @@ class Classification(FinetuneTask):
         return open_labelled(source, role, text, label)
 
     def check_labels(self, documents, role):
-        check_names(([name] for name in documents.labels), documents.lines, role)
+        super().check_labels(documents, role)
         if role == "train":
             _question(documents.labels)
 
@@ -91,8 +87,8 @@ class Classification(FinetuneTask):
             )
         return labels
 
-    def check_label_names(self, documents, label_names, role):
-        check_known_labels(documents, label_names, role)
+    def names_in(self, label):
+        return [label]
 
     def labels(self, label_names, values=None):
         return ClassLabels(values, label_names)

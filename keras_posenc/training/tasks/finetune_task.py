@@ -3,7 +3,11 @@
 import numpy as np
 
 from keras_posenc.text.file_parts import STREAMED
-from keras_posenc.training.labelled_documents import check_names, open_documents
+from keras_posenc.training.labelled_documents import (
+    check_known_labels,
+    check_names,
+    open_documents,
+)
 from keras_posenc.untrusted import quote
 
 # Combine the outputs for the chunks of a text (chunks, ...), given their numbers of tokens. The
@@ -33,6 +37,7 @@ class FinetuneTask:
     reads_plain_texts = False  # whether `read_unlabelled` reads what `read_texts` does
     streamed = STREAMED  # suffixes of files that are read in parts
     reads_chunks = True  # whether `chunks=` makes sense
+    name_of_labels = "label"  # what errors call one of the label names
     # What transformers calls it, where a model is a classifier's: features, pooled, and numbers of
     # a text.
     problem_type = None
@@ -72,11 +77,12 @@ class FinetuneTask:
         raise NotImplementedError
 
     def names_in(self, label):
-        """The names of outputs in one label, where it has several."""
+        """The names of outputs in one label, where it has some."""
         return ()
 
     def check_label_names(self, documents, label_names, role):
         """Checks that documents ask for nothing that training did not show."""
+        check_known_labels(documents, label_names, role, self.names_in, self.name_of_labels)
 
     def check_settings(self, recipe, label_names):
         """Refuses settings that do not fit the documents, before anything is loaded."""
@@ -150,7 +156,10 @@ def by_text(batches, rows):
 
 
 def pooled(batches, outputs, pool):
-    """(N, ...): of each text the outputs of its chunks as one, by a name of `POOLS`."""
+    """(N, ...): of each text the outputs of its chunks as one, by a name of `POOLS`; without
+    chunks, the outputs."""
+    if len(outputs) == len(batches.lengths):
+        return outputs
     parts = zip(by_text(batches, outputs), by_text(batches, batches.row_lengths), strict=True)
     return np.array([POOLS[pool](part, tokens) for part, tokens in parts])
 

@@ -69,14 +69,6 @@ class MultiLabel(FinetuneTask):
     def names_in(self, label):
         return label
 
-    def check_label_names(self, documents, label_names, role):
-        for line, labels in zip(documents.lines, documents.labels, strict=True):
-            if unknown := sorted(set(labels) - set(label_names)):
-                raise ValueError(
-                    f"{role}, line {line}: the label {quote(unknown[0])} is none of the training's "
-                    f"{len(label_names)} labels."
-                )
-
     def labels(self, label_names, values=None):
         return MultiLabels(values, label_names)
 
@@ -94,10 +86,7 @@ class MultiLabel(FinetuneTask):
     def merged(self, texts, batches, outputs, label_names, pool):
         """Probabilities (N, C)."""
         check_finite(outputs)
-        probabilities = 0.5 * (1 + np.tanh(np.asarray(outputs, "float64") / 2))
-        if len(outputs) == len(texts):
-            return probabilities
-        return pooled(batches, probabilities, pool)
+        return pooled(batches, 0.5 * (1 + np.tanh(np.asarray(outputs, "float64") / 2)), pool)
 
     def measure(self, finetuned, documents, verbose):
         results, lengths = finetuned.judged(documents.texts, verbose)

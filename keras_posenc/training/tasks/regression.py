@@ -89,8 +89,6 @@ class Regression(FinetuneTask):
 
     def merged(self, texts, batches, outputs, label_names, pool):
         check_finite(outputs)
-        if len(outputs) == len(texts):
-            return outputs
         return pooled(batches, outputs, pool)
 
     def measure(self, finetuned, documents, verbose):

@@ -12,7 +12,7 @@ from keras_posenc.text.tagged import OBJECTS, read_tagged
 from keras_posenc.training.entities import entities, entity_scores
 from keras_posenc.training.metrics import by_lengths, log_softmax
 from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite
-from keras_posenc.untrusted import quote, shorten
+from keras_posenc.untrusted import quote
 
 OUTSIDE = "O"
 
@@ -71,6 +71,7 @@ class Tagging(FinetuneTask):
     has_class_weights = True
     per_token = True
     streamed = tuple(OBJECTS)
+    name_of_labels = "tag"
 
     def read_file(self, path, text, label):
         return read_tagged(path, text, label)
@@ -96,17 +97,6 @@ class Tagging(FinetuneTask):
 
     def names_in(self, label):
         return tag_names([label])
-
-    def check_label_names(self, documents, label_names, role):
-        for line, entry in zip(documents.lines, documents.labels, strict=True):
-            if unknown := [name for name in tag_names([entry]) if name not in label_names]:
-                shown = ", ".join(map(shorten, label_names[:10])) + ", ..." * (
-                    len(label_names) > 10
-                )
-                raise ValueError(
-                    f"{role}, line {line}: the tag {quote(unknown[0])} is none of the training's "
-                    f"{len(label_names)} tags: {shown}."
-                )
 
     def labels(self, label_names, values=None):
         return TagLabels(values, label_names)
