@@ -23,6 +23,7 @@ from keras_posenc.bench.settings import (
     encodings_of,
     file_name,
     positions_of,
+    read_result,
     task_of,
     task_parts,
 )
@@ -31,6 +32,7 @@ from keras_posenc.bench.table import to_table
 from keras_posenc.bench.task_batches import TEST, TRIAL_TEST
 from keras_posenc.checkpoints.folder import owned
 from keras_posenc.tasks import TASKS
+from keras_posenc.training.progress import printer
 from keras_posenc.untrusted import read_json
 from keras_posenc.writing import subfolder, write_text
 
@@ -172,8 +174,7 @@ def bench(
     }
     _check_room(runs, Settings(steps=steps or 1, **settings))
     with owned(pathlib.Path(output)):
-        print_line = print if verbose else _quiet
-        return _run_all(runs, settings, steps, budget, pathlib.Path(output), print_line)
+        return _run_all(runs, settings, steps, budget, pathlib.Path(output), printer(verbose))
 
 
 def _run_all(runs, settings, steps, budget, output, print_line):
@@ -192,9 +193,7 @@ def _run_all(runs, settings, steps, budget, output, print_line):
         if what != made:
             contender, made = _contender(run, settings), what
         state = output / "states" / f"{run.file_name}.zip"
-        result = _result(
-            run, contender, state, lambda words, p=prefix: print_line(p + words, flush=True)
-        )
+        result = _result(run, contender, state, lambda words, p=prefix: print_line(p + words))
         write_text(path, json.dumps(result, indent=1))
         state.unlink(missing_ok=True)
         results.append(result)
@@ -251,16 +250,7 @@ def _versions():
 
 
 def _read(path, settings):
-    result = read_json(path, ("settings", "accuracy", "seed"))
-    here = _recorded(settings)
-    other = [name for name in here if here[name] != result["settings"].get(name)]
-    if other:
-        name = other[0]
-        raise ValueError(
-            f"{path} was made with {name}={result['settings'].get(name)}, not {here[name]}: give "
-            "another output, or delete it."
-        )
-    return result
+    return read_result(path, ("settings", "accuracy", "seed"), _recorded(settings))
 
 
 def _recorded(settings):
@@ -282,9 +272,7 @@ def _planned(output, runs, settings, budget, print_line):
         return plan["steps"]
     started, step, fixed = time.perf_counter(), 0.0, 0.0
     for what in dict.fromkeys(dataclasses.replace(run, seed=0) for run in runs):
-        print_line(
-            f"measuring {what.task} {what.model} {what.encodings} {what.positions}", flush=True
-        )
+        print_line(f"measuring {what.task} {what.model} {what.encodings} {what.positions}")
         costs = _contender(what, Settings(steps=10**6, **settings)).cost()
         count = sum(dataclasses.replace(run, seed=0) == what for run in runs)
         step += count * costs[0]
@@ -299,9 +287,5 @@ def _planned(output, runs, settings, budget, print_line):
         )
     plan = {"budget": budget, "steps": steps, "seconds_a_step": step / len(runs)}
     write_text(path, json.dumps(plan, indent=1))
-    print_line(f"{steps:,} steps for each of {len(runs)} runs", flush=True)
+    print_line(f"{steps:,} steps for each of {len(runs)} runs")
     return steps
-
-
-def _quiet(*words, **options):
-    pass

@@ -11,13 +11,13 @@ import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.bench.reading import POOLINGS, by_words, embedded, first_rank
-from keras_posenc.bench.settings import file_name, one_part
+from keras_posenc.bench.settings import file_name, one_part, read_result
 from keras_posenc.checkpoints.folder import owned
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.tasks.retrieval import needles, passkeys
 from keras_posenc.text import Tokenizer, read_texts
-from keras_posenc.untrusted import read_json
+from keras_posenc.training.progress import printer
 from keras_posenc.writing import subfolder, write_text
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
@@ -118,7 +118,7 @@ def bench_passkey(
     source = _Source(checkpoint, fillers, documents, pooling, ignore)
     for reader in readers.values():
         reader.check(source, lengths)
-    print_line = print if verbose else _quiet
+    print_line = printer(verbose)
     with owned(pathlib.Path(output)):
         runs, results = subfolder(pathlib.Path(output), "runs"), []
         for seed in seeds:
@@ -137,8 +137,7 @@ def bench_passkey(
                     write_text(path, json.dumps(result))
                     print_line(
                         f"{source.task}, {way}, seed {seed}, {length:,} tokens: "
-                        f"{np.mean(scores):.1%}, {seconds:.0f} s",
-                        flush=True,
+                        f"{np.mean(scores):.1%}, {seconds:.0f} s"
                     )
                 results.append(_of_lengths(result, lengths))
         write_text(pathlib.Path(output) / "results.json", json.dumps(results))
@@ -269,14 +268,7 @@ def _begun(path, source, way, seed, settings):
     """The result of a way and a seed as far as it is there."""
     here = dataclasses.asdict(settings)
     if path.exists():
-        result = read_json(path, ("settings", "scores", "accuracy", "seconds"))
-        for name, value in here.items():
-            if value != result["settings"].get(name):
-                raise ValueError(
-                    f"{path} was made with {name}={result['settings'].get(name)}, not {value}: "
-                    "give another output, or delete it."
-                )
-        return result
+        return read_result(path, ("settings", "scores", "accuracy", "seconds"), here)
     return {
         # The keys of `bench`, so that its pictures show these results too.
         "task": source.task,
@@ -300,7 +292,3 @@ def _of_lengths(result, lengths):
 
     measured = {name: chosen(result[name]) for name in ("scores", "seconds")}
     return {**result, **measured, "accuracy": {"test": chosen(result["accuracy"]["test"])}}
-
-
-def _quiet(*words, **options):
-    pass
