@@ -26,11 +26,16 @@ def about(name, directory, recipe, metrics):
     rows = [("model", recipe.get("checkpoint"))]
     rows += [(title, _described(data[role])) for role, title in ROLES.items() if role in data]
     rows.append(("date", metrics.get("finished")))
-    rows.append(("versions", ", ".join(f"{k} {v}" for k, v in metrics["versions"].items())))
+    rows.append(("versions", versions(metrics)))
     table = pairs([(title, value) for title, value in rows if value is not None])
     if not {"train", "texts"} & data.keys():  # of an earlier version
         return table
     return table + code(_call(name, directory, recipe, data))
+
+
+def versions(metrics):
+    """The versions in metrics, as words."""
+    return ", ".join(f"{name} {version}" for name, version in metrics["versions"].items())
 
 
 def _described(source):

@@ -6,6 +6,7 @@ import string
 
 from keras_posenc.analysis import plot
 from keras_posenc.untrusted import visible
+from keras_posenc.writing import write_text
 
 PAGE = string.Template("""\
 <!doctype html>
@@ -39,6 +40,20 @@ $body
 </body>
 </html>
 """)
+
+
+def write_page(path, title, parts, function):
+    """Writes a page, and logs where it has no figures.
+
+    Args:
+        path: `pathlib.Path`.
+        title: str, its heading.
+        parts: list of str; empty ones are left out.
+        function: str, the function that writes it.
+    """
+    page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, parts)))
+    write_text(path, page)
+    plot.warn_without_matplotlib(path, function)
 
 
 def escaped(value):

@@ -5,18 +5,17 @@ import json
 import pathlib
 
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.about import about
-from keras_posenc.analysis.page import PAGE, details, escaped, picture, section, table
+from keras_posenc.analysis.about import about, versions
+from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
 from keras_posenc.analysis.run_files import (
     SCORES,
     SETS,
+    check_metrics,
     read_curve,
     read_metrics,
     read_recipe,
 )
 from keras_posenc.analysis.verdict import verdict
-from keras_posenc.checkpoints.folder import newest
-from keras_posenc.writing import write_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,15 +55,10 @@ def read_run(directory, name=None):
         ValueError: if a file in it is damaged.
     """
     directory = pathlib.Path(directory)
-    if not newest(directory, "metrics.json").is_file():
-        raise FileNotFoundError(
-            f"{directory} holds no finished fine-tuning: it has no metrics.json. "
-            "Run finetune to its end first."
-        )
     return FinetuneRun(
         name or directory.resolve().name,
         str(directory),
-        read_metrics(directory),
+        read_metrics(directory, "fine-tuning", "finetune", check_metrics),
         read_recipe(directory),
         read_curve(directory, "history.csv"),
         read_curve(directory, "steps.csv"),
@@ -113,9 +107,7 @@ def write_report(directories, path=None, title="Fine-tuning report"):
         section("Settings", _recipes(runs)),
     ]
     path = pathlib.Path(path)
-    page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, sections)))
-    write_text(path, page)
-    plot.warn_without_matplotlib(path, "write_report")
+    write_page(path, title, sections, "write_report")
     return path
 
 
@@ -266,11 +258,6 @@ def _recipes(runs):
     # A digest of documents that are named in the first section would mislead as their name.
     keys = [key for key in keys if key not in ("train", "validation", "test")]
     rows = [(key, *(json.dumps(run.recipe.get(key)) for run in runs)) for key in keys]
-    versions = "; ".join(
-        dict.fromkeys(
-            ", ".join(f"{name} {version}" for name, version in run.metrics["versions"].items())
-            for run in runs
-        )
-    )
     recipes = table(["setting", *(run.name for run in runs)], rows)
-    return recipes + f"<p class=note>{escaped(versions)}</p>"
+    computed_by = "; ".join(dict.fromkeys(versions(run.metrics) for run in runs))
+    return recipes + f"<p class=note>{escaped(computed_by)}</p>"

@@ -64,7 +64,8 @@ def _judged(scores, classes):
     return e.maybe(check)
 
 
-def _metrics(value, where):
+def check_metrics(value, where):
+    """What the metrics of a fine-tuning must be."""
     train = {"max_length": e.count, "seconds": e.number, "lengths": _histogram}
     needed = {"labels": e.every(e.text), "train": e.keys(train), "versions": e.by_name(e.text)}
     optional = {"scores": e.by_name(e.text), **ORIGIN}
@@ -76,14 +77,25 @@ def _metrics(value, where):
     e.keys(dict.fromkeys(SETS, _judged(scores, len(value["labels"]))))(value, where)
 
 
-def read_metrics(directory):
-    """The metrics.json of a fine-tuning.
+def read_metrics(directory, run, function, expected):
+    """The metrics.json of a run.
+
+    Args:
+        directory: str or path.
+        run, function: str, such as "fine-tuning" and "finetune".
+        expected: what the metrics must be.
 
     Raises:
-        ValueError: if it is damaged. The error names the key.
+        FileNotFoundError: if there is no finished run in the directory.
+        ValueError: if the file is damaged. The error names the key.
     """
     path = newest(directory, "metrics.json")
-    return e.checked(path, read_json(path), _metrics)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{directory} holds no finished {run}: it has no metrics.json. Run {function} to its "
+            "end first."
+        )
+    return e.checked(path, read_json(path), expected)
 
 
 def read_recipe(directory):

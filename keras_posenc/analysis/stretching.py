@@ -5,12 +5,9 @@ import pathlib
 
 from keras_posenc.analysis import expected as e
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.about import about
-from keras_posenc.analysis.page import PAGE, details, escaped, picture, section, table
-from keras_posenc.analysis.run_files import ORIGIN, read_recipe
-from keras_posenc.checkpoints.folder import newest
-from keras_posenc.untrusted import read_json
-from keras_posenc.writing import write_text
+from keras_posenc.analysis.about import about, versions
+from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
+from keras_posenc.analysis.run_files import ORIGIN, read_metrics, read_recipe
 
 ROW = {"from": e.count, "to": e.count, "before": e.score, "after": e.score, "teacher": e.score}
 METRICS = e.keys(
@@ -50,12 +47,8 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
     'report.html'
     """
     directory = pathlib.Path(directory)
-    if not newest(directory, "metrics.json").is_file():
-        raise FileNotFoundError(
-            f"{directory} holds no finished stretching: it has no metrics.json. Run stretch to its "
-            "end first."
-        )
-    report, recipe = read_metrics(directory), read_recipe(directory)
+    report = read_metrics(directory, "stretching", "stretch", METRICS)
+    recipe = read_recipe(directory)
     rows, old = report["agreement"], report["old_length"]
 
     def draw():
@@ -77,9 +70,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
         section("Settings", _recipe(recipe, report)),
     ]
     path = directory / "report.html" if path is None else pathlib.Path(path)
-    page = PAGE.substitute(title=escaped(title), body="\n".join(filter(None, body)))
-    write_text(path, page)
-    plot.warn_without_matplotlib(path, "write_stretch_report")
+    write_page(path, title, body, "write_stretch_report")
     return path
 
 
@@ -103,16 +94,6 @@ def _verdict(report, recipe):
     if context and recipe.get("keep") == "context" and context["after"] < context["before"]:
         return f"Mixed: {words}. Train on longer texts or with a smaller learning rate."
     return f"Good: {words}."
-
-
-def read_metrics(directory):
-    """The metrics.json of a stretching.
-
-    Raises:
-        ValueError: if it is damaged. The error names the key.
-    """
-    path = newest(directory, "metrics.json")
-    return e.checked(path, read_json(path), METRICS)
 
 
 def _numbers(rows):
@@ -150,6 +131,5 @@ def _training(report):
 
 
 def _recipe(recipe, report):
-    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     rows = [(key, json.dumps(value)) for key, value in recipe.items()]
-    return table(["setting", ""], rows) + f"<p class=note>{escaped(versions)}</p>"
+    return table(["setting", ""], rows) + f"<p class=note>{escaped(versions(report))}</p>"
