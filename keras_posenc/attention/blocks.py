@@ -156,9 +156,8 @@ def run(block, tensors, block_rows, carry, columns=None, at_once=1):
         count = ops.shape(columns["k", None])[0]
     stacked, whole = dict(columns), {}
     for key, x in tensors.items():
-        axis = AXES[key[0]].rows
-        # A mask or a bias may be the same for all rows.
-        if axis is None or (x.shape[axis] == 1 and key[0] != "q"):
+        axis = axis_along(key, x, "rows")
+        if axis is None:
             whole[key] = x
         else:
             stacked[key] = _stacked(x, axis, count, block_rows)
@@ -176,7 +175,20 @@ def run(block, tensors, block_rows, carry, columns=None, at_once=1):
     )
     if at_once > 1:
         outputs = ops.reshape(outputs, (count, batch, *ops.shape(outputs)[2:]))
-    return _joined(outputs, ROWS, num_rows)
+    return _joined(outputs, num_rows)
+
+
+def axis_along(key, x, side):
+    """The axis of a tensor along which it differs, or None if it is the same everywhere.
+
+    Args:
+        key, x: a tensor of `prepare` with its key. A mask or a bias may have one row for all.
+        side: "rows" or "columns" of the map.
+    """
+    axis = getattr(AXES[key[0]], side)
+    if axis is None or (x.shape[axis] == 1 and key[0] != "q"):
+        return None
+    return axis % len(x.shape)
 
 
 def _as_one_batch(x, batch, size):
@@ -197,8 +209,7 @@ def _even_rows(q, num_rows, block_rows):
 
 def _stacked(x, axis, count, size):
     """Splits the row axis of x into `count` blocks on a new first axis, padded by the last row."""
-    axis %= len(x.shape)
-    shape = list(ops.shape(x))
+    shape = ops.shape(x)
     missing = count * size - shape[axis]
     if not isinstance(missing, int) or missing:
         last = ops.take(x, [shape[axis] - 1], axis=axis)
@@ -207,26 +218,20 @@ def _stacked(x, axis, count, size):
     return ops.moveaxis(x, axis, 0)
 
 
-def _joined(x, axis, num_rows):
-    """Joins the blocks again, and drops the padding after the first `num_rows`."""
-    axis %= len(x.shape) - 1
-    x = ops.moveaxis(x, 0, axis)
-    shape = ops.shape(x)
-    joined = shape[axis] * shape[axis + 1]
-    x = ops.reshape(x, (*shape[:axis], joined, *shape[axis + 2 :]))
-    even = isinstance(joined, int) and isinstance(num_rows, int) and joined == num_rows
-    return x if even else slice_axis(x, axis, 0, num_rows)
+def _joined(x, num_rows):
+    """The blocks (N, B, H, rows, Dv) as (B, H, Tq, Dv), without what follows the last row."""
+    count, batch, heads, size, width = ops.shape(x)
+    x = ops.reshape(ops.moveaxis(x, 0, ROWS), (batch, heads, count * size, width))
+    even = isinstance(count * size, int) and isinstance(num_rows, int) and count * size == num_rows
+    return x if even else slice_axis(x, ROWS, 0, num_rows)
 
 
 def _cut(x, key, row_range, column_range):
     """Slices a tensor to a range of rows and a range of columns; None is the whole axis."""
-    axes = AXES[key[0]]
-    for axis, range_ in ((axes.rows, row_range), (axes.columns, column_range)):
-        # A mask or a bias may be the same for all rows or columns.
-        if None in (axis, range_) or (x.shape[axis] == 1 and key[0] != "q"):
-            continue
-        start, stop = range_
-        if range_ != (0, x.shape[axis]):
+    for side, range_ in (("rows", row_range), ("columns", column_range)):
+        axis = axis_along(key, x, side)
+        if None not in (axis, range_) and range_ != (0, x.shape[axis]):
+            start, stop = range_
             x = slice_axis(x, axis, start, stop - start)
     return x
 

@@ -203,8 +203,6 @@ def rows_of_block(q, k, hooks, heads, sizes):
     Args:
         sizes: (bytes of a map from which on it is cut, bytes of a block's map), on a CPU.
     """
-    if backend.is_exporting():
-        return None
     accelerated = backend.on_accelerator(q)
     if accelerated:
         sizes = ON_TPU if backend.platform(q) == "tpu" else ON_GPU

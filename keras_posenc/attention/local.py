@@ -15,7 +15,7 @@ import keras
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.attention.blocks import AXES, ROWS, prepare, run
+from keras_posenc.attention.blocks import AXES, ROWS, axis_along, prepare, run
 from keras_posenc.attention.matrix import by_head
 from keras_posenc.attention.sequence import run_with_neighbours
 from keras_posenc.maps.columns import slice_axis
@@ -33,7 +33,7 @@ def local_rows(q, k, grid, rules):
     None if position ids are not indices, so that the window selects no range of columns, or if the
     map is too small.
     """
-    if grid.window is None or not grid.ids_are_indices or q.shape[1] != k.shape[1]:
+    if not grid.ids_are_indices or q.shape[1] != k.shape[1]:
         return None
     seen = grid.seen_by_all()
     if grid.query_index is not None and seen:  # by each document its own first ones
@@ -126,20 +126,15 @@ def _blocks_at_once(q, hooks, rows, block_rows, width):
     """
     if not (backend.TRAITS.eager and backend.on_accelerator(q)):
         return 1
-    by_block = all(key[0] == "weights" or _has_rows(key, x) for key, x in rows.items())
-    if hooks.bias or hooks.read_map or hooks.decay or not by_block:
+    if hooks.bias or hooks.read_map or hooks.decay:
+        return 1
+    if any(key[0] != "weights" and axis_along(key, x, "rows") is None for key, x in rows.items()):
         return 1
     batch, num_rows, heads = q.shape[:3]
     count = -(-num_rows // block_rows)
     most = max(1, AT_ONCE // (4 * batch * heads * block_rows * width))
     groups = -(-count // most)
     return -(-count // groups)
-
-
-def _has_rows(key, x):
-    """Whether a tensor differs from row to row."""
-    axis = AXES[key[0]].rows
-    return axis is not None and (x.shape[axis] != 1 or key[0] == "q")
 
 
 def _chunks(reach, block_rows):
@@ -176,10 +171,8 @@ def _at_most(number, length):
 
 
 def _first_rows(key, x, few):
-    if not _has_rows(key, x):
-        return x
-    axis = AXES[key[0]].rows
-    return slice_axis(x, axis, 0, _at_most(few, ops.shape(x)[axis]))
+    axis = axis_along(key, x, "rows")
+    return x if axis is None else slice_axis(x, axis, 0, _at_most(few, ops.shape(x)[axis]))
 
 
 def _from_row(x, first, num_rows):

@@ -8,7 +8,7 @@ window, devices send each other the columns that it reaches beyond their own.
 import keras
 
 from keras_posenc import backend
-from keras_posenc.attention.blocks import AXES, ROWS, prepare, run
+from keras_posenc.attention.blocks import AXES, ROWS, axis_along, prepare, run
 from keras_posenc.attention.matrix import by_head
 
 # Blocks of fewer rows of local attention would mostly read what is around them.
@@ -37,7 +37,7 @@ def attend_over_devices(q, k, v, grid, rules, block_rows, compute):
         rows = min(block_rows or num_rows, num_rows)
         return run(block, dict(zip(keys, values, strict=True)), rows, carry)
 
-    split = [_rows(key, x) for key, x in tensors.items()]
+    split = [axis_along(key, x, "rows") for key, x in tensors.items()]
     gathered = [_columns(key, x, shards) for key, x in tensors.items()]
     return by_head(backend.over_sequence(on_one, list(tensors.values()), split, gathered, ROWS))
 
@@ -68,22 +68,16 @@ def run_with_neighbours(function, rows, columns, first):
         dicts = [{key: next(values) for key in keys} for keys in groups]
         return function(*dicts, backend.with_neighbours)
 
-    split = [_rows(key, x) for key, x in rows.items()]
+    split = [axis_along(key, x, "rows") for key, x in rows.items()]
     split += [AXES[key[0]].columns % len(x.shape) for key, x in columns.items()]
     split += [None] * len(first)
     return backend.over_sequence(on_one, values, split, [None] * len(values), ROWS)
-
-
-def _rows(key, x):
-    axis = AXES[key[0]].rows
-    one = axis is None or (x.shape[axis] == 1 and key[0] != "q")
-    return None if one else axis % len(x.shape)
 
 
 def _columns(key, x, shards):
     """The axis of columns of what is worth sending: features, not ids, which each device makes."""
     axis = AXES[key[0]].columns
     ids = not keras.backend.is_float_dtype(x.dtype)
-    if axis is None or ids or _rows(key, x) is not None or x.shape[axis] % shards:
+    if axis is None or ids or axis_along(key, x, "rows") is not None or x.shape[axis] % shards:
         return None
     return axis % len(x.shape)
