@@ -45,7 +45,6 @@ def attend_fused(q, k, v, grid, rules):
         grid = grid.replace(key_mask=None)
     causal = not terms and grid.is_causal()
     mask = None if causal else grid.mask()
-    unmasked = None if seen.is_causal() else seen.mask()
     bias = None
     if terms:
         bias = sum((ops.cast(term, "float32") for term in terms[1:]), ops.cast(terms[0], "float32"))
@@ -73,7 +72,7 @@ def attend_fused(q, k, v, grid, rules):
     if first or even:
         output = slice_axis(output, 1, first, num_rows)
     output = ops.cast(output[..., :size], dtype)
-    if unmasked is None:
+    if seen.every_row_sees() or (unmasked := seen.mask()) is None:
         return output
     return by_head(zero_if_blind(by_head(output), seen, unmasked))
 

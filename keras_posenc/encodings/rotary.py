@@ -307,13 +307,9 @@ class RotaryEmbedding(Encoding):
         dtypes = q.dtype, k.dtype
         if self.use_bias:
             q, k = self.add_bias(q, self.query_bias), self.add_bias(k, self.key_bias)
-        q, k = self.turned(q, k, grid)
-        return ops.cast(q, dtypes[0]), ops.cast(k, dtypes[1])
-
-    def turned(self, q, k, grid):
-        """Rotates q and k by the position ids of the grid, in float32."""
         q = self.rotated(q, grid.query_positions, grid, self.factor)
-        return q, self.rotated(k, grid.key_positions, grid, self.factor)
+        k = self.rotated(k, grid.key_positions, grid, self.factor)
+        return ops.cast(q, dtypes[0]), ops.cast(k, dtypes[1])
 
     def call(self, inputs, positions=None, offset=0):
         pair = isinstance(inputs, (list, tuple))
