@@ -149,14 +149,20 @@ def read_table(path, text, label, parse, usual_names=LABEL_NAMES, readers=None):
         A `Texts`.
     """
     columns, rows, flagged = read_rows(path, readers or READERS)
-    label = _label_column(path, label, columns, text, flagged, usual_names)
+    label = label_column(path, label, columns, text, [flagged.get("label"), *usual_names])
     names = text_columns(path, text, columns, label, flagged)
+    found = tuples_in(path, rows, names, label, parse)
+    if isinstance(text, tuple):
+        return found
+    return dataclasses.replace(found, texts=[only for (only,) in found.texts])
+
+
+def tuples_in(path, rows, names, label, parse):
+    """`Texts` of tuples from the columns `names`, and their labels if `label` is a column."""
     texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
-    if not isinstance(text, tuple):
-        texts = [only for (only,) in texts]
-    labels = label and [
-        parse(Cell(path, n, label), value_in(path, n, row, label)) for n, row in rows
-    ]
+    labels = None
+    if label:
+        labels = [parse(Cell(path, n, label), value_in(path, n, row, label)) for n, row in rows]
     return Texts(texts, labels, [n for n, _ in rows])
 
 
@@ -297,13 +303,14 @@ def jsonl_row(path, number, line):
     return row
 
 
-def _label_column(path, label, columns, text, flagged, usual_names):
+def label_column(path, label, columns, text, usual_names):
+    """The name of the column of labels: the one that is given, or one with a usual name beside the
+    texts; None if there is none, or `label` is False."""
     if label is False:
         return None
     if label is None:
         taken = text if isinstance(text, tuple) else (text,)
-        others = [name for name in columns if name not in taken]
-        return usual(others, [flagged.get("label"), *usual_names])
+        return usual([name for name in columns if name not in taken], usual_names)
     return present(path, label, columns)
 
 

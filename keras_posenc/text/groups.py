@@ -5,13 +5,11 @@ import re
 from keras_posenc.text.files import (
     LABEL_NAMES,
     READERS,
-    Cell,
-    Texts,
+    label_column,
     present,
     read_rows,
-    text_in,
+    tuples_in,
     usual,
-    value_in,
 )
 from keras_posenc.text.label_columns import numbers_in
 from keras_posenc.untrusted import quote, shorten
@@ -38,7 +36,7 @@ def read_groups(path, text, label):
     Returns:
         A `Texts` of tuples, with labels that are numbers or lists of several, or None.
     """
-    columns, rows, flagged = read_rows(path, READERS)
+    columns, rows, _ = read_rows(path, READERS)
     if text is None:
         keys = [usual(columns, names) for names in GROUP_NAMES]
         numbered = [name for name in columns if _NUMBERED.fullmatch(name)]
@@ -54,16 +52,10 @@ def read_groups(path, text, label):
             f'Give two columns or more, text=("anchor", "positive"). Received: text={quote(text)}'
         )
     names = [present(path, name, columns) for name in text]
-    if label is None:
-        others = [name for name in columns if name not in names]
-        label = usual(others, SCORE_NAMES)
-    elif label:
-        label = present(path, label, columns)
-    texts = [tuple(text_in(path, n, row, name) for name in names) for n, row in rows]
-    labels = None
-    if label:
-        labels = [
-            numbers_in(Cell(path, n, label), value_in(path, n, row, label)) for n, row in rows
-        ]
-        labels = [numbers[0] if len(numbers) == 1 else numbers for numbers in labels]
-    return Texts(texts, labels, [n for n, _ in rows])
+    label = label_column(path, label, columns, tuple(names), SCORE_NAMES)
+    return tuples_in(path, rows, names, label, _score)
+
+
+def _score(where, cell):
+    numbers = numbers_in(where, cell)
+    return numbers[0] if len(numbers) == 1 else numbers
