@@ -61,7 +61,7 @@ LAZY = {
 MAY_ASK_THE_BACKEND = (
     "backend/",
     "training/device_pool.py",
-    "training/environment.py",
+    "training/runs.py",
     "bench/campaign.py",
     "bench/passkey.py",
 )

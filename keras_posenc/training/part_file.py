@@ -9,9 +9,8 @@ import shutil
 
 from keras_posenc import backend
 from keras_posenc.checkpoints.folder import owned
-from keras_posenc.training.environment import environment
 from keras_posenc.training.progress import Progress, printer
-from keras_posenc.training.runs import check_same_run
+from keras_posenc.training.runs import check_same_run, environment
 from keras_posenc.untrusted import check_inside, read_json
 from keras_posenc.writing import make_folder, open_regular, write_text
 

@@ -3,8 +3,8 @@
 from keras_posenc import checks
 from keras_posenc.models.config import RATES, plain
 from keras_posenc.positions import stretched
-from keras_posenc.training.environment import environment
 from keras_posenc.training.optimizer import check_optimizer, optimizer_of
+from keras_posenc.training.runs import environment
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.source import Source
 

@@ -12,8 +12,9 @@ import pathlib
 import re
 import time
 
+import keras
+
 from keras_posenc.checkpoints.folder import owned, replacing_together
-from keras_posenc.training.environment import versions
 from keras_posenc.training.processes import by_first, is_first, together
 from keras_posenc.training.progress import Progress
 from keras_posenc.training.training_state import load_state, save_state
@@ -72,7 +73,8 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
             with replacing_together(output) as folder:
                 run.save(folder)
                 now = datetime.datetime.now().astimezone().isoformat(" ", "seconds")
-                more = {"versions": versions(), "data": data or {}, "finished": now}
+                versions = {"keras": keras.__version__, "backend": keras.backend.backend()}
+                more = {"versions": versions, "data": data or {}, "finished": now}
                 text = json.dumps(metrics | more, indent=1, ensure_ascii=False)
                 write_text(folder / "metrics.json", text)
 
@@ -87,6 +89,12 @@ def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data
             metrics = run.run(files["state.zip"], verbose if is_first() else 0)
             by_first(write)
         return by_first(end)
+
+
+def environment():
+    """What decides the numbers of a run beside its settings."""
+    backend, policy = keras.backend.backend(), keras.config.dtype_policy().name
+    return {"backend": backend, "dtype_policy": policy}
 
 
 def whence(**sources):
