@@ -6,7 +6,6 @@ from keras_posenc.layers import activations
 from keras_posenc.layers.experts import MixtureOfExperts
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import normalization
-from keras_posenc.layers.short_convolution import ShortConvolution
 from keras_posenc.layers.token_embedding import TokenEmbedding
 
 
@@ -54,11 +53,6 @@ def gated_attention_unit(config, encodings, initializer, name, flash_attention=N
         kernel_initializer=initializer,
         name=name,
     )
-
-
-def convolution(size, initializer, name):
-    """What a block has in place of attention."""
-    return ShortConvolution(size, kernel_initializer=initializer, name=name)
 
 
 def feed_forward(config, initializer, name):

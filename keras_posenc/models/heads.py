@@ -212,11 +212,6 @@ def features_before_head(model):
     return keras.tree.flatten(first.input)[0]
 
 
-def _is_packed(encoder):
-    """Whether attention is called with `packed`, as it is in a clone too."""
-    return any(node.arguments.kwargs.get("packed") for node in calls_in(encoder))
-
-
 def features_of(encoder, head, of_tokens=False):
     """The features (B, T, D) of an encoder.
 
@@ -235,7 +230,9 @@ def features_of(encoder, head, of_tokens=False):
             f"{head} needs the features (B, T, D) of an encoder without heads: build it "
             "without with_pool, with_nsp, with_mlm, with_discriminator and head."
         )
-    if not of_tokens and _is_packed(encoder):
+    # By the arguments of attention, which a clone has too.
+    packed = any(node.arguments.kwargs.get("packed") for node in calls_in(encoder))
+    if packed and not of_tokens:
         raise ValueError(
             f"{head} needs one text per row, and the rows of this encoder hold several: build it "
             "without `packed`, with the same `layers`."

@@ -10,6 +10,7 @@ from keras_posenc.layers import activations
 from keras_posenc.layers.block import Block, block_parts
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.norm import ConditionalLayerNormalization
+from keras_posenc.layers.short_convolution import ShortConvolution
 from keras_posenc.layers.token_embedding import AddTo, BiasAdd, IdEmbedding, MaskTokenDropout
 from keras_posenc.models import config_layers
 from keras_posenc.models.heads import add_head
@@ -185,48 +186,40 @@ class Transformer:
         Returns:
             (B, T, D), and the logits of this block or None.
         """
-        config, cond = self.config, self.options.layer_norm_cond
+        config, options, cond = self.config, self.options, self.options.layer_norm_cond
         number = i
         if config.num_hidden_groups is not None:
             number = i * config.num_hidden_groups // config.num_hidden_layers
-        name = f"Transformer-{number}"
+        block_name = f"Transformer-{number}"
         gau = config.block == "gau"
-        kind, make = (UNIT, self._unit) if gau else (ATTENTION, self._attention)
+        kind = UNIT if gau else ATTENTION
         if config.convolutions and config.convolutions[i]:
-            kind, make = CONVOLUTION, self._convolution
-        path = f"{name}-{kind}"
-        sublayers = {kind: functools.partial(make, path, i)}
-        if not gau:
-            sublayers["FeedForward"] = functools.partial(self._feed_forward, f"{name}-FeedForward")
+            kind = CONVOLUTION
+        path = f"{block_name}-{kind}"
+
+        def mix(name):
+            initializer = self.initializer(path)
+            if kind == CONVOLUTION:
+                size = config.convolutions[i]
+                return ShortConvolution(size, kernel_initializer=initializer, name=name)
+            make = config_layers.gated_attention_unit if gau else config_layers.attention
+            encodings = options.encodings[i] if options.encodings else ()
+            return make(config, encodings, initializer, name, options.flash_attention)
+
+        def feed_forward(name):
+            initializer = self.initializer(f"{block_name}-FeedForward")
+            return config_layers.feed_forward(config, initializer, name)
+
+        sublayers = {kind: mix} if gau else {kind: mix, "FeedForward": feed_forward}
         parts = block_parts(sublayers, self._norm, config.norm, config.dropout_rate)
         if i == 0 and config.norm == "pre" and config.embedding_norm:
             del parts[f"{kind}-Norm"]  # the features come out of a norm
-        block = Block(name, self.layers, parts, config.norm, self.options.prefix)
+        block = Block(block_name, self.layers, parts, config.norm, options.prefix)
         condition = () if cond is None else (cond,)
         attend = functools.partial(self._attend, path=path, scores=scores)
         x = block.add(x, kind, None if kind == CONVOLUTION else attend, condition)
         x, scores = x if isinstance(x, tuple) else (x, None)
         return (x if gau else block.add(x, "FeedForward", condition=condition)), scores
-
-    def _attention(self, path, i, name):
-        flash, initializer = self.options.flash_attention, self.initializer(path)
-        return config_layers.attention(self.config, self._encodings(i), initializer, name, flash)
-
-    def _unit(self, path, i, name):
-        flash, initializer = self.options.flash_attention, self.initializer(path)
-        return config_layers.gated_attention_unit(
-            self.config, self._encodings(i), initializer, name, flash
-        )
-
-    def _convolution(self, path, i, name):
-        size = self.config.convolutions[i]
-        return config_layers.convolution(size, self.initializer(path), name)
-
-    def _feed_forward(self, path, name):
-        return config_layers.feed_forward(self.config, self.initializer(path), name)
-
-    def _encodings(self, i):
-        return self.options.encodings[i] if self.options.encodings else ()
 
     def _attend(self, attention, x, path, scores):
         arguments = self._mask_arguments()
