@@ -175,6 +175,7 @@ class Loader:
     def match(self, layers):
         """Returns the account of a load, and its steps: (our name, variable, step)."""
         checkpoint, table = self.checkpoint, self.table
+        has_mlm = "MLM-Activation" in layers or "MLM-Bias" in layers
         account, steps, seen = Account(str(checkpoint), table.family), [], set()
         for name, variable in variables_of(layers).items():
             places = self._places_of(name)
@@ -188,7 +189,7 @@ class Loader:
             seen.update(place.name for place in places)
             place, *copies = places
             tensor = place.name
-            self._compare_copies(account, tensor, copies, _has_mlm(layers))
+            self._compare_copies(account, tensor, copies, has_mlm)
             step = self._step(name, place, tuple(variable.shape))
             if step.fits:
                 account.loaded.append((name, tensor, step.note))
@@ -249,10 +250,6 @@ def read_patterns(ignore, names):
                 f"{shorten(names)}; print(inspect_checkpoint(path, full=True)) lists them."
             )
     return list(patterns)
-
-
-def _has_mlm(layers):
-    return "MLM-Activation" in layers or "MLM-Bias" in layers
 
 
 class _Step:

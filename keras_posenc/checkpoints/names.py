@@ -273,7 +273,7 @@ class Table:
         else:
             scopes = self._huggingface_scopes(pattern, scope)
             names = [scope + ending, *(each + end for each in scopes for end in endings)]
-        return [Place(*_transposed(name), cut) for name in names]
+        return [Place(name.removesuffix(".T"), name.endswith(".T"), cut) for name in names]
 
     def _huggingface_scopes(self, pattern, scope):
         root, first = f"{self.root}/", self.prefixes[0]
@@ -324,10 +324,6 @@ def flat_shape(variable, shape):
 def is_fresh(variable):
     """Whether no checkpoint of any family has a variable, so that it keeps its initial values."""
     return any(fnmatchcase(variable, pattern) for pattern in FRESH)
-
-
-def _transposed(name):
-    return name.removesuffix(".T"), name.endswith(".T")
 
 
 BERT = Table(
