@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 
 from keras_posenc import checks
-from keras_posenc.text import Texts, read_texts
+from keras_posenc.text import Texts
 from keras_posenc.text.disk_list import take
 from keras_posenc.text.files import LABEL_NAMES, READERS, FilePart, read_rows
 from keras_posenc.untrusted import quote, shorten
@@ -83,50 +83,6 @@ def _columns(source):
         return ""
     names = ", ".join(map(quote, read_rows(source, READERS)[0]))
     return f": it has the columns {names}, and usual names of labels are {', '.join(LABEL_NAMES)}"
-
-
-def read_labelled(source, role, text=None, label=None):
-    """Reads labelled documents from a file or from Python lists.
-
-    Args:
-        source: A path for `read_texts`, a `Texts`, or a pair (texts, labels) of lists.
-        role: str. The use of the documents, such as "train"; for errors.
-        text: str. Name of the text column, if it is not an obvious one.
-        label: str. Name of the label column, also with a default.
-
-    Returns:
-        A `Texts` with labels that are strings, without spaces at their ends.
-
-    Raises:
-        TypeError: if `source` is none of these.
-        ValueError: if there are no documents, no labels, or different numbers of both, or if two
-            labels differ only in case or spaces, or are the same number.
-
-    Example:
-
-    >>> read_labelled((["good", "bad"], [1, 0]), "train").labels
-    ['1', '0']
-    """
-    documents = open_labelled(source, role, text, label)
-    check_names(([name] for name in documents.labels), documents.lines, role)
-    return documents
-
-
-def open_labelled(source, role, text=None, label=None):
-    """As `read_labelled`, without the checks that compare the labels of all documents."""
-    documents = _opened(source, role, lambda path: read_texts(path, text=text, label=label))
-    _check_labelled(documents, source, role)
-    for line, label in zip(documents.lines, documents.labels, strict=True):
-        if hasattr(label, "__len__") and not isinstance(label, str):  # such as a row of one-hot
-            raise ValueError(
-                f"{role}, line {line}: a label must be one name or number; several of them are "
-                f'for task="multilabel". Received: {quote(label)}'
-            )
-    labels = [str(name).strip() for name in documents.labels]
-    if "" in labels:
-        line = documents.lines[labels.index("")]
-        raise ValueError(f"{role}, line {line}: the label is empty; leave the text out or name it.")
-    return Texts(documents.texts, labels, documents.lines)
 
 
 def check_names(labels, lines, role):
@@ -252,7 +208,7 @@ def check_known_labels(documents, label_names, role, names_in, what="label"):
     Args:
         documents: a labelled `Texts`.
         label_names: list of str, of the training.
-        role: str, as in `read_labelled`.
+        role: str, as in `open_documents`.
         names_in: function from a label to the names in it.
         what: str, what a name is called.
 

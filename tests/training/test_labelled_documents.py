@@ -3,15 +3,12 @@ import pytest
 
 from keras_posenc.text import Texts
 from keras_posenc.text.files import FilePart
-from keras_posenc.training.labelled_documents import (
-    check_known_labels,
-    digest,
-    read_labelled,
-    split,
-)
+from keras_posenc.training.labelled_documents import check_known_labels, digest, split
 from keras_posenc.training.tasks import TASKS
 
 pytestmark = pytest.mark.once
+
+read_labelled = TASKS["classify"].read
 
 
 def labelled(labels):
@@ -135,7 +132,7 @@ def test_labels_that_cannot_be_written_or_look_alike():
         (["07", "7"], r"'07' \(line 1\) and '7' \(line 2\)"),
         (["x", "Yes", "yes"], r"'Yes' \(line 2\) and 'yes' \(line 3\).*write them the same way"),
         (["news paper", "news\u00a0paper"], "write them the same way"),
-        (["a", " "], "train, line 2: the label is empty"),
+        (["a", " "], "The label on line 2 of train is empty"),
     ],
 )
 def test_labels_that_would_be_two_classes_by_mistake(labels, match):

@@ -8,7 +8,6 @@ import numpy as np
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.labelled_documents import open_labelled
 from keras_posenc.training.metrics import classification, softmax
 from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 from keras_posenc.untrusted import quote
@@ -68,9 +67,6 @@ class Classification(FinetuneTask):
     reads_plain_texts = True
     problem_type = "single_label_classification"
 
-    def read_part(self, source, role, text=None, label=None):
-        return open_labelled(source, role, text, label)
-
     def check_labels(self, documents, role):
         super().check_labels(documents, role)
         if role == "train":
@@ -78,6 +74,17 @@ class Classification(FinetuneTask):
 
     def read_file(self, path, text, label):
         return read_texts(path, text=text, label=label)
+
+    def checked(self, where, text, value):
+        if hasattr(value, "__len__") and not isinstance(value, str):  # such as a row of one-hot
+            raise ValueError(
+                f"The label {where} must be one name or number; several of them are for "
+                f'task="multilabel". Received: {quote(value)}'
+            )
+        name = str(value).strip()
+        if not name:
+            raise ValueError(f"The label {where} is empty; leave the text out or name it.")
+        return name
 
     def label_names(self, train):
         labels = labels_of(train)
