@@ -11,12 +11,12 @@ QUOTES = {'"', "'"}
 DECIMAL = {".", ",", ":"}  # between digits
 
 
-def join_pieces(tokens, prefix="##"):
+def join_pieces(tokens):
     """Words of WordPiece tokens, where "##ing" goes on with the token before."""
     words = []
     for token in tokens:
-        if words and token.startswith(prefix) and len(token) > len(prefix):
-            words[-1] += token[len(prefix) :]
+        if words and token.startswith("##") and len(token) > 2:
+            words[-1] += token[2:]
         elif token == "-" and words and set(words[-1]) == {"-"}:  # a dash of several
             words[-1] += token
         else:

@@ -64,12 +64,11 @@ def macro_f1(matrix):
     return float(precision_recall_f1(matrix)[2][occurs].mean())
 
 
-def wilson(hits, count, z=1.96):
+def wilson(hits, count):
     """The Wilson 95% interval of a proportion, which is sensible at 0%, 100% and small counts.
 
     Args:
         hits, count: the proportion hits / count.
-        z: float. Quantile of the normal distribution.
 
     Returns:
         list of the lower and the upper bound.
@@ -79,6 +78,7 @@ def wilson(hits, count, z=1.96):
     >>> [round(bound, 3) for bound in wilson(42, 42)]
     [0.916, 1.0]
     """
+    z = 1.96  # of the normal distribution
     share, margin = hits / count, z * z / count
     centre = (share + margin / 2) / (1 + margin)
     spread = z * np.sqrt(share * (1 - share) / count + margin / (4 * count)) / (1 + margin)

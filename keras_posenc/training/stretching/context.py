@@ -36,17 +36,17 @@ class Passage:
         return slice(self.start + self.margin, self.stop - self.margin)
 
 
-def draw_passages(length, size, rng, most=3):
+def draw_passages(length, size, rng):
     """Draws passages of a text that begin where the teacher's first window ends, or later.
 
     Args:
         length: int. Tokens of the text, more than `size`.
         size: int. Tokens that the teacher reads in one window.
         rng: NumPy generator.
-        most: int. Maximum number of passages.
 
     Returns:
-        list of `Passage`. All have the same opening, of a twentieth to two fifths of `size`.
+        list of at most three `Passage`. All have the same opening, of a twentieth to two fifths of
+            `size`.
 
     Example:
 
@@ -59,7 +59,7 @@ def draw_passages(length, size, rng, most=3):
     margin = count // 6
     first = min(size, length - count)
     room = length - count - first
-    number = max(1, min(most, room // max(1, count - 2 * margin)))
+    number = max(1, min(3, room // max(1, count - 2 * margin)))
     places = (np.arange(number) + rng.random()) * room / number
     starts = (first + places).astype(int).tolist()
     return [Passage(opening, start, start + count, margin) for start in starts]

@@ -14,7 +14,12 @@ from keras_posenc.training.metrics import unit_rows
 from keras_posenc.training.similarity_losses import InBatchAccuracy
 from keras_posenc.training.tasks.embedding_losses import loss_of
 from keras_posenc.training.tasks.embedding_measures import distilled, ranked, scored
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, numbered, pooled
+from keras_posenc.training.tasks.finetune_task import (
+    FinetuneTask,
+    check_finite,
+    pooled,
+    value_names,
+)
 from keras_posenc.untrusted import quote
 
 SCORED = ["score"]
@@ -32,7 +37,7 @@ class Vector(typing.NamedTuple):
 
     def columns(self):
         """The names of the cells."""
-        return numbered("value", len(self.embedding))
+        return value_names(len(self.embedding))
 
     def cells(self):
         """The numbers, as text."""

@@ -144,9 +144,9 @@ class FinetuneTask:
         raise NotImplementedError
 
 
-def numbered(name, count):
-    """Names of the cells of numbers: of several, with their place."""
-    return [name] if count == 1 else [f"{name}_{number}" for number in range(1, count + 1)]
+def value_names(count):
+    """Names of numbers: of several, with their place."""
+    return ["value"] if count == 1 else [f"value_{number}" for number in range(1, count + 1)]
 
 
 def by_text(batches, rows):

@@ -11,7 +11,12 @@ from keras_posenc.text.files import read_table
 from keras_posenc.text.groups import SCORE_NAMES
 from keras_posenc.text.label_columns import numbers_in
 from keras_posenc.training.metrics import by_lengths, pearson, spearman
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, numbered, pooled
+from keras_posenc.training.tasks.finetune_task import (
+    FinetuneTask,
+    check_finite,
+    pooled,
+    value_names,
+)
 from keras_posenc.untrusted import quote
 
 
@@ -26,7 +31,7 @@ class NumberPrediction(typing.NamedTuple):
 
     def columns(self):
         """The names of the cells."""
-        return numbered("value", len(self.values))
+        return value_names(len(self.values))
 
     def cells(self):
         """The numbers, as text."""
@@ -65,7 +70,7 @@ class Regression(FinetuneTask):
     def label_names(self, train):
         count = len(train.labels[0])
         self.check_label_names(train, ["value"] * count, "train")
-        return ["value"] if count == 1 else [f"value_{n + 1}" for n in range(count)]
+        return value_names(count)
 
     def check_label_names(self, documents, label_names, role):
         for line, numbers in zip(documents.lines, documents.labels, strict=True):
