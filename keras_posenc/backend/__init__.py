@@ -47,6 +47,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `sequence_shards`, `over_sequence` | attention whose rows are split over several devices |
 | `with_neighbours` | a device's part of a tensor, with columns of the devices around it |
 | `has_splash`, `splash` | the kernel for attention on TPUs that JAX ships |
+| `trace_any_shape` | one program of predictions for batches of every shape |
 | `train_steps` | many training steps as one program |
 | `gradient` | the gradient of a function, inside a loss |
 | `exporting`, `is_exporting` | tracing a program for another runtime |

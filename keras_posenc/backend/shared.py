@@ -67,6 +67,7 @@ NAMES = (
     "sum_over_replicas",
     "take",
     "take_last",
+    "trace_any_shape",
     "train_steps",
     "update_slice",
     "weigh_values",
@@ -87,6 +88,16 @@ def cache_programs():
 def bind_keywords(call, keywords):
     """The function `call`, with the keyword arguments where Keras would lose them."""
     return call
+
+
+def trace_any_shape(model, on_batch):
+    """Makes one program of a model's predictions for batches of every shape, where there would be
+    one for that of the first batch and another.
+
+    Args:
+        model: functional `keras.Model` whose batches will be dicts of int32, by input name.
+        on_batch: bool. They will be given to `predict_on_batch`, not to `predict`.
+    """
 
 
 def keeps_programs():

@@ -77,6 +77,15 @@ class SafeTrainer(shared.SafeTrainer):
         return keras.tree.map_structure(share_of, arrays)
 
 
+def trace_any_shape(model, on_batch):
+    model.make_predict_function()
+    # XLA compiles each shape, and replicas get other structures.
+    several = model.distribute_strategy.num_replicas_in_sync > 1
+    if not (model.run_eagerly or model.jit_compile or several):
+        batch = {x.name: tf.TensorSpec(x.shape, "int32") for x in model.inputs}
+        model.predict_function.get_concrete_function([(batch,) if on_batch else batch])
+
+
 def platform(x):
     devices = (kind for kind in ("TPU", "GPU") if tf.config.list_logical_devices(kind))
     return next(devices, "CPU").lower()

@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_posenc import backend, checks
 from keras_posenc.text import TextBatches
-from keras_posenc.text.shapes import longest_length, shape_options
+from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options
 from keras_posenc.training.progress import BatchProgress
 
 
@@ -33,6 +33,7 @@ def predicted(model, texts, verbose="auto", **options):
         **shape_options(model),
         **options,
     )
+    prepare_predictions(model, batches, on_batch=True)
     progress = BatchProgress(batches, verbose)
     for step in range(len(batches)):
         inputs, numbers, *weights = batches[step]

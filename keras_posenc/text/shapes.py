@@ -22,8 +22,9 @@ SHORT, STEPS = (64, 128), (4, 6)
 SHORT_STEPS, SHORTEST = 4, 32
 # Lengths where programs are made for each, and where they are not.
 FEW, MANY = 10, 40
-# Tokens of a batch of fixed shape on a CPU, where larger ones are no faster; and the tokens that
-# calling a program costs.
+# Tokens of a batch of predictions on a CPU, and the tokens that calling a program costs. Larger
+# batches are no faster on JAX. On PyTorch and TensorFlow they are slower: the system takes back the
+# memory of their large tensors after each operation, and clears it again for the next.
 CPU_BATCH, CPU_CALL, ACCELERATOR_CALL = 1024, 32, 2048
 
 
@@ -76,6 +77,23 @@ def shape_options(model):
 def compiles_each():
     """Whether a program is made for every shape."""
     return backend.TRAITS.shape_price > 0 and priced_shapes() == math.inf
+
+
+def prediction_budget(budget):
+    """How many tokens a batch of predictions has at most, where `budget` are allowed."""
+    return budget if _on_accelerator() else min(budget, CPU_BATCH)
+
+
+def prepare_predictions(model, batches, on_batch=False):
+    """Has one program made for predictions of several shapes, where that is possible.
+
+    Args:
+        model: functional `keras.Model` that will be given its inputs by name.
+        batches: `TextBatches`.
+        on_batch: bool. Each will be given to `predict_on_batch`, not all to `predict`.
+    """
+    if len(batches.shapes) > 1:
+        backend.trace_any_shape(model, on_batch)
 
 
 def call_price():
@@ -163,7 +181,7 @@ def fixed_sizes(counts, lengths, budget, multiple=1):
     call = call_price()
     lengths = np.asarray(lengths)
     if not _on_accelerator():
-        budget = np.where(lengths <= SHORT[-1], min(budget, CPU_BATCH), 1)
+        budget = np.where(lengths <= SHORT[-1], budget, 1)
     many = np.maximum(1, budget // (lengths * multiple)) * multiple
 
     def cost(sizes):

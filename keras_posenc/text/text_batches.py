@@ -68,10 +68,11 @@ class TextBatches(keras.utils.PyDataset):
         shape_price: int or None. How many tokens of padding one more length must save, since JAX
             compiles a program for it, and TensorFlow for the second where one batch would hold all
             texts. None is the price for a model as wide as MiniLM, 0 on PyTorch.
-        fixed_shapes: int or None. For predictions, where every shape is compiled: T is one of at
-            most 8 lengths up to this one, regardless of the texts. B is 1 or one other number for
-            each T, and on a CPU 1 for each T above 128. Rows of padding fill up the last batch.
-            None fits the shapes to the texts.
+        fixed_shapes: int or None. For predictions: on a CPU, batches have at most 1,024 tokens,
+            which is faster. Where every shape is compiled, T is one of at most 8 lengths up to this
+            one, regardless of the texts. B is 1 or one other number for each T, and on a CPU 1 for
+            each T above 128. Rows of padding fill up the last batch. None fits the shapes to the
+            texts.
         **kwargs: Arguments of `keras.utils.PyDataset`. `workers` and `use_multiprocessing` are
             accepted and ignored, because a batch is ready in 0.1 ms.
 
@@ -164,6 +165,8 @@ class TextBatches(keras.utils.PyDataset):
         fixed = fixed_shapes is not None and text_shapes.compiles_each()
         if fixed:
             lengths, pad_to = text_shapes.on_ladder(lengths, fixed_shapes, pad_to), 1
+        if fixed_shapes is not None:
+            token_budget = text_shapes.prediction_budget(token_budget)
         priced, call = text_shapes.priced_shapes(), text_shapes.call_price()
         if priced < len(lengths) and lengths.max() * sides * len(lengths) > token_budget:
             price = 0  # the last batch has another number of rows: two shapes in any case

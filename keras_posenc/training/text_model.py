@@ -18,7 +18,7 @@ from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.disk_list import DiskList
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.encoded_texts import encode_texts
-from keras_posenc.text.shapes import longest_length, shape_options
+from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options
 from keras_posenc.training.cached_texts import cached_tokens
 from keras_posenc.training.progress import BatchProgress
 from keras_posenc.training.tasks import TASKS
@@ -228,14 +228,17 @@ class TextModel:
 
     def of_batches(self, batches, verbose="auto"):
         """The rows for a `TextBatches` that does not shuffle, in the order of its texts."""
-        chosen, progress = _Chosen(batches, self.model), BatchProgress(batches, verbose)
-        return batches.restore_order(self._checked.predict(chosen, verbose=0, callbacks=[progress]))
+        model, progress = self._checked, BatchProgress(batches, verbose)
+        prepare_predictions(model, batches)
+        chosen = _Chosen(batches, model)
+        return batches.restore_order(model.predict(chosen, verbose=0, callbacks=[progress]))
 
     def _by_token(self, batches, verbose):
         """A list of the outputs (T, ...) of each row, without those of its padding."""
         # `predict` would join the batches, which are of several lengths.
+        prepare_predictions(self.model, batches, on_batch=True)
         answers, progress = [], BatchProgress(batches, verbose)
-        for inputs in batches:
+        for inputs in _Chosen(batches, self.model):
             answers += list(self.model.predict_on_batch(inputs))
             progress.step()
         rows = np.empty(len(answers), object)

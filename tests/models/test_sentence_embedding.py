@@ -20,6 +20,7 @@ from keras_posenc import (
 )
 from keras_posenc.heads import MaskedPooling
 from keras_posenc.retrieval import open_embedder
+from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.text import truncation
 
 TEXTS = ["w1 w2 w3 w4 w5 w6 w7", "w8", "w9 w1 w9", "w2 w3"]
@@ -128,6 +129,19 @@ def test_minilm(minilm):
     encoded = model.tokenizer.encode_batch(texts, max_length=256)
     batches = TextBatches(encoded, tokenizer=model.tokenizer, shuffle=False)
     assert_same(model.of_batches(batches, verbose=0), reference(minilm, texts))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="only it traces shapes")
+def test_predictions_of_all_shapes_are_one_program(pretrained):
+    model = open_embedder(pretrained, token_budget=32)
+    batches = model.batches(TEXTS * 5, fixed_shapes=model.max_length)
+    assert len(batches.shapes) > 2
+    found = model.predict(TEXTS * 5, verbose=0)
+    list(predicted(model.model, TEXTS * 5, 0, tokenizer=model.tokenizer, token_budget=32))
+    # `predict` and `predict_on_batch` give it batches of different structures.
+    assert model.model.predict_function.experimental_get_tracing_count() == 2
+    alone = np.concatenate([model.predict([text], verbose=0) for text in TEXTS])
+    assert_same(found, np.tile(alone, (5, 1)))
 
 
 @pytest.mark.once

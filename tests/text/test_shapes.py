@@ -56,6 +56,18 @@ def test_a_ladder_has_eight_lengths_of_at_most_twice_the_one_before(max_length):
     assert (rungs[1:] <= 2 * rungs[:-1]).all() and rungs[0] <= max(8, min(64, max_length))
 
 
+def test_predictions_on_a_cpu_are_in_small_batches():
+    options = {"max_length": 256, "shuffle": False, "shape_price": 0}
+    texts = texts_of(long_tailed(200, 256))
+    sizes = {}
+    for fixed in (None, 256):
+        batches = TextBatches(texts, fixed_shapes=fixed, **options)
+        sizes[fixed] = max(batch["token_ids"].size for batch in batches)
+    assert sizes[None] > 4096 and sizes[256] <= 1024
+    (long,) = TextBatches([[7] * 1500], fixed_shapes=2048, **{**options, "max_length": 2048})
+    assert len(long["token_ids"]) == 1
+
+
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="only there two programs serve all shapes")
 def test_texts_that_fit_in_one_batch_keep_to_one_shape():
     lengths = [30, 60, 90, 256]
@@ -96,11 +108,11 @@ def test_rows_that_fill_up_a_batch_are_left_out_again():
 
 @pytest.mark.once
 def test_one_row_or_a_full_batch_whichever_takes_less():
-    assert fixed_sizes([3], [64], 8192) == [1]
-    assert fixed_sizes([100, 7], [64, 512], 8192) == [16, 1]
+    assert fixed_sizes([3], [64], 1024) == [1]
+    assert fixed_sizes([100, 7], [64, 512], 1024) == [16, 1]
     assert fixed_sizes([100], [64], 256) == [4]
-    assert fixed_sizes([100], [2048], 8192) == [1]
-    assert fixed_sizes([100], [64], 8192, multiple=3) == [15]
+    assert fixed_sizes([100], [2048], 1024) == [1]
+    assert fixed_sizes([100], [64], 1024, multiple=3) == [15]
 
 
 @pytest.mark.once
