@@ -44,7 +44,7 @@ class Call:
             self.key = self.value
         if self.packed and self.key_positions is None:
             self.key_positions = self.query_positions
-        self.num_keys = (self.key if self.cache is None else self.cache[0]).shape[1]
+        self.num_keys = (self.key if self.cache is None else self.cache[2]).shape[1]
         self.with_map = self.return_attention_scores or self.return_attention_logits
 
     def key_padding(self):

@@ -7,6 +7,7 @@ import typing
 from keras import ops
 
 from keras_posenc import backend
+from keras_posenc.attention.matrix import by_head
 from keras_posenc.positions import check_positions
 from keras_posenc.positions.position_range import check_length, mark_missing
 
@@ -60,9 +61,9 @@ class Memory:
         write = backend.overwrite if isinstance(cache, Overwritten) else backend.write
         batch, count = ops.shape(self.keys)[:2]
         if known:
-            check_length(start + count - 1, 1, keys.shape[1], FULL)
+            check_length(start + count - 1, 1, key_mask.shape[1], FULL)
         else:
-            check_positions(start + count - 1, keys.shape[1], FULL)
+            check_positions(start + count - 1, key_mask.shape[1], FULL)
         added = ops.ones((), "bool") if self.key_mask is None else ops.cast(self.key_mask, "bool")
         added = ops.broadcast_to(added, (batch, count))
         stored = [self.keys, *self.features.values()]
@@ -70,12 +71,13 @@ class Memory:
         added_values = self.values
         if not known:
             ids = (start + ops.arange(count, dtype="int32"))[:, None]
-            added_values = mark_missing(added_values, ids, values.shape[1])
-        keys = write(keys, start, ops.cast(together, keys.dtype))
-        values = write(values, start, ops.cast(added_values, values.dtype))
-        key_mask = write(key_mask, start, added)
+            added_values = mark_missing(added_values, ids, key_mask.shape[1])
+        keys = write(keys, start, by_head(ops.cast(together, keys.dtype)), axis=2)
+        values = write(values, start, by_head(ops.cast(added_values, values.dtype)), axis=2)
+        key_mask = write(key_mask, start, added, axis=1)
         after = keys, values, key_mask, cache[3] + count
         after = Overwritten(*after) if isinstance(cache, Overwritten) else after
+        keys, values = by_head(keys), by_head(values)
         if known and not whole:
             keys, values, key_mask = (x[:, : start + count] for x in (keys, values, key_mask))
             key_mask = None if backend.all_true(key_mask) else key_mask
@@ -104,8 +106,12 @@ class Memory:
 
 
 def empty_cache(batch_size, length, num_heads, key_size, value_size, dtype):
-    """Makes an empty cache of `length` positions: keys, values, padding mask, number of keys."""
-    shape = (batch_size, length, num_heads)
+    """Makes an empty cache of `length` positions: keys, values, padding mask, number of keys.
+
+    Keys and values are (B, H, T, D). Compiled programs would copy all of them at each step into
+    this layout, in which they multiply matrices.
+    """
+    shape = (batch_size, num_heads, length)
     return (
         ops.zeros((*shape, key_size), dtype),
         ops.zeros((*shape, value_size), dtype),

@@ -4,6 +4,7 @@ import keras
 
 from keras_posenc import backend
 from keras_posenc.attention.key_values import FULL, Overwritten
+from keras_posenc.attention.matrix import by_head
 from keras_posenc.positions.position_range import check_length
 
 # The arguments of a call that such a step may have, beside its inputs.
@@ -35,11 +36,12 @@ def attend_last(layer, query, named):
     masks = added, named.get("key_mask"), cache.key_mask[:, :start]
     if not all(mask is None or backend.all_true(mask) for mask in masks):
         return None
-    check_length(start, 1, cache.keys.shape[1], FULL)
+    check_length(start, 1, cache.key_mask.shape[1], FULL)
     q, k, v, merge = layer._project(query, query, query)
-    pairs = (cache.keys, k), (cache.values, v), (cache.key_mask, added)
-    keys, values, key_mask = (backend.overwrite(whole, start, x) for whole, x in pairs)
-    heads = q, keys[:, : start + 1], values[:, : start + 1]
+    keys = backend.overwrite(cache.keys, start, by_head(k), axis=2)
+    values = backend.overwrite(cache.values, start, by_head(v), axis=2)
+    key_mask = backend.overwrite(cache.key_mask, start, added, axis=1)
+    heads = q, by_head(keys[:, :, : start + 1]), by_head(values[:, :, : start + 1])
     attended = backend.dot_product_attention(*heads, None, None, layer.key_dim**-0.5, False, None)
     return merge(attended), Overwritten(keys, values, key_mask, cache.start + 1)
 

@@ -317,14 +317,15 @@ def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
     )
 
 
-def write(whole, start, x):
-    """`whole` (B, T, ...) with x (B, count, ...) from the place `start` of its tokens on."""
-    return ops.slice_update(whole, (0, start, *[0] * (len(whole.shape) - 2)), x)
+def write(whole, start, x, axis):
+    """`whole` with x from the place `start` of its tokens on, which are along `axis`."""
+    places = [start if each == axis else 0 for each in range(len(whole.shape))]
+    return ops.slice_update(whole, places, x)
 
 
-def overwrite(whole, start, x):
+def overwrite(whole, start, x, axis):
     """`write` of a tensor that nothing else reads, in place where the backend can."""
-    return write(whole, start, x)
+    return write(whole, start, x, axis)
 
 
 def choose(condition, usual, other):

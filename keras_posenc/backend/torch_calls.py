@@ -109,11 +109,11 @@ def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
 LEAST = {False: -0.7 * 3.38953e38, True: -0.7 * 65500.0}
 
 
-def overwrite(whole, start, x):
+def overwrite(whole, start, x, axis):
     """`shared.write` of a tensor that nothing else reads, in place."""
     if tracing() or not isinstance(start, int) or torch.is_grad_enabled():
-        return shared.write(whole, start, x)
+        return shared.write(whole, start, x, axis)
     if any(step == 0 and size > 1 for step, size in zip(whole.stride(), whole.shape, strict=True)):
         whole = whole.clone()  # repeated texts are one text in memory
-    whole[:, start : start + x.shape[1]] = x
+    whole.narrow(axis, start, x.shape[axis]).copy_(x)
     return whole

@@ -188,7 +188,7 @@ class EncoderDecoder:
                 "query_positions": here,
                 # Without these orders a cache implies causal attention.
                 "query_order": ops.zeros((1, 1), "int32"),
-                "key_order": ops.zeros((1, ops.shape(cross_cache[0])[1]), "int32"),
+                "key_order": ops.zeros((1, ops.shape(cross_cache.key_mask)[1]), "int32"),
             }
             read = functools.partial(_read_source, memory=memory, arguments=of_source)
             x, self_cache = block.add(x, SELF, functools.partial(_append, cache=self_cache))

@@ -448,7 +448,7 @@ def test_a_cache_needs_to_know_what_is_kept_of_a_key():
     with pytest.raises(ValueError, match="only known once it is built: call the layer"):
         layer.make_cache(B, T)
     layer.build(X.shape, X.shape)
-    assert layer.make_cache(B, T)[0].shape == (B, T, H, D + 1)
+    assert layer.make_cache(B, T)[0].shape == (B, H, T, D + 1)
 
 
 def test_grouped_keys_are_those_of_keras_grouped_query_attention():

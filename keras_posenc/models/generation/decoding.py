@@ -88,7 +88,7 @@ class AfterPrompt:
 
     def _next(self, tokens, place, context, caches, again=False):
         graph, last = self.graph, context["last"]
-        columns = ops.shape(caches[0][0])[1] - self.max_length
+        columns = ops.shape(caches[0].key_mask)[1] - self.max_length
         ids = last + place
         segments = context["segment"]
         if graph.by_segments:
@@ -101,7 +101,7 @@ class AfterPrompt:
             **self._orders(ops.reshape(ops.cast(place, "int32"), (1, 1)), columns),
         }
         if graph.by_position:
-            index = ops.arange(ops.shape(caches[0][0])[1], dtype="int32")[None]
+            index = ops.arange(ops.shape(caches[0].key_mask)[1], dtype="int32")[None]
             of_keys = ops.where(index < columns, ops.minimum(index, last), last + index - columns)
             # No key is further on than the query, where an encoding asks how long the text is.
             arguments |= {"query_positions": ids, "key_positions": ops.minimum(of_keys, ids)}
