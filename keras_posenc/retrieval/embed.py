@@ -67,7 +67,8 @@ def open_embedder(
         rope_scaling: scaling of rotary positions, such as "yarn:4", or a dict such as {"rope_type":
             "yarn", "factor": 4.0}.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
-        token_budget: int. Maximum number of tokens in a batch, padding included.
+        token_budget: int. Maximum number of tokens in a batch, padding included; on a CPU at most
+            1,024.
 
     Returns:
         `TextModel`.

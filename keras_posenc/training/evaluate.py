@@ -38,7 +38,8 @@ def evaluate(
             class.
         max_length: int or None. Tokens after which documents are truncated; by default as in
             training.
-        token_budget: int or None. Maximum number of tokens in a batch; by default as in training.
+        token_budget: int or None. Maximum number of tokens in a batch, on a CPU at most 1,024; by
+            default as in training.
         chunks: int or None. Read each document whole, in chunks of this many tokens.
         pool: str. How the probabilities of the chunks are combined; the mean is weighted by tokens.
             One of "mean" or "max".
@@ -98,7 +99,8 @@ def predict(
             (see `read_texts`).
         max_length: int or None. Tokens after which documents are truncated; by default as in
             training.
-        token_budget: int or None. Maximum number of tokens in a batch; by default as in training.
+        token_budget: int or None. Maximum number of tokens in a batch, on a CPU at most 1,024; by
+            default as in training.
         chunks: int or None. Read each document whole, in chunks of this many tokens.
         pool: how the probabilities of the chunks are combined; their mean is weighted by tokens.
             One of "mean" or "max".

@@ -50,7 +50,8 @@ class TextModel:
         tokenizer: `Tokenizer`. The tokenizer of the model.
         max_length: int or None. Tokens after which texts are truncated, which is logged; None
             truncates none.
-        token_budget: int. Maximum number of tokens in a batch, padding included.
+        token_budget: int. Maximum number of tokens in a batch, padding included; on a CPU,
+            predictions have at most 1,024.
         label_names: list of str or None. The names of the model's outputs, such as classes or tags
             in the order of the logits.
         prompt: str. Text that precedes every text.
