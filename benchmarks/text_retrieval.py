@@ -1,14 +1,14 @@
-"""Facts far back in a text: rotary models under tools that lengthen their context, and FIRE.
+"""Facts far back in a text: rotary models under tools that lengthen their context, and others.
 
     KERAS_BACKEND=torch python benchmarks/text_retrieval.py
     KERAS_BACKEND=torch python benchmarks/text_retrieval.py --table      # the results as a table
 
 Book excerpts in characters. In a window stand facts, each a key and its value in place of two
 characters; where a key stands again, at the end, its value is to be told. A small causal model
-learns on windows of 64 with one to four facts, one with rotary positions and one with FIRE for each
-seed, and is not trained again. In test windows of 128 and more all facts stand before the last 64
-tokens; two layers that read 64 tokens each reach 126 back. There are 16 values: chance is 6.2%, and
-25% for who tells one of the four values of the window.
+learns on windows of 64 with one to four facts, one with rotary positions and one with each encoding
+that has weights for each seed, and is not trained again. In test windows of 128 and more all facts
+stand before the last 64 tokens; two layers that read 64 tokens each reach 126 back. There are 16
+values: chance is 6.2%, and 25% for who tells one of the four values of the window.
 
 Results go to benchmarks/results/text_retrieval.json, a row for each way to read and seed, and are
 not computed again; the models are kept in build/text_retrieval.
@@ -22,6 +22,7 @@ import keras
 import numpy as np
 from context_tools import LENGTH, LENGTHS, TOOLS, build, fixed, scaled, with_log_n
 from data import CORPORA
+from encodings_2026 import NEW, RANDOM_IDS, READ_WITH, TRAINED
 from kept import Study, keys, markdown, options, spread
 from keras import ops
 from recovery import compiled
@@ -36,7 +37,7 @@ TEST_ROWS, FACTS = 100, (1, 4)
 KINDS, ANSWER_WEIGHT = 16, 5.0
 ROTARY, FIRE = fixed("rotary"), fixed({"name": "fire", "length": LENGTH})
 # Way to read -> the encodings of the training, and those of the reading by length / 64.
-READINGS = {
+TOOL_READINGS = {
     **{name: (ROTARY, TOOLS[name]) for name in ("rotary as it is", "log-n", "NTK", "YaRN")},
     "dynamic NTK": (ROTARY, scaled("dynamic", original_max_position_embeddings=LENGTH)),
     **{
@@ -46,6 +47,12 @@ READINGS = {
     "FIRE": (FIRE, FIRE),
     "FIRE, log-n": (FIRE, with_log_n(FIRE)),
 }
+ENCODINGS_2026 = {
+    **{name: TOOL_READINGS[name] for name in ("rotary as it is", "YaRN", "ReRoPE", "window")},
+    **{name: (ROTARY, READ_WITH[name]) for name in NEW if name in READ_WITH},
+    **{name: (fixed(*TRAINED[name]),) * 2 for name in TRAINED if name != RANDOM_IDS},
+}
+READINGS = TOOL_READINGS | ENCODINGS_2026
 
 
 def main():
@@ -160,13 +167,13 @@ def read(facts, reading, weights, rows, seed):
     return found
 
 
-def table(rows):
+def table(rows, readings=READINGS):
     """Markdown: of all seeds, the share of right answers to one of four facts; the text's loss."""
     heads = ["", *(f"four facts at {length}" for length in LENGTHS), "one fact at 512"]
     heads += ["four facts at 512, per seed"]
     heads += [f"loss of the text at {length}" for length in (LENGTHS[0], LENGTHS[-1])]
     lines = [heads]
-    for name in dict.fromkeys(row["reading"] for row in rows):
+    for name in readings:
         runs = [row for row in rows if row["reading"] == name]
         asked = sum(row["asked"] for row in runs)
 

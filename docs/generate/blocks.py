@@ -210,11 +210,47 @@ def encodings_2026():
     return _with(module.table(rows), rows, command, "encodings_2026", "torch")
 
 
-def text_retrieval():
+def summary_2026():
+    """The mean of each test of the encodings of 2026, those with the lowest loss first."""
+    from keras_posenc.bench.scores import scores
+
+    def means(rows, name_of, value_of):
+        found = {}
+        for row in rows:
+            found.setdefault(name_of(row), []).append(value_of(row))
+        return {name: statistics.fmean(values) for name, values in found.items()}
+
+    module = benchmark("encodings_2026")
+    loss = means(_json("encodings_2026"), lambda r: r["way"], lambda r: r["loss"]["512"])
+    tests = [
+        means(
+            _json("text_retrieval"),
+            lambda r: r["reading"],
+            lambda r: 100 * r["right"]["4 at 512"] / r["asked"],
+        )
+    ]
+    for task in ("bucket_sort", "counting"):
+        tests.append(
+            means(
+                tables.bench(f"{task}_2026"),
+                lambda r: r["encodings"].split(":")[0],
+                lambda r: 100 * scores([r], "test")[0],
+            )
+        )
+    rows = [("", "new", "loss", "facts, %", "sorting, %", "counting, %")]
+    for way in sorted(loss, key=loss.get):
+        # As bench and text_retrieval name it.
+        names = way, way.lower().replace("-", "_").replace(" ", "_").removesuffix("_as_it_is")
+        cells = [next((f"{t[n]:.0f}" for n in names if n in t), "–") for t in tests]
+        rows.append((way, "yes" if way in module.NEW else "", f"{loss[way]:.2f}", *cells))
+    return _rows(rows)
+
+
+def text_retrieval(readings):
+    """Facts far back in a text, of the `TOOL_READINGS` or the `ENCODINGS_2026`."""
     module, rows = benchmark("text_retrieval"), _json("text_retrieval")
-    return _with(
-        module.table(rows), rows, "benchmarks/text_retrieval.py", "text_retrieval", "torch"
-    )
+    table = module.table(rows, getattr(module, readings))
+    return _with(table, rows, "benchmarks/text_retrieval.py", "text_retrieval", "torch")
 
 
 def rotary_collapse():
