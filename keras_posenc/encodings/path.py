@@ -242,9 +242,9 @@ def _seen(grid, place):
 
 
 def _in_blocks(x, length):
-    """x (B, T, H, F) as (B, H, blocks, C, F), the last block filled up with zeros."""
+    """x (B, T, H, F) as (B, H, blocks, C, F), filled up with zeros; C is a power of two."""
     batch, _, heads, features = ops.shape(x)
-    width = min(length, BLOCK) if isinstance(length, int) else BLOCK
+    width = BLOCK if not isinstance(length, int) else min(1 << (length - 1).bit_length(), BLOCK)
     count = (length + width - 1) // width
     x = ops.pad(x, [(0, 0), (0, count * width - length), (0, 0), (0, 0)])
     x = ops.reshape(x, (batch, count, width, heads, features))
@@ -269,6 +269,24 @@ def _multiplied(w, b, k):
     products = ops.matmul(w, ops.swapaxes(ops.concatenate([w, k], axis=-2), -1, -2))
     of_tokens, of_keys = ops.split(products, 2, axis=-1)
     of_tokens, of_keys = (ops.where(later, x, 0.0) for x in (of_tokens, of_keys))
-    unit = ops.eye(w.shape[-2]) + b * of_tokens
-    solved = ops.solve_triangular(unit, b * ops.concatenate([w, of_keys], axis=-1), lower=True)
+    inverse = _inverse_of_unit_triangle(b * of_tokens)
+    solved = backend.exact_product(inverse, b * ops.concatenate([w, of_keys], axis=-1))
     return solved[..., : w.shape[-1]], solved[..., w.shape[-1] :]
+
+
+def _inverse_of_unit_triangle(lower):
+    """The inverse of I + L, where L (..., C, C) has no number above or on its diagonal.
+
+    Diagonal blocks are inverted two by two: [[A, 0], [L, B]] has the inverse D - D L D, where D is
+    that of [[A, 0], [0, B]]. Triangular solves of JAX can wait for each other without end on a CPU
+    of two cores.
+    """
+    count = lower.shape[-1]
+    index, inverse = ops.arange(count, dtype="int32"), ops.eye(count)
+    for size in (2**level for level in range(count.bit_length() - 1)):
+        block = index // size
+        pairs = (block[:, None] == block + 1) & (block % 2 == 0)
+        below = ops.where(pairs, lower, 0.0)
+        product = backend.exact_product(backend.exact_product(inverse, below), inverse)
+        inverse = inverse - product
+    return inverse

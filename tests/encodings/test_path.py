@@ -1,5 +1,6 @@
 """PaTH over more tokens than one block multiplies, and what it does not take."""
 
+import keras
 import numpy as np
 import oracles_contextual as oracles
 import pytest
@@ -120,3 +121,14 @@ def test_it_says_what_it_needs(layer):
         PaTH(rank=0)
     with pytest.raises(ValueError, match="`kernel_size` must be .* Received: 2.5"):
         PaTH(kernel_size=2.5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="what JAX calls")
+def test_no_call_waits_for_the_threads_that_run_it(layer):
+    """LAPACK's of JAX do: two at once on a CPU of two cores never end."""
+    import jax
+
+    def loss(x):
+        return ops.sum(layer(x, x, use_causal_mask=True))
+
+    assert "lapack" not in jax.jit(jax.grad(loss)).lower(X).as_text()
