@@ -173,7 +173,8 @@ def table(rows, readings=READINGS):
     heads += ["four facts at 512, per seed"]
     heads += [f"loss of the text at {length}" for length in (LENGTHS[0], LENGTHS[-1])]
     lines = [heads]
-    for name in readings:
+    known = {row["reading"] for row in rows}
+    for name in filter(known.__contains__, readings):
         runs = [row for row in rows if row["reading"] == name]
         asked = sum(row["asked"] for row in runs)
 

@@ -397,6 +397,7 @@ BLOCKS = {
     "fine_tuned": fine_tuned,
     "context_tools": context_tools,
     "encodings_2026": encodings_2026,
+    "summary_2026": summary_2026,
     "text_retrieval": text_retrieval,
     "translation": translation,
     "back_to_level": back_to_level,

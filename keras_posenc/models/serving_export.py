@@ -5,8 +5,6 @@ import logging
 import os
 import pathlib
 
-import keras
-
 from keras_posenc import backend, checks
 from keras_posenc.encodings.base import Encoding
 from keras_posenc.models.matrix_products import as_matrix_products
@@ -119,9 +117,8 @@ def _check_file(path):
         onnx.checker.check_model(path)
     except onnx.checker.ValidationError as error:
         raise ValueError(
-            "The model has an operation that cannot be exported to ONNX from "
-            f"{keras.backend.backend()}: try another backend, or a SavedModel by TensorFlow. "
-            f"onnx says: {error}"
+            "The model has an operation that cannot be exported to ONNX on this backend: try another "
+            f"one, or a SavedModel by TensorFlow. onnx says: {error}"
         ) from None
 
 
