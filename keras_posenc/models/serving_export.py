@@ -117,8 +117,8 @@ def _check_file(path):
         onnx.checker.check_model(path)
     except onnx.checker.ValidationError as error:
         raise ValueError(
-            "The model has an operation that cannot be exported to ONNX on this backend: try another "
-            f"one, or a SavedModel by TensorFlow. onnx says: {error}"
+            "The model has an operation that cannot be exported to ONNX on this backend: try "
+            f"another one, or a SavedModel by TensorFlow. onnx says: {error}"
         ) from None
 
 
