@@ -229,12 +229,12 @@ def summary_2026():
             lambda r: 100 * r["right"]["4 at 512"] / r["asked"],
         )
     ]
-    for task in ("bucket_sort", "counting"):
+    for task, split in (("bucket_sort", "test"), ("counting", "train")):
         tests.append(
             means(
                 tables.bench(f"{task}_2026"),
                 lambda r: r["encodings"].split(":")[0],
-                lambda r: 100 * scores([r], "test")[0],
+                lambda r, split=split: 100 * scores([r], split)[0],
             )
         )
     rows = [("", "new", "loss", "facts, %", "sorting, %", "counting, %")]
