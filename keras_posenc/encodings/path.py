@@ -100,7 +100,8 @@ class PaTH(Encoding):
         return ops.concatenate([projected, ops.matmul(states, strength)[..., None]], axis=-1)
 
     def restrict(self, grid):
-        """A grid that knows w and b of each key, (B, Tk, H, D + 1), and the causal order."""
+        """A grid with the causal order, and of each key w and what `_multiplied` makes of it and
+        of others of its block, (B, Tk, H, 2 D + C)."""
         grid = _ordered(grid)
         features = ops.cast(grid.content.features[self], "float32")
         if grid.key_mask is not None:
@@ -111,7 +112,12 @@ class PaTH(Encoding):
         b = 2 * ops.sigmoid(features[..., -1:] + strength_bias)
         if grid.key_mask is not None:
             b = b * ops.cast(grid.key_mask, "float32")[..., None, None]
-        known = {**grid.content.features, self: ops.concatenate([w, b], axis=-1)}
+        keys = ops.cast(grid.content.keys, "float32")
+        length = ops.shape(keys)[1]
+        width = min(1 << (length - 1).bit_length(), BLOCK) if isinstance(length, int) else BLOCK
+        blocks = (_in_blocks(x, length, width) for x in (w, b, keys))
+        multiplied = _out_of_blocks(ops.concatenate(_multiplied(*blocks), axis=-1), length)
+        known = {**grid.content.features, self: ops.concatenate([w, multiplied], axis=-1)}
         return grid.replace(features=known)
 
     def _convolved(self, x, grid):
@@ -131,13 +137,13 @@ class PaTH(Encoding):
         keys, known = (
             ops.cast(x, "float32") for x in (grid.content.keys, grid.content.features[self])
         )
-        num_columns = ops.shape(keys)[1]
+        size, num_columns = self.head_size, ops.shape(keys)[1]
+        width = known.shape[-1] - 2 * size
         order = ops.cast(grid.key_order, "float32")[..., None, None] + ops.zeros_like(keys[..., :1])
-        blocks = _in_blocks(ops.concatenate([known, keys, order], axis=-1), num_columns)
-        size = self.head_size
-        w, b = blocks[..., :size], blocks[..., size : size + 1]
-        k, order = blocks[..., size + 1 : -1], blocks[..., -1:]
-        v, within = _multiplied(w, b, k)
+        blocks = _in_blocks(ops.concatenate([known, keys, order], axis=-1), num_columns, width)
+        w, v, within, k, order = ops.split(
+            blocks, [size, 2 * size, 2 * size + width, 3 * size + width], axis=-1
+        )
 
         q = ops.transpose(ops.cast(q, "float32"), (0, 2, 1, 3))
         rows = ops.cast(grid.query_order, "float32")[:, None, :, None]
@@ -241,14 +247,20 @@ def _seen(grid, place):
     return conditions
 
 
-def _in_blocks(x, length):
-    """x (B, T, H, F) as (B, H, blocks, C, F), filled up with zeros; C is a power of two."""
+def _in_blocks(x, length, width):
+    """x (B, T, H, F) as (B, H, blocks, width, F), the last block filled up with zeros."""
     batch, _, heads, features = ops.shape(x)
-    width = BLOCK if not isinstance(length, int) else min(1 << (length - 1).bit_length(), BLOCK)
     count = (length + width - 1) // width
     x = ops.pad(x, [(0, 0), (0, count * width - length), (0, 0), (0, 0)])
     x = ops.reshape(x, (batch, count, width, heads, features))
     return ops.transpose(x, (0, 3, 1, 2, 4))
+
+
+def _out_of_blocks(x, length):
+    """x (B, H, blocks, width, F) as (B, T, H, F)."""
+    batch, heads, count, width, features = ops.shape(x)
+    x = ops.reshape(ops.transpose(x, (0, 2, 3, 1, 4)), (batch, count * width, heads, features))
+    return slice_axis(x, 1, 0, length)
 
 
 def _multiplied(w, b, k):
@@ -258,7 +270,7 @@ def _multiplied(w, b, k):
     tokens after key j of the block change the product x.k_j by -(x W') within_j.
 
     Args:
-        w, k: (..., C, D).
+        w, k: (..., C, D), where C is a power of two.
         b: (..., C, 1).
 
     Returns:
