@@ -1,6 +1,6 @@
 """Is this working tree slower than a commit, or does it need more memory?
 
-    python benchmarks/compare.py 16aa856
+    python benchmarks/compare.py 9a5089e
     python benchmarks/compare.py main~3 --backends torch --cases attention:t5 --turns 21
 
 Two processes hold the same case, one by the code of the commit and one by that of this tree, and
