@@ -50,7 +50,7 @@ timed = start=$$(date +%s); $(2); code=$$?; echo "$(1): $$(($$(date +%s) - start
 	docs-serve dist clean
 
 demo: $(INSTALLED)
-	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python benchmarks/distant_facts.py
+	KERAS_BACKEND=torch MPLBACKEND=Agg $(BIN)/python benchmarks/demo.py
 
 # The inner loop: lint, and what torch tells in about two minutes.
 check: lint

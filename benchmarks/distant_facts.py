@@ -1,6 +1,6 @@
 """Two facts far apart, which only a reader of the whole text can compare.
 
-    make demo                                                               # seed 0
+    KERAS_BACKEND=torch python benchmarks/distant_facts.py                           # seed 0
     KERAS_BACKEND=torch python benchmarks/distant_facts.py --seeds 0 1 2 --record
     KERAS_BACKEND=torch python benchmarks/distant_facts.py --length 4096 --record    # farther apart
 
@@ -80,7 +80,7 @@ REACHES = {
         8,
     ),
 }
-STEPS = 10  # of stretching
+STEPS, STRETCHED = 10, "stretched"  # of stretching, and its folder
 # Without dropout a step takes two thirds of the time.
 COMMON = {
     "learning_rate": 3e-4,
@@ -110,7 +110,8 @@ def main():
     print(f"On two idle cores this takes about {minutes} minutes for each seed.", flush=True)
     rows = []
     for seed in arguments.seeds:
-        rows.append(measured(seed, length, folders / f"seed-{seed}"))
+        folder = folders / f"seed-{seed}"
+        rows.append(measured(seed, length, folder, stretched(seed, length, folder)))
         if arguments.record:
             record(rows[-1])
     print(f"\n{table(rows)}\n\n{verdict(rows)}")
@@ -120,26 +121,37 @@ def main():
     print("and how well the stretched model keeps its features, stretched/report.html")
 
 
-def measured(seed, length, folder):
-    """The lengths of the test texts of a seed, and for each way whether each was told right."""
-    train, test = parts(seed, length)
-    print(f"\nSeed {seed}, 1 of 4: MiniLM is stretched to {length:,} tokens, without labels")
-    books, output = book_texts("book-excerpts", most_words(length)), folder / "stretched"
+def stretched(seed, length, folder):
+    """Stretches MiniLM, and returns the report of `stretch`; a finished one is read."""
+    print(f"\nMiniLM is stretched to {length:,} tokens, without labels (seed {seed})", flush=True)
+    books, output = book_texts("book-excerpts", most_words(length)), folder / STRETCHED
     settings = {"keep": "features", "length": length, "steps": STEPS}
     report = stretch(MINILM, books, output, seed=seed, **settings).report
     write_stretch_report(output)
     print(stretch_summary(report))
+    return report
+
+
+def measured(seed, length, folder, report):
+    """The row of a seed: the lengths of its test texts, and for each way whether each was told
+    right.
+
+    Args:
+        report: of the stretched model in the folder.
+    """
+    train, test = parts(seed, length)
     seconds = report["seconds"]
     runs = {WHOLE: folder / f"at-{length}", SHORT: folder / "at-512"}
-    models = {WHOLE: (output, REACHES[length].stages), SHORT: (MINILM, REACHES[length].short)}
-    for number, (way, (checkpoint, stages)) in enumerate(models.items(), 2):
-        print(f"\nSeed {seed}, {number} of 4: fine-tuned for '{way}'", flush=True)
+    models = {WHOLE: (folder / STRETCHED, REACHES[length].stages)}
+    models[SHORT] = MINILM, REACHES[length].short
+    for way, (checkpoint, stages) in models.items():
+        print(f"\nFine-tuned for '{way}' (seed {seed})", flush=True)
         settings = {"test": test, "lengths": stages, "seed": seed, **COMMON}
         found = finetune(checkpoint, train, runs[way], **settings)
         print(f"{found['train']['steps']} updates in {found['train']['seconds']:.0f} s")
         seconds += found["train"]["seconds"]
     write_report(runs, folder / "report.html")
-    print(f"\nSeed {seed}, 4 of 4: {len(test)} texts are read in each way", flush=True)
+    print(f"\n{len(test)} texts are read in each way (seed {seed})", flush=True)
     started = time.perf_counter()
     readings = {
         SHORT: (runs[SHORT], {}),

@@ -88,28 +88,15 @@ def agreement(axes):
 @styled
 def distance(figure):
     """Whether the right sentence is found first, by the distance back to the name it is about."""
-    study = blocks.benchmark("distant_context")
+    study, search = map(blocks.benchmark, ("distant_context", "library_search"))
     rows = json.loads((ROOT / "benchmarks" / "results" / "distant_context.json").read_text("utf-8"))
-    half_width = blocks.benchmark("intervals").half_width
     panels = figure.subplots(1, 2, sharey=True)
     titles = {"opening": "name in the first sentence", "inside": "name inside the document"}
     for axes, (place, title) in zip(panels, titles.items(), strict=True):
         ways = [study.ALONE, study.FIRST, study.WINDOWS, study.WINDOWS_LOG_N, study.STRETCHED_LOG_N]
         found = study.by_distance(rows, place, ways)
-        for index, (way, by_distance) in enumerate(found.items()):
-            columns = by_distance.values()
-            axes.errorbar(
-                np.arange(len(columns)) + 0.06 * (index - 2),
-                [column["top1"].mean() for column in columns],
-                [half_width(column["top1"]) for column in columns],
-                color=COLOURS[index],
-                marker=MARKERS[index],
-                capsize=2,
-                label=way,
-            )
-            names = [f"{column['tokens']:,.0f}" for column in columns]
-        axes.set_xticks(range(len(names)), names)
-        axes.set(title=title, xlabel="tokens back to the name", ylim=(0, 103))
+        search.draw_recall(axes, found)
+        axes.set_title(title)
     panels[0].set_ylabel("right sentence first (%)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=2)
