@@ -4,8 +4,6 @@ Layers and models are here. Other names are in modules called as those of Keras:
 `metrics`, `encodings`, `heads`, `text`, `training` and `retrieval`.
 """
 
-import warnings as _warnings
-
 from keras_posenc.installed import import_keras as _import_keras
 
 __version__ = "0.3.0"
@@ -147,19 +145,3 @@ __all__ = [
     "text",
     "training",
 ]
-
-# What of these is used without the name of its module, as until version 0.2.
-_MODULES = (losses, metrics, heads, encodings, text, training, retrieval, checkpoints)
-
-
-def __getattr__(name):
-    for module in _MODULES:
-        if name in module.__all__:
-            _warnings.warn(
-                f"{__name__}.{name} is {module.__name__}.{name}; without the module the name works "
-                "until version 0.4.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

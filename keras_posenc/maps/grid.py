@@ -7,7 +7,6 @@ import dataclasses
 import difflib
 import functools
 import math
-import warnings
 
 from keras import ops
 
@@ -130,7 +129,7 @@ class Grid:
         """
         for name in changes:
             if name not in FIELDS:
-                near = RENAMED.get(name) or difflib.get_close_matches(name, FIELDS, 1, cutoff=0)[0]
+                near = difflib.get_close_matches(name, FIELDS, 1, cutoff=0)[0]
                 raise TypeError(f"A grid has no {name!r}: did you mean {near!r}?")
         content = {name: changes.pop(name) for name in IN_CONTENT & changes.keys()}
         if content:
@@ -295,35 +294,6 @@ class Grid:
 IN_CONTENT = {f.name for f in dataclasses.fields(Content)}
 FIELDS = IN_CONTENT | {f.name for f in dataclasses.fields(Grid)}
 AXES = axes_of(Grid)
-
-
-# Names of earlier versions, for encodings of others: they work until 0.4.
-RENAMED = {
-    "rows": "query_positions",
-    "columns": "key_positions",
-    "keep": "key_mask",
-    "row_keep": "query_mask",
-    "row_order": "query_order",
-    "column_order": "key_order",
-    "row_index": "query_index",
-    "column_index": "key_index",
-    "open": "mask",
-    "own": "same_token",
-}
-
-
-def _renamed(old, new):
-    def read(self):
-        text = f"`grid.{old}` is called `grid.{new}` now, and the old name goes with 0.4."
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
-        return getattr(self, new)
-
-    read.__doc__ = f"`{new}`, by its name of earlier versions."
-    return property(read)
-
-
-for _old, _new in RENAMED.items():
-    setattr(Grid, _old, _renamed(_old, _new))
 
 
 def _by_batch_and_head(mask):

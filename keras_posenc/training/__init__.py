@@ -1,8 +1,5 @@
 """Training on long texts beyond `model.fit`: resumable fine-tuning, evaluation, schedules."""
 
-import sys
-import warnings
-
 from keras_posenc.training.adamw import FusedAdamW
 from keras_posenc.training.answers import answer_f1, exact_match
 from keras_posenc.training.averaging import average_checkpoints
@@ -57,32 +54,3 @@ __all__ = [
     "to_tsv",
     "write_predictions",
 ]
-
-# Names of other modules, which import this one, so that they are looked up when they are asked for.
-_MOVED = {
-    "retrieval": ("embed", "open_embedder"),
-    "losses": None,
-    "metrics": None,
-}
-
-
-def __getattr__(name):
-    if name == "FineTuned":
-        warnings.warn(
-            "keras_posenc.training.FineTuned is TextModel, with the arguments in another order; "
-            "the old name works until version 0.4.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return TextModel
-    for room, names in _MOVED.items():
-        module = sys.modules.get(f"keras_posenc.{room}")
-        if module and name in (names or module.__all__):
-            warnings.warn(
-                f"keras_posenc.training.{name} has moved to keras_posenc.{room}.{name}; the old "
-                "name works until version 0.4.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

