@@ -32,6 +32,8 @@ TYPES = {
 CHOICES = re.compile(r"[Oo]ne of (\"[^.]*\")")
 # A sentence that argparse's list of the choices makes superfluous.
 ONLY_CHOICES = re.compile(r" One of (\"\w+\"(, | or |\.|$))+$")
+# What happens without an argument, which is of no interest where it is required.
+BY_DEFAULT = re.compile(r" By default [^.]*\.")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -117,9 +119,8 @@ def _add(commands, table):
             if name in positional:
                 command.add_argument(name, **{**options, "metavar": name.upper()})
             else:
-                former = entry.more.get(name, {}).get("former")
-                names = (flags[name], former) if former else (flags[name],)
-                command.add_argument(*names, dest=name, **options)
+                former = [more["former"]] if "former" in more else []
+                command.add_argument(flags[name], *former, dest=name, **options)
         command.add_argument("--debug", action="store_true", help="Show the traceback of an error")
         yield entry.name, command
 
@@ -143,6 +144,9 @@ def _flag(name, more):
 
 def _options(name, keyword, flags, more, positional=()):
     """What argparse takes for a keyword; `more` has the last word."""
+    more = SPECIAL.get(name, {}) | more
+    if name in positional or more.get("required"):
+        keyword = keyword._replace(text=BY_DEFAULT.sub("", keyword.text))
     kind = TYPE.match(keyword.text)
     options = {"help": _help(keyword, kind, flags)}
     if choices := CHOICES.search(keyword.text):
@@ -154,10 +158,7 @@ def _options(name, keyword, flags, more, positional=()):
         is_path = text.startswith(("path", "directory"))
         options["metavar"] = "PATH" if is_path else name.replace("_", "-").upper()
         options |= TYPES.get(kind and kind[1], {})
-    options |= SPECIAL.get(name, {}) | more
-    options = {key: options[key] for key in options if key not in ("flag", "former")}
-    if name in positional or options.get("required"):
-        options["help"] = options["help"].replace(". By default nothing is written", "")
+    options |= {key: more[key] for key in more if key not in ("flag", "former")}
     unwanted = ["metavar"] * ("choices" in options or "action" in options)
     unwanted += ["choices", "type"] * (options.get("action") not in (None, "append"))
     return {key: value for key, value in options.items() if key not in unwanted}

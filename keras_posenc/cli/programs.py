@@ -12,13 +12,11 @@ REPLACING = "from keras_posenc.writing import replacing"
 def _finetune(arguments):
     positional = [arguments.pop(name) for name in ("checkpoint", "train", "output")]
     report = not arguments.pop("no_report", False)
-    if not sys.stdout.isatty():
-        arguments["verbose"] = 2  # one line an epoch, and no bar
     return _program(
         report and "from keras_posenc.analysis import write_report",
         "from keras_posenc.training import finetune, summary",
         "",
-        f"metrics = {_call('finetune', *positional, **arguments)}",
+        f"metrics = {_call('finetune', *positional, **arguments, **_progress())}",
         "print(summary(metrics))",
         report and f"print({_call('write_report', positional[2])})",
     )
@@ -51,15 +49,13 @@ def _evaluate(arguments):
     positional = [arguments.pop(name) for name in ("directory", "data")]
     output = arguments.pop("output", None)
     folder = f"pathlib.Path({_literal(output)}).parent"
-    if not sys.stdout.isatty():
-        arguments["verbose"] = 2
     return _program(
         output and "import json\nimport pathlib\n",
         "from keras_posenc.training import evaluate, summary",
         output and "from keras_posenc.writing import write_text",
         "",
         output and f"{folder}.mkdir(parents=True, exist_ok=True)",
-        f"metrics = {_call('evaluate', *positional, **arguments)}",
+        f"metrics = {_call('evaluate', *positional, **arguments, **_progress())}",
         "print(summary(metrics))",
         output and f"write_text({_literal(output)}, json.dumps(metrics, indent=1))",
     )
@@ -103,8 +99,7 @@ def _predict(arguments):
 
 def _embed(arguments):
     positional = [arguments.pop(name) for name in ("directory", "texts", "output")]
-    if not sys.stdout.isatty() and "part_size" not in arguments:
-        arguments["verbose"] = 2
+    progress = {} if "part_size" in arguments else _progress()
     what = '"%d vectors of %d numbers" % found.shape'
     if {"late", "multi"} & arguments.keys():
         what = '"%d vectors of %d numbers" % found.vectors.shape'
@@ -115,31 +110,27 @@ def _embed(arguments):
     return _program(
         "from keras_posenc.retrieval import embed",
         "",
-        f"found = {_call('embed', *positional, **arguments)}",
+        f"found = {_call('embed', *positional, **arguments, **progress)}",
         f"print({_literal(positional[2])}, {what})",
     )
 
 
 def _mine(arguments):
     positional = [arguments.pop(name) for name in ("directory", "pairs", "output")]
-    if not sys.stdout.isatty():
-        arguments["verbose"] = 2
     return _program(
         "from keras_posenc.retrieval import mine_hard_negatives",
         "",
-        f"found = {_call('mine_hard_negatives', *positional, **arguments)}",
+        f"found = {_call('mine_hard_negatives', *positional, **arguments, **_progress())}",
         f'print({_literal(positional[2])}, "%d pairs with negatives" % len(found))',
     )
 
 
 def _rerank(arguments):
     positional = [arguments.pop(name) for name in ("directory", "query", "documents")]
-    if not sys.stdout.isatty():
-        arguments["verbose"] = 2
     return _program(
         "from keras_posenc.retrieval import rerank",
         "",
-        f"for each in {_call('rerank', *positional, **arguments)}:",
+        f"for each in {_call('rerank', *positional, **arguments, **_progress())}:",
         _indented('print("%8.4f  %d  %r" % (each["score"], each["corpus_id"], each["text"][:72]))'),
     )
 
@@ -307,6 +298,11 @@ def _gates(arguments):
         'tokens = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]',
         f"pictures.contextual_positions(result, tokens, head={head}, size=(10, 4.6))",
     ]
+
+
+def _progress():
+    """In a file or a pipe, lines from time to time in place of a bar."""
+    return {} if sys.stdout.isatty() else {"verbose": 2}
 
 
 class _Name(str):
