@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 from keras import ops
+from packaging.version import Version
 
 from keras_posenc import Encoding, GatedAttentionUnit, PositionalAttention
 from keras_posenc.attention.choose import attend
@@ -353,7 +354,7 @@ def test_paths_agree_inside_attend():
     from keras_posenc.attention.fused import attend_fused
     from keras_posenc.encodings import Grid
 
-    if keras.backend.backend() == "torch" and keras.__version__ < "3.14":
+    if keras.backend.backend() == "torch" and Version(keras.__version__) < Version("3.14"):
         pytest.skip(f"Keras {keras.__version__} adds no bias in torch's fused kernel")
 
     ids = ops.arange(T)[None]
