@@ -91,6 +91,6 @@ def read_head(config, task):
         if other != task and str(named).endswith(ending):
             raise ValueError(
                 f"The config is of a {quote(named)}, whose head is head={other!r}. Received: "
-                f"head={task!r}; give `labels` for a new head."
+                f"head={task!r}; give `label_names` for a new head."
             )
     return known[task]
