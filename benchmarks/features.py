@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_posenc import Tokenizer, build_transformer_model
-from keras_posenc.training.stretching.windows import inputs_of
+from keras_posenc.training.stretching.windows import one_segment
 
 CHUNK = 512
 
@@ -40,7 +40,7 @@ class FrozenEncoder:
             return np.load(path)
         if self.model is None:
             self.model = build_transformer_model(self.checkpoint, **self.options)
-        inputs = inputs_of(self.model, np.array([ids], "int32"))
+        inputs = one_segment(self.model, np.array([ids], "int32"))
         found = keras.ops.convert_to_numpy(self.model.predict_on_batch(inputs))[0]
         found = np.stack([found[a:b].mean(0) for a, b in spans]).astype("float32")
         np.save(path, found)

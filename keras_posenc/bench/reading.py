@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_posenc.training.stretching.windows import inputs_of
+from keras_posenc.training.stretching.windows import one_segment
 
 POOLINGS = ("mean", "cls")
 # Maximum tokens in a batch.
@@ -31,7 +31,7 @@ def embedded(model, tokenizer, rows, pooling="mean"):
     size, sums = max(1, TOKEN_BUDGET // ids.shape[1]), []
     for start in range(0, len(ids), size):
         here = slice(start, start + size)
-        features = np.asarray(model.predict_on_batch(inputs_of(model, ids[here])), "float32")
+        features = np.asarray(model.predict_on_batch(one_segment(model, ids[here])), "float32")
         sums.append((features * shown[here, :, None]).sum(1))
     sums = np.concatenate(sums)
     return sums / np.linalg.norm(sums, axis=-1, keepdims=True)

@@ -64,6 +64,25 @@ def id_inputs(model):
     return tuple(found[x.name] for x in model.inputs if x.name in found)
 
 
+def inputs_of(model, batch):
+    """The inputs that a model has, out of those of a batch: not every family has segments.
+
+    Args:
+        model: a functional `keras.Model`.
+        batch: dict name -> array.
+
+    Returns:
+        dict name -> array.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((4,), name="ids"), keras.layers.Dense(2)])
+    >>> inputs_of(model, {"ids": 1, "segments": 2})
+    {'ids': 1}
+    """
+    return {x.name: batch[x.name] for x in model.inputs}
+
+
 def reads_padding(model):
     """Whether the outputs for real tokens depend on tokens behind them that are not masked."""
     for node in calls_in(model):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_posenc import backend, checks
+from keras_posenc.models.inputs import inputs_of
 from keras_posenc.text import TextBatches
 from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options
 from keras_posenc.training.progress import BatchProgress
@@ -22,7 +23,6 @@ def predicted(model, texts, verbose="auto", **options):
     Yields:
         `(output, number)`, where `texts[number]` is the text.
     """
-    names = [tensor.name for tensor in model.inputs]
     numbers = list(range(len(texts)))
     batches = TextBatches(
         texts,
@@ -37,7 +37,7 @@ def predicted(model, texts, verbose="auto", **options):
     progress = BatchProgress(batches, verbose)
     for step in range(len(batches)):
         inputs, numbers, *weights = batches[step]
-        outputs = model.predict_on_batch({name: inputs[name] for name in names})
+        outputs = model.predict_on_batch(inputs_of(model, inputs))
         if weights:  # 0 for rows that fill up the batch
             real = weights[0] > 0
             outputs, numbers = outputs[real], numbers[real]

@@ -13,6 +13,7 @@ from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.config import RATES
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads_in import heads_in
+from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.disk_list import DiskList, take
@@ -223,7 +224,7 @@ class Pretraining:
         # Each of several processes has some of the rows.
         weights = weights / sum(backend.gather(weights.sum()))
         logs = self.model.train_on_batch(
-            self._named(inputs), targets, sample_weight=weights, return_dict=True
+            inputs_of(self.model, inputs), targets, sample_weight=weights, return_dict=True
         )
         self.model.reset_metrics()
         return float(logs["loss"])
@@ -234,7 +235,7 @@ class Pretraining:
         progress = Progress(len(self.held_out), 0, print_line, unit="test batch", after=SHORT)
         for index in range(len(self.held_out)):
             inputs, targets, weights = self.held_out[index]
-            logits = self.model.predict_on_batch(self._named(inputs))
+            logits = self.model.predict_on_batch(inputs_of(self.model, inputs))
             top = logits.max(axis=-1)
             sums = top + np.log(np.exp(logits - top[..., None]).sum(axis=-1))
             target_logits = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
@@ -243,10 +244,6 @@ class Pretraining:
             progress.step()
         totals = sum(backend.gather(totals))
         return {"loss": totals[0] / totals[2], "accuracy": totals[1] / totals[2]}
-
-    def _named(self, inputs):
-        """The inputs that the model has: not every family has segments."""
-        return {name: inputs[name] for name in self.model.input}
 
     def save(self, folder):
         """Writes the checkpoint and its tokenizer, with the original dropout rates."""

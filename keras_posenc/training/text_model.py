@@ -13,6 +13,7 @@ from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.embedder_files import embedder_files
 from keras_posenc.checkpoints.folder import replacing_together
 from keras_posenc.models.head_layers import MaskedPooling
+from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel, model_on
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.disk_list import DiskList
@@ -332,12 +333,11 @@ class _Chosen(keras.utils.PyDataset):
 
     def __init__(self, batches, model):
         super().__init__()
-        self._batches, self._names = batches, [x.name for x in model.inputs]
+        self._batches, self._model = batches, model
         self.pad_id, self.padding_share = batches.pad_id, batches.padding_share
 
     def __len__(self):
         return len(self._batches)
 
     def __getitem__(self, index):
-        inputs = self._batches[index]
-        return {name: inputs[name] for name in self._names}
+        return inputs_of(self._model, self._batches[index])

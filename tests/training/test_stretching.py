@@ -23,8 +23,8 @@ from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
 from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.windows import (
     Reader,
-    inputs_of,
     most_central,
+    one_segment,
     window_starts,
 )
 
@@ -75,14 +75,14 @@ def test_a_short_text_is_read_as_it_is(small, texts):
     reader = Reader(model, tokenizer, 12, token_budget=24)
     ids = tokenizer.contents(texts)[0]
     whole = np.array([tokenizer.assemble(ids[:10])[0]], "int32")
-    plain = ops.convert_to_numpy(model(inputs_of(model, whole)))[0]
+    plain = ops.convert_to_numpy(model(one_segment(model, whole)))[0]
     np.testing.assert_allclose(reader(np.array(ids[:10])), plain, atol=1e-5)
     # In a long text the first tokens are those of the first window, the last those of the last.
     features = reader(np.array(ids[:40]))
     assert features.shape == (42, 16)
     np.testing.assert_allclose(features[1:6], plain[1:6], atol=1e-5)
     last = np.array([tokenizer.assemble(ids[30:40])[0]], "int32")
-    last = ops.convert_to_numpy(model(inputs_of(model, last)))[0]
+    last = ops.convert_to_numpy(model(one_segment(model, last)))[0]
     np.testing.assert_allclose(features[-6:-1], last[-6:-1], atol=1e-5)
 
 
@@ -129,7 +129,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
     assert stretch_summary(report).count("\n") == 4 and "distant context" in stretch_summary(report)
     tokens = np.array([Tokenizer(tmp_path / "out").encode(texts[0], max_length=40)[0]], "int32")
     again = build_transformer_model(tmp_path / "out")
-    features = [ops.convert_to_numpy(m(inputs_of(m, tokens))) for m in (model, again)]
+    features = [ops.convert_to_numpy(m(one_segment(m, tokens))) for m in (model, again)]
     np.testing.assert_array_equal(*features)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     window = {"name": "window", "window": 7, "global_tokens": 1}
@@ -209,7 +209,7 @@ def test_a_distant_passage_is_to_be_as_the_teacher_reads_it_after_the_opening(sm
     assert weights.mean() == pytest.approx(1, abs=1e-5)
     for p in passages:
         row = tokenizer.assemble([*map(int, text[: p.opening]), *map(int, text[p.start : p.stop])])
-        read = ops.convert_to_numpy(model(inputs_of(model, np.array([row[0]], "int32"))))[0]
+        read = ops.convert_to_numpy(model(one_segment(model, np.array([row[0]], "int32"))))[0]
         inside = slice(1 + p.inner.start, 1 + p.inner.stop)
         first = 1 + p.opening + p.margin
         count = p.inner.stop - p.inner.start

@@ -32,7 +32,7 @@ from keras_posenc.training.stretching.context import (
 from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
 from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
-from keras_posenc.training.stretching.windows import Reader, first_token, inputs_of
+from keras_posenc.training.stretching.windows import Reader, first_token, one_segment
 from keras_posenc.training.summary import of_metrics
 
 KEYS = ("agreement", "within", "beyond")
@@ -279,11 +279,8 @@ class Distillation:
     def inputs(self, text, positions=None):
         """The student's inputs for a text, at positions 0, 1, 2, ... by default."""
         ids = self.corpus.inputs(text)
-        inputs = inputs_of(self.student, fill(ids[None]))
-        if self.skips:
-            positions = np.arange(len(ids), dtype="int32") if positions is None else positions
-            inputs["position_ids"] = fill(positions[None])
-        return inputs
+        positions = np.arange(len(ids), dtype="int32") if positions is None else positions
+        return one_segment(self.student, fill(ids[None]), position_ids=fill(positions[None]))
 
     def read(self, text):
         """The student's features (T, D) of a text."""

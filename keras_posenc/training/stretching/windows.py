@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_posenc.models.inputs import inputs_of
 from keras_posenc.text.replicas import filled_size
 
 
@@ -125,7 +126,7 @@ class Reader:
         ids = np.full((batches, rows_of_each, self.length), self.tokenizer.pad_id, "int32")
         for i, row in enumerate(rows):
             ids.reshape(-1, self.length)[i, : len(row)] = row
-        features = [self.model.predict_on_batch(inputs_of(self.model, batch)) for batch in ids]
+        features = [self.model.predict_on_batch(one_segment(self.model, batch)) for batch in ids]
         return np.concatenate(features)[: len(rows)]
 
 
@@ -134,9 +135,6 @@ def first_token(tokenizer):
     return tokenizer.assemble([-1])[0].index(-1)
 
 
-def inputs_of(model, token_ids):
-    """Inputs by name: the token ids, and segment 0 where there are segments."""
-    inputs = {"token_ids": token_ids}
-    if any(tensor.name.endswith("segment_ids") for tensor in model.inputs):
-        inputs["segment_ids"] = np.zeros_like(token_ids)
-    return inputs
+def one_segment(model, token_ids, **others):
+    """A model's inputs by name: of token ids, segment 0, and `others` if the model has them."""
+    return inputs_of(model, {"token_ids": token_ids, "segment_ids": 0 * token_ids, **others})
