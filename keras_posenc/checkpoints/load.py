@@ -123,15 +123,12 @@ class Loader:
     ):
         self.checkpoint = open_checkpoint(checkpoint)
         self.ignore = read_patterns(ignore, self.checkpoint)
-        tokens, positions = (
-            TableRows(keep=keep_tokens, compound=compound_tokens),
-            TableRows(position_offset),
-        )
-        self.edits = {
-            TOKENS: tokens,
-            "MLM-Bias/bias": tokens,
-            "Embedding-Position/embeddings": positions,
-        }
+        self.edits = {}
+        if keep_tokens is not None or compound_tokens:
+            tokens = TableRows(keep=keep_tokens, compound=compound_tokens)
+            self.edits = {TOKENS: tokens, "MLM-Bias/bias": tokens}
+        if position_offset:
+            self.edits["Embedding-Position/embeddings"] = TableRows(position_offset)
         self.table, self.new = table, tuple(new)
         if self.checkpoint.format == "keras":  # saved after all that
             self.table, self.edits = KerasNames(table), {}
@@ -205,7 +202,8 @@ class Loader:
         account.unused.sort()
         account.ignored.sort()
         account.unexpected.sort()
-        account.hints = hints(account, checkpoint, table)
+        if account.problem():
+            account.hints = hints(account, checkpoint, table)
         return account, steps
 
     def _leave_out(self, account, tensor, words):
@@ -273,7 +271,7 @@ class _Step:
     def note(self):
         done = ["transposed"] * self.transposed + ["reshaped"] * self.reshaped
         done += [f"part {self.cut.part + 1} of {self.cut.parts}"] if self.cut else []
-        return ", ".join(done + ([self.rows.note] if self.rows and self.rows.note else []))
+        return ", ".join(done + ([self.rows.note] if self.rows else []))
 
     def check(self):
         """Raises ValueError if a checksum does not match the numbers."""

@@ -39,8 +39,6 @@ def family_of(names):
 
 def hints(account, checkpoint, table):
     """Sentences on the likely causes of the mismatches in an account."""
-    if not account.problem():
-        return []
     quantized = quantized_hint(checkpoint, [tensor for _, _, tensor, _ in account.wrong_shape])
     if quantized:
         return [quantized]

@@ -98,11 +98,11 @@ def with_head(config, options):
 def check_stretching(stretch, kept_rows, absolute_positions, config):
     """Refuses to stretch a table that there is not, and rows to keep of one that is not
     stretched."""
-    if kept_rows is not None and stretch is None:
+    if stretch is None:
         raise ValueError(
             f"`kept_rows` is for a stretched table. Received: kept_rows={kept_rows!r}, stretch=None"
         )
-    if stretch and not (absolute_positions and config.position_table):
+    if not (absolute_positions and config.position_table):
         why = "`absolute_positions=False` leaves out the table of positions"
         if not config.position_table:
             why = f"{FAMILIES[config.family].title} has no table of positions"
@@ -111,18 +111,16 @@ def check_stretching(stretch, kept_rows, absolute_positions, config):
 
 def check_position_ids(position_ids, options):
     """Refuses what makes no ids, and ids from two places."""
-    if position_ids is not None and (
-        options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer)
-    ):
+    if options.get("custom_position_ids") or not isinstance(position_ids, keras.layers.Layer):
         raise ValueError(
             "`position_ids` is a layer that makes ids from the tokens, and goes without "
             f"`custom_position_ids`, which asks the caller for them. Received: {position_ids!r}"
         )
 
 
-def check_application(application, config):
+def check_segments(config):
     """Refuses UniLM without segments."""
-    if application == "unilm" and not config.segment_vocab_size:
+    if not config.segment_vocab_size:
         raise ValueError(
             '`application="unilm"` distinguishes prompt and answer by segments, so the model needs '
             f"them. Received: segment_vocab_size={config.segment_vocab_size}"
@@ -131,13 +129,13 @@ def check_application(application, config):
 
 def check_caches(caches, application, config):
     """Refuses `attention_caches` of no layer, or in an order that they have no place in."""
-    if caches and application != "encoder":
+    if application != "encoder":
         raise ValueError(
             f"`attention_caches` come before every token, which application={application!r} has no "
             'order for: they go with application="encoder".'
         )
     names = [f"Transformer-{i}-MultiHeadSelfAttention" for i in range(config.num_hidden_layers)]
-    for name, pair in (caches or {}).items():
+    for name, pair in caches.items():
         if name not in names:
             near = nearest(str(name), names, cutoff=0)
             raise ValueError(f"`attention_caches` names {name!r}: did you mean {near[0]!r}?")

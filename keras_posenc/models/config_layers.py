@@ -22,7 +22,7 @@ def token_embedding(config, initializer, name):
 
 def attention(config, encodings, initializer, name, flash_attention=None):
     """The attention layer of one block."""
-    head_norm = normalization(config.norm_type, config.layer_norm_eps)
+    head_norm = normalization(config.norm_type, config.layer_norm_eps) if config.head_norm else None
     return PositionalAttention(
         config.num_attention_heads,
         config.key_size,
@@ -33,7 +33,7 @@ def attention(config, encodings, initializer, name, flash_attention=None):
         dropout=config.attention_dropout_rate,
         use_bias=config.attention_bias,
         flash_attention=flash_attention,
-        head_norm=head_norm if config.head_norm else None,
+        head_norm=head_norm,
         kernel_initializer=initializer,
         name=name,
     )

@@ -7,10 +7,10 @@ from keras_posenc import checks
 from keras_posenc.checkpoints.adapter import check_tied, with_adapter
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.models.arguments import (
-    check_application,
     check_caches,
     check_packed,
     check_position_ids,
+    check_segments,
     check_stretching,
     sort_arguments,
     stretching_of,
@@ -168,15 +168,21 @@ def build_transformer_model(
         options["with_mlm"] = options.get("with_mlm") or True
     config, new = with_head(config, options)
     config, encodings, swapped = choose_encodings(config, encodings, rope_scaling)
-    check_encodings(encodings, application, options, config)
-    check_application(application, config)
-    check_caches(options.get("attention_caches"), application, config)
-    check_stretching(stretch, kept_rows, absolute_positions, config)
+    if encodings:
+        check_encodings(encodings, application, options, config)
+    if application == "unilm":
+        check_segments(config)
+    if options.get("attention_caches"):
+        check_caches(options["attention_caches"], application, config)
+    if stretch is not None or kept_rows is not None:
+        check_stretching(stretch, kept_rows, absolute_positions, config)
     if options.get("packed"):
         check_packed(options, config)
         options["custom_position_ids"] = True
-    check_position_ids(position_ids, options)
-    config = with_vocabulary(config, keep_tokens, compound_tokens)
+    if position_ids is not None:
+        check_position_ids(position_ids, options)
+    if keep_tokens is not None or compound_tokens:
+        config = with_vocabulary(config, keep_tokens, compound_tokens)
     table, loader = family.table(config), None
     if checkpoint_path is not None:
         if adapter is not None:

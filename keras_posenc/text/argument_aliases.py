@@ -30,8 +30,6 @@ def refuse(function, arguments):
         function: str, what was called.
         arguments: dict, the arguments that it does not know.
     """
-    if not arguments:
-        return
     names = ", ".join(arguments)
     known = [f"{name} is {HERE[name]}" for name in arguments if name in HERE]
     here = f": {'; '.join(known)}" if known else ""

@@ -10,7 +10,6 @@ from keras_posenc.text.byte_level import from_vocab_and_merges
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.pieces import from_sentence_piece
 from keras_posenc.text.templates import BERT, ROBERTA, set_ends, template
-from keras_posenc.text.tokenizer_settings import TokenizerSettings
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
 from keras_posenc.untrusted import check_inside, from_hub, read_bytes, shorten
 from keras_posenc.writing import make_folder, write_text
@@ -22,12 +21,13 @@ PICKLED = "bpe_encoder.bin"
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCE_PIECE)
 
 
-def load(path, lowercase=None, strip_accents=None, vocabulary=None):
+def load(file, settings, lowercase=None, strip_accents=None, vocabulary=None):
     """Loads a `tokenizers.Tokenizer`, without truncation or padding.
 
     Args:
-        path: str, path or None. One of `FILES`, a directory with one of them, or None with
-            `vocabulary`. A file that is neither a .json nor a .model is a vocab.txt.
+        file: `pathlib.Path` that `find_tokenizer` found, or None with `vocabulary`. One that is
+            neither a .json nor a .model is a vocab.txt.
+        settings: `TokenizerSettings` of its folder, or None.
         lowercase: bool or None. Whether to lower-case; None follows the files.
         strip_accents: bool or None. Whether to remove accents; None follows the files, then
             `lowercase`.
@@ -38,17 +38,14 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
             the files name.
 
     Raises:
-        FileNotFoundError: if there is no such file, or none of them in the directory.
         ValueError: if a file is damaged, or does not allow an option to be changed.
     """
     if vocabulary is not None:
         check_vocabulary(vocabulary, "vocabulary=")
-    if path is None:
+    if file is None:
         if vocabulary is None:
             raise ValueError("Tokenizer needs a path, or vocabulary=.")
         return _from_vocabulary(vocabulary, None, lowercase, strip_accents, {})
-    file = find_tokenizer(path)
-    settings = TokenizerSettings(file.parent)
     if file.suffix not in (".json", ".model"):
         new = {}
         if vocabulary is None:
@@ -65,7 +62,7 @@ def load(path, lowercase=None, strip_accents=None, vocabulary=None):
 
 
 def find_tokenizer(path):
-    """The file that a path of a file or of a directory leads to."""
+    """The file that a path of a file, or of a directory with one of `FILES`, leads to."""
     path = pathlib.Path(path)
     pickled = path if path.name == PICKLED else path / PICKLED
     if path.is_file() and path != pickled:

@@ -75,7 +75,8 @@ class Tokenizer(Tokens):
         pre_tokenize=None,
         **others,
     ):
-        refuse("Tokenizer", others)
+        if others:
+            refuse("Tokenizer", others)
         super().__init__(path, lowercase, strip_accents, vocabulary, special_in_text, pre_tokenize)
         self._has_warned = False
 
@@ -110,7 +111,8 @@ class Tokenizer(Tokens):
             TypeError: if a text is not a str, or an argument is unknown.
             ValueError: if a text is not valid Unicode, or `max_length` leaves no room for text.
         """
-        refuse("Tokenizer.encode", others)
+        if others:
+            refuse("Tokenizer.encode", others)
         if first is None:
             raise TypeError("Tokenizer.encode needs a text, as its first argument.")
         pairs = None if second is None else [second]
@@ -138,7 +140,8 @@ class Tokenizer(Tokens):
         Raises:
             TypeError, ValueError: as in `encode`, or if there are not as many pairs as texts.
         """
-        refuse("Tokenizer.encode_batch", others)
+        if others:
+            refuse("Tokenizer.encode_batch", others)
         rows = [self._contents(texts, offsets)]
         if pairs is not None:
             if len(pairs) != len(texts):
@@ -179,7 +182,8 @@ class Tokenizer(Tokens):
         >>> [tokenizer.decode(ids) for ids, _ in windows]
         ['who? a man and', 'who? and a dog']
         """
-        refuse("Tokenizer.windows", others)
+        if others:
+            refuse("Tokenizer.windows", others)
         asked = [] if question is None else self._contents([question])
         taken = sum(len(ids) for ids, _ in asked)
         room = self._room("length", length, pair=bool(asked), taken=taken)

@@ -20,12 +20,13 @@ class Tokens:
     """The vocabulary of a tokenizer: see `Tokenizer`, whose arguments these are."""
 
     def __init__(self, path, lowercase, strip_accents, vocabulary, special_in_text, pre_tokenize):
-        self._rust, self._names = load(path, lowercase, strip_accents, vocabulary)
-        self._source = "vocabulary=" if path is None else find_tokenizer(path)
+        file = None if path is None else find_tokenizer(path)
+        settings = None if file is None else TokenizerSettings(file.parent)
+        self._rust, self._names = load(file, settings, lowercase, strip_accents, vocabulary)
+        self._source = file or "vocabulary="
         self._splitter = self._rust.pre_tokenizer
         self._special_in_text = bool(special_in_text)
         self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
-        settings = None if path is None else TokenizerSettings(self._source.parent)
         self.pre_tokenize, self._entries = choose_words(
             pre_tokenize, settings, self.vocabulary, self._source
         )

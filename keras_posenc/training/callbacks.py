@@ -45,9 +45,9 @@ class RunCallbacks:
                 setattr(callback, name, found if places["list"] else found[0])
 
     def in_fit(self, steps):
-        """Returns the callback for one call of `fit`: an epoch with this many steps."""
+        """Returns the callbacks for one call of `fit`: an epoch with this many steps."""
         self._list.set_params({"epochs": self.epochs, "steps": steps, "verbose": 0})
-        return _Batches(self._list)
+        return [_Batches(self._list)] if self.callbacks else []
 
     def end_epoch(self, epoch, logs):
         """Calls `on_epoch_end`; returns whether a callback stops the training."""
@@ -95,10 +95,9 @@ class _Batches(keras.callbacks.Callback):
 
 
 def check_kind(callbacks):
-    """Raises TypeError unless this is None or a list of callbacks."""
-    kind = keras.callbacks.Callback
-    is_list = callbacks is None or isinstance(callbacks, (list, tuple))
-    if not is_list or not all(isinstance(each, kind) for each in callbacks or ()):
+    """Raises TypeError unless this is a list of callbacks."""
+    kind, is_list = keras.callbacks.Callback, isinstance(callbacks, (list, tuple))
+    if not is_list or not all(isinstance(each, kind) for each in callbacks):
         raise TypeError(
             "`callbacks` must be a list of keras.callbacks.Callback objects. Received: "
             f"{quote(callbacks)}"

@@ -48,9 +48,12 @@ class FinetuneRecipe(Recipe):
         if self.lora_rank is not None:
             checks.whole("lora_rank", self.lora_rank)
         self._check_vectors()
-        check_freeze(self.freeze)
-        check_metrics(self.metrics, TASKS[self.task])
-        check_kind(self.callbacks)
+        if self.freeze is not None:
+            check_freeze(self.freeze)
+        if self.metrics is not None:
+            check_metrics(self.metrics, TASKS[self.task])
+        if self.callbacks is not None:
+            check_kind(self.callbacks)
 
     def _check_vectors(self):
         """Checks the settings of embeddings."""
@@ -128,15 +131,13 @@ def check_metrics(metrics, task):
     """Refuses what are no metrics, and names that the task has already.
 
     Args:
-        metrics: list of what `keras.Model.compile` takes as metrics, or None.
+        metrics: list of what `keras.Model.compile` takes as metrics.
         task: `FinetuneTask`.
 
     Raises:
         TypeError: if it is no list of metrics.
         ValueError: if a name is taken.
     """
-    if metrics is None:
-        return
     kinds = (str, keras.metrics.Metric)
     if not isinstance(metrics, (list, tuple)) or not all(
         isinstance(each, kinds) or callable(each) for each in metrics

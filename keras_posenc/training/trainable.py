@@ -25,8 +25,6 @@ def choose_trainable(encoder, lora_rank=None, freeze=None):
     Raises:
         ValueError: if a pattern matches nothing, or the encoder has fewer layers.
     """
-    if lora_rank is None and freeze is None:
-        return
     transformer = encoder.transformer
     new = {*transformer.account.initialised, *transformer.account.missing}
     layers = {
@@ -72,7 +70,7 @@ def check_freeze(freeze):
         ValueError: if a number is below 1.
     """
     parts = _parts(freeze)
-    if not parts and freeze is not None or not all(type(part) in (str, int) for part in parts):
+    if not parts or not all(type(part) in (str, int) for part in parts):
         raise TypeError(
             '`freeze` must be "embeddings", a number of layers, a pattern of names of variables, '
             f"or a list of these. Received: {quote(freeze)}"

@@ -50,7 +50,8 @@ class Trainer:
         self.before, self.history, self.steps = before, [], []
         keras.utils.set_random_seed(recipe.seed)
         encoder, tokenizer = _encoder(recipe, label_names, task)
-        choose_trainable(encoder, recipe.lora_rank, recipe.freeze)
+        if recipe.lora_rank is not None or recipe.freeze is not None:
+            choose_trainable(encoder, recipe.lora_rank, recipe.freeze)
         self.transformer = encoder.transformer
         self.finetuned = TextModel(
             encoder if recipe.pooling == HEAD else task.model(encoder, label_names, recipe),
@@ -73,7 +74,8 @@ class Trainer:
         self._compile()
         epochs = len(recipe.epoch_lengths)
         self.callbacks = RunCallbacks(recipe.callbacks or [], self.model, epochs)
-        self._check_callbacks()
+        if recipe.callbacks:
+            self._check_callbacks()
 
     def _batches(self, length):
         options = {"shuffle": True, "seed": self.recipe.seed, **self.task.training_options()}
@@ -200,7 +202,7 @@ class Trainer:
             batches,
             initial_epoch=epoch,
             epochs=len(lengths),
-            callbacks=[one_epoch, self.callbacks.in_fit(len(batches))],
+            callbacks=[one_epoch, *self.callbacks.in_fit(len(batches))],
             shuffle=False,
             verbose=verbose,
         ).history
