@@ -29,7 +29,7 @@ from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.config_file import read_config
 from keras_posenc.training import stretch
 from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
-from keras_posenc.training.stretching.self_distillation import Distillation
+from keras_posenc.training.stretching.distillation import Distillation
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 RESULTS = rows.HERE / "results" / "stretch_base.json"

@@ -18,7 +18,7 @@ from keras_posenc.training.labelled_documents import digest, split
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.saved_models import FILES
-from keras_posenc.training.stretching.self_distillation import stretch as stretch_before
+from keras_posenc.training.stretching.stretch import stretch as stretch_before
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.trainer import Trainer
 from keras_posenc.writing import subfolder

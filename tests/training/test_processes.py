@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import socket
+import sys
 
 import keras
 import numpy as np
@@ -38,7 +39,8 @@ def test_processes_that_would_not_train_one_model_are_refused(
 
 
 def test_several_processes_stretch_into_a_folder_that_all_see(pretrained, monkeypatch):
-    monkeypatch.setattr("keras_posenc.training.stretching.self_distillation.check_processes", id)
+    module = sys.modules["keras_posenc.training.stretching.stretch"]  # not the function
+    monkeypatch.setattr(module, "check_processes", id)
     monkeypatch.setattr(backend, "processes", lambda: (0, 2))
     with pytest.raises(ValueError, match="`output` must be a folder that all processes see"):
         stretch(pretrained, TEXTS)

@@ -11,7 +11,7 @@ from keras import ops
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
 from keras_posenc.training import progress, runs, stretch, stretch_summary
-from keras_posenc.training.stretching import self_distillation
+from keras_posenc.training.stretching import distillation
 from keras_posenc.training.stretching.context import (
     HeldOutText,
     context_kept,
@@ -156,7 +156,7 @@ def test_a_stretching_that_was_killed_goes_on_to_the_same_end(small, texts, tmp_
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(self_distillation, "printer", lambda verbose: killed)
+        patch.setattr(distillation, "printer", lambda verbose: killed)
         stretch(small, texts, tmp_path / "cut", **settings)
     assert (tmp_path / "cut" / "state.zip").exists()
     cut, same = stretch(small, texts, tmp_path / "cut", **settings)
@@ -273,7 +273,7 @@ def test_sharper_attention_is_that_of_the_teacher_too(small, texts, tmp_path, mo
             teachers.extend(model.transformer.options.encodings)
             super().__init__(model, *arguments)
 
-    monkeypatch.setattr("keras_posenc.training.stretching.self_distillation.Reader", Recorded)
+    monkeypatch.setattr("keras_posenc.training.stretching.distillation.Reader", Recorded)
     settings = {"length": 40, "steps": 1, "verbose": False, "log_n": 8}
     scale = {"name": "log_n", "train_length": 8, "clipped": True}
     window = {"name": "window", "window": 7, "global_tokens": 1}

@@ -1,0 +1,156 @@
+"""Position distillation: a student with more positions learns the features of its teacher."""
+
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+
+from keras_posenc import backend
+from keras_posenc.checkpoints import save_checkpoint
+from keras_posenc.models.config import RATES
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads_in import heads_in
+from keras_posenc.text.replicas import fill, share_of
+from keras_posenc.training.progress import printer
+from keras_posenc.training.runs import take_steps
+from keras_posenc.training.stretching.context import (
+    HeldOutText,
+    context_kept,
+    context_targets,
+    draw_passages,
+    skipped_positions,
+)
+from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
+from keras_posenc.training.stretching.stretch_report import agreement_table, by_piece
+from keras_posenc.training.stretching.windows import Reader, first_token, one_segment
+
+TEST_TEXTS = 2
+
+
+class Distillation:
+    """The teacher, the student and their texts.
+
+    Args:
+        recipe: `StretchRecipe`.
+        source: `Source` of the teacher.
+        old: `Config` of the teacher.
+        tokenizer: `Tokenizer`.
+        corpus: `CorpusPieces`.
+        other_files: dict path -> bytes, files to save with the checkpoint.
+    """
+
+    def __init__(self, recipe, source, old, tokenizer, corpus, other_files):
+        self.recipe, self.old, self.corpus, self.other_files = recipe, old, corpus, other_files
+        keras.utils.set_random_seed(recipe.seed)
+        weights, options = source.open_weights(), recipe.options(old)
+        build = dict(config_path=old, model=source.model, **dict.fromkeys(RATES, 0.0))
+        load = dict(checkpoint_path=weights, ignore=source.ignore)
+        teacher = build_transformer_model(**load, **build, **recipe.encodings(old))
+        self.teacher = Reader(teacher, tokenizer, old.max_position)
+        # The checkpoint's heads come along as they are; what learns is the encoder under them.
+        self.whole = build_transformer_model(
+            **load,
+            return_keras_model=False,
+            **heads_in(weights, source.model, old),
+            **build,
+            **options,
+        )
+        # Ids that are made of the tokens leave no room for skipped ones.
+        self.skips = recipe.keep == "context" and not old.padded_positions
+        self.student = build_transformer_model(
+            layers=self.whole.layers,
+            custom_position_ids=self.skips,
+            **build,
+            **options,
+        )
+        recipe.compile(self.student, max(1, recipe.steps), FeatureDistance())
+
+    def run(self, state, verbose):
+        """Trains from where `state`, a path, stands, or from the beginning; returns the report."""
+        print_line = printer(verbose)
+
+        def start():
+            print_line(f"{self.recipe.steps} steps of {self.recipe.train_length:,} tokens")
+            return self.at_start()
+
+        return self.report(
+            take_steps(self.student, self.recipe.steps, state, self.step, start, print_line)
+        )
+
+    @functools.cached_property
+    def tests(self):
+        """The test texts."""
+        texts = self.corpus.test(TEST_TEXTS)
+        return [HeldOutText(text, self.teacher, self.corpus.train) for text in texts]
+
+    def step(self, number):
+        """Takes one training step and returns the loss."""
+        text = self.corpus.training(number)
+        # Windows begin anywhere: a token's features must not depend on where they happen to begin.
+        rng = np.random.default_rng((self.recipe.seed, 2, number))
+        shift = rng.random()
+        if self.recipe.keep == "features":
+            inputs, target = self.inputs(text), self.teacher(text, shift)
+            return self.train(inputs, fill(target[None]))
+        passages = draw_passages(len(text), self.teacher.size, rng)
+        count, before = self.recipe.train_length, first_token(self.teacher.tokenizer)
+        positions = skipped_positions(count, passages, self.recipe.length, before, rng)
+        target, weights = context_targets(self.teacher, text, shift, passages)
+        return self.train(self.inputs(text, positions), fill(target[None]), fill(weights[None]))
+
+    def train(self, *batch):
+        # Several processes read the same text.
+        batch = share_of(batch, backend.processes())
+        return float(np.ravel(self.student.train_on_batch(*batch))[0])
+
+    def inputs(self, text, positions=None):
+        """The student's inputs for a text, at positions 0, 1, 2, ... by default."""
+        ids = self.corpus.inputs(text)
+        positions = np.arange(len(ids), dtype="int32") if positions is None else positions
+        return one_segment(self.student, fill(ids[None]), position_ids=fill(positions[None]))
+
+    def read(self, text):
+        """The student's features (T, D) of a text."""
+        return self.student.predict_on_batch(self.inputs(text))[0]
+
+    def at_start(self):
+        """Both measures before training, and the teacher's agreement with itself."""
+        pairs = [agreement(*test.readings) for test in self.tests]
+        before, context = self.measure()
+        teacher = by_piece(np.mean(pairs, axis=0), self.old.max_position)
+        return {"before": before, "context": context, "teacher": teacher}
+
+    def measure(self):
+        """The student's agreement with the teacher by position, and the context that it keeps."""
+        agreements, changes = [], []
+        for test in self.tests:
+            features, others = self.read(test.text), self.read(test.other)
+            agreements += [agreement(target, features) for target in test.readings]
+            changes += test.changes(features, others)
+        cosines = by_piece(np.mean(agreements, axis=0), self.old.max_position)
+        return cosines, round(context_kept(changes), 4)
+
+    def report(self, record):
+        """Makes the report: agreement before and after, losses, seconds."""
+        (after, context), length = self.measure(), self.recipe.train_length
+        cosines = {"before": record["before"], "after": after, "teacher": record["teacher"]}
+        return {
+            "length": self.recipe.length,
+            "old_length": self.old.max_position,
+            **agreement_table(self.old.max_position, length, **cosines),
+            "context": {"before": record["context"], "after": context},
+            "losses": record["losses"],
+            "seconds": round(record["seconds"], 1),
+        }
+
+    def save(self, folder):
+        """Writes the checkpoint, all positions as rows, with the original dropout rates, and what
+        belongs to it."""
+        rates = {name: getattr(self.old, name) for name in RATES}
+        self.whole.config = dataclasses.replace(self.whole.config, **rates)
+        save_checkpoint(self.whole, folder, positions=self.recipe.length)
+        self.corpus.tokenizer.save(folder)
+        for name, content in self.other_files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
