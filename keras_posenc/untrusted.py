@@ -124,28 +124,46 @@ def check_pointer(path, start):
         )
 
 
-def read_json(path, keys=(), kind=dict):
-    """The content of a JSON file of a run.
+def read_json(path, keys=(), kind=dict, nan=True, remedy="Restore or delete it."):
+    """The content of a JSON file, by default of one that a run wrote.
 
     Args:
         path: str or path of the file.
         keys: what an object in it must have.
         kind: type of the whole.
+        nan: bool, as in `parse_json`.
+        remedy: str, the end of an error.
 
     Raises:
         ValueError: it is damaged.
     """
     data = read_bytes(path)
     try:
-        value = parse_json(data, nan=True)
+        value = parse_json(data, nan)
         if not isinstance(value, kind):
             raise ValueError(f"it holds a {type(value).__name__}")
         missing = [key for key in keys if key not in value]
         if missing:
             raise ValueError(f"it lacks {missing[0]}")
     except ValueError as error:
-        raise ValueError(f"{path} is damaged ({shorten(error)}). Restore or delete it.") from None
+        raise ValueError(f"{path} is damaged ({shorten(error)}). {remedy}") from None
     return value
+
+
+def read_object(path, folder):
+    """The object in a JSON file that comes with a model; {} where there is no such file.
+
+    Args:
+        path: str or path of the file.
+        folder: the directory that it must lie in.
+
+    Raises:
+        ValueError: it is damaged, or a link to another place.
+    """
+    if not os.path.exists(path):
+        return {}
+    check_inside(path, folder)
+    return read_json(path, nan=False, remedy="Download it again.")
 
 
 def parse_json(data, nan=False):

@@ -24,7 +24,7 @@ SOURCES = {
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
     ("backend", "checks", "hints", "untrusted", "writing", "installed"),
-    ("maps", "nested_layers"),
+    ("expected", "maps", "nested_layers"),
     ("positions",),
     ("encodings",),
     ("attention",),

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from keras_posenc.analysis import expected as e
+from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.untrusted import check_inside, read_bytes, read_json, shorten
 

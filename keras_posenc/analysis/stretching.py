@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from keras_posenc.analysis import expected as e
+from keras_posenc import expected as e
 from keras_posenc.analysis import plot
 from keras_posenc.analysis.about import about, versions
 from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc import backend, tasks
+from keras_posenc import expected as e
 from keras_posenc.bench.models import build_model
 from keras_posenc.bench.settings import lengths_of, splits_of, task_of
 from keras_posenc.bench.task_batches import (
@@ -31,6 +32,7 @@ MOST_ROWS = 256
 MOST_PLACES = 8192
 CLIP = 1.0
 WARMUP = 0.05
+RECORD = e.keys({"step": e.count, "losses": e.every(e.loss)})
 
 
 class Contender:
@@ -98,7 +100,7 @@ class Contender:
         self.begin(seed)
         record = {"step": 0, "losses": [], "validation": [], "seconds": 0.0, "compiling": 0.0}
         if state.exists():
-            record |= load_state(state, self.model, {"step": int, "losses": list})
+            record |= load_state(state, self.model, RECORD)
         while record["step"] < self.settings.steps and not self._on_plateau(record):
             started, compiled = time.perf_counter(), self.clock.compiling()
             first = record["step"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import Checkpoint
 from keras_posenc.checkpoints.reader import open_checkpoint
-from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import check_inside, quote, read_object, shorten
 
 CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
@@ -145,13 +145,7 @@ def _settings(path):
     file = os.path.join(path, CONFIG)
     if not os.path.isfile(file):
         raise FileNotFoundError(f"No {CONFIG} in {path}: `adapter` is a directory of PEFT's.")
-    check_inside(file, path)
-    try:
-        settings = parse_json(read_bytes(file))
-    except ValueError as error:
-        raise ValueError(f"{file} is not JSON ({shorten(error)}).") from None
-    if not isinstance(settings, dict):
-        raise ValueError(f"{file} holds a {type(settings).__name__}, not the keys of an adapter.")
+    settings = read_object(file, path)
     for key, value in settings.items():
         if key in READ or key in IRRELEVANT:
             continue

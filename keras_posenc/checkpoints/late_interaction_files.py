@@ -22,7 +22,7 @@ from keras_posenc.checkpoints.sentence_transformers import (
     read_prompts,
     sentence_transformers_files,
 )
-from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes
+from keras_posenc.untrusted import parse_json, quote, read_object
 
 METADATA = "artifact.metadata"
 STANFORD = "HF_ColBERT"
@@ -61,8 +61,7 @@ def is_stanford(directory):
     path = directory / "config.json"
     if is_embedder(directory) or not path.is_file():
         return False
-    check_inside(path, directory)
-    return STANFORD in (parse_json(read_bytes(path)).get("architectures") or [])
+    return STANFORD in (read_object(path, directory).get("architectures") or [])
 
 
 def read_late_interaction(directory):
@@ -137,7 +136,7 @@ def to_stanford(folder, source, projection):
     prefix = min(prefixes, key=len, default="")
     arrays = {prefix + name: array for name, array in arrays.items()} | projection
     write_safetensors(path, arrays)
-    settings = parse_json(read_bytes(folder / "config.json"))
+    settings = read_object(folder / "config.json", folder)
     settings["architectures"] = [STANFORD]
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
@@ -156,14 +155,7 @@ def _inline_modules(directory):
 
 
 def _metadata(directory):
-    path = directory / METADATA
-    if not path.exists():
-        return {}
-    check_inside(path, directory)
-    settings = parse_json(read_bytes(path))
-    if not isinstance(settings, dict):
-        raise ValueError(f"{path} should hold a JSON object, not a {type(settings).__name__}.")
-    return settings
+    return read_object(directory / METADATA, directory)
 
 
 def _stanford(directory):

@@ -6,7 +6,15 @@ import typing
 
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.shards import is_plain
-from keras_posenc.untrusted import check_inside, from_hub, parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import (
+    check_inside,
+    from_hub,
+    parse_json,
+    quote,
+    read_bytes,
+    read_object,
+    shorten,
+)
 
 MODULES = "modules.json"
 MODEL_CONFIG = "config_sentence_transformers.json"
@@ -195,7 +203,7 @@ def read_modules(directory, layout=EMBEDDER):
 def read_model_config(directory):
     """The settings of a whole model, config_sentence_transformers.json; empty if there is none."""
     directory = pathlib.Path(directory)
-    return _json(directory / MODEL_CONFIG, directory / MODULES)
+    return read_object(directory / MODEL_CONFIG, directory)
 
 
 def read_pooling(module):
@@ -247,7 +255,7 @@ def read_weights(module, names):
 def read_longest(module):
     """The tokens after which a transformer's texts are cut; None if no file names it."""
     candidates = [module.config.get("max_seq_length")]
-    tokenizer = _json(module.folder / "tokenizer_config.json", module.index)
+    tokenizer = read_object(module.folder / "tokenizer_config.json", module.index.parent)
     candidates.append(tokenizer.get("model_max_length"))
     lengths = [n for n in candidates if isinstance(n, (int, float)) and not isinstance(n, bool)]
     return next((int(n) for n in lengths if 1 <= n <= LONGEST), None)
@@ -327,8 +335,8 @@ def _module(index, kind, path, layout):
     if not folder.is_dir() and kind not in ("Normalize", "Dropout"):
         raise FileNotFoundError(f"{index} names a folder that is not beside it: {path}.")
     check_inside(folder, index.parent)
-    settings = kind == "Transformer"
-    config = _settings(folder, index) if settings else _json(folder / "config.json", index)
+    names = TRANSFORMER_CONFIGS if kind == "Transformer" else ("config.json",)
+    config = _settings(folder, index, names)
     for key, values in layout.settings(kind).items():
         if config.get(key) not in values:
             raise ValueError(
@@ -337,20 +345,7 @@ def _module(index, kind, path, layout):
     return Module(kind, folder, config, index)
 
 
-def _settings(folder, index):
-    names = [name for name in TRANSFORMER_CONFIGS if (folder / name).exists()]
-    return _json(folder / names[0], index) if names else {}
-
-
-def _json(path, index):
-    """The content of an optional file: empty if there is none."""
-    if not path.exists():
-        return {}
-    check_inside(path, index.parent)
-    try:
-        config = parse_json(read_bytes(path))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({shorten(error)}). Download it again.") from None
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} should hold a JSON object, not a {type(config).__name__}.")
-    return config
+def _settings(folder, index, names=TRANSFORMER_CONFIGS):
+    """The settings in the first file that there is of these names; empty if there is none."""
+    found = [folder / name for name in names if (folder / name).exists()]
+    return read_object(found[0], index.parent) if found else {}

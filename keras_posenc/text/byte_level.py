@@ -4,8 +4,7 @@ from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.tables import lines_of
 from keras_posenc.text.templates import NOTHING, ROBERTA, template
-from keras_posenc.text.tokenizer_settings import read_object
-from keras_posenc.untrusted import check_inside, quote, read_bytes
+from keras_posenc.untrusted import check_inside, quote, read_bytes, read_object
 
 ANGLES = {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>", "unk": "<unk>"}
 ANGLES |= {"bos": "<s>", "eos": "</s>"}
@@ -71,7 +70,7 @@ def read_ids(file):
     Raises:
         ValueError: it is damaged, or holds something else.
     """
-    vocabulary = read_object(file)
+    vocabulary = read_object(file, file.parent)
     for token, number in vocabulary.items():
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**32:
             raise ValueError(f"{file}: the token {quote(token)} has the id {quote(number)}.")

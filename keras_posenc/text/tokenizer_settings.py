@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from keras_posenc.text.added import FLAGS, MOST_ADDED, Added
-from keras_posenc.untrusted import check_inside, parse_json, quote, read_bytes, shorten
+from keras_posenc.untrusted import quote, read_object
 
 ROLES = ("pad", "cls", "sep", "mask", "unk", "bos", "eos")
 NAMING = ("tokenizer_config.json", "special_tokens_map.json")
@@ -147,7 +147,7 @@ class TokenizerSettings:
 
     def _read(self, file):
         if file not in self._objects:
-            self._objects[file] = read_object(self.folder / file)
+            self._objects[file] = read_object(self.folder / file, self.folder)
         return self._objects[file]
 
     def _content(self, token, file, key):
@@ -161,18 +161,3 @@ class TokenizerSettings:
             where = self.folder / file
             raise ValueError(f"{where}: {key} has half a surrogate pair: {quote(token)}.") from None
         return content
-
-
-def read_object(path):
-    """The object in a JSON file; {} where there is no file."""
-    if not path.is_file():
-        return {}
-    check_inside(path, path.parent)
-    data = read_bytes(path)
-    try:
-        value = parse_json(data)
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {shorten(error)}.") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} should hold a JSON object, not a {type(value).__name__}.")
-    return value

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 
 from keras_posenc import backend
+from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import owned
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.runs import check_same_run, environment
@@ -104,11 +105,9 @@ def _state(folder, file):
     if not path.exists():
         return STATE
     check_inside(path, folder)
-    state = read_json(path, tuple(STATE))
-    sound = all(type(state[key]) is type(value) for key, value in STATE.items())
-    if not sound or not 0 <= state["bytes"] <= os.fstat(file.fileno()).st_size:
-        raise ValueError(f"{path} is damaged: remove {folder} to start again.")
-    return state
+    written = e.whole(most=os.fstat(file.fileno()).st_size)
+    expected = e.keys({"parts": e.count, "bytes": written, "digest": e.string})
+    return e.checked(path, read_json(path), expected, f"Remove {folder} to start again.")
 
 
 def _chained(digest, texts):

@@ -14,6 +14,7 @@ import time
 
 import keras
 
+from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import owned, replacing_together
 from keras_posenc.training.processes import by_first, is_first, together
 from keras_posenc.training.progress import Progress
@@ -26,7 +27,7 @@ SAVE_EVERY = 30
 REMEDY = "Give those settings, another output, or overwrite=True (--overwrite) to replace that run."
 IN_MEMORY = "in memory"  # the source of texts that are from no file
 DIGEST = re.compile("[0-9a-f]{16}")
-RECORD = {"step": int, "losses": list, "seconds": (int, float)}
+RECORD = e.keys({"step": e.count, "losses": e.every(e.loss), "seconds": e.number})
 
 
 def run_once(output, record, overwrite, verbose, prepare, keys, results=(), data=None):

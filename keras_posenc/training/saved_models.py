@@ -2,6 +2,8 @@
 
 import pathlib
 
+from keras_posenc import expected as e
+
 # Importing these modules registers our layers, which loading a saved model needs.
 from keras_posenc.checkpoints.folder import newest
 from keras_posenc.checkpoints.keras_file import load_keras
@@ -16,10 +18,29 @@ from keras_posenc.training.text_model import (
     TextModel,
     check_chunks,
 )
-from keras_posenc.untrusted import from_hub, quote, read_json
+from keras_posenc.untrusted import from_hub, read_json
 
 FILES = ("model.keras", LABELS)
 MORE = ("task", "stride", "pad_id", "prompts")
+# What the settings of a model must be, by the keys of its file. Earlier versions wrote fewer.
+OPTIONAL = {
+    "prompt": e.string,
+    "stride": e.maybe(e.count),
+    "pad_id": e.maybe(e.count),
+    "prompts": e.maybe(e.keys(dict.fromkeys(SIDES, e.string))),
+}
+WITH_TASK = e.keys(
+    {"labels": e.every(e.string), "max_length": e.positive, "token_budget": e.positive},
+    {**OPTIONAL, "task": e.one_of(TASKS)},
+)
+WITHOUT_TASK = e.keys(
+    {
+        "labels": e.maybe(e.every(e.string)),
+        "max_length": e.maybe(e.positive),
+        "token_budget": e.positive,
+    },
+    {**OPTIONAL, "task": e.one_of([None])},
+)
 
 
 def load_text_model(directory, max_length=None, token_budget=None, chunks=None, pool="mean"):
@@ -133,37 +154,11 @@ def _load(directory, name, max_length, token_budget, chunks, pool):
 
 def _read_settings(path, shown):
     """The settings of the model in a directory: fields of `TextModel`, and `pad_id`."""
-    saved = read_json(path, ("labels", "max_length", "token_budget"))
     has_task = shown.name == LABELS
+    saved = e.checked(shown, read_json(path), WITH_TASK if has_task else WITHOUT_TASK)
     # Before there were tasks, all was classification.
     settings = {"task": "classify" if has_task else None, "stride": None, "prompt": ""}
     settings |= {"pad_id": None, "prompts": None} | {
         key: saved[key] for key in saved if key in (*FIELDS, *MORE)
     }
-    labels, length = settings["labels"], settings["max_length"]
-    sound = {
-        "labels": isinstance(labels, list)
-        and all(isinstance(name, str) for name in labels)
-        or labels is None
-        and not has_task,
-        "max_length": _is_positive(length) or length is None and not has_task,
-        "token_budget": _is_positive(settings["token_budget"]),
-        "prompt": isinstance(settings["prompt"], str),
-        "task": settings["task"] in tuple(TASKS) if has_task else settings["task"] is None,
-        "stride": settings["stride"] is None or type(settings["stride"]) is int,
-        "prompts": settings["prompts"] is None or _are_prompts(settings["prompts"]),
-        "pad_id": settings["pad_id"] is None or type(settings["pad_id"]) is int,
-    }
-    for key, holds in sound.items():
-        if not holds:
-            raise ValueError(f"{shown} is damaged ({key} {quote(settings[key])}).")
     return settings
-
-
-def _are_prompts(value):
-    sound = isinstance(value, dict) and set(value) == set(SIDES)
-    return sound and all(isinstance(prompt, str) for prompt in value.values())
-
-
-def _is_positive(value):
-    return type(value) is int and value > 0

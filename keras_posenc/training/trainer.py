@@ -10,6 +10,7 @@ import time
 import keras
 import numpy as np
 
+from keras_posenc import expected as e
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text.disk_list import take
 from keras_posenc.text.shapes import shape_price
@@ -27,6 +28,7 @@ from keras_posenc.writing import write_text
 
 # What a row of the history has that is no measure.
 COUNTED = ("epoch", "max_length", "steps", "seconds")
+RECORD = e.keys({"history": e.every(e.anything), "steps": e.every(e.anything)})
 HEAD = "head"  # the pooling that a family's checkpoints have, and the dense layer behind it
 
 
@@ -152,8 +154,7 @@ class Trainer:
         by_first(lambda: check_space(state.parent, model))
         arrays = []
         if by_first(state.exists):
-            kinds = {"history": list, "steps": list}
-            record = together(lambda: load_state(state, model, kinds))
+            record = together(lambda: load_state(state, model, RECORD))
             arrays = together(lambda: load_arrays(state))
             self.history, self.steps = record["history"], record["steps"]
         self.callbacks.begin(record.get("callbacks"), arrays)

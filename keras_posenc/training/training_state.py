@@ -15,6 +15,7 @@ import zipfile
 import numpy as np
 from keras import ops
 
+from keras_posenc import expected as e
 from keras_posenc.checkpoints.archive import read_archive
 from keras_posenc.checkpoints.checkpoint import mapped
 from keras_posenc.untrusted import MOST_JSON, check_inside, parse_json, shorten
@@ -97,14 +98,14 @@ def _damage(path):
         ) from None
 
 
-def load_state(path, model, keys=None):
+def load_state(path, model, expected=e.anything):
     """Restores every variable of `save_state`, and returns the record.
 
     Args:
         path: str or path.
         model: a compiled `keras.Model` whose optimizer is built, made in the same way as the saved
             one.
-        keys: dict, key of the record -> type or types of its value. Others are not checked.
+        expected: what the record must be, an expectation of `keras_posenc.expected`.
 
     Returns:
         The `record` given to `save_state`.
@@ -122,9 +123,7 @@ def load_state(path, model, keys=None):
     """
     (record, array, count), variables = _read(path), _variables(model)
     with _damage(path):
-        for key, kind in (keys or {}).items():
-            if not isinstance(record.get(key), kind):
-                raise ValueError(f"its record has no {key}, or another kind of value as {key}")
+        expected(record, "")
         arrays = [array(index) for index in range(count - _extra(record, count))]
     # Both are compared before anything is assigned: a backend may refuse another type halfway.
     saved = [(array.shape, array.dtype) for array in arrays]

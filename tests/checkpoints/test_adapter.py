@@ -178,7 +178,7 @@ def test_files_that_are_not_there_or_no_adapter(tmp_path):
     with pytest.raises(FileNotFoundError, match="No adapter_config.json in .*: `adapter` is a dir"):
         with_adapter(arrays, tmp_path)
     file = tmp_path / "adapter_config.json"
-    for text, message in (("{", "is not JSON"), ("[]", "holds a list, not the keys of an adap")):
+    for text, message in (("{", "is damaged"), ("[]", "is damaged .it holds a list")):
         file.write_text(text)
         with pytest.raises(ValueError, match=message):
             with_adapter(arrays, tmp_path)

@@ -210,7 +210,7 @@ def test_what_is_crafted_of_merges_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("vocabulary", "merges", "message"),
     [
-        ([], "", "vocab.json should hold a JSON object, not a list"),
+        ([], "", "vocab.json is damaged .it holds a list"),
         ({}, "", "vocab.json: the tokenizer has no padding token"),
         ({"a": "b"}, "", "vocab.json: the token 'a' has the id 'b'"),
         ({"a": -1}, "", "vocab.json: the token 'a' has the id -1"),

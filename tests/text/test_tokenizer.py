@@ -287,10 +287,10 @@ def test_damaged_files(minilm, tmp_path):
         Tokenizer(minilm, vocabulary={"[PAD]": 0})
     write_vocabulary(tmp_path, "a")
     (tmp_path / "tokenizer_config.json").write_text("{")
-    with pytest.raises(ValueError, match="tokenizer_config.json is not JSON"):
+    with pytest.raises(ValueError, match="tokenizer_config.json is damaged .*Download it again"):
         Tokenizer(path)
     (tmp_path / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(ValueError, match="should hold a JSON object, not a list"):
+    with pytest.raises(ValueError, match="tokenizer_config.json is damaged .it holds a list"):
         Tokenizer(path)
     (tmp_path / "tokenizer_config.json").unlink()
     whole = (minilm / "tokenizer.json").read_bytes()

@@ -241,5 +241,5 @@ def test_damaged_prompts_are_refused(trained, tmp_path):
     settings = json.loads(path.read_text())
     for prompts in ({"query": "a"}, {"query": "a", "document": 3}, "a"):
         path.write_text(json.dumps({**settings, "prompts": prompts}))
-        with pytest.raises(ValueError, match="labels.json is damaged .prompts"):
+        with pytest.raises(ValueError, match="labels.json is damaged .*prompts"):
             load_finetuned(tmp_path / "out")

@@ -230,8 +230,16 @@ def test_a_damaged_file_of_a_finished_run_is_named(tmp_path, finetuned):
     for name, text, message in (
         ("labels.json", "[]", "it holds a list"),
         ("labels.json", "{}", "it lacks labels"),
-        ("labels.json", '{"labels": 3, "max_length": 1, "token_budget": 1}', "labels 3"),
-        ("labels.json", '{"labels": "ab", "max_length": 1, "token_budget": 1}', "labels 'ab'"),
+        (
+            "labels.json",
+            '{"labels": 3, "max_length": 1, "token_budget": 1}',
+            "should be a list, not 3",
+        ),
+        (
+            "labels.json",
+            '{"labels": "ab", "max_length": 1, "token_budget": 1}',
+            "should be a list, not 'ab'",
+        ),
     ):
         (tmp_path / "run" / name).write_text(text)
         with pytest.raises(ValueError, match=rf"labels\.json is damaged \(.*{message}"):

@@ -108,7 +108,9 @@ def test_parts_of_another_call_are_refused(pretrained, lines, tmp_path, monkeypa
     with pytest.raises(ValueError, match="holds parts of other texts than those that are given"):
         run([TEXTS[1], *TEXTS[1:]])
     (tmp_path / "v.npy.parts" / "data").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"progress.json is damaged: remove .*parts to start"):
+    with pytest.raises(
+        ValueError, match=r"progress.json is damaged \(bytes .*\)\. Remove .*parts to start"
+    ):
         run()
 
 

@@ -282,7 +282,7 @@ def test_what_was_saved_before_there_were_tasks_loads(finetuned, tmp_path):
     path.write_text(json.dumps(settings))
     assert load_finetuned(tmp_path / "old").task == "classify"
     path.write_text(json.dumps({**settings, "task": "dance"}))
-    with pytest.raises(ValueError, match="labels.json is damaged .task 'dance'"):
+    with pytest.raises(ValueError, match="labels.json is damaged .task should be .*, not 'dance'"):
         load_finetuned(tmp_path / "old")
     metrics = json.loads((finetuned / "metrics.json").read_text("utf-8"))
     old = {key: value for key, value in metrics.items() if key not in ("task", "scores")}

@@ -1,4 +1,4 @@
-"""What a report expects of the files of a run, checked before anything is drawn of them.
+"""What is expected of a record that a run or a model saved, checked before anything is made of it.
 
 An expectation is a function of a value and of where it stands; it raises ValueError.
 """
@@ -32,10 +32,27 @@ def loss(value, where):
         number(value, where)
 
 
-def count(value, where):
-    """A whole number from 0."""
-    sound = isinstance(value, int) and not isinstance(value, bool)
-    _expect(sound and 0 <= value <= MOST, value, where, "a whole number from 0")
+def whole(least=0, most=MOST):
+    """A whole number within bounds, which are included."""
+    words = f"a whole number from {least}" + f" to {most}" * (most < MOST)
+
+    def check(value, where):
+        sound = isinstance(value, int) and not isinstance(value, bool)
+        _expect(sound and least <= value <= most, value, where, words)
+
+    return check
+
+
+def string(value, where):
+    """Any string."""
+    _expect(isinstance(value, str), value, where, "a text")
+
+
+def one_of(choices):
+    """One of these."""
+    choices = tuple(choices)
+    words = f"one of {', '.join(map(repr, choices))}"
+    return lambda value, where: _expect(value in choices, value, where, words)
 
 
 def text(value, where):
@@ -100,8 +117,14 @@ def both(*expectations):
     return check
 
 
-def checked(path, value, expected):
+def checked(path, value, expected, remedy="Restore or delete it."):
     """Returns a value that was read from a file if it is as expected.
+
+    Args:
+        path: str or path of the file.
+        value: what it holds.
+        expected: an expectation.
+        remedy: str, the end of the error.
 
     Raises:
         ValueError: if it is not. It names the file and the key.
@@ -109,8 +132,11 @@ def checked(path, value, expected):
     try:
         expected(value, "")
     except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}). Restore or delete it.") from None
+        raise ValueError(f"{path} is damaged ({error}). {remedy}") from None
     return value
+
+
+count, positive = whole(), whole(1)
 
 
 def _within(where, name):
