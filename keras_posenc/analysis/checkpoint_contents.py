@@ -126,11 +126,10 @@ def inspect_checkpoint(checkpoint, config=None, model=None, ignore=None, full=Fa
         )
         check_size(config, loader)
         heads = heads_in(opened, model, config)
+        if "head" in heads:
+            config = fit_labels(config, loader, heads["head"])
         transformer = build_transformer_model(
-            fit_labels(config, loader, heads.get("head")),
-            model=model,
-            return_keras_model=False,
-            **heads,
+            config, model=model, return_keras_model=False, **heads
         )
         account, _ = loader.match(transformer.layers)
         parts.append(str(account) if full else account.summary())

@@ -118,11 +118,11 @@ class Loader:
         keep_tokens=None,
         compound_tokens=None,
         position_offset=0,
-        ignore=(),
+        ignore=None,
         new=(),
     ):
         self.checkpoint = open_checkpoint(checkpoint)
-        self.ignore = read_patterns(ignore, self.checkpoint)
+        self.ignore = [] if ignore is None else read_patterns(ignore, self.checkpoint)
         self.edits = {}
         if keep_tokens is not None or compound_tokens:
             tokens = TableRows(keep=keep_tokens, compound=compound_tokens)
@@ -238,16 +238,15 @@ def read_patterns(ignore, names):
         TypeError: they are not a list of str.
         ValueError: one of them matches no name.
     """
-    patterns = [] if ignore is None else ignore
-    if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
+    if isinstance(ignore, str) or not all(isinstance(pattern, str) for pattern in ignore):
         raise TypeError(f"`ignore` must be a list of patterns of names. Received: {quote(ignore)}")
-    for pattern in patterns:
+    for pattern in ignore:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
             raise ValueError(
                 f"`ignore` has {quote(pattern)}, which matches none of the {len(names)} tensors of "
                 f"{shorten(names)}; print(inspect_checkpoint(path, full=True)) lists them."
             )
-    return list(patterns)
+    return list(ignore)
 
 
 class _Step:

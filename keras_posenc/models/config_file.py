@@ -121,7 +121,8 @@ def read_config(source=None, model=None, **overrides):
         check_finite(values)
         check_quantized(values)
         check_kinds(values, family)
-        check_specs(values.get("encodings"))
+        if values.get("encodings") is not None:
+            check_specs(values["encodings"])
         config = family.configure(Config(**fields, family=family.name, source=values))
         check_names(config)
         return config

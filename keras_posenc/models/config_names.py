@@ -31,8 +31,6 @@ def check_names(config):
 
 def check_specs(encodings):
     """Refuses encodings in a file that are not words and numbers: Keras makes no class of those."""
-    if encodings is None:
-        return
     layers = encodings if isinstance(encodings, (list, tuple)) else [None]
     lists = [spec if isinstance(spec, (list, tuple)) else [spec] for spec in layers]
     if not all(_is_spec(spec) for specs in lists for spec in specs):

@@ -53,10 +53,10 @@ def fit_labels(config, loader, head):
     Args:
         config: `Config`.
         loader: `Loader` of the checkpoint.
-        head: `TaskHead`, the name of a task, or None.
+        head: `TaskHead`, or the name of a task.
     """
     head = config.heads[head] if isinstance(head, str) else head
-    if head is None or head.output == "Span-Output":
+    if head.output == "Span-Output":
         return config
     rows = _rows(loader, f"{head.output}/bias") or _rows(loader, f"{head.output}/kernel")
     source = dict(config.source or {})

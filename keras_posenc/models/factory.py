@@ -200,8 +200,8 @@ def build_transformer_model(
         )
         if not ignore_invalid_weights:
             check_size(config, loader)
-        if options.get("label_names") is None:
-            config = fit_labels(config, loader, options.get("head"))
+        if options.get("head") is not None and options.get("label_names") is None:
+            config = fit_labels(config, loader, options["head"])
     elif ignore or adapter is not None:
         name, value = ("ignore", ignore) if ignore else ("adapter", adapter)
         raise ValueError(f"`{name}` is for a checkpoint's tensors. Received: {name}={quote(value)}")

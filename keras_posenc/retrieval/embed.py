@@ -290,15 +290,12 @@ def _computing(opening, chunks, late, overlap, devices):
 
 def _embedding(chunks, **opening):
     """A function from texts to their vectors."""
-    return functools.partial(_whole if chunks is None else _by_chunks, open_embedder(**opening))
+    model = open_embedder(**opening)
+    return model.predict if chunks is None else functools.partial(_by_chunks, model)
 
 
 def _cut(model, dimension):
     return model if dimension is None else with_dimension(model, dimension)
-
-
-def _whole(model, texts, verbose):
-    return model.predict(texts, verbose)
 
 
 def _header(count, width):

@@ -154,8 +154,9 @@ class TextBatches(keras.utils.PyDataset):
             tell_truncation(self.lengths, max_length)
         self.text_of, self.rows = encoded.text_of, encoded.rows
         self._labels, self._entries = labels, encoded.entries
-        self._weights = _checked_weights(sample_weights, len(self.lengths))
-        self._class_weights = None
+        self._weights = self._class_weights = None
+        if sample_weights is not None:
+            self._weights = _checked_weights(sample_weights, len(self.lengths))
         if class_weight is not None:
             self._class_weights = self._weights_of(class_weight)
         self._starts = np.concatenate([[0], np.cumsum(encoded.row_lengths)])
@@ -369,9 +370,7 @@ def _multiplied(targets, weights, text_weights):
 
 
 def _checked_weights(weights, count):
-    """`sample_weights` as an array (N,) float32, or None."""
-    if weights is None:
-        return None
+    """`sample_weights` as an array (N,) float32."""
     array = np.asarray(weights)
     if array.shape != (count,) or array.dtype.kind not in "iuf":
         raise ValueError(
