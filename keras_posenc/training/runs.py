@@ -27,6 +27,9 @@ SAVE_EVERY = 30
 REMEDY = "Give those settings, another output, or overwrite=True (--overwrite) to replace that run."
 IN_MEMORY = "in memory"  # the source of texts that are from no file
 DIGEST = re.compile("[0-9a-f]{16}")
+# Settings that records of earlier versions, and of runs without a task, lack, and their defaults.
+# Those whose default is None need no entry.
+ADDED = {"task": "classify", "longer": "cut", "pack": False, "use_ema": False}
 RECORD = e.keys({"step": e.count, "losses": e.every(e.loss), "seconds": e.number})
 
 
@@ -130,13 +133,8 @@ def check_same_run(output, record, remedy=REMEDY):
         return
     check_inside(path, output)
     before, record = read_json(path), json.loads(json.dumps(record))
-    # Records of earlier versions, and of runs without a task, lack some of these keys.
-    since = {"task": "classify", "stride": None, "longer": "cut", "pack": False, "ignore": None}
-    since |= {"optimizer": None, "use_ema": False, "metrics": None}
-    since |= {"class_weight": None, "callbacks": None, "lora_rank": None, "freeze": None}
-    since["log_n"] = None
-    since["dtype_policy"] = record.get("dtype_policy")
-    before = {key: value for key, value in since.items() if key in record} | before
+    added = ADDED | {"dtype_policy": record.get("dtype_policy")}
+    before = {key: value for key, value in added.items() if key in record} | before
     if "start" in before and "stretch" in record:  # its name until version 0.2
         before["stretch"] = before.pop("start")
     other = [

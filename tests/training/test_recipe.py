@@ -8,7 +8,7 @@ import pytest
 from keras_posenc.training import finetune, pretrain, stretch
 from keras_posenc.training.finetune_recipe import FinetuneRecipe, stages
 from keras_posenc.training.pretrain import PretrainRecipe
-from keras_posenc.training.runs import run_once
+from keras_posenc.training.runs import ADDED, check_same_run, run_once
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 pytestmark = pytest.mark.once
@@ -109,6 +109,20 @@ def test_a_recipe_has_every_argument_but_the_texts_and_how_to_run(function):
         "dtype_policy",
         "texts",
     }
+
+
+def test_a_run_from_before_a_setting_had_its_default(tmp_path):
+    known = {}
+    for function in (finetune, pretrain):
+        known |= inspect.signature(function).parameters
+    assert ADDED == {name: known[name].default for name in ADDED}
+    (tmp_path / "recipe.json").write_text('{"seed": 0}')
+    check_same_run(tmp_path, {"seed": 0, "freeze": None, "dtype_policy": "float32", **ADDED})
+    for name in ADDED:
+        with pytest.raises(ValueError, match=f"other settings: {name} was .* and is now 'other'"):
+            check_same_run(tmp_path, {"seed": 0, **ADDED, name: "other"})
+    with pytest.raises(ValueError, match="other settings: freeze was None and is now 2"):
+        check_same_run(tmp_path, {"seed": 0, "freeze": 2})
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "[" * 100_000])
