@@ -1,8 +1,9 @@
 """Heads: functions that put one on an encoder, and the layers that they are made of."""
 
-from keras_posenc.models.head_layers import MaskedPooling, SpanLogits
 from keras_posenc.models.heads import classifier, regressor, span_head, token_classifier
+from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.models.similarity import ranking, similarity
+from keras_posenc.models.span_logits import SpanLogits
 from keras_posenc.models.sparse_pooling import SparsePooling
 
 __all__ = [

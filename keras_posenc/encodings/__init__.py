@@ -13,7 +13,6 @@ from keras_posenc.encodings.dape import DAPE
 from keras_posenc.encodings.deberta import DeBERTaRelative
 from keras_posenc.encodings.forgetting import ForgetGate, SelectiveAttention
 from keras_posenc.encodings.log_cpb import LogCPB
-from keras_posenc.encodings.masks import Window
 from keras_posenc.encodings.normalizers import SquaredReLU, StickBreaking
 from keras_posenc.encodings.path import PaTH
 from keras_posenc.encodings.patterns import alternate
@@ -26,6 +25,7 @@ from keras_posenc.encodings.scale import LogN, ScalableSoftmax, Temperature
 from keras_posenc.encodings.separable import ALiBi, RotaryBias, Sandwich
 from keras_posenc.encodings.sinks import SinkLogits
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
+from keras_posenc.encodings.window import Window
 from keras_posenc.encodings.xpos import XPos
 from keras_posenc.maps.grid import Grid
 from keras_posenc.untrusted import quote

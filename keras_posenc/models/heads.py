@@ -6,8 +6,9 @@ from keras_posenc import checks
 from keras_posenc.layers import activations
 from keras_posenc.models.direct import calls_in
 from keras_posenc.models.families.task_heads import TaskHead
-from keras_posenc.models.head_layers import MaskedPooling, SpanLogits, check_pooling
 from keras_posenc.models.model import model_on
+from keras_posenc.models.pooling import MaskedPooling, check_pooling
+from keras_posenc.models.span_logits import SpanLogits
 
 # The last layers of heads whose output is (B, T, ...), as features are.
 OF_HEADS = (

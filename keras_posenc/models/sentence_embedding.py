@@ -11,9 +11,9 @@ from keras_posenc.checkpoints.sentence_transformers import (
     read_weights,
 )
 from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.head_layers import LeadingDimensions, MaskedPooling
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.model import model_on
+from keras_posenc.models.pooling import LeadingDimensions, MaskedPooling
 
 NORMALIZE = Module("Normalize", None, {}, None)
 

@@ -6,8 +6,8 @@ import weakref
 import keras
 import numpy as np
 
-from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.model import model_on
+from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.text.documents import check_list
 from keras_posenc.training.stretching.windows import most_central, window_starts

@@ -12,9 +12,9 @@ from keras_posenc import checks
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.embedder_files import embedder_files
 from keras_posenc.checkpoints.folder import replacing_together
-from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.models.model import TransformerModel, model_on
+from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.text import TextBatches, Tokenizer
 from keras_posenc.text.disk_list import DiskList
 from keras_posenc.text.documents import kind_of_all

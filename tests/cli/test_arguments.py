@@ -12,7 +12,7 @@ from keras_posenc.bench import reading
 from keras_posenc.cli import signatures
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.commands import COMMANDS, PLOTS
-from keras_posenc.models import head_layers
+from keras_posenc.models import pooling
 from keras_posenc.training import pretraining, recipe
 from keras_posenc.training.stretching import stretch_recipe
 from keras_posenc.training.tasks import TASKS
@@ -100,7 +100,7 @@ def test_the_choices_are_those_of_the_functions():
         ("finetune", "stretch", recipe.STRETCH_NAMES),
         ("finetune", "longer", recipe.LONGER),
         ("finetune", "schedule", recipe.SCHEDULES),
-        ("finetune", "pooling", (*head_layers.POOLINGS, "head")),
+        ("finetune", "pooling", (*pooling.POOLINGS, "head")),
         ("pretrain", "objective", pretraining.OBJECTIVES),
         ("pretrain", "stretch", recipe.STRETCH_NAMES),
         ("stretch", "stretch", stretch_recipe.WEIGHTLESS),

@@ -9,8 +9,8 @@ from keras_posenc.attention.key_values import Overwritten
 from keras_posenc.attention.layer import PositionalAttention
 from keras_posenc.layers.short_convolution import ShortConvolution
 from keras_posenc.models.direct import Steps, calls_in, direct
-from keras_posenc.models.head_layers import MaskedPooling
 from keras_posenc.models.inputs import masked_token
+from keras_posenc.models.pooling import MaskedPooling
 from keras_posenc.positions import PaddedPositionIds, RandomPositionIds
 from keras_posenc.positions.absolute import AbsolutePositionEmbedding
 

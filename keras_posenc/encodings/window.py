@@ -1,4 +1,4 @@
-"""Encodings that mask cells of the attention map."""
+"""Sliding-window attention as an encoding."""
 
 import keras
 

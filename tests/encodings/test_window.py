@@ -14,8 +14,8 @@ from keras_posenc.attention.choose import attend
 from keras_posenc.attention.local import local_rows
 from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.encodings import Grid
-from keras_posenc.encodings.masks import Window
 from keras_posenc.encodings.patterns import alternate
+from keras_posenc.encodings.window import Window
 
 B, T, H, D = 2, 8, 2, 4
 Q, K, V = np.random.default_rng(0).normal(size=(3, B, T, H, D)).astype("float32")

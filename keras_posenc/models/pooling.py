@@ -1,10 +1,9 @@
-"""The layers of task heads: the pooling of a text's features, and the two ends of an answer."""
+"""From the features of a text to its vector: pooling, and vectors cut to fewer numbers."""
 
 import keras
 from keras import ops
 
 from keras_posenc import checks
-from keras_posenc.backend.weighing import CLOSED
 
 POOLINGS = ("mean", "cls", "max", "last", "weighted_mean", "sqrt_mean")
 
@@ -117,56 +116,3 @@ class LeadingDimensions(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "dimension": self.dimension}
-
-
-@keras.saving.register_keras_serializable(package="keras_posenc")
-class SpanLogits(keras.layers.Layer):
-    """A start and an end logit of each token, -1e9 where no answer can be.
-
-    Closed are padding and, in a row with tokens of segment 1, all of segment 0 but the first token,
-    [CLS], which stands for "no answer". The mask ends here: there is no token left for Keras to
-    leave out of a loss of one number per row.
-
-    Call arguments:
-        inputs: (B, T, D).
-        segment_ids: (B, T) ints, or None.
-        inputs_mask: (B, T) bool, False on padding. Set by Keras, as `mask` without segment ids.
-
-    Returns:
-        (B, T, 2).
-
-    Example:
-
-    >>> layer = SpanLogits()
-    >>> logits = layer(np.ones((1, 4, 8)), np.array([[0, 0, 1, 1]]))
-    >>> (ops.convert_to_numpy(logits)[0, :, 0] > -1e9).tolist()
-    [True, False, True, True]
-    """
-
-    reads_whole_row = True
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.ends = keras.layers.Dense(2, dtype=self.dtype_policy, name="ends")
-
-    def build(self, inputs_shape, segment_ids_shape=None):
-        self.ends.build(inputs_shape)
-        self.built = True
-
-    def call(self, inputs, segment_ids=None, inputs_mask=None, mask=None):
-        mask = inputs_mask if mask is None else mask
-        logits = ops.cast(self.ends(inputs), "float32")
-        if segment_ids is not None:
-            second = ops.equal(segment_ids, 1)
-            first = ops.equal(ops.arange(ops.shape(inputs)[1]), 0)
-            # The mask of a closed row would leave nothing: a text alone is all open.
-            passage = second | first[None] | ops.logical_not(ops.any(second, 1, keepdims=True))
-            mask = passage if mask is None else ops.logical_and(mask, passage)
-        return logits if mask is None else ops.where(mask[..., None], logits, CLOSED)
-
-    def compute_mask(self, inputs, segment_ids=None, inputs_mask=None, mask=None):
-        return None
-
-    def compute_output_spec(self, inputs, segment_ids=None, inputs_mask=None, mask=None):
-        return keras.KerasTensor((*inputs.shape[:2], 2), "float32")
