@@ -100,8 +100,10 @@ class PaTH(Encoding):
         return ops.concatenate([projected, ops.matmul(states, strength)[..., None]], axis=-1)
 
     def restrict(self, grid):
-        """A grid with the causal order, and of each key w and what `_multiplied` makes of it and
-        of others of its block, (B, Tk, H, 2 D + C)."""
+        """A grid with the causal order, and with what the products need of each key.
+
+        That is w, and what `_multiplied` makes of it and others of its block, (B, Tk, H, 2 D + C).
+        """
         grid = _ordered(grid)
         features = ops.cast(grid.content.features[self], "float32")
         if grid.key_mask is not None:
