@@ -98,11 +98,20 @@ def python_of(library, here=False):
     if not stamp.exists() or stamp.read_text() != pins:
         print(f"installing {library} into {folder.relative_to(ROOT)}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        constraints = folder / "constraints.txt"
+        constraints.write_text(without_hashes((ROOT / "constraints.txt").read_text("utf-8")))
         for packages in PINNED[library]:
-            command = [python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt"]
+            command = [python, "-m", "pip", "install", "-q", "-c", constraints]
             subprocess.run([*command, *packages], check=True)
         stamp.write_text(pins)
     return str(python)
+
+
+def without_hashes(constraints):
+    """Lines of a file of constraints without the hashes: with them pip asks for those of packages
+    that the file does not have, too."""
+    lines = constraints.replace("\\\n", " ").splitlines()
+    return "\n".join(line.split(" --hash=")[0].rstrip() for line in lines) + "\n"
 
 
 def environment_of(row):

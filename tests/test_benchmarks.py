@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from benchmark_modules import imported
 from forks import run_fork
+from packaging.requirements import Requirement
 
 pytestmark = pytest.mark.once
 
@@ -22,8 +23,8 @@ NAMES = "generate rotary_collapse stretched_mlm stretch_base encodings_2026"
 generate, rotary_collapse, stretched_mlm, stretch_base, encodings_2026 = map(
     imported, NAMES.split()
 )
-NAMES = "gpu gpu_layer aot_traced peers"
-gpu, gpu_layer, aot_traced, peers = map(imported, NAMES.split())
+NAMES = "gpu gpu_layer aot_traced peers rows"
+gpu, gpu_layer, aot_traced, peers, rows = map(imported, NAMES.split())
 
 
 def run_main(module, monkeypatch, *options):
@@ -364,3 +365,13 @@ def test_decoding_is_compared_by_tokens_a_second(generate, monkeypatch):
     prompts = np.arange(1, 13).reshape(2, 6)
     for cached in (True, False):
         assert generate.ours(cached, 8)(prompts).shape == (2, 8)
+
+
+def test_peers_are_constrained_without_hashes(rows):
+    lines = rows.without_hashes((rows.ROOT / "constraints.txt").read_text("utf-8")).splitlines()
+    pinned = [Requirement(line) for line in lines if not line.startswith(("#", " "))]
+    assert all(str(each.specifier).startswith("==") for each in pinned)
+    assert {"keras", "jax", "transformers"} <= {each.name for each in pinned}
+    assert (
+        rows.without_hashes("a==1 \\\n    --hash=sha256:0\n    # via b\n") == "a==1\n    # via b\n"
+    )
