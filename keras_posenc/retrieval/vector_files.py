@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc.text.files import read_ids
+from keras_posenc.text.ids import read_ids
 from keras_posenc.untrusted import json_line, quote
 from keras_posenc.writing import replacing
 

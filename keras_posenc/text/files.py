@@ -166,30 +166,9 @@ def tuples_in(path, rows, names, label, parse):
     return Texts(texts, labels, [n for n, _ in rows])
 
 
-def read_ids(path):
-    """The ids of the rows of a file.
-
-    Args:
-        path: a file that `read_texts` reads.
-
-    Returns:
-        (name, ids): of the column with a usual name, such as id; ("row", numbers from 1) if there
-            is none.
-
-    Raises:
-        ValueError: if an id is empty.
-    """
-    columns, rows, _ = read_rows(path, READERS)
-    name, ids = ids_in(columns, [row for _, row in rows])
-    for (number, _), each in zip(rows, ids, strict=True):
-        if each is None or each == "":
-            where = f"{path}, line {number}"
-            raise ValueError(f"{where}: the {quote(name)} is empty; fill it, or rename the column.")
-    return name, ids
-
-
 def ids_in(columns, rows):
-    """As `read_ids`, of columns and rows that are read already."""
+    """(name, ids): the column with a usual name, such as id; ("row", numbers from 1) if there is
+    none."""
     name = usual(columns, ID_NAMES)
     if name is None:
         return "row", range(1, len(rows) + 1)

@@ -50,6 +50,43 @@ def test_an_empty_id_is_refused_before_the_model_is_opened(tmp_path):
             embed("nowhere", tmp_path / name, tmp_path / "found.jsonl")
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".tab"])
+@pytest.mark.parametrize("parts", [{}, {"part_size": 2}], ids=["whole", "parts"])
+def test_an_id_of_two_rows_is_refused_before_the_model_is_opened(tmp_path, suffix, parts):
+    source = tmp_path / f"texts{suffix}"
+    ids = [f"x{n}" for n in range(1500)]  # more than are read together
+    ids[1400] = "x3"
+    write_table(source, ids)
+    first = {".jsonl": 4, ".parquet": 4, ".tab": 7}.get(suffix, 5)  # after a header
+    expected = f"lines {first} and {first + 1397}: both have the 'id' 'x3'; give each row its own"
+    with pytest.raises(ValueError, match=expected):
+        embed("nowhere", source, tmp_path / "found.jsonl", **parts)
+    with pytest.raises(FileNotFoundError, match="no directory nowhere"):  # which writes no ids
+        embed("nowhere", source, tmp_path / "found.npy")
+
+
+def test_ids_that_are_written_alike_are_the_same(tmp_path):
+    (tmp_path / "texts.jsonl").write_text('{"id": 1, "text": "w1"}\n{"id": "1", "text": "w2"}\n')
+    with pytest.raises(ValueError, match="lines 1 and 2: both have the 'id' '1'"):
+        embed("nowhere", tmp_path / "texts.jsonl", tmp_path / "found.jsonl")
+
+
+def write_table(path, ids):
+    """A file of a text per id."""
+    if path.suffix == ".parquet":
+        arrow = pytest.importorskip("pyarrow")
+        table = arrow.table({"id": ids, "text": ["w1"] * len(ids)})
+        pytest.importorskip("pyarrow.parquet").write_table(table, path)
+        return
+    if path.suffix == ".jsonl":
+        lines = [json.dumps({"id": each, "text": "w1"}) for each in ids]
+    else:
+        mark = "," if path.suffix == ".csv" else "\t"
+        types = ["string\tstring", "meta\tmeta"] if path.suffix == ".tab" else []
+        lines = [f"id{mark}text", *types, *(f"{each}{mark}w1" for each in ids)]
+    path.write_text("\n".join(lines) + "\n")
+
+
 @pytest.mark.parametrize("late", [{}, {"late": True, "chunks": 4, "overlap": 1}])
 def test_rows_are_written_part_by_part_and_go_on(pretrained, tmp_path, monkeypatch, late):
     source = tmp_path / "texts.jsonl"

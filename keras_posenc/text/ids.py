@@ -1,0 +1,64 @@
+"""Ids of the rows of a file, which lead from a result back to its text."""
+
+from keras_posenc.text.file_parts import STREAMED, file_parts
+from keras_posenc.text.files import READERS, FilePart, existing, ids_in, read_rows
+from keras_posenc.untrusted import quote
+
+ROWS = 1024  # that are read together
+
+
+def read_ids(path):
+    """The ids of the rows of a file, of which only a part is in memory at a time.
+
+    Args:
+        path: a file that `read_texts` reads.
+
+    Returns:
+        (name, ids): of the column with a usual name, such as id; ("row", numbers from 1) if there
+            is none.
+
+    Raises:
+        ValueError: if an id is empty, or two rows have the same.
+    """
+    name, ids, count = "row", [], 0
+    for part in parts_of_file(path):
+        name, found = ids_in(part.columns, [row for _, row in part.rows])
+        count += len(found)
+        if name == "row":
+            continue
+        for (line, _), each in zip(part.rows, found, strict=True):
+            if each is None or each == "":
+                raise ValueError(
+                    f"{path}, line {line}: the {quote(name)} is empty; fill it, or rename the "
+                    "column."
+                )
+        ids += found
+    if name == "row":
+        return name, range(1, count + 1)
+    if len(set(map(str, ids))) < len(ids):
+        raise _repeated(path)
+    return name, ids
+
+
+def parts_of_file(path):
+    """Yields `FilePart`s of a file that `read_texts` reads, with few rows each where possible."""
+    path = existing(path)
+    if path.suffix.lower() in STREAMED:
+        yield from file_parts(path, ROWS)
+    else:
+        columns, rows, _ = read_rows(path, READERS)
+        yield FilePart(path, columns, rows)
+
+
+def _repeated(path):
+    """The error about the first id that another row has already."""
+    lines = {}
+    for part in parts_of_file(path):
+        name, ids = ids_in(part.columns, [row for _, row in part.rows])
+        for (line, _), each in zip(part.rows, ids, strict=True):
+            first = lines.setdefault(str(each), line)
+            if first != line:
+                return ValueError(
+                    f"{path}, lines {first} and {line}: both have the {quote(name)} {quote(each)}; "
+                    "give each row its own, or rename the column to number the rows."
+                )
