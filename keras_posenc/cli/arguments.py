@@ -52,6 +52,9 @@ class _Parser(argparse.ArgumentParser):
     def parse_args(self, args=None, namespace=None):
         """As `ArgumentParser.parse_args`, but an unknown option is an error of its command."""
         found, unknown = self.parse_known_args(args, namespace)
+        if found.command == "search" and not any(each.startswith("-") for each in unknown):
+            # argparse finds any number of arguments only beside those before them.
+            found.queries, unknown = [*getattr(found, "queries", []), *unknown], []
         if unknown:
             self._refuse(unknown, self.commands.choices.get(found.command, self))
         return found

@@ -208,6 +208,22 @@ COMMANDS = (
         more={"texts": {"help": TEXTS}, "output": {"required": True}},
     ),
     Command(
+        "search",
+        "directory vectors queries",
+        ("retrieval.search", "retrieval.open_embedder"),
+        more={
+            "vectors": {"help": "File that embed wrote: .npy, .npz, .jsonl or .parquet"},
+            "queries": {"nargs": "*", "help": "What to search for; several, each in quotes"},
+            "file": {"metavar": "FILE", "help": f"More queries. {TEXTS}"},
+            "texts": {
+                "metavar": "FILE",
+                "help": "What was embedded, to be shown (default: the file that embed read, if it "
+                "is there and unchanged)",
+            },
+            "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},
+        },
+    ),
+    Command(
         "mine",
         "directory pairs output",
         ("retrieval.mine_hard_negatives",),

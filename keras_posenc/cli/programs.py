@@ -115,6 +115,25 @@ def _embed(arguments):
     )
 
 
+def _search(arguments):
+    positional = [arguments.pop(name) for name in ("directory", "vectors")]
+    queries, file = arguments.pop("queries", []), arguments.pop("file", None)
+    if not queries and file is None:
+        raise ValueError("Give what to search for after the file of vectors, or a --file of it.")
+    asked = [f"[{', '.join(map(_literal, queries))}]"] if queries else []
+    asked += [f"{_call('read_texts', file, label=False)}.texts"] if file is not None else []
+    if not sys.stdout.isatty():
+        arguments["verbose"] = 2
+    return _program(
+        "from keras_posenc.retrieval import search, search_table",
+        file is not None and "from keras_posenc.text import read_texts",
+        "",
+        f"queries = {' + '.join(asked)}",
+        f"found = {_call('search', *positional, _Name('queries'), **arguments)}",
+        "print(search_table(found))",
+    )
+
+
 def _mine(arguments):
     positional = [arguments.pop(name) for name in ("directory", "pairs", "output")]
     return _program(
@@ -354,6 +373,7 @@ PROGRAMS = {
     "evaluate": _evaluate,
     "predict": _predict,
     "embed": _embed,
+    "search": _search,
     "mine": _mine,
     "rerank": _rerank,
     "inspect": _inspect,

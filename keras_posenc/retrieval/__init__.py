@@ -7,6 +7,7 @@ from keras_posenc.retrieval.late_chunking import ChunkVectors, embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
 from keras_posenc.retrieval.reranker import Reranker, rerank
+from keras_posenc.retrieval.search import search, search_table
 from keras_posenc.retrieval.sparse import SparseEmbedder, SparseVectors
 
 __all__ = [
@@ -23,4 +24,6 @@ __all__ = [
     "mine_hard_negatives",
     "open_embedder",
     "rerank",
+    "search",
+    "search_table",
 ]

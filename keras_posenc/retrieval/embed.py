@@ -17,6 +17,7 @@ from keras_posenc.models.model import model_on
 from keras_posenc.models.sentence_embedding import embedder, normalizes, with_dimension
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.embed_checks import check_chunking, check_kind, check_parts
+from keras_posenc.retrieval.embedding_record import recorded
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder
@@ -148,7 +149,8 @@ def embed(
         output: str or path. Path of the .npy file for the vectors, or of the .npz file for those of
             chunks, with their texts, starts and ends. A .jsonl or .parquet file (the latter needs
             pyarrow) has a row per vector with its id, from the column id of `texts` or, without
-            one, the number of the row. Its folder is created. By default nothing is written.
+            one, the number of the row. Its folder is created. Beside it, a .json file has the
+            settings, which `search` reads. By default nothing is written.
         text: str. Name of the column of texts; by default one with a usual name, such as text or
             content (see `read_texts`).
         max_length: int. Tokens after which texts are truncated, which is logged. Default: the
@@ -219,25 +221,27 @@ def embed(
             f"`part_size` is for one vector per text: leave {'multi' if multi else 'sparse'} out, "
             "or give each call a `shard`."
         )
+    changes = {"stretch": stretch, "alpha": alpha, "rope_scaling": rope_scaling}
+    # What a query is to be opened with; windows of a text are shorter than it may be.
+    asked = {"max_length": None if chunks and not late else max_length, "prompt": prompt}
+    asked |= {**changes, "dimension": dimension, "ignore": ignore}
+    record = functools.partial(recorded, output, directory, asked, texts=texts, column=text)
     if multi or sparse:
+        texts = _read(texts, text)
         model = (LateInteraction if multi else SparseEmbedder)(
             directory,
             **{"document_length" if multi else "max_length": max_length},
-            stretch=stretch,
-            alpha=alpha,
-            rope_scaling=rope_scaling,
+            **changes,
             token_budget=token_budget,
         )
         encode = model.encode_queries if queries else model.encode_documents
-        return _written(encode(part(_read(texts, text)), verbose), output, ids)
+        return _written(encode(part(texts), verbose), output, ids, record(_first(part, texts)))
     opening = {
         "directory": directory,
         "max_length": max_length if by_chunk or chunks is None else chunks,
         "prompt": prompt,
         "dimension": dimension,
-        "stretch": stretch,
-        "alpha": alpha,
-        "rope_scaling": rope_scaling,
+        **changes,
         "ignore": ignore,
         "token_budget": token_budget,
     }
@@ -259,19 +263,20 @@ def embed(
                 header = b"" if before else _header(len(rows), found.shape[1])
                 return header + found.astype("<f4").tobytes()
 
-            write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
+            with record(rows.start):
+                write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
         return np.load(output, mmap_mode="r") if ids is None else len(rows)
     texts = _read(texts, text)
     if spans is not None:
         check_list(spans, "spans")
         if len(spans) == len(texts):  # other numbers are refused below
             spans = part(spans)
-    texts = part(texts)
+    record, texts = record(_first(part, texts)), part(texts)
     if spans is not None:
         model = open_embedder(**opening)
-        return _written(embed_spans(model, texts, spans, verbose), output, ids)
+        return _written(embed_spans(model, texts, spans, verbose), output, ids, record)
     with _computing(opening, chunks, late, overlap, devices) as vectors_of:
-        return _written(vectors_of(texts, verbose), output, ids)
+        return _written(vectors_of(texts, verbose), output, ids, record)
 
 
 def _computing(opening, chunks, late, overlap, devices):
@@ -309,13 +314,20 @@ def _header(count, width):
 def _read(texts, column):
     if isinstance(texts, (str, os.PathLike)):
         return read_texts(texts, text=column, label=False).texts
+    check_list(texts)
     return texts
 
 
-def _written(vectors, output, ids):
+def _first(part, texts):
+    """The number of texts before a part of them."""
+    return part(range(len(texts))).start
+
+
+def _written(vectors, output, ids, record):
     """The vectors, which are also written if there is an output."""
     if output is not None and is_first():
-        write_vectors(output, vectors, ids)
+        with record:
+            write_vectors(output, vectors, ids)
     return vectors
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_posenc import checks
 from keras_posenc.retrieval.embed import open_embedder
+from keras_posenc.retrieval.nearest import nearest
 from keras_posenc.retrieval.reranker import Reranker
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.documents import check_list
@@ -15,7 +16,6 @@ from keras_posenc.training.processes import is_first
 from keras_posenc.training.tasks import TASKS
 
 SAMPLINGS = ("top", "random")
-MOST_COSINES = 2**25  # that are in memory at a time
 
 
 def mine_hard_negatives(
@@ -117,9 +117,9 @@ def mine_hard_negatives(
     excluded = [[order[query]] if query in order else [] for query in queries]
     for query, positive in pairs:
         excluded[rows[query]].append(order[positive])
-    nearest = _nearest(query_vectors, vectors, excluded, range_max)
-    nearest = [(numbers[range_min:], cosines[range_min:]) for numbers, cosines in nearest]
-    found = [nearest[rows[query]] for query, _ in pairs]
+    found = nearest(query_vectors, vectors, range_max, excluded)
+    found = [(numbers[range_min:], cosines[range_min:]) for numbers, cosines in found]
+    found = [found[rows[query]] for query, _ in pairs]
     positives = [query_vectors[rows[query]] @ vectors[order[text]] for query, text in pairs]
     if reranker is not None:
         model = Reranker(reranker, token_budget=token_budget)
@@ -176,26 +176,6 @@ def _corpus(corpus):
                 f"Text {number} of `corpus` must be a str. Received: {type(text).__name__}"
             )
     return corpus
-
-
-def _nearest(queries, vectors, excluded, most):
-    """Of each query the numbers of the nearest vectors and their cosines, the nearest first.
-
-    Args:
-        queries, vectors: (Q, D) and (N, D), of length 1.
-        excluded: list with a list of numbers per query, which are not counted.
-        most: int.
-    """
-    found, size = [], max(1, MOST_COSINES // len(vectors))
-    for start in range(0, len(queries), size):
-        cosines = queries[start : start + size] @ vectors.T
-        for row, numbers in zip(cosines, excluded[start : start + size], strict=True):
-            row[numbers] = -np.inf
-            last = min(most, len(row) - len(set(numbers)))
-            best = np.argpartition(-row, last - 1)[:last] if last else np.zeros(0, int)
-            best = best[np.lexsort((best, -row[best]))]
-            found.append((best, row[best]))
-    return found
 
 
 def _reranked(reranker, pairs, found, candidates, verbose):

@@ -110,6 +110,12 @@ def task_of(directory):
     return TASKS[_read_settings(newest(directory, LABELS), directory / LABELS)["task"]]
 
 
+def prompts_of(directory):
+    """The prompts by their names of a model that `finetune` saved, which is not loaded."""
+    directory = _finished(directory)
+    return _read_settings(newest(directory, LABELS), directory / LABELS)["prompts"] or {}
+
+
 def _finished(directory):
     """The path of a directory that holds a fine-tuned model."""
     directory = pathlib.Path(directory)

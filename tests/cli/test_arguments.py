@@ -26,6 +26,7 @@ FUNCTIONS = {
     "evaluate": training.evaluate,
     "predict": training.predict,
     "embed": retrieval.embed,
+    "search": retrieval.search,
     "mine": retrieval.mine_hard_negatives,
     "inspect": analysis.inspect_checkpoint,
     "bench passkey": bench.bench_passkey,
@@ -58,6 +59,7 @@ def test_every_keyword_of_the_function_is_an_option(name):
     keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - without
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
     only_here |= {"evaluate": {"output"}, "bench passkey": {"no_pictures"}}
+    only_here["search"] = {"file"}
     only_here["predict"] = {"format", "file", "question", "output"}
     assert set(actions(name)) == keywords | only_here.get(name, set())
 

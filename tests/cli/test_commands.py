@@ -258,6 +258,28 @@ def test_embed_in_parts(capsys, pretrained, tmp_path, late):
     assert len(target.read_text("utf-8").splitlines()) == 3 + len(late[:1])
 
 
+def test_search(capsys, pretrained, tmp_path):
+    """Queries stand anywhere behind the vectors, and in a file."""
+    (tmp_path / "texts.txt").write_text("w1 w2. w3 w4.\nw5 w6.\nw7\n")
+    (tmp_path / "queries.txt").write_text("w3\nw7 w1\n")
+    target = tmp_path / "chunks.npz"
+    command = ("embed", pretrained, tmp_path / "texts.txt", "--output", target)
+    run(capsys, *command, "--late", "--chunks", 4)
+    command = ("search", pretrained, target, "--top-k", 2, "w5 w6.", "w1")
+    program, output = run(capsys, *command, "--file", tmp_path / "queries.txt")
+    lines = output.splitlines()
+    assert [line for line in lines if line[:1] == "w"] == ["w5 w6.", "w1", "w3", "w7 w1"]
+    assert len(lines) == 12 and lines[1].split()[1:] == ["1.0000", "2", "0-6", "w5", "w6."]
+    assert execute(program) == output
+    _, output = run(capsys, "search", pretrained, target, "w7", "--output", tmp_path / "best.jsonl")
+    assert json.loads((tmp_path / "best.jsonl").read_text().splitlines()[0])["text"] == "w7"
+    assert main(["search", str(pretrained), str(target)]) == 2
+    assert "Give what to search for after the file of vectors" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["search", str(pretrained), str(target), "w1", "--top", "2"])
+    assert "unrecognized arguments: --top 2: did you mean --top-k?" in capsys.readouterr().err
+
+
 def test_inspect(capsys, pretrained):
     """A summary that ends with the verdict; every tensor, and the config, with --all."""
     program, output = run(capsys, "inspect", pretrained)

@@ -1,0 +1,170 @@
+"""Reads the files of vectors that `embed` writes."""
+
+import dataclasses
+import os
+import pathlib
+import zipfile
+
+import numpy as np
+
+from keras_posenc.retrieval.late_chunking import ChunkVectors
+from keras_posenc.retrieval.multi_vectors import MultiVectors
+from keras_posenc.retrieval.sparse import SparseVectors
+from keras_posenc.text.file_parts import file_parts
+from keras_posenc.text.files import existing
+from keras_posenc.untrusted import quote
+
+SUFFIXES = (".npy", ".npz", ".jsonl", ".parquet")
+KINDS = {"vector": "f4", "vectors": "f4", "indices": "i4"}  # of columns, of which a file has one
+COLUMNS = (*KINDS, "values", "start", "end")
+ROWS = 256  # that are read together
+# Of an .npz file: the names of the arrays that a class has.
+CLASSES = {
+    ("ends", "starts", "texts", "vectors"): ChunkVectors,
+    ("offsets", "vectors"): MultiVectors,
+    ("indices", "offsets", "size", "values"): SparseVectors,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredVectors:
+    """Vectors, and where each comes from.
+
+    Attributes:
+        vectors: float32 array (N, D), `MultiVectors` or `SparseVectors`, which have no size where
+            a file does not record it.
+        name: str. What the ids are: a column of the texts, or "row".
+        ids: sequence of N ids, or of numbers of rows from 1.
+        places: list of two int arrays (N,), starts and ends in characters, or None.
+    """
+
+    vectors: object
+    name: str
+    ids: object
+    places: list | None = None
+
+
+def stored_vectors(vectors, first=0):
+    """Reads what `embed` has returned or written.
+
+    Args:
+        vectors: an array, `ChunkVectors`, `MultiVectors` or `SparseVectors`; or the path of a file.
+        first: int. Number of texts before those of the vectors.
+
+    Returns:
+        `StoredVectors`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it holds something else.
+    """
+    if not isinstance(vectors, (str, os.PathLike)):
+        return _numbered(vectors, "`vectors`", first)
+    path = pathlib.Path(vectors)
+    if not path.exists() and path.with_name(f"{path.name}.parts").exists():
+        raise FileNotFoundError(
+            f"{path} is not complete: give the same call of `embed` again, which continues after "
+            "its last part."
+        )
+    path = existing(path)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(
+            f"`vectors` must be a {', '.join(SUFFIXES)} file that `embed` wrote. Received: "
+            f"{str(path)!r}"
+        )
+    if path.suffix in (".jsonl", ".parquet"):
+        return _table(path)
+    return _numbered(_arrays(path), path, first)
+
+
+def _arrays(path):
+    """The array of an .npy file, or the object whose fields an .npz file has."""
+    try:
+        found = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None)
+        if path.suffix == ".npy":
+            return found
+        with found:
+            kind = CLASSES.get(tuple(sorted(found.files)))
+            if kind is None:
+                raise ValueError(f"it has the arrays {', '.join(found.files)}")
+            return kind(**{name: found[name] for name in found.files})
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} is damaged, or is no file that `embed` wrote ({quote(str(error))}): embed the "
+            "texts again."
+        ) from None
+
+
+def _numbered(found, where, first):
+    """`StoredVectors` with the numbers of the texts."""
+    if isinstance(found, ChunkVectors):
+        _check_dense(found.vectors, where)
+        ids = np.asarray(found.texts) + first + 1
+        return StoredVectors(found.vectors, "row", ids, [found.starts, found.ends])
+    if not isinstance(found, (MultiVectors, SparseVectors)):
+        _check_dense(found, where)
+    return StoredVectors(found, "row", range(first + 1, first + len(found) + 1))
+
+
+def _check_dense(found, where):
+    shape, kind = getattr(found, "shape", ()), getattr(found, "dtype", np.dtype(object)).kind
+    if len(shape) != 2 or not len(found) or kind != "f":
+        raise ValueError(
+            f"{where} must be what `embed` returns or writes, such as floats (N, D). Received: "
+            f"shape {shape}, {type(found).__name__}"
+        )
+
+
+def _table(path):
+    """`StoredVectors` of a file with a row per vector."""
+    ids, places, columns = [], [], None
+    numbers, values, counts = bytearray(), bytearray(), []
+    for part in file_parts(path, ROWS):
+        for line, row in part.rows:
+            columns = columns or _columns(path, part.columns)
+            name, kind = columns
+            try:
+                ids.append(row[name])
+                found = np.asarray(row[kind], KINDS[kind])
+                if found.ndim != (2 if kind == "vectors" else 1) or not np.isfinite(found).all():
+                    raise ValueError("no list of numbers")
+                counts.append(len(found))
+                numbers += found.tobytes()
+                if kind == "indices":
+                    values += np.asarray(row["values"], "f4").tobytes()
+                if "start" in row:
+                    places.append((int(row["start"]), int(row["end"])))
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{path}, line {line}: not a row that `embed` wrote ({quote(str(error))})."
+                ) from None
+    name, kind = columns
+    numbers = np.frombuffer(numbers, KINDS[kind])
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    if kind == "indices":
+        vectors = SparseVectors(numbers, np.frombuffer(values, "f4"), offsets, size=None)
+    elif kind == "vectors":
+        vectors = MultiVectors(_rows(path, numbers, offsets[-1]), offsets)
+    else:
+        vectors = _rows(path, numbers, len(ids))
+        if len(set(counts)) > 1:
+            raise ValueError(f"{path}: the vectors must be of one size. Embed the texts again.")
+    return StoredVectors(vectors, name, ids, list(np.array(places).T) if places else None)
+
+
+def _columns(path, columns):
+    """The names of the columns of ids and of numbers."""
+    names = [name for name in columns if name not in COLUMNS]
+    kinds = [name for name in columns if name in KINDS]
+    if len(names) != 1 or len(kinds) != 1:
+        raise ValueError(
+            f"{path} must have the columns that `embed` writes, such as id and vector. Found: "
+            f"{quote(', '.join(map(str, columns)))}."
+        )
+    return names[0], kinds[0]
+
+
+def _rows(path, numbers, count):
+    if not count or len(numbers) % count:
+        raise ValueError(f"{path}: the vectors must be of one size. Embed the texts again.")
+    return numbers.reshape(count, -1)

@@ -1,0 +1,302 @@
+"""Search in what `embed` has written, against a loop over all vectors."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_posenc import embed
+from keras_posenc.checkpoints.sentence_transformers import MODEL_CONFIG
+from keras_posenc.retrieval import (
+    LateInteraction,
+    SparseEmbedder,
+    maxsim,
+    open_embedder,
+    search,
+    search_table,
+)
+from keras_posenc.retrieval.nearest import nearest
+from keras_posenc.training import finetune
+
+DOCUMENTS = [
+    "Ada is a chemist. She studied in Vienna. Last year she bought a house by the harbour.",
+    "Bruno is a painter. He likes the sea. Last year he sold his boat.",
+]
+IDS = ["ada", "bruno"]
+QUERIES = ["Where does Ada live?", "Who paints?"]
+WORDS = ["w1 w2. w3 w4.", "w5", "w6 w7 w8. w9", "w10 w2"]
+TABLES = [".jsonl", ".parquet"]
+
+
+def write_documents(path, texts=DOCUMENTS, ids=IDS):
+    rows = [{"id": each, "text": text} for each, text in zip(ids, texts, strict=True)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_chunks_of_a_file_are_found_and_shown(minilm, tmp_path):
+    """By one call, without naming the file of the texts again."""
+    source = write_documents(tmp_path / "documents.jsonl")
+    found = embed(minilm, source, tmp_path / "chunks.npz", chunks=12, late=True, verbose=0)
+    vectors = open_embedder(minilm).predict(QUERIES, verbose=0)
+    result = search(minilm, tmp_path / "chunks.npz", QUERIES, top_k=3, verbose=0)
+    chunks = found.of(DOCUMENTS)
+    for number, (query, vector) in enumerate(zip(QUERIES, vectors, strict=True)):
+        scores = found.vectors @ vector  # of length 1
+        for rank, best in enumerate(sorted(range(4), key=lambda n: -scores[n])[:3], 1):
+            row = result[3 * number + rank - 1]
+            assert row.pop("score") == pytest.approx(scores[best], abs=1e-5)
+            assert row == {
+                "query": query,
+                "rank": rank,
+                "id": IDS[found.texts[best]],
+                "start": found.starts[best],
+                "end": found.ends[best],
+                "text": chunks[best],
+            }
+    assert result[1]["text"] == "Last year she bought a house by the harbour."
+    assert result[3]["text"] == "Bruno is a painter. He likes the sea."
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("late", [{}, {"chunks": 4, "late": True}], ids=["whole", "late"])
+@pytest.mark.parametrize("suffix", ["numpy", *TABLES, "parts"])
+def test_all_formats_give_the_same(pretrained, tmp_path, suffix, late):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    source = write_documents(tmp_path / "texts.jsonl", WORDS, "abcd")
+    wanted = search(
+        pretrained,
+        embed(pretrained, source, verbose=0, **late),
+        ["w3", "w2 w7"],
+        texts=source,
+        verbose=0,
+    )
+    options = {"part_size": 3} if suffix == "parts" else {}
+    suffix = {"numpy": ".npz" if late else ".npy", "parts": ".jsonl"}.get(suffix, suffix)
+    embed(pretrained, source, tmp_path / f"found{suffix}", verbose=0, **late, **options)
+    arguments = (pretrained, tmp_path / f"found{suffix}", ["w3", "w2 w7"])
+    found = search(*arguments, tmp_path / "new" / "best.jsonl", verbose=0)
+    assert len(found) == 2 * (6 if late else 4)
+    for one, other in zip(found, wanted, strict=True):
+        assert one["text"] in WORDS[ord(one["id"]) - ord("a")]
+        assert one == other | {"score": pytest.approx(other["score"], abs=1e-5)}
+    lines = (tmp_path / "new" / "best.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == found
+
+
+@pytest.mark.once
+def test_parts_of_an_array_and_of_a_shard(pretrained, tmp_path):
+    """Numbers of the texts count from the first text of the file, not of the shard."""
+    source = tmp_path / "texts.txt"
+    source.write_text("\n".join(WORDS) + "\n")
+    for output in ("found.npy", "found.jsonl"):
+        whole = dict(part_size=1, shard="2/2", verbose=0)
+        embed(pretrained, source, tmp_path / output, **whole)
+        (best, other) = search(pretrained, tmp_path / output, WORDS[3], verbose=0)
+        assert (best["id"], best["text"], other["id"]) == (4, WORDS[3], 3)
+        assert best["score"] == pytest.approx(1, abs=1e-5)
+    embed(pretrained, WORDS, tmp_path / "late.npz", chunks=4, late=True, shard="2/2", verbose=0)
+    assert search(pretrained, tmp_path / "late.npz", WORDS[3], verbose=0)[0]["id"] == 4
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("suffix", [".npz", *TABLES])
+@pytest.mark.parametrize("kind", ["multi", "sparse"])
+def test_late_interaction_and_sparse_vectors(request, tmp_path, kind, suffix):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    if kind == "multi":
+        directory = request.getfixturevalue("colberts") / "pylate"
+        model = LateInteraction(directory)
+        texts = ["one two three", "four", "five six"]
+        expected = maxsim(model.encode_queries(["one"], 0), model.encode_documents(texts, 0))
+    else:
+        directory, texts = request.getfixturevalue("splade"), WORDS
+        model = SparseEmbedder(directory)
+        query, documents = model.encode_queries(["one"], 0), model.encode_documents(texts, 0)
+        expected = query.products(documents)
+    embed(directory, texts, tmp_path / f"found{suffix}", **{kind: True}, verbose=0)
+    found = search(directory, tmp_path / f"found{suffix}", "one", texts=texts, top_k=2, verbose=0)
+    order = np.argsort(-expected[0], kind="stable")[:2]
+    assert [row["id"] for row in found] == (order + 1).tolist()
+    assert [row["text"] for row in found] == [texts[number] for number in order]
+    np.testing.assert_allclose([row["score"] for row in found], expected[0, order], rtol=1e-5)
+    with pytest.raises(ValueError, match="`chunks`, `late`, `spans` and `prompt` out"):
+        search(directory, tmp_path / f"found{suffix}", "one", prompt="query: ")
+
+
+def test_queries_are_read_as_the_texts_were(pretrained, tmp_path, caplog):
+    """With the positions and the size of the vectors, which the file beside them records."""
+    text = " ".join(f"w{n % 35}" for n in range(40))
+    options = {"max_length": 44, "stretch": "tile", "dimension": 8}
+    embed(pretrained, [text, "w1"], tmp_path / "found.npy", **options, verbose=0)
+    caplog.clear()
+    best, _ = search(pretrained, tmp_path / "found.npy", text, texts=[text, "w1"], verbose=0)
+    assert best["id"] == 1 and best["score"] == pytest.approx(1, abs=1e-5)
+    assert "cut off" not in caplog.text
+    (tmp_path / "found.npy.json").unlink()
+    with pytest.raises(ValueError, match="`vectors` must have 16 numbers, as those of .* have"):
+        search(pretrained, tmp_path / "found.npy", text, verbose=0)
+    same = search(pretrained, tmp_path / "found.npy", text, **options, verbose=0)
+    assert same[0]["score"] == pytest.approx(1, abs=1e-5) and "text" not in same[0]
+
+
+@pytest.fixture
+def prompted(pretrained, tmp_path):
+    """A function that writes a model with prompts."""
+
+    def write(name, **config):
+        shutil.copytree(pretrained, tmp_path / name)
+        (tmp_path / name / MODEL_CONFIG).write_text(json.dumps(config))
+        return tmp_path / name
+
+    return write
+
+
+@pytest.mark.once
+def test_the_prompt_of_queries(pretrained, prompted, tmp_path):
+    found = embed(pretrained, ["w9 w1"], tmp_path / "found.npy", verbose=0)
+    directory = prompted("both", prompts={"query": "w9 ", "document": ""})
+    found = embed(directory, ["w9 w1"], verbose=0)
+    assert search(directory, found, "w1", verbose=0)[0]["score"] == pytest.approx(1, abs=1e-5)
+    assert search(directory, found, "w1", prompt="", verbose=0)[0]["score"] < 0.999
+    embed(pretrained, ["w1"], tmp_path / "found.npy", prompt="w9 ", verbose=0)
+    with pytest.raises(ValueError, match="`prompt` must be given, because the vectors were made"):
+        search(pretrained, tmp_path / "found.npy", "w1")
+    best = search(pretrained, tmp_path / "found.npy", "w1", prompt="w9 ", verbose=0)[0]
+    assert best["score"] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.once
+def test_the_prompt_of_queries_of_finetune(pretrained, tmp_path):
+    prompts = {"query_prompt": "w9 ", "document_prompt": "w8 "}
+    pairs = [("w1 w2", "w3 w4"), ("w5", "w6")]
+    options = {"task": "embed", "epochs": 1, "max_length": 16, "verbose": 0}
+    finetune(pretrained, pairs, tmp_path / "out", **options, **prompts)
+    found = embed(tmp_path / "out", ["w9 w1"], prompt="", verbose=0)
+    best = search(tmp_path / "out", found, "w1", verbose=0)[0]
+    assert best["score"] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.once
+def test_scores_are_the_similarity_that_the_directory_names(pretrained, prompted):
+    directory = prompted("dot", similarity_fn_name="dot")
+    found = embed(directory, ["w1", "w2 w3"], verbose=0)
+    (query,) = embed(directory, ["w4"], verbose=0)
+    scores = {row["id"]: row["score"] for row in search(directory, found, "w4", verbose=0)}
+    np.testing.assert_allclose([scores[1], scores[2]], found @ query, rtol=1e-5)
+    unit = [row / np.linalg.norm(row) for row in (*found, query)]
+    scores = {row["id"]: row["score"] for row in search(pretrained, found, "w4", verbose=0)}
+    np.testing.assert_allclose([scores[1], scores[2]], np.array(unit[:2]) @ unit[2], rtol=1e-5)
+
+
+@pytest.mark.once
+def test_vectors_of_another_model_are_refused(pretrained, tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(pretrained, tmp_path / name)
+    embed(tmp_path / "one", ["w1"], tmp_path / "found.npy", verbose=0)
+    assert search(tmp_path / "two", tmp_path / "found.npy", "w1", verbose=0)  # a copy
+    import keras
+
+    from keras_posenc import build_transformer_model
+
+    keras.utils.set_random_seed(1)
+    build_transformer_model(tmp_path / "two" / "config.json").save(tmp_path / "two" / "model.keras")
+    with pytest.raises(ValueError, match="must be the model that made .*, which was '.*one'; its"):
+        search(tmp_path / "two", tmp_path / "found.npy", "w1")
+    # Another file in its place has no record.
+    np.save(tmp_path / "found.npy", np.eye(16, dtype="float32"))
+    assert len(search(tmp_path / "two", tmp_path / "found.npy", "w1", verbose=0)) == 10
+    (tmp_path / "found.npy.json").write_text('{"directory": "x"}')
+    with pytest.raises(ValueError, match=r"found.npy.json is damaged \(it lacks model\)"):
+        search(tmp_path / "two", tmp_path / "found.npy", "w1")
+    keys = dict.fromkeys(("directory", "model", "vectors", "settings", "first", "texts"))
+    (tmp_path / "found.npy.json").write_text(json.dumps(keys))
+    with pytest.raises(ValueError, match=r"found.npy.json is damaged. Restore or delete it."):
+        search(tmp_path / "two", tmp_path / "found.npy", "w1")
+
+
+@pytest.mark.once
+def test_texts_that_are_not_those_of_the_vectors(pretrained, tmp_path, caplog):
+    source = write_documents(tmp_path / "texts.jsonl", WORDS, "abcd")
+    late = {"chunks": 4, "late": True, "verbose": 0}
+    embed(pretrained, source, tmp_path / "found.jsonl", **late)
+    embed(pretrained, source, tmp_path / "found.npz", **late)
+
+    def found(name, texts):
+        return search(pretrained, tmp_path / name, "w1", texts=texts, verbose=0)
+
+    with pytest.raises(ValueError, match="`texts` must be the file that was embedded, because"):
+        found("found.jsonl", WORDS)
+    other = write_documents(tmp_path / "other.jsonl", WORDS[:3], "abc")
+    with pytest.raises(ValueError, match="whose vectors are searched: .* no text with the id 'd'"):
+        found("found.jsonl", other)
+    with pytest.raises(ValueError, match="no text with the number '4'. Received: 3 texts"):
+        found("found.npz", WORDS[:3])
+    with pytest.raises(ValueError, match="a chunk ends at character .* of the text 2, which has 1"):
+        found("found.npz", ["w"] * 4)
+    (tmp_path / "lines.txt").write_text("\n".join(WORDS))
+    with pytest.raises(ValueError, match="must have the ids of the vectors, in a column such as"):
+        found("found.jsonl", tmp_path / "lines.txt")
+    assert found("found.npz", tmp_path / "lines.txt")[0]["id"] in range(1, 5)
+    source.write_text("changed")
+    assert "text" not in found("found.npz", None)[0]
+    assert "is missing or has changed: give them as texts=" in caplog.text
+
+
+@pytest.mark.once
+def test_files_that_embed_did_not_write(pretrained, tmp_path):
+    def refused(name, match, error=ValueError):
+        with pytest.raises(error, match=match):
+            search(pretrained, tmp_path / name, "w1")
+
+    refused("none.npz", "No file .*none.npz", FileNotFoundError)
+    (tmp_path / "half.jsonl.parts").mkdir()
+    refused("half.jsonl", "half.jsonl is not complete: give the same call", FileNotFoundError)
+    for name in ("a.txt", "a.npy", "a.npz", "row.jsonl", "bad.jsonl", "two.jsonl"):
+        (tmp_path / name).write_text("word\n")
+    refused("a.txt", "`vectors` must be a .npy, .npz, .jsonl, .parquet file that `embed` wrote")
+    refused("a.npy", "a.npy is damaged, or is no file that `embed` wrote")
+    refused("a.npz", "a.npz is damaged, or is no file that `embed` wrote")
+    np.savez(tmp_path / "b.npz", a=np.zeros(1))
+    refused("b.npz", "b.npz is damaged, or is no file .*it has the arrays a")
+    np.save(tmp_path / "b.npy", np.zeros(3))
+    refused("b.npy", r"must be what `embed` returns or writes, such as floats.* shape \(3,\)")
+    (tmp_path / "row.jsonl").write_text('{"text": "w1"}\n')
+    refused("row.jsonl", "must have the columns that `embed` writes, such as id and vector")
+    (tmp_path / "bad.jsonl").write_text('{"id": 1, "vector": [1, "a"]}\n')
+    refused("bad.jsonl", "bad.jsonl, line 1: not a row that `embed` wrote")
+    (tmp_path / "two.jsonl").write_text('{"id": 1, "vector": [1]}\n{"id": 2, "vector": [1, 2]}\n')
+    refused("two.jsonl", "the vectors must be of one size. Embed the texts again.")
+    with pytest.raises(ValueError, match="`output` must be a .jsonl file"):
+        search(pretrained, np.eye(16), "w1", "found.csv")
+    with pytest.raises(ValueError, match="`top_k` must be"):
+        search(pretrained, np.eye(16), "w1", top_k=0)
+    with pytest.raises(TypeError, match="`queries` must be a list of str"):
+        search(pretrained, np.eye(16), [("w1", "w2")])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_the_nearest_over_all_blocks(rows):
+    rng = np.random.default_rng(0)
+    queries, vectors = rng.normal(size=(5, 4)), rng.normal(size=(30, 4))
+    vectors[11] = vectors[4]  # of equal scores, the first number comes first
+    excluded = [[], [3], [3, 8, 29], [0], []]
+    products = queries @ (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).T
+    for most in (3, 40):
+        found = nearest(queries, vectors, most, excluded, unit=True, rows=rows)
+        for (numbers, scores), row, hidden in zip(found, products, excluded, strict=True):
+            order = [n for n in np.argsort(-row, kind="stable") if n not in hidden][:most]
+            assert numbers.tolist() == order
+            np.testing.assert_allclose(scores, row[order], rtol=1e-6)
+
+
+@pytest.mark.once
+def test_a_table_has_one_line_per_result():
+    row = {"query": "who\x1b[31m\nis it", "rank": 1, "score": -0.5, "id": 7}
+    assert search_table([row]) == "who\\x1b[31m is it\n 1  -0.5000  7"
+    lines = search_table([row | {"start": 3, "end": 9, "text": "a\n" * 90}]).splitlines()
+    assert len(lines) == 2 and lines[1].startswith(" 1  -0.5000  7  3-9  a a a")
