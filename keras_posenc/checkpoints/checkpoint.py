@@ -26,6 +26,8 @@ class Checkpoint(collections.abc.Mapping):
         format: one of `"tensorflow"`, `"safetensors"`, `"torch"`, `"keras"`, `"mapping"`.
         path: path of the checkpoint; None for a mapping.
         sums: dict, name -> CRC-32C of the array, checked when the array is first read.
+        stretching: dict. How the model in a `.keras` file stretches its table of positions, as
+            arguments of `build_transformer_model`; empty if it does not.
 
     Raises:
         KeyError: when a name is looked up that the checkpoint lacks.
@@ -38,8 +40,9 @@ class Checkpoint(collections.abc.Mapping):
     ((2, 3), 'float64', 0.0)
     """
 
-    def __init__(self, arrays, format, path=None, sums=()):
+    def __init__(self, arrays, format, path=None, sums=(), stretching=()):
         self._arrays, self._sums = dict(arrays), dict(sums)
+        self.stretching = dict(stretching)
         self.format = format
         self.path = None if path is None else str(path)
 

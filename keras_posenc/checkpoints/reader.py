@@ -47,6 +47,7 @@ STRANGERS = {
 }
 
 ANCHOR = "Embedding-Token/embeddings"
+POSITIONS = "Embedding-Position"
 
 
 def folder_of(path):
@@ -106,6 +107,8 @@ def open_checkpoint(path):
     if path.name.endswith(".index.json"):
         return _sharded(path)
     format, read = _format(path)
+    if format == "keras":
+        return _read_keras(path)
     return Checkpoint(read(path), format, path)
 
 
@@ -182,9 +185,21 @@ def _archive_format(path):
 def _read_keras(path):
     import keras
 
+    from keras_posenc.positions.stretched import stretching_in
+
     model = load_keras(path)
     token = next((each.path for each in model.weights if each.path.endswith(ANCHOR)), ANCHOR)
     prefix = token.removesuffix(ANCHOR)  # of the layers, or of a model inside the model
-    return {
+    arrays = {
         each.path.removeprefix(prefix): keras.ops.convert_to_numpy(each) for each in model.weights
     }
+    name = prefix.rpartition("/")[2] + POSITIONS
+    found = (stretching_in(layer) for layer in _layers(model) if layer.name == name)
+    stretching = next(found, {})
+    return Checkpoint(arrays, "keras", path, stretching=stretching)
+
+
+def _layers(model):
+    """The layers of a model and of the models inside it."""
+    for layer in model.layers:
+        yield from _layers(layer) if hasattr(layer, "layers") else [layer]

@@ -72,6 +72,8 @@ def build_transformer_model(
         hierarchical_position: True or float, as in bert4keras: short for `stretch="hierarchical"`,
             with that `alpha`. The table of n rows serves n^2 positions.
         stretch: str. How to serve more positions: "hierarchical", "tile", "interpolate" or "fresh".
+            Without an argument of positions, a .keras file, such as that of `finetune`, serves
+            those that it was saved with.
         alpha: float. Weight of the block index in "hierarchical", which is the `stretch` where only
             `alpha` is given. Default 0.4, as in Su (2020).
         kept_rows: int. Number of first rows of the table that "hierarchical" and "tile" do not
@@ -198,6 +200,10 @@ def build_transformer_model(
             ignore=ignore,
             new=new,
         )
+        given = (stretch, alpha, kept_rows, max_position)
+        if absolute_positions and config.position_table and given == (None,) * 4:
+            names = ("stretch", "alpha", "kept_rows", "max_position")
+            stretch, alpha, kept_rows, max_position = map(loader.checkpoint.stretching.get, names)
         if not ignore_invalid_weights:
             check_size(config, loader)
         if options.get("head") is not None and options.get("label_names") is None:

@@ -267,6 +267,15 @@ STRETCHES = {
 }
 
 
+def stretching_in(layer):
+    """The arguments of `position_embedding` by which a layer serves more positions than its table
+    has rows, as a dict; empty for a plain table."""
+    name = next((name for name, each in STRETCHES.items() if type(layer) is each), None)
+    config = {} if name is None else layer.get_config()
+    found = {key: config[key] for key in ("alpha", "kept_rows", "max_position") if key in config}
+    return {"stretch": name, **found} if name else {}
+
+
 def position_embedding(
     input_dim: int,
     output_dim: int,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_posenc import embed
+from keras_posenc import build_transformer_model, embed
 from keras_posenc.models.heads import features_before_head
 from keras_posenc.models.model import model_on
 from keras_posenc.retrieval import Reranker, embed_spans, open_embedder
@@ -32,6 +32,38 @@ def test_a_classifier_embeds_all_that_it_was_trained_to_read(finetuned, caplog):
     assert caplog.text == ""
     assert embed(finetuned, [LONG], max_length=16, verbose=0).shape == vector[None].shape
     assert "cut off" in caplog.text and "not trained" not in caplog.text
+
+
+@pytest.mark.parametrize("stretch", ["hierarchical", "tile", "interpolate", "fresh"])
+def test_so_does_its_encoder(pretrained, tmp_path, stretch):
+    """`build_transformer_model` reads the positions of the training, too."""
+    labelled = ([LONG, "w1 w2"], ["a", "b"])
+    options = {"max_length": 48, "stretch": stretch, "alpha": 0.3, **OPTIONS}
+    finetune(pretrained, labelled, tmp_path / "out", **options)
+    trained = load_finetuned(tmp_path / "out")
+    inputs, _ = trained.batches([LONG], ["a"])[0]
+    encoder = build_transformer_model(tmp_path / "out")
+    found = encoder.predict_on_batch({each.name: inputs[each.name] for each in encoder.inputs})[0]
+    np.testing.assert_allclose(found, features(tmp_path / "out", LONG), rtol=1e-4, atol=1e-5)
+    name = "Embedding-Position"
+    settings = [model.get_layer(name).get_config() for model in (encoder, trained.model)]
+    for each in settings:
+        del each["embeddings_initializer"]
+    assert settings[0] == settings[1]
+
+
+def test_positions_that_are_given_replace_those_of_the_training(finetuned):
+    layer = build_transformer_model(finetuned).get_layer("Embedding-Position")
+    assert layer.alpha == 0.4 and layer.max_position == 256
+    layer = build_transformer_model(finetuned, alpha=0.2).get_layer("Embedding-Position")
+    assert layer.alpha == 0.2 and layer.max_position == 256
+    tiled = build_transformer_model(finetuned, stretch="tile", kept_rows=1)
+    assert tiled.get_layer("Embedding-Position").kept_rows == 1
+    plain = build_transformer_model(finetuned, max_position=16)
+    with pytest.raises(ValueError, match="positions run from 0 to 15"):
+        plain.predict([np.ones((1, 20), int)] * 2, verbose=0)
+    without = build_transformer_model(finetuned, absolute_positions=False, encodings=["rotary"])
+    assert "Embedding-Position" not in [layer.name for layer in without.layers]
 
 
 def test_so_do_a_tagger_and_the_head_of_the_family(pretrained, tmp_path):
