@@ -110,6 +110,11 @@ def attend(q, k, v, grid, rules, with_map=False):
     """
     if 0 in (*q.shape[:2], k.shape[1]):
         return attend_nothing(q, k, v)
+    with backend.exporting_free_sizes(q):
+        return _attend(q, k, v, grid, rules, with_map)
+
+
+def _attend(q, k, v, grid, rules, with_map):
     if with_map or backend.is_exporting():
         _check_rows(q, rules.hooks.encodings)
     fused = not with_map and _takes_kernel(q, rules)
@@ -189,7 +194,8 @@ def _check_rows(q, encodings):
     """Raises ValueError for more rows than an encoding can compute in one map."""
     for encoding in encodings:
         most_rows, num_rows = encoding.execution.most_rows, q.shape[1]
-        if None not in (most_rows, num_rows) and num_rows > most_rows:
+        known = num_rows is not None and not backend.is_exporting("saved_model")
+        if known and most_rows is not None and num_rows > most_rows:
             raise ValueError(
                 f"{type(encoding).__name__} computes at most {most_rows} queries in one attention "
                 "map: request no scores or logits, export a shorter length, or configure a slower "

@@ -51,6 +51,8 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `train_steps` | many training steps as one program |
 | `gradient` | the gradient of a function, inside a loss |
 | `exporting`, `is_exporting` | tracing a program for another runtime |
+| `exporting_free_sizes` | the same, for tensors whose sizes are variables |
+| `saved_model_options` | a SavedModel whose inputs have one free length |
 | `export_model` | a model as an ONNX or LiteRT file of any batch size and length |
 | `log1p` | `ops.log1p`, in exported programs too |
 | `gelu`, `adamw_step` | the fastest exact GELU and AdamW step |

@@ -203,6 +203,20 @@ def take_last(table, index):
     return jnp.take_along_axis(table, index, axis=-1, mode="promise_in_bounds")
 
 
+def exporting_free_sizes(x):
+    free = any(jax.export.is_symbolic_dim(size) for size in x.shape)
+    return shared.exporting("saved_model") if free else shared.exporting_free_sizes(x)
+
+
+def saved_model_options(inputs):
+    # Left to itself, Keras gives the length of each input a name of its own.
+    names = ("batch", "length", *"cdefgh")
+    shapes = [
+        [str(size or name) for size, name in zip(x.shape, names, strict=False)] for x in inputs
+    ]
+    return {"jax2tf_kwargs": {"polymorphic_shapes": [[f"({', '.join(x)})" for x in shapes]]}}
+
+
 interpolate = shared.interpolation(take_last)
 
 

@@ -1,13 +1,19 @@
 """What the backends share: the list of traits, and functions that more than one of them uses."""
 
 import contextlib
-import contextvars
 import dataclasses
 import math
 
 import numpy as np
 from keras import ops
 from keras.backend import standardize_dtype
+
+from keras_posenc.backend.exports import (  # noqa: F401
+    exporting,
+    exporting_free_sizes,
+    is_exporting,
+    saved_model_options,
+)
 
 NAMES = (
     "SafeTrainer",
@@ -30,6 +36,7 @@ NAMES = (
     "exact_product",
     "export_model",
     "exporting",
+    "exporting_free_sizes",
     "fused_kernels",
     "gather",
     "gelu",
@@ -60,6 +67,7 @@ NAMES = (
     "product",
     "row_multiple",
     "runs_cudnn",
+    "saved_model_options",
     "scan",
     "segment_sum",
     "sequence_shards",
@@ -74,9 +82,6 @@ NAMES = (
     "with_neighbours",
     "write",
 )
-
-
-_EXPORTING = contextvars.ContextVar("exporting", default=None)
 
 
 def cache_programs():
@@ -422,21 +427,6 @@ def example_inputs(model):
     """Zeros of the sizes of a model's inputs; 2 for a free one, as 1 may pass for a constant."""
     sizes = [[2 if n is None else n for n in x.shape] for x in model.inputs]
     return [ops.zeros(size, x.dtype) for size, x in zip(sizes, model.inputs, strict=True)]
-
-
-@contextlib.contextmanager
-def exporting(format):
-    """Within it programs are traced for a runtime that lacks loops and knows few operations."""
-    token = _EXPORTING.set(format)
-    try:
-        yield
-    finally:
-        _EXPORTING.reset(token)
-
-
-def is_exporting(format=None):
-    """Whether a program is traced for another runtime, or for that of this format."""
-    return _EXPORTING.get() is not None and format in (None, _EXPORTING.get())
 
 
 def by_group(function, rows, counts, weights):

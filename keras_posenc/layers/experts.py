@@ -107,7 +107,8 @@ class MixtureOfExperts(keras.layers.Layer):
         expert = Expert(self.slope, self.offset, self.limit)
         shares = ops.cast(shares, self.compute_dtype)
         # Runtimes have no loop over groups of rows, and ONNX no stable sort.
-        mixed = self._by_all if backend.is_exporting() else self._by_chosen
+        with backend.exporting_free_sizes(rows):
+            mixed = self._by_all if backend.is_exporting() else self._by_chosen
         return ops.reshape(mixed(expert, rows, chosen, shares, weights), shape)
 
     def _by_chosen(self, expert, rows, chosen, shares, weights):

@@ -77,6 +77,10 @@ def map_of_diagonals(x):
         x: (B, H, Tq, Tq + Tk), one number for each diagonal.
     """
     batch, heads, num_rows, count = ops.shape(x)
+    if backend.is_exporting("saved_model"):  # which cannot compare products of free sizes
+        places = num_rows - 1 - ops.arange(num_rows, dtype="int32")[:, None]
+        places += ops.arange(count - num_rows, dtype="int32")
+        return ops.take_along_axis(x, places[None, None], axis=-1)
     x = ops.reshape(x, (batch, heads, num_rows * count))
     x = ops.slice(x, (0, 0, num_rows - 1), (batch, heads, num_rows * (count - 1)))
     # In rows that are one shorter, what is next in a row is next in a column too.

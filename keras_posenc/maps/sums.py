@@ -11,7 +11,9 @@ def sum_from_right(x):
     The difference of a total and a running sum from the left would round more.
     """
     on_gpu = backend.platform(x) == "gpu"
-    if on_gpu or not backend.TRAITS.chunked_sums:
+    # The divisors of a free size are not known.
+    whole = on_gpu or backend.is_exporting("saved_model")
+    if whole or not backend.TRAITS.chunked_sums:
         return backend.cumsum(x, reverse=True)
 
     # Left to themselves, backends take four passes for the gradient.

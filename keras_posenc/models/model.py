@@ -86,6 +86,12 @@ class TransformerModel(CheckedInputs, keras.Model):
                 return outputs[0] if one else outputs
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
+    def export(self, filepath, format="tf_saved_model", **kwargs):
+        """As `keras.Model.export`; on JAX, too, a SavedModel has one free length of all inputs."""
+        free = format == "tf_saved_model" and kwargs.get("input_signature") is None
+        options = backend.saved_model_options(self.inputs) if free and len(self.inputs) > 1 else {}
+        return super().export(filepath, format, **{**options, **kwargs})
+
     @functools.cached_property
     def _steps(self):
         return Steps(self)
