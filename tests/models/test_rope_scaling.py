@@ -102,6 +102,50 @@ def test_rope_scaling_that_no_config_has(rotating, tmp_path):
         build_transformer_model(tmp_path / "bert", rope_scaling={"type": "ntk", "factor": 4.0})
 
 
+PARTIAL = {
+    "LlamaModel": {},
+    "MistralModel": {"sliding_window": None},
+    "Qwen2Model": {},
+    "Qwen3Model": {"head_dim": 8},
+    "EuroBertModel": {},
+    "ModernBertModel": {"num_key_value_heads": 2, "reference_compile": False},
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("inside", [True, False], ids=["in rope_parameters", "beside"])
+@pytest.mark.parametrize("name", PARTIAL)
+def test_a_fraction_without_a_scaling_is_ignored_as_by_transformers(tmp_path, name, inside):
+    rope = {"rope_type": "default", "rope_theta": 100.0}
+    if name == "ModernBertModel":  # which has one for each kind of layer
+        parts = {kind: dict(rope) for kind in ("full_attention", "sliding_attention")}
+    else:
+        parts = rope
+    config = {**SIZES, "num_key_value_heads": 1, "rope_parameters": parts, **PARTIAL[name]}
+    reference = publish(tmp_path, name, **config)
+    written = json.loads((tmp_path / "config.json").read_text())
+    inner = [rope] if parts is rope else parts.values()
+    for part in inner if inside else [written]:
+        part["partial_rotary_factor"] = 0.5
+    written["rope_parameters"] = parts
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    reference = type(reference).from_pretrained(tmp_path).eval()
+    ours = build_transformer_model(tmp_path)
+    ids = token_ids(12)[0][:1]
+    expected = answer(reference, ids, ids > 0)
+    found = ops.convert_to_numpy(ours([ids]))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE * abs(expected).max())
+    # An argument is not a key of a file: it rotates the fraction, also once it is written.
+    if parts is rope:
+        half = {"rope_type": "default", "partial_rotary_factor": 0.5}
+        partly = build_transformer_model(tmp_path, rope_scaling=half)
+        save_checkpoint(partly, tmp_path / "partly")
+        models = partly, build_transformer_model(tmp_path / "partly")
+        found = [ops.convert_to_numpy(model([ids])) for model in models]
+        np.testing.assert_array_equal(*found)
+        assert np.abs(found[0] - expected).max() > 1e-2
+
+
 WITHOUT_A_KEY = {
     # A key beside the scaling, of the kinds of layers, a length of dynamic's own, and none at all.
     "ministral3": {**SIZES, "model_type": "ministral3", "num_key_value_heads": 1},

@@ -45,6 +45,8 @@ def rotary(config, base=10000.0, layout="half", kind=None, default=None, read=()
     part = source.get("partial_rotary_factor")
     if part is not None and part != 1:
         parameters.setdefault("partial_rotary_factor", part)
+    if _type(parameters) == "default":
+        parameters.pop("partial_rotary_factor", None)  # the classes of transformers ignore it
     theta = source.get("rope_theta")
     base = theta if theta and not isinstance(theta, list) else base  # a list is one per layer
     base = float(parameters.pop("rope_theta", None) or base)
