@@ -66,7 +66,9 @@ def read_record(vectors):
 
 def check_model(record, vectors, directory):
     """Refuses a model whose weights are not those that made the vectors."""
-    if record is not None and record["model"] != fingerprint(directory):
+    if record is None or not os.path.isdir(directory):  # which opening it refuses
+        return
+    if record["model"] != fingerprint(directory):
         raise ValueError(
             f"`directory` must be the model that made {vectors}, which was "
             f"{quote(record['directory'])}; its weights were others. Embed the texts again, or "

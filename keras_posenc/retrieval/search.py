@@ -142,25 +142,39 @@ def search_table(found):
         found: list of dicts, as `search` returns them.
 
     Returns:
-        str, a line with each query, and below it a line per result: rank, score, id, start and end,
-            and the beginning of the text.
+        str: the names of the columns, a line with each query, and below it a line per result. Its
+            columns are rank, score, id, of chunks their start and end, and the beginning of the
+            text.
 
     Example:
 
     >>> row = {"query": "two", "rank": 1, "score": 0.5, "id": 7, "start": 5, "end": 9}
     >>> print(search_table([row | {"text": "Two."}]))
+    rank  score   id  chars  text
     two
-     1   0.5000  7  5-9  Two.
+    1     0.5000  7   5-9    Two.
     """
-    lines = []
-    for row in found:
-        if row["rank"] == 1:
-            lines.append(shorten(row["query"], EXCERPT))
-        cells = [f"{row['rank']:2d}  {row['score']:7.4f}", shorten(row["id"])]
-        cells += [f"{row['start']}-{row['end']}"] if "start" in row else []
-        cells += [shorten(row["text"], EXCERPT)] if "text" in row else []
-        lines.append("  ".join(cells))
+    rows = [_cells(row) for row in found]
+    keys = found[0] if found else ()
+    names = ["rank", "score", "id", *["chars"] * ("start" in keys), *["text"] * ("text" in keys)]
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    lines = [_line(names, widths)]
+    for row, cells in zip(found, rows, strict=True):
+        lines += [shorten(row["query"], EXCERPT)] if row["rank"] == 1 else []
+        lines.append(_line(cells, widths))
     return "\n".join(lines)
+
+
+def _cells(row):
+    """The columns of a result, as str."""
+    cells = [str(row["rank"]), f"{row['score']:.4f}", shorten(row["id"])]
+    cells += [f"{row['start']}-{row['end']}"] if "start" in row else []
+    return cells + ([shorten(row["text"], EXCERPT)] if "text" in row else [])
+
+
+def _line(cells, widths):
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(padded).rstrip()
 
 
 def _encoder(directory, vectors, opening, prompt, made_with):

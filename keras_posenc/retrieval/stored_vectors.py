@@ -66,8 +66,8 @@ def stored_vectors(vectors, first=0):
             f"{path} is not complete: give the same call of `embed` again, which continues after "
             "its last part."
         )
-    path = existing(path)
-    if path.suffix not in SUFFIXES:
+    path = path if path.is_dir() else existing(path)
+    if path.is_dir() or path.suffix not in SUFFIXES:
         raise ValueError(
             f"`vectors` must be a {', '.join(SUFFIXES)} file that `embed` wrote. Received: "
             f"{str(path)!r}"

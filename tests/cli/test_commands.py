@@ -267,7 +267,8 @@ def test_search(capsys, pretrained, tmp_path):
     run(capsys, *command, "--late", "--chunks", 4)
     command = ("search", pretrained, target, "--top-k", 2, "w5 w6.", "w1")
     program, output = run(capsys, *command, "--file", tmp_path / "queries.txt")
-    lines = output.splitlines()
+    head, *lines = output.splitlines()
+    assert head.split() == ["rank", "score", "id", "chars", "text"]
     assert [line for line in lines if line[:1] == "w"] == ["w5 w6.", "w1", "w3", "w7 w1"]
     assert len(lines) == 12 and lines[1].split()[1:] == ["1.0000", "2", "0-6", "w5", "w6."]
     assert execute(program) == output

@@ -206,6 +206,8 @@ def test_vectors_of_another_model_are_refused(pretrained, tmp_path):
     build_transformer_model(tmp_path / "two" / "config.json").save(tmp_path / "two" / "model.keras")
     with pytest.raises(ValueError, match="must be the model that made .*, which was '.*one'; its"):
         search(tmp_path / "two", tmp_path / "found.npy", "w1")
+    with pytest.raises(FileNotFoundError, match="There is no directory .*three"):
+        search(tmp_path / "three", tmp_path / "found.npy", "w1")
     # Another file in its place has no record.
     np.save(tmp_path / "found.npy", np.eye(16, dtype="float32"))
     assert len(search(tmp_path / "two", tmp_path / "found.npy", "w1", verbose=0)) == 10
@@ -257,6 +259,8 @@ def test_files_that_embed_did_not_write(pretrained, tmp_path):
     refused("half.jsonl", "half.jsonl is not complete: give the same call", FileNotFoundError)
     for name in ("a.txt", "a.npy", "a.npz", "row.jsonl", "bad.jsonl", "two.jsonl"):
         (tmp_path / name).write_text("word\n")
+    (tmp_path / "folder").mkdir()
+    refused("folder", "`vectors` must be a .npy, .*folder'")
     refused("a.txt", "`vectors` must be a .npy, .npz, .jsonl, .parquet file that `embed` wrote")
     refused("a.npy", "a.npy is damaged, or is no file that `embed` wrote")
     refused("a.npz", "a.npz is damaged, or is no file that `embed` wrote")
@@ -297,6 +301,13 @@ def test_the_nearest_over_all_blocks(rows):
 @pytest.mark.once
 def test_a_table_has_one_line_per_result():
     row = {"query": "who\x1b[31m\nis it", "rank": 1, "score": -0.5, "id": 7}
-    assert search_table([row]) == "who\\x1b[31m is it\n 1  -0.5000  7"
+    assert search_table([]) == "rank  score  id"
+    lines = search_table([row, row | {"rank": 2, "id": "a long id"}]).splitlines()
+    assert lines == [
+        "rank  score    id",
+        "who\\x1b[31m is it",
+        "1     -0.5000  7",
+        "2     -0.5000  a long id",
+    ]
     lines = search_table([row | {"start": 3, "end": 9, "text": "a\n" * 90}]).splitlines()
-    assert len(lines) == 2 and lines[1].startswith(" 1  -0.5000  7  3-9  a a a")
+    assert len(lines) == 3 and lines[2].startswith("1     -0.5000  7   3-9    a a a")
