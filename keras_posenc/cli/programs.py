@@ -122,8 +122,7 @@ def _search(arguments):
         raise ValueError("Give what to search for after the file of vectors, or a --file of it.")
     asked = [f"[{', '.join(map(_literal, queries))}]"] if queries else []
     asked += [f"{_call('read_texts', file, label=False)}.texts"] if file is not None else []
-    if not sys.stdout.isatty():
-        arguments["verbose"] = 2
+    arguments |= _progress()
     return _program(
         "from keras_posenc.retrieval import search, search_table",
         file is not None and "from keras_posenc.text import read_texts",
