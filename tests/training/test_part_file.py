@@ -54,7 +54,8 @@ def test_vectors_in_parts_are_those_of_one_call(pretrained, lines, tmp_path, mon
     assert isinstance(found, np.memmap) and found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(np.load(output), found)
-    assert [path.name for path in output.parent.iterdir()] == ["vectors.npy"]
+    names = sorted(path.name for path in output.parent.iterdir())
+    assert names == ["vectors.npy", "vectors.npy.json"]
     printed = capsys.readouterr().err
     assert "resuming after part 2 of 4" in printed and "part 4 of 4, " in printed
     assert "left" in printed
