@@ -6,7 +6,7 @@ Layers and models are here. Other names are in modules called as those of Keras:
 
 from keras_posenc.installed import import_keras as _import_keras
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _import_keras()
 
