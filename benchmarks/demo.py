@@ -4,15 +4,15 @@
 
 1. MiniLM is stretched to 1,536 tokens by position distillation, without labels.
 2. Search, without labels: a small library is searched for sentences about people who are named
-   100, 300 and 700 tokens before them, and for tales by their titles. Passages are embedded
-   alone, with the first sentence or title of their document prepended, and by late chunking, in
-   windows of 512 tokens and over the whole text. Attention is sharpened by log-n when the stretched
-   model is opened; in `distant_context.py` it is trained with it, and three seeds are measured.
-3. Fine-tuning: do two facts that are far apart agree? The same as `distant_facts.py`, whose rivals
-   read the first 512 tokens, chunks of 512, or count words.
+   100, 300 and 700 tokens before them, and for passages of tales by the title. Passages are
+   embedded alone, with the first sentence or title of their document prepended, and by late
+   chunking, in windows of 512 tokens and over the whole text. Log-n sharpens attention only when
+   the stretched model is opened; `distant_context.py` also trains with it, with three seeds.
+3. Fine-tuning: do two facts that are far apart agree? The same as `distant_facts.py`, whose
+   baselines read the first 512 tokens, chunks of 512 tokens, or a bag of words.
 
-Tables are printed with 95% intervals. Runs, pictures and reports go to build/demo; an interrupted
-run resumes.
+Tables are printed with 95% intervals. Runs, figures and reports are written to build/demo. An
+interrupted run resumes.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main():
     )
     parser.add_argument("--output", type=pathlib.Path, default="build/demo")
     folder = parser.parse_args().output
-    print("On two idle cores this takes about 8 minutes.", flush=True)
+    print("On two idle cores this takes about 10 minutes.", flush=True)
     report = distant_facts.stretched(SEED, LENGTH, folder)
     started = time.perf_counter()
     search(folder)
@@ -74,7 +74,7 @@ def search(folder):
         STRETCHED_LOG_N, SHARPER,
     )  # fmt: skip
     print(f"\n{distant_context.table(rows)}")
-    print(f"\n{found.query} ({found.tokens} tokens after: {found.opening})")
+    print(f"\n{found.query} (named {found.tokens} tokens before: {found.opening})")
     for way, (passage, right) in found.found.items():
         print(f"  {'right' if right else 'wrong'}: {passage} ({way})")
     write_search_report(folder / "search.html", rows, found)
@@ -93,8 +93,8 @@ def write_search_report(path, rows, found):
 
     parts = [
         "<p class=verdict>Late chunking reads a document before it embeds its passages. The "
-        "stretched model reads all of it, and so finds sentences by a name that no window of 512 "
-        "tokens has. If the first sentence or the title names the subject, prepending it to each "
+        "stretched model reads all of it, and so finds sentences by a name more than 512 tokens "
+        "before them. If the first sentence or the title names the subject, prepending it to each "
         "passage finds more.</p>",
         section("Recall by distance", picture(draw, "Right sentence first, by distance.")),
         section("An example", example_table(found)),

@@ -5,19 +5,20 @@
     KERAS_BACKEND=torch python benchmarks/distant_facts.py --length 4096 --record    # farther apart
 
 "Anna has a red box. ... Anna has a blue box." Between a fact and a true or false statement about it
-are hundreds of words of a real book. Books to train on are excerpts, those to test on other ones,
-Grimm's tales. MiniLM is stretched by position distillation on the excerpts, without labels, then
-fine-tuned on near facts first and distant ones last. Its rivals: the same MiniLM with as many
-updates, three less at the most, on all texts that it can read whole, which then reads the first 512
-tokens, or chunks of 512 whose probabilities are averaged or the highest of which is taken; and
-counted words. Each row has the accuracy on the distant facts and, paired by text, what it has more
-than the first 512 tokens, with 95% intervals.
+are hundreds of words of a real book: excerpts of several books for training, Grimm's tales for the
+test. MiniLM is stretched by position distillation on the excerpts, without labels, then fine-tuned
+on near facts first and distant ones last.
 
-With --length 4096 the model is stretched to 4,096 tokens, and most facts to test are up to 2,900
-words apart; so far apart are 16 of the texts to train on.
+The baselines are a bag of words, and the same MiniLM, trained on all texts that it can read whole
+with at most three updates fewer. It reads the first 512 tokens, or chunks of 512 tokens, of whose
+probabilities the mean or the highest is taken. Each row has the accuracy on the distant facts and
+its difference to the first 512 tokens, paired by text, with 95% intervals.
 
-Runs and report go to build/distant-facts; one that was interrupted goes on where it stood. The rows
-are added to benchmarks/results/distant_facts.json with --record.
+With --length 4096 the model is stretched to 4,096 tokens, and most facts of the test are up to
+2,900 words apart, as in 16 texts of the training.
+
+Runs and report are written to build/distant-facts. An interrupted run resumes. With --record, the
+rows are added to benchmarks/results/distant_facts.json.
 """
 
 import argparse
@@ -49,9 +50,10 @@ TO_COMPARE = [(48, 5), (192, 1)]
 
 @dataclasses.dataclass(frozen=True)
 class Reach:
-    """How far apart the facts are: what is trained on, what is tested, by which lengths told.
+    """How far apart the facts are: the texts to train and to test on, and the lengths.
 
-    `stages` are those of the stretched model, `short` those of its rivals, about as many updates.
+    `stages` are those of the stretched model, `short` those of its baselines, with about as many
+    updates.
     """
 
     train: list
@@ -133,8 +135,8 @@ def stretched(seed, length, folder):
 
 
 def measured(seed, length, folder, report):
-    """The row of a seed: the lengths of its test texts, and for each way whether each was told
-    right.
+    """The row of a seed: the lengths of its test texts, and for each way whether each was
+    classified correctly.
 
     Args:
         report: of the stretched model in the folder.
@@ -214,8 +216,8 @@ def joined(several):
 
 
 def naive_bayes(train, test):
-    """Whether naive Bayes over all words tells each text right; its smoothing is chosen by folds of
-    the texts to train on."""
+    """Whether naive Bayes over all words classifies each text correctly. Its smoothing is chosen by
+    folds of the texts to train on."""
     model = rivals.fitted(rivals.BAYES, train.texts, train.labels, 5)
     return (model.predict(test.texts) == np.array(test.labels)).astype(int).tolist()
 

@@ -1,5 +1,5 @@
-"""A small library of distant_texts.py, searched in several ways: the rows of its tables, recall by
-distance as a picture, and one query with the passage that each way finds."""
+"""Searches a small library of distant_texts.py in several ways: the rows of the tables, recall by
+distance as a figure, and an example with the passage that each way finds."""
 
 import dataclasses
 
@@ -73,7 +73,7 @@ def draw_recall(axes, by_distance):
 
 
 def example(library, scores, solver, other):
-    """The first query that one way answers and another does not; without one, the first of all.
+    """The first query that one way answers and another does not; if there is none, the first query.
 
     Args:
         library: `distant_texts.Library` of people.

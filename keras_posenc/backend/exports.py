@@ -8,7 +8,7 @@ _EXPORTING = contextvars.ContextVar("exporting", default=None)
 
 @contextlib.contextmanager
 def exporting(format):
-    """Within it programs are traced for a runtime that lacks loops and knows few operations."""
+    """A context in which programs are traced for a runtime without loops, with few operations."""
     token = _EXPORTING.set(format)
     try:
         yield
@@ -17,16 +17,16 @@ def exporting(format):
 
 
 def exporting_free_sizes(x):
-    """`exporting` where a program is traced for sizes of `x` that are variables, which loops over
-    blocks cannot count; else a context without effect."""
+    """`exporting` if sizes of `x` are variables, which loops over blocks cannot count; else no
+    effect."""
     return contextlib.nullcontext()
 
 
 def saved_model_options(inputs):
-    """Arguments of `keras.Model.export` by which inputs (B, T) have one free length."""
+    """Arguments of `keras.Model.export` that give all inputs (B, T) the same free length."""
     return {}
 
 
 def is_exporting(format=None):
-    """Whether a program is traced for another runtime, or for that of this format."""
+    """Whether a program is traced for another runtime, or for the one of this `format`."""
     return _EXPORTING.get() is not None and format in (None, _EXPORTING.get())

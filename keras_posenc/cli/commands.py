@@ -213,12 +213,12 @@ COMMANDS = (
         ("retrieval.search", "retrieval.open_embedder"),
         more={
             "vectors": {"help": "File that embed wrote: .npy, .npz, .jsonl or .parquet"},
-            "queries": {"nargs": "*", "help": "What to search for; several, each in quotes"},
+            "queries": {"nargs": "*", "help": "What to search for; put each query in quotes"},
             "file": {"metavar": "FILE", "help": f"More queries. {TEXTS}"},
             "texts": {
                 "metavar": "FILE",
-                "help": "What was embedded, to be shown (default: the file that embed read, if it "
-                "is there and unchanged)",
+                "help": "The embedded texts, to show what was found (default: the file that embed "
+                "read, if it is still there and unchanged)",
             },
             "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},
         },

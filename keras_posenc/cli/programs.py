@@ -119,7 +119,7 @@ def _search(arguments):
     positional = [arguments.pop(name) for name in ("directory", "vectors")]
     queries, file = arguments.pop("queries", []), arguments.pop("file", None)
     if not queries and file is None:
-        raise ValueError("Give what to search for after the file of vectors, or a --file of it.")
+        raise ValueError("Give what to search for after the file of vectors, or in a --file.")
     asked = [f"[{', '.join(map(_literal, queries))}]"] if queries else []
     asked += [f"{_call('read_texts', file, label=False)}.texts"] if file is not None else []
     arguments |= _progress()

@@ -87,7 +87,7 @@ class TransformerModel(CheckedInputs, keras.Model):
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
-        """As `keras.Model.export`; on JAX, too, a SavedModel has one free length of all inputs."""
+        """As `keras.Model.export`; also on JAX, all inputs of a SavedModel have one free length."""
         free = format == "tf_saved_model" and kwargs.get("input_signature") is None
         options = backend.saved_model_options(self.inputs) if free and len(self.inputs) > 1 else {}
         return super().export(filepath, format, **{**options, **kwargs})

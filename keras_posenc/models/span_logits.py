@@ -10,9 +10,9 @@ from keras_posenc.backend.weighing import CLOSED
 class SpanLogits(keras.layers.Layer):
     """A start and an end logit of each token, -1e9 where no answer can be.
 
-    Closed are padding and, in a row with tokens of segment 1, all of segment 0 but the first token,
-    [CLS], which stands for "no answer". The mask ends here: there is no token left for Keras to
-    leave out of a loss of one number per row.
+    No answer can be in padding or, in a row with tokens of segment 1, in segment 0 except the first
+    token, [CLS], which stands for "no answer". The mask ends here, because the loss has one number
+    per row, from which Keras could leave out no token.
 
     Call arguments:
         inputs: (B, T, D).

@@ -23,12 +23,12 @@ def record_path(output):
 
 @contextlib.contextmanager
 def recorded(output, directory, settings, first, texts, column):
-    """A context in which a file of vectors is written, and after which its record is.
+    """A context for writing a file of vectors, at whose end its record is written.
 
     Args:
         output: str or path of the file of vectors.
         directory: str or path of the model.
-        settings: dict. Arguments of `open_embedder` by which a query is to be read, and `prompt`.
+        settings: dict. Arguments of `open_embedder` for the queries, and `prompt`.
         first: int. Number of texts before the first one of the file, as with `shard`.
         texts: what `embed` was given.
         column: str or tuple. The column of the texts in a file.
@@ -51,7 +51,7 @@ def recorded(output, directory, settings, first, texts, column):
 
 
 def read_record(vectors):
-    """The record of a file of vectors; None if there is none, or it is of another file."""
+    """The record of a file of vectors; None if there is none, or it belongs to another file."""
     path = record_path(vectors)
     if not path.exists():
         return None
@@ -71,13 +71,13 @@ def check_model(record, vectors, directory):
     if record["model"] != fingerprint(directory):
         raise ValueError(
             f"`directory` must be the model that made {vectors}, which was "
-            f"{quote(record['directory'])}; its weights were others. Embed the texts again, or "
+            f"{quote(record['directory'])}; its weights differ. Embed the texts again, or "
             f"delete {record_path(vectors)} to search all the same. Received: {str(directory)!r}"
         )
 
 
 def fingerprint(directory):
-    """A hash of the weights of a model, which copies of its folder have as well."""
+    """A hash of the weights of a model, which is the same for copies of its folder."""
     directory = pathlib.Path(directory)
     if is_finetuned(directory):
         paths = [newest(directory, "model.keras")]

@@ -1,4 +1,4 @@
-"""The texts that a search found, of which the others are not kept in memory."""
+"""Looks up the texts that a search found, without keeping the others in memory."""
 
 import os
 

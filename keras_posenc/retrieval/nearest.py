@@ -15,12 +15,12 @@ def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS):
         queries: (Q, D) array.
         vectors: (N, D) array, which may be a memory map.
         most: int. Number of vectors to find per query.
-        excluded: list with a list of numbers per query, which are not found. Default: none.
-        unit: bool. Whether to compare the vectors at length 1.
+        excluded: list of lists. Numbers of the vectors to leave out, per query. Default: none.
+        unit: bool. Whether to scale the vectors to length 1 first.
         rows: int. Number of vectors that are compared together.
 
     Returns:
-        list of (numbers, products) per query, the nearest first; equal ones by their number.
+        list of (numbers, products) per query, the nearest first and ties by their numbers.
     """
     found, size = [], max(1, MOST_PRODUCTS // min(rows, len(vectors)))
     for start in range(0, len(queries), size):
@@ -39,8 +39,7 @@ def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS):
 
 
 def largest(scores, most):
-    """The places of the largest scores, the largest first; equal ones in their order. Those of
-    -inf are left out."""
+    """The indices of the largest scores, the largest first and ties in order, without any -inf."""
     last = min(most, len(scores))
     best = np.argpartition(-scores, last - 1)[:last]
     best = best[np.lexsort((best, -scores[best]))]
@@ -48,7 +47,7 @@ def largest(scores, most):
 
 
 def _merged(best, first, row, most):
-    """The best of those so far and of a row of products from the number `first` on."""
+    """The best of the results so far and of a row of products, whose numbers start at `first`."""
     chosen = largest(row, most)
     numbers = np.concatenate([best[0], chosen + first])
     scores = np.concatenate([best[1], row[chosen]])

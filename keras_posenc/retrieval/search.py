@@ -50,8 +50,8 @@ def search(
     """Finds the texts, or chunks of texts, that are nearest to queries.
 
     The search is exact: each query is compared with all vectors that `embed` has made, in blocks.
-    Scores are cosines, or dot products if the directory names these as its similarity. Those of
-    late interaction are sums of maxima, and those of sparse vectors dot products.
+    Scores are cosines, or dot products if the directory names these as its similarity. For late
+    interaction they are sums of maxima, and for sparse vectors dot products.
 
     Args:
         directory: str or path. The model that made the vectors.
@@ -60,10 +60,10 @@ def search(
         queries: str or list of str. What to search for.
         output: str or path. Path of the .jsonl file for the result; its folder is created. By
             default nothing is written.
-        texts: list of str, or a path for `read_texts`: what was embedded, to be shown. Default: the
-            file that was embedded, if it is there and unchanged.
+        texts: list of str, or a path for `read_texts`. The embedded texts, to show what was found.
+            Default: the file that was embedded, if it is still there and unchanged.
         text: str. Name of the column of texts; by default as for `embed`, or one with a usual name.
-        top_k: int. Number of the best texts, or chunks, to return for each query.
+        top_k: int. Number of texts, or chunks, to return per query.
         prompt: str. Text in front of queries, as in `open_embedder`. Default: the directory's
             prompt named query, if it has one, else the one that it puts before all texts.
         max_length: int. Tokens after which queries are truncated. Default: as for the texts.
@@ -74,16 +74,16 @@ def search(
         verbose: as in `TextModel.predict`.
 
     Returns:
-        list of dicts, those of the first query first, each from the best to the worst. The keys are
-            `query`, `rank` from 1, `score`, `id`, the id of the text or its number from 1, of
-            chunks `start` and `end` in characters, and `text`, if the texts are given or found.
+        list of dicts, one per result: query by query, from the best to the worst. The keys are
+            `query`, `rank` from 1, `score`, `id`, which is the id of the text or its number from 1,
+            for chunks `start` and `end` in characters, and `text` if the texts are given or found.
 
     Raises:
         FileNotFoundError: if the directory or a file is missing.
         ImportError: if `vectors` is a .parquet file and pyarrow is not installed.
         NotADirectoryError: if a folder that `output` lies in is a file.
         TypeError: if a query is no str.
-        ValueError: if the vectors are of another model, or do not fit the texts, or on a bad
+        ValueError: if the vectors come from another model or from other texts, or on a bad
             argument.
 
     Example:
@@ -136,14 +136,14 @@ def search(
 
 
 def search_table(found):
-    """What `search` has found, as text for a terminal.
+    """Formats the results of `search` for a terminal.
 
     Args:
         found: list of dicts, as `search` returns them.
 
     Returns:
-        str: the names of the columns, a line with each query, and below it a line per result. Its
-            columns are rank, score, id, of chunks their start and end, and the beginning of the
+        str: a line with the names of the columns, then a line with each query, followed by a line
+            per result: rank, score, id, for chunks their start and end, and the beginning of the
             text.
 
     Example:

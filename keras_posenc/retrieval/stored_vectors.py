@@ -18,7 +18,7 @@ SUFFIXES = (".npy", ".npz", ".jsonl", ".parquet")
 KINDS = {"vector": "f4", "vectors": "f4", "indices": "i4"}  # of columns, of which a file has one
 COLUMNS = (*KINDS, "values", "start", "end")
 ROWS = 256  # that are read together
-# Of an .npz file: the names of the arrays that a class has.
+# The class whose fields an .npz file has, by the names of its arrays.
 CLASSES = {
     ("ends", "starts", "texts", "vectors"): ChunkVectors,
     ("offsets", "vectors"): MultiVectors,
@@ -49,14 +49,14 @@ def stored_vectors(vectors, first=0):
 
     Args:
         vectors: an array, `ChunkVectors`, `MultiVectors` or `SparseVectors`; or the path of a file.
-        first: int. Number of texts before those of the vectors.
+        first: int. Number of texts before the first one of the vectors, as with `shard`.
 
     Returns:
         `StoredVectors`.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it holds something else.
+        ValueError: if `vectors`, or the file, is not what `embed` makes.
     """
     if not isinstance(vectors, (str, os.PathLike)):
         return _numbered(vectors, "`vectors`", first)

@@ -8,17 +8,17 @@ ROWS = 1024  # that are read together
 
 
 def read_ids(path):
-    """The ids of the rows of a file, of which only a part is in memory at a time.
+    """Reads the ids of the rows of a file, with only a part of the file in memory at a time.
 
     Args:
         path: a file that `read_texts` reads.
 
     Returns:
-        (name, ids): of the column with a usual name, such as id; ("row", numbers from 1) if there
-            is none.
+        (name, ids) of the column with a usual name, such as id. Without one: ("row", numbers from
+            1).
 
     Raises:
-        ValueError: if an id is empty, or two rows have the same.
+        ValueError: if an id is empty, or two rows have the same id.
     """
     name, ids, count = "row", [], 0
     for part in parts_of_file(path):
@@ -51,7 +51,7 @@ def parts_of_file(path):
 
 
 def _repeated(path):
-    """The error about the first id that another row has already."""
+    """The error about the first id that an earlier row has, too."""
     lines = {}
     for part in parts_of_file(path):
         name, ids = ids_in(part.columns, [row for _, row in part.rows])
