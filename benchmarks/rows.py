@@ -3,12 +3,14 @@
 import dataclasses
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent
 ENVIRONMENTS = ROOT / "build" / "peers"
+NAME = re.compile(r"[\w.-]*")  # that a line of requirements begins with
 
 # Steps of installation, each a pip command line; constraints.txt pins what they pull in.
 TENSORFLOW = "tensorflow-cpu==2.21.0"
@@ -99,7 +101,8 @@ def python_of(library, here=False):
         print(f"installing {library} into {folder.relative_to(ROOT)}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         constraints = folder / "constraints.txt"
-        constraints.write_text(without_hashes((ROOT / "constraints.txt").read_text("utf-8")))
+        known = (ROOT / "constraints.txt").read_text("utf-8")
+        constraints.write_text(constraints_beside(known, sum(PINNED[library], [])))
         for packages in PINNED[library]:
             command = [python, "-m", "pip", "install", "-q", "-c", constraints]
             subprocess.run([*command, *packages], check=True)
@@ -107,11 +110,13 @@ def python_of(library, here=False):
     return str(python)
 
 
-def without_hashes(constraints):
-    """Lines of a file of constraints without the hashes: with them pip asks for those of packages
-    that the file does not have, too."""
-    lines = constraints.replace("\\\n", " ").splitlines()
-    return "\n".join(line.split(" --hash=")[0].rstrip() for line in lines) + "\n"
+def constraints_beside(known, packages):
+    """Lines of a file of constraints, without those of packages that are named, and without hashes:
+    with them pip asks for those of packages that the file does not have, too."""
+    named = {NAME.match(package)[0] for package in packages}
+    lines = known.replace("\\\n", " ").splitlines()
+    kept = [line for line in lines if NAME.match(line)[0] not in named]
+    return "\n".join(line.split(" --hash=")[0].rstrip() for line in kept) + "\n"
 
 
 def environment_of(row):

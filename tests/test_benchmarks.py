@@ -367,11 +367,12 @@ def test_decoding_is_compared_by_tokens_a_second(generate, monkeypatch):
         assert generate.ours(cached, 8)(prompts).shape == (2, 8)
 
 
-def test_peers_are_constrained_without_hashes(rows):
-    lines = rows.without_hashes((rows.ROOT / "constraints.txt").read_text("utf-8")).splitlines()
+def test_peers_are_constrained_without_hashes_and_by_their_pins(rows):
+    known = (rows.ROOT / "constraints.txt").read_text("utf-8")
+    lines = rows.constraints_beside(known, ["--no-deps", "setuptools<80"]).splitlines()
     pinned = [Requirement(line) for line in lines if not line.startswith(("#", " "))]
     assert all(str(each.specifier).startswith("==") for each in pinned)
-    assert {"keras", "jax", "transformers"} <= {each.name for each in pinned}
-    assert (
-        rows.without_hashes("a==1 \\\n    --hash=sha256:0\n    # via b\n") == "a==1\n    # via b\n"
-    )
+    names = {each.name for each in pinned}
+    assert {"keras", "jax", "transformers"} <= names and "setuptools" not in names
+    known = "a==1 \\\n    --hash=sha256:0\n    # via b\nb-c==2\n"
+    assert rows.constraints_beside(known, ["b-c==3"]) == "a==1\n    # via b\n"
