@@ -98,7 +98,7 @@ def results():
     names = {way: f"{mean(seeds):.0f}%" for way, seeds in names.items()}
     steps = {
         row["row"]: f"{row['seconds']:.1f}"
-        for row in json.loads((RESULTS / "peers.json").read_text("utf-8"))["rows"]
+        for row in json.loads((RESULTS / "peers-amd.json").read_text("utf-8"))["rows"]
         if (row["mode"], row["model"], row["batch"], row["length"]) == ("train", "minilm", 1, 2048)
     }
     mlm, again = ("equal_mean", "test"), ("masked_ids", "test")
@@ -178,7 +178,7 @@ def results():
             "holds: ReRoPE and YaRN keep distant facts",
         ),
         "steps": (
-            "A training step on 2,048 tokens, MiniLM, two cores, measured before version 0.2.0 "
+            "A training step on 2,048 tokens, MiniLM, two cores "
             "([steps](docs/performance/steps.md))",
             f"PyTorch {steps['posenc-torch']} s (transformers {steps['transformers']}), "
             f"TensorFlow {steps['posenc-tf']} s (KerasHub {steps['kerashub-tf']}), "
