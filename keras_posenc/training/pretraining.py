@@ -129,14 +129,14 @@ class Pretraining:
         self.batches = self._batches(corpus.train, shuffle=True)
         self.held_out = self._batches(corpus.validation, shuffle=False)
         self.steps = recipe.steps or recipe.epochs * len(self.batches)
+        weights, head = recipe.source.open_weights(), {"with_mlm": "linear"}
         build = dict(
             config_path=sizes,
             model=recipe.model,
             return_keras_model=False,
             application=OBJECTIVES[recipe.objective],
-            **recipe.options(sizes),
+            **recipe.options(sizes, weights.stretching),
         )
-        weights, head = recipe.source.open_weights(), {"with_mlm": "linear"}
         load = dict(checkpoint_path=weights, ignore=recipe.ignore)
         self.new_head = "with_mlm" not in heads_in(weights, recipe.model, sizes)
         if self.new_head:

@@ -84,15 +84,18 @@ class Recipe:
         """The `Source`."""
         return Source(self.checkpoint, self.config, self.tokenizer, self.model, self.ignore)
 
-    def options(self, config):
+    def options(self, config, trained=None):
         """Returns the keywords of `build_transformer_model`: dropout, and the stretching if needed.
 
         Args:
             config: `Config` of the checkpoint.
+            trained: dict. The stretching that its weights were trained with, as in `Checkpoint`.
         """
         options = {name: getattr(self, name) for name in RATES if getattr(self, name) is not None}
         if config.beyond_table(self.longest) is None:
             return options
+        if trained:
+            return options | self._continued(trained)
         if self.stretch is None:
             raise ValueError(
                 f"{self.checkpoint} has {config.max_position} positions, and length={self.longest} "
@@ -100,6 +103,21 @@ class Recipe:
                 "length."
             )
         return options | self.extension()
+
+    def _continued(self, trained):
+        """The keywords by which positions keep the meaning that they were trained with."""
+        given = {"stretch": self.stretch, "alpha": self.alpha}
+        needed = {name: trained[name] for name in given if name in trained}
+        if needed != {name: given[name] for name in needed}:
+            needed, given = (
+                ", ".join(f"{name}={value!r}" for name, value in each.items())
+                for each in (needed, given)
+            )
+            raise ValueError(
+                f"`stretch` and `alpha` must be those that {self.checkpoint} was trained with: "
+                f"give {needed}. Received: {given}"
+            )
+        return trained | {"max_position": max(self.longest, trained.get("max_position", 0))}
 
     def extension(self):
         """The keywords of `build_transformer_model` for `longest` positions."""

@@ -316,7 +316,7 @@ def _encoder(recipe, label_names, task):
     source = recipe.source
     weights, config = source.open_weights(), source.read_config()
     tokenizer = source.read_tokenizer(config)
-    options = recipe.options(config)
+    options = recipe.options(config, weights.stretching)
     if recipe.pooling == HEAD:
         if task.problem_type is None:
             raise ValueError(

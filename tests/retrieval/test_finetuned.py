@@ -7,7 +7,7 @@ from keras_posenc import build_transformer_model, embed
 from keras_posenc.models.heads import features_before_head
 from keras_posenc.models.model import model_on
 from keras_posenc.retrieval import Reranker, embed_spans, open_embedder
-from keras_posenc.training import finetune, load_finetuned
+from keras_posenc.training import finetune, load_finetuned, pretrain
 
 LONG = " ".join(f"w{n % 35}" for n in range(46))  # 48 tokens; the checkpoint has 16 positions
 OPTIONS = {"epochs": 1, "token_budget": 1024, "verbose": 0}
@@ -50,6 +50,28 @@ def test_so_does_its_encoder(pretrained, tmp_path, stretch):
     for each in settings:
         del each["embeddings_initializer"]
     assert settings[0] == settings[1]
+
+
+@pytest.mark.parametrize("stretch", ["hierarchical", "tile", "interpolate", "fresh"])
+def test_training_goes_on_with_its_positions(pretrained, tmp_path, stretch):
+    labelled = ([LONG, "w1 w2"], ["a", "b"])
+    first = {"max_length": 48, "stretch": stretch, "alpha": 0.3, **OPTIONS}
+    finetune(pretrained, labelled, tmp_path / "first", **first)
+    finetune(tmp_path / "first", labelled, tmp_path / "next", **first)
+    layers = [
+        load_finetuned(tmp_path / name).model.get_layer("Embedding-Position").get_config()
+        for name in ("first", "next")
+    ]
+    for each in layers:
+        del each["embeddings_initializer"]
+    assert layers[0] == layers[1]
+    other = "tile" if stretch == "hierarchical" else "hierarchical"
+    needed = f"give stretch='{stretch}'" + (", alpha=0.3" if stretch == "hierarchical" else "")
+    with pytest.raises(ValueError, match=f"{needed}. Received: stretch='{other}', alpha=0.3"):
+        finetune(tmp_path / "first", labelled, tmp_path / "other", **first | {"stretch": other})
+    settings = {"length": 48, "stretch": other, "alpha": 0.3, "steps": 1, "verbose": 0}
+    with pytest.raises(ValueError, match=needed):
+        pretrain(tmp_path / "first", [LONG] * 8, tmp_path / "other", **settings)
 
 
 def test_positions_that_are_given_replace_those_of_the_training(finetuned):
