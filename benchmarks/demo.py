@@ -100,15 +100,11 @@ def write_search_report(path, rows, found):
         section("An example", example_table(found)),
     ]
     tables = {
-        "People: right sentence first (%)": distant_context.people_table(rows, "opening"),
-        "Tales: passages found by title": distant_context.natural_table(rows, "tales"),
+        "People: right sentence first (%)": distant_context.people_lines(rows, "opening"),
+        "Tales: passages found by title": distant_context.natural_lines(rows, "tales"),
     }
-    for heading, text in tables.items():
-        if text:
-            names, _, *lines = (
-                [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()
-            )
-            parts.append(section(heading, table(names, lines)))
+    for heading, lines in tables.items():
+        parts.append(section(heading, table(lines[0], lines[1:]) if lines else ""))
     write_page(path, "Search in a small library, without labels", parts, "make demo")
 
 

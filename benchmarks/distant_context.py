@@ -229,17 +229,18 @@ def by_distance(rows, place, ways=WAYS):
 
 def table(rows):
     """The tables of all libraries."""
-    parts = [people_table(rows, place) for place in DISTANCES]
-    parts += [natural_table(rows, library) for library in NATURAL]
-    return "\n\n".join(filter(None, parts))
+    parts = [people_lines(rows, place) for place in DISTANCES]
+    parts += [natural_lines(rows, library) for library in NATURAL]
+    return "\n\n".join(map(markdown, filter(None, parts)))
 
 
-def people_table(rows, place):
+def people_lines(rows, place):
     """Top-1 in % with 95% intervals over documents: a row per way, a column per distance, and what
-    a way has more than windows, paired by document."""
+    a way has more than windows, paired by document; as rows of cells, the first of which are the
+    heads."""
     found = by_distance(rows, place)
     if WINDOWS not in found:
-        return ""
+        return []
     tokens = {
         distance: column["tokens"]
         for columns in found.values()
@@ -258,7 +259,7 @@ def people_table(rows, place):
         pair = [found.get(way, {}) for way in ways]
         if any(distance in pair[0] for distance in pair[1]):
             lines.append([name, *(difference(*pair, distance) for distance in distances)])
-    return markdown(lines)
+    return lines
 
 
 def difference(one, other, distance):
@@ -272,14 +273,15 @@ def interval(values, digits=0):
     return f"{np.mean(values):+.{digits}f} ± {half_width(values):.{digits}f}"
 
 
-def natural_table(rows, library):
-    """nDCG@10 and R-precision with 95% intervals by document, and the gains over windows."""
+def natural_lines(rows, library):
+    """nDCG@10 and R-precision with 95% intervals by document, and the gains over windows; as rows
+    of cells, the first of which are the heads."""
     found, names = {}, ("ndcg", "precision")
     for row in rows:
         if row["library"] == library:
             found.setdefault(row["way"], []).append(row)
     if not found:
-        return ""
+        return []
     means = {
         way: {name: np.mean([row[name] for row in runs], axis=0) for name in names}
         for way, runs in found.items()
@@ -298,7 +300,7 @@ def natural_table(rows, library):
         if one in means and other in means and other != WINDOWS:
             more = [interval(means[one][key] - means[other][key], 3) for key in names]
             lines.append([name, more[0], "", more[1], ""])
-    return markdown(lines)
+    return lines
 
 
 if __name__ == "__main__":

@@ -121,7 +121,8 @@ def finetune(
             "skip", which leaves them to later stages. Skipping helps if the evidence for a label
             may be in the part that is cut off. Inference truncates in either case.
         stretch: str. How to serve more positions than the checkpoint has, if a length needs them.
-            One of "hierarchical", "tile", "interpolate" or "fresh".
+            One of "hierarchical", "tile", "interpolate" or "fresh". For the output of `finetune`,
+            that of its training, like `alpha`.
         alpha: float. Weight of the block index in hierarchical positions. As in Su (2020);
             `keras_posenc.stretch` has 0.2.
         stretch_first: long texts without labels, as in `keras_posenc.stretch`. The checkpoint is

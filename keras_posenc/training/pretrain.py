@@ -94,6 +94,7 @@ def pretrain(
         steps: int. Batches to train on, in place of `epochs`.
         stretch: str. How to serve more positions than the checkpoint has, if `length` needs them.
             One of "hierarchical", "tile", "interpolate" or "fresh". With None it is an error.
+            For the output of `finetune`, that of its training, like `alpha`.
         alpha: float. Weight of the block index in hierarchical positions. As in Su (2020);
             `keras_posenc.stretch` has 0.2.
         masked: float in (0, 1). Fraction of the tokens to predict.
