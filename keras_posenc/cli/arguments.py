@@ -37,10 +37,15 @@ BY_DEFAULT = re.compile(r" By default [^.]*\.")
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with one-line errors and without attributes for options that are not given."""
+    """A parser with one-line errors and without attributes for options that are not given.
+
+    Attributes:
+        repeated: str or None. The positional argument that may be given any number of times.
+    """
 
     def __init__(self, **options):
         super().__init__(argument_default=argparse.SUPPRESS, allow_abbrev=False, **options)
+        self.repeated = None
 
     def parse_known_args(self, args=None, namespace=None):
         """Reads a command of two words, `bench passkey`, as one."""
@@ -52,11 +57,12 @@ class _Parser(argparse.ArgumentParser):
     def parse_args(self, args=None, namespace=None):
         """As `ArgumentParser.parse_args`, but an unknown option is an error of its command."""
         found, unknown = self.parse_known_args(args, namespace)
-        if found.command == "search" and not any(each.startswith("-") for each in unknown):
+        command = self.commands.choices.get(found.command, self)
+        if command.repeated and not any(each.startswith("-") for each in unknown):
             # argparse finds any number of arguments only beside those before them.
-            found.queries, unknown = [*getattr(found, "queries", []), *unknown], []
-        if unknown:
-            self._refuse(unknown, self.commands.choices.get(found.command, self))
+            vars(found).setdefault(command.repeated, []).extend(unknown)
+        elif unknown:
+            self._refuse(unknown, command)
         return found
 
     @staticmethod
@@ -119,6 +125,8 @@ def _add(commands, table):
         for name, keyword in keywords.items():
             more = entry.more.get(name, {})
             options = _options(name, keyword, flags, more, positional)
+            if options.get("nargs") == "*":
+                command.repeated = name
             if name in positional:
                 command.add_argument(name, **{**options, "metavar": name.upper()})
             else:
