@@ -1,19 +1,25 @@
-"""A step on a GPU: JAX and torch beside transformers, bfloat16, and which kernels it really ran.
+"""Steps on a GPU beside transformers and KerasHub, in bfloat16, and which kernels they ran.
 
-    python benchmarks/gpu.py                     # BERT- and ModernBERT-base, 512 to 16,384 tokens
-    python benchmarks/gpu.py --rows posenc-jax               # where only JAX has its CUDA build
-    python benchmarks/gpu.py --anywhere --layers 1 --shapes 2x64 --turns 1  # a try without a GPU
+    python benchmarks/gpu.py                     # everything, in under ten minutes on an H100
+    python benchmarks/gpu.py --rows posenc-jax kerashub-jax  # where only JAX has its CUDA build
+    python benchmarks/gpu.py --table             # the results as a table, nothing measured
+    python benchmarks/gpu.py --anywhere --layers 1 --cases "embed minilm 2x64 0"  # without a GPU
 
-Every measurement is a process of its own; JAX and torch need their CUDA builds. BERT is stretched
-to the length by the hierarchical table, transformers' has a longer one. Weights stay float32, the
-arithmetic is bfloat16 (`mixed_bfloat16`; autocast for transformers). A batch has 16,384 tokens. The
-fused attention kernels are read from the compiled program on JAX and from a profile on torch; a row
-without attention dropout that names none took the slow path. Results go to
-benchmarks/results/gpu.json, each with the device that it ran on.
+A case is a mode, a model, texts x tokens and the rate of attention dropout:
+
+forward   features of an encoder
+train     a step of a classifier with Adam
+embed     vectors of short texts by MiniLM's sizes
+decode    new tokens of a Llama with four key-value heads, greedily, with a cache: texts x new tokens
+
+BERT is stretched to the length by the hierarchical table; that of the others is longer. Weights stay
+float32, the arithmetic is bfloat16 (`mixed_bfloat16`; autocast for transformers). Fused attention
+kernels are read from the compiled program on JAX and from a profile on PyTorch; a row without
+attention dropout that names none took the slow path. On JAX, whose peak of memory never falls, each
+case is a process of its own. Results go to benchmarks/results/gpu.json, each with its device.
 """
 
 import argparse
-import itertools
 import json
 import os
 import pathlib
@@ -26,15 +32,13 @@ import time
 import libraries
 import numpy as np
 import rows
+from kept import markdown
 
 RESULTS = rows.HERE / "results" / "gpu.json"
-SHAPES = ["32x512", "16x1024", "8x2048", "4x4096", "2x8192", "1x16384"]
-ROWS = ["posenc-jax", "posenc-torch", "transformers"]
+ROWS = ["posenc-torch", "transformers", "posenc-jax", "kerashub-jax"]
 FUSED = re.compile(r"fmha|flash|cudnn[\w$]*attention|efficient_attention|mem_eff", re.IGNORECASE)
 STEPS = 10
 NO_GPU = "No GPU here for"
-MODELS = ("bert-base", "modernbert-base", "minilm")
-MODES = ("forward", "train")
 MODERNBERT = {
     "model_type": "modernbert",
     "vocab_size": 50368,
@@ -45,93 +49,155 @@ MODERNBERT = {
     "max_position_embeddings": 16384,
     "pad_token_id": 0,
 }
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 32000,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "intermediate_size": 2048,
+    "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+}
+PROMPT = 64
+BERT, MODERN = "bert-base", "modernbert-base"
+# In the order in which they are measured, should the time not suffice for all of them.
+CASES = [
+    f"train {BERT} 8x2048 0.1",
+    f"forward {BERT} 8x2048 0",
+    "embed minilm 256x128 0",
+    "decode llama 8x200 0",
+    f"train {BERT} 32x512 0.1",
+    f"train {BERT} 2x8192 0.1",
+    f"train {BERT} 2x8192 0",
+    f"forward {MODERN} 2x8192 0",
+    f"forward {BERT} 2x8192 0",
+    "decode llama 1x200 0",
+    f"train {BERT} 8x2048 0",
+    f"train {MODERN} 2x8192 0",
+]
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", nargs="+", default=MODELS[:2], choices=MODELS)
+    parser.add_argument("--cases", nargs="+", default=CASES, metavar='"MODE MODEL SHAPE RATE"')
     parser.add_argument("--layers", type=int, help="fewer layers, for a try")
-    parser.add_argument("--shapes", nargs="+", default=SHAPES)
     parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
-    parser.add_argument("--modes", nargs="+", default=MODES, choices=MODES)
-    parser.add_argument("--attention-dropout", nargs="+", type=float, default=[0.0, 0.1])
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=9.5, help="no case starts after them")
     parser.add_argument("--anywhere", action="store_true", help="also without a GPU")
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
-    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measured(arguments)))
+        for case in arguments.cases:
+            print(json.dumps(measured(arguments, case)), flush=True)
         return
-    lines = []
-    rates = {"forward": [0.0], "train": arguments.attention_dropout}
-    cases = itertools.product(arguments.models, arguments.shapes, arguments.modes)
-    for model, shape, mode in cases:
-        for rate in rates[mode]:
-            lines += in_turns(arguments, model, shape, mode, rate)
-            arguments.results.parent.mkdir(exist_ok=True)
-            arguments.results.write_text(json.dumps({"rows": lines}, indent=1) + "\n")
+    if not arguments.table:
+        measure(arguments)
+    print(table(json.loads(arguments.results.read_text())["rows"]))
 
 
-def in_turns(arguments, model, shape, mode, rate):
-    runs = {name: [] for name in arguments.rows}
-    for _ in range(arguments.turns):
-        for name in arguments.rows:
-            command = [sys.executable, __file__, "--one", name, model, mode, shape, str(rate)]
-            command += ["--anywhere"] * arguments.anywhere
-            command += ["--layers", str(arguments.layers)] if arguments.layers else []
-            environment = rows.environment_of(rows.NAMES[name])
-            environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-            run = subprocess.run(command, env=environment, capture_output=True, text=True)
-            if NO_GPU in run.stderr:  # the next ones have none either
-                sys.exit(run.stderr.strip().splitlines()[-1])
-            if run.returncode:
-                runs[name].append({"failed": run.stderr.strip().splitlines()[-1][:200]})
-            else:
-                runs[name].append(json.loads(run.stdout.splitlines()[-1]))
-    lines = []
-    for name, measurements in runs.items():
-        line = {"row": name, "model": model, "mode": mode, "shape": shape}
-        line["attention_dropout"] = rate
-        line |= measurements[-1]
-        if all("seconds" in one for one in measurements):
-            line["seconds"] = statistics.median(one["seconds"] for one in measurements)
-        lines.append(line)
+def measure(arguments):
+    began, lines = time.monotonic(), []
+    for name, cases in processes(arguments.rows, arguments.cases):
+        if time.monotonic() - began > 60 * arguments.minutes:
+            lines += [{"row": name, "case": case, "failed": "no time was left"} for case in cases]
+        else:
+            lines += measured_apart(arguments, name, cases)
+        arguments.results.parent.mkdir(exist_ok=True)
+        arguments.results.write_text(json.dumps({"rows": lines}, indent=1) + "\n")
+
+
+def processes(names, cases):
+    """(row, its cases), one for each process: those of PyTorch first, which compile nothing."""
+    known = [(name, [case for case in cases if serves(name, case)]) for name in names]
+    alone = [(n, mine) for n, mine in known if rows.NAMES[n].backend == "torch" and mine]
+    return alone + [
+        (name, [case])
+        for case in cases
+        for name, mine in known
+        if rows.NAMES[name].backend == "jax" and case in mine
+    ]
+
+
+def serves(name, case):
+    """KerasHub is compared on encoders of BERT's kind."""
+    return rows.NAMES[name].library != "keras_hub" or not {"llama", MODERN} & set(case.split())
+
+
+def measured_apart(arguments, name, cases):
+    command = [sys.executable, __file__, "--one", name, "--cases", *cases]
+    command += ["--anywhere"] * arguments.anywhere
+    command += ["--layers", str(arguments.layers)] if arguments.layers else []
+    environment = rows.environment_of(rows.NAMES[name])
+    environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if NO_GPU in run.stderr:  # the next ones have none either
+        sys.exit(run.stderr.strip().splitlines()[-1])
+    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    if run.returncode:
+        why = (run.stderr.strip().splitlines() or ["no message"])[-1][:200]
+        lines += [{"row": name, "case": case, "failed": why} for case in cases[len(lines) :]]
+    for line in lines:
         print(json.dumps(line), flush=True)
     return lines
 
 
-def measured(arguments):
-    name, model, mode, shape, rate = arguments.one
+def measured(arguments, case):
+    mode, model, shape, rate = case.split()
     batch, length = (int(n) for n in shape.split("x"))
-    row = rows.NAMES[name]
-    task = libraries.Task(row, mode, model, batch, length, 0.1)
-    if model == "modernbert-base":
-        config = {**MODERNBERT, "attention_dropout": float(rate)}
-    else:
-        config = task.config(512 if row.ours else max(512, length))
-        config["attention_probs_dropout_prob"] = float(rate)
-    config["num_hidden_layers"] = arguments.layers or config["num_hidden_layers"]
+    row = rows.NAMES[arguments.one]
     device = jax_device() if row.backend == "jax" else torch_device()
     if device["kind"] == "cpu" and not arguments.anywhere:
         sys.exit(
-            f"{NO_GPU} {row.backend}: install its CUDA build, leave {name} out of --rows, or give "
-            "--anywhere for a try."
+            f"{NO_GPU} {row.backend}: install its CUDA build, leave {row.name} out of --rows, or "
+            "give --anywhere for a try."
         )
-    make = posenc if row.ours else transformers
-    step, kernels = make(task, config, device)
-    for _ in range(3):
-        step()
-    seconds = []
-    for _ in range(STEPS):
-        start = time.perf_counter()
-        step()
-        device["wait"]()
-        seconds.append(time.perf_counter() - start)
-    line = {"seconds": round(statistics.median(seconds), 5), "peak_mb": device["peak_mb"]()}
-    return {**line, "device": device["name"], "fused_kernels": kernels()}
+    line = {"row": row.name, "case": case, "device": device["name"]}
+    device["begin"]()
+    try:
+        config = config_of(model, row, length, float(rate), arguments.layers)
+        make = {"keras_posenc": posenc, "keras_hub": hub, "transformers": transformers}
+        step, kernels = make[row.library](mode, config, batch, length, device)
+        for _ in range(3):
+            step()
+        seconds = []
+        for _ in range(STEPS):
+            start = time.perf_counter()
+            step()
+            device["wait"]()
+            seconds.append(time.perf_counter() - start)
+        line |= {"seconds": round(statistics.median(seconds), 5), "peak_mb": device["peak_mb"]()}
+        return {**line, "fused_kernels": kernels()}
+    except Exception as error:  # the other cases of this process are still of use
+        return {**line, "failed": f"{type(error).__name__}: {error}"[:200]}
+
+
+def config_of(model, row, length, rate, layers):
+    if model == "llama":
+        config = dict(LLAMA)
+    elif model == MODERN:
+        config = {**MODERNBERT, "attention_dropout": rate}
+    else:
+        config = libraries.Task(row, "", model, 1, length, 0.1).config(
+            512 if row.ours else max(512, length)
+        )
+        config["attention_probs_dropout_prob"] = rate
+    config["num_hidden_layers"] = layers or config["num_hidden_layers"]
+    return config
+
+
+def arrays(config, batch, length):
+    """Token ids without padding, and labels."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(1000, config["vocab_size"], (batch, length)).astype("int32")
+    return tokens, rng.integers(0, rows.CLASSES, batch).astype("int32")
 
 
 def jax_device():
@@ -141,48 +207,99 @@ def jax_device():
     return {
         "kind": device.platform,
         "name": device.device_kind,
+        "begin": lambda: None,
         "wait": lambda: None,  # a step returns numbers, so it has ended
         "peak_mb": lambda: round((device.memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**20),
     }
 
 
 def torch_device():
+    import gc
+
     import torch
 
     if not torch.cuda.is_available():
-        return {"kind": "cpu", "name": "cpu", "wait": lambda: None, "peak_mb": lambda: 0}
+        nothing = {"begin": lambda: None, "wait": lambda: None, "peak_mb": lambda: 0}
+        return {"kind": "cpu", "name": "cpu", **nothing}
+
+    def begin():
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
     return {
         "kind": "cuda",
         "name": torch.cuda.get_device_name(),
+        "begin": begin,
         "wait": torch.cuda.synchronize,
         "peak_mb": lambda: round(torch.cuda.max_memory_allocated() / 2**20),
     }
 
 
-def posenc(task, config, device):
+def posenc(mode, config, batch, length, device):
     import keras
 
-    from keras_posenc import build_transformer_model
+    from keras_posenc import Generator, build_transformer_model
     from keras_posenc.heads import classifier
 
     keras.config.set_dtype_policy("mixed_bfloat16")
-    stretched = None if "model_type" in config else True
-    encoder = build_transformer_model(config, hierarchical_position=stretched)
-    tokens, labels = task.arrays()
+    if mode == "decode":
+        model = build_transformer_model(config, with_mlm="linear")
+        generator = Generator(model, max_length=length)
+        prompts, _ = arrays(config, batch, PROMPT)
+        return lambda: generator.predict(prompts, verbose=0), lambda: []
+    encoder = build_transformer_model(
+        config, hierarchical_position=None if "model_type" in config else True
+    )
+    tokens, labels = arrays(config, batch, length)
     inputs = {"token_ids": tokens, "segment_ids": np.zeros_like(tokens)}
     inputs = {each.name: inputs[each.name] for each in encoder.inputs}
-    model = classifier(encoder, rows.CLASSES, pooling="cls")
+    if mode == "train":
+        encoder = classifier(encoder, rows.CLASSES, pooling="cls")
+    return keras_step(mode, encoder, inputs, labels)
+
+
+def hub(mode, config, batch, length, device):
+    import keras
+    import keras_hub
+
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    rate = config["attention_probs_dropout_prob"]
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=config["vocab_size"],
+        num_layers=config["num_hidden_layers"],
+        num_heads=config["num_attention_heads"],
+        hidden_dim=config["hidden_size"],
+        intermediate_dim=config["intermediate_size"],
+        dropout=rate,
+        max_sequence_length=max(512, length),
+    )
+    tokens, labels = arrays(config, batch, length)
+    inputs = {
+        "token_ids": tokens,
+        "segment_ids": np.zeros_like(tokens),
+        "padding_mask": np.ones_like(tokens),
+    }
+    output = backbone.output["sequence_output"]
+    if mode == "train":
+        output = keras.layers.Dense(rows.CLASSES)(backbone.output["pooled_output"])
+    return keras_step(mode, keras.Model(backbone.input, output), inputs, labels)
+
+
+def keras_step(mode, model, inputs, labels):
+    import keras
+
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-4), loss)
 
     def step():
-        if task.mode == "forward":
+        if mode != "train":
             return model.predict_on_batch(inputs)
         return float(model.train_on_batch(inputs, labels))
 
-    if task.row.backend == "torch":
+    if keras.backend.backend() == "torch":
         return step, lambda: profiled(step)
-    return step, lambda: compiled(model, inputs, task.mode == "train")
+    return step, lambda: compiled(model, inputs, mode == "train")
 
 
 def compiled(model, inputs, training):
@@ -199,13 +316,12 @@ def compiled(model, inputs, training):
         return logits.astype("float32").sum()
 
     function = jax.grad(run) if training else run
-    program = jax.jit(function).lower(weights).compile().as_text()
-    targets = set(re.findall(r'custom_call_target="([^"]*)"', program))
-    return sorted(target for target in targets if FUSED.search(target))
+    program = jax.jit(function).lower(weights).as_text()
+    return sorted({t for t in re.findall(r"custom_call @([\w.$]+)", program) if FUSED.search(t)})
 
 
 def profiled(step):
-    """Names of the fused attention kernels, or operators, that one step of torch ran."""
+    """Names of the fused attention kernels, or operators, that one step of PyTorch ran."""
     import torch
 
     with torch.profiler.profile() as profile:
@@ -213,47 +329,71 @@ def profiled(step):
     return sorted({e.key[:100] for e in profile.key_averages() if FUSED.search(e.key)})
 
 
-def transformers(task, config, device):
+def transformers(mode, config, batch, length, device):
     import torch
-    from transformers import (
-        BertConfig,
-        BertForSequenceClassification,
-        ModernBertConfig,
-        ModernBertForSequenceClassification,
-    )
+    import transformers as library
 
-    kinds = (BertForSequenceClassification, BertConfig)
-    if config.get("model_type") == "modernbert":
-        kinds = (ModernBertForSequenceClassification, ModernBertConfig)
-        ids = dict.fromkeys(("bos", "eos", "cls", "sep"), 1)
-        config = {**config, **{f"{role}_token_id": number for role, number in ids.items()}}
     try:
         import flash_attn  # noqa: F401
 
         kernel = "flash_attention_2"
     except ImportError:
         kernel = "sdpa"
-    build, settings = kinds
-    model = build._from_config(
-        settings(**config, num_labels=rows.CLASSES), attn_implementation=kernel
-    ).to(device["kind"])
-    tokens, labels = (torch.from_numpy(x.astype("int64")).to(device["kind"]) for x in task.arrays())
+    kind = {"llama": "Llama", "modernbert": "ModernBert"}.get(config.get("model_type"), "Bert")
+    head = "ForCausalLM" if mode == "decode" else "ForSequenceClassification"
+    config = {key: value for key, value in config.items() if key != "model_type"}
+    if kind == "ModernBert":
+        config |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id"), 1)
+        config["sep_token_id"] = 1
+    settings = getattr(library, f"{kind}Config")(**config, num_labels=rows.CLASSES)
+    model = getattr(library, kind + head)._from_config(settings, attn_implementation=kernel)
+    model = model.to(device["kind"]).train(mode == "train")
+    size = PROMPT if mode == "decode" else length
+    tokens, labels = (
+        torch.from_numpy(x.astype("int64")).to(device["kind"])
+        for x in arrays(config, batch, size)
+    )
     mask = torch.ones_like(tokens)
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)
-    model.train(task.mode == "train")
 
     def step():
         with torch.autocast(device["kind"], dtype=torch.bfloat16):
-            if task.mode == "forward":
+            if mode == "decode":
+                settings = {"do_sample": False, "min_new_tokens": length, "pad_token_id": 0}
+                return model.generate(
+                    tokens, attention_mask=mask, max_new_tokens=length, **settings
+                ).cpu()
+            if mode != "train":
                 with torch.inference_mode():
-                    return model(tokens, attention_mask=mask).logits.cpu()
+                    return model.base_model(tokens, attention_mask=mask).last_hidden_state.cpu()
             loss = model(tokens, attention_mask=mask, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         return float(loss.detach())
 
-    return step, lambda: profiled(step)
+    return step, (lambda: []) if mode == "decode" else lambda: profiled(step)
+
+
+def table(lines):
+    """A row per case, a column per row of measurements: milliseconds, memory, and whether a fused
+    kernel ran."""
+    names = list(dict.fromkeys(line["row"] for line in lines))
+    found = {(line["case"], line["row"]): line for line in lines}
+    cases = dict.fromkeys(line["case"] for line in lines)
+    heads = ["case (mode, model, texts x tokens, attention dropout)", *names]
+    cells = [[case, *(cell(found.get((case, name))) for name in names)] for case in cases]
+    return markdown([heads, *cells])
+
+
+def cell(line):
+    if line is None:
+        return ""
+    if "failed" in line:
+        memory = re.search("memory|RESOURCE_EXHAUSTED", line["failed"], re.IGNORECASE)
+        return "out of memory" if memory else "failed"
+    fused = ", fused" if line["fused_kernels"] else ""
+    return f"{1000 * line['seconds']:,.1f} ms, {line['peak_mb']:,} MB{fused}"
 
 
 if __name__ == "__main__":

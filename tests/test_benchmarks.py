@@ -38,24 +38,34 @@ def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(gpu, monkeypatc
 
     monkeypatch.setattr(gpu, "subprocess", types.SimpleNamespace(run=run))
     results = tmp_path / "gpu.json"
-    options = ["--anywhere", "--layers", "1", "--shapes", "1x16", "--turns", "1"]
-    options += ["--models", "modernbert-base", "--rows", "posenc-torch", "--results", results]
-    run_main(gpu, monkeypatch, *options, "--modes", "forward")
-    (line,) = json.loads(results.read_text())["rows"]
-    assert line["model"] == "modernbert-base" and line["mode"] == "forward"
-    assert line["device"] == "cpu" and line["seconds"] > 0
-    assert any("flash_attention" in name for name in line["fused_kernels"])
+    cases = ["forward modernbert-base 1x16 0", "train minilm 1x16 0.1", "decode llama 1x2 0"]
+    options = ["--anywhere", "--layers", "1", "--rows", "posenc-torch", "--results", results]
+    run_main(gpu, monkeypatch, *options, "--cases", *cases)
+    lines = json.loads(results.read_text())["rows"]
+    assert [line["case"] for line in lines] == cases
+    assert all(line["device"] == "cpu" and line["seconds"] > 0 for line in lines)
+    assert any("flash_attention" in name for name in lines[0]["fused_kernels"])
 
 
 def test_without_a_gpu_the_gpu_benchmarks_say_so(gpu, gpu_layer):
-    case = ["posenc-torch", "minilm", "forward", "1x16", "0.0"]
-    arguments = argparse.Namespace(one=case, anywhere=False, layers=1)
+    arguments = argparse.Namespace(one="posenc-torch", anywhere=False, layers=1)
     with pytest.raises(SystemExit, match="No GPU here for torch: .* posenc-torch out of --rows"):
-        gpu.measured(arguments)
+        gpu.measured(arguments, "forward minilm 1x16 0")
     with pytest.raises(SystemExit, match="No GPU here for torch: install its CUDA build"):
         gpu_layer.device_of("torch")
     with pytest.raises(SystemExit, match="KERAS_BACKEND must be jax or torch .* tensorflow"):
         gpu_layer.device_of("tensorflow")
+
+
+def test_a_case_of_the_gpu_benchmark_without_a_number_says_why(gpu):
+    found = {"case": "train bert-base 8x2048 0.1", "seconds": 0.25, "peak_mb": 1200}
+    lines = [
+        {"row": "posenc-torch", **found, "fused_kernels": []},
+        {"row": "transformers", "case": found["case"], "failed": "CUDA out of memory."},
+        {"row": "posenc-jax", "case": found["case"], "failed": "no time was left"},
+    ]
+    row = gpu.table(lines).splitlines()[-1]
+    assert row == "| train bert-base 8x2048 0.1 | 250.0 ms, 1,200 MB | out of memory | failed |"
 
 
 def test_the_error_of_a_layer_is_that_of_its_dtype(gpu_layer):
