@@ -10,9 +10,9 @@ A case is a mode, a model, texts x tokens and the rate of attention dropout:
 forward   features of an encoder
 train     a step of a classifier with Adam
 embed     vectors of short texts by MiniLM's sizes
-decode    new tokens of a Llama with four key-value heads, greedily, with a cache: texts x new tokens
+decode    texts x new tokens of a Llama with four key-value heads, greedily, with a cache
 
-BERT is stretched to the length by the hierarchical table; that of the others is longer. Weights stay
+BERT is stretched to the length by the hierarchical table; others have a longer one. Weights stay
 float32, the arithmetic is bfloat16 (`mixed_bfloat16`; autocast for transformers). Fused attention
 kernels are read from the compiled program on JAX and from a profile on PyTorch; a row without
 attention dropout that names none took the slow path. On JAX, whose peak of memory never falls, each
