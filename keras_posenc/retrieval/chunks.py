@@ -1,13 +1,15 @@
 """Where to cut a document into chunks: at the end of a sentence or paragraph, if there is one."""
 
 import bisect
+import itertools
 import re
 
 from keras_posenc import checks
 
 # The end of a sentence with the quotes that close it, a blank line, or a full stop of Chinese or
-# Japanese, which no space follows.
-_BOUNDARY = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s)|\n[ \t\r]*\n|[。！？]+[”’」』）]*""")
+# Japanese, which no space follows. A run of full stops is tried only from its first, so that the
+# time is linear in its length.
+_BOUNDARY = re.compile(r"""(?<![.!?…])[.!?…]+["'”’»)\]]*(?=\s)|\n[ \t\r]*\n|[。！？]+[”’」』）]*""")
 
 
 def chunk_spans(text, tokenizer, tokens=256, overlap=0):
@@ -15,7 +17,8 @@ def chunk_spans(text, tokenizer, tokens=256, overlap=0):
 
     A chunk ends at the last sentence or paragraph boundary in its second half, or after `tokens`
     tokens if there is none. The next chunk begins `overlap` tokens earlier, or at the first
-    boundary within them.
+    boundary within them. A character that is several tokens, such as bytes, is in one chunk, even
+    if it has more than `tokens` of them.
 
     Args:
         text: str.
@@ -44,20 +47,25 @@ def chunk_spans(text, tokenizer, tokens=256, overlap=0):
     ((_, offsets),) = tokenizer.contents([text], offsets=True)
     if not (offsets and text.strip()):
         raise ValueError("The text has no token to make a chunk of. Received an empty text.")
-    ends = [end for _, end in offsets]
-    # The number of tokens before each boundary.
-    boundaries = sorted({bisect.bisect_right(ends, b.end()) for b in _BOUNDARY.finditer(text)})
+    # Numbers of tokens after which no character goes on, and those of them before a boundary.
+    reached = [0, *itertools.accumulate((end for _, end in offsets), max)]
+    starts = [start for start, _ in offsets] + [len(text)]
+    cuts = [cut for cut, start in enumerate(starts) if start >= reached[cut]]
+    boundaries = {bisect.bisect_right(reached, b.end()) - 1 for b in _BOUNDARY.finditer(text)}
+    boundaries = sorted(boundaries.intersection(cuts))
     spans, first = [], 0
     while True:
         last = min(first + tokens, len(offsets))
         if last < len(offsets):
-            last = _latest(boundaries, first + max(1, tokens // 2), last) or last
-        start, end = offsets[first][0], max(ends[first:last])
+            half = first + max(1, tokens // 2)
+            last = _latest(boundaries, half, last) or _latest(cuts, first + 1, last)
+            last = last or cuts[bisect.bisect_right(cuts, first)]
+        start, end = offsets[first][0], reached[last]
         if text[start:end].strip():  # not where all tokens are spaces
             spans.append((start, end))
         if last == len(offsets):
             return spans
-        earliest = max(last - overlap, first + 1)
+        earliest = cuts[bisect.bisect_left(cuts, max(last - overlap, first + 1))]
         first = _first(boundaries, earliest, last) if overlap else last
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import tokenizers
+from limits import processor_seconds
 
 from keras_posenc import Tokenizer
 from keras_posenc.retrieval import chunk_spans
@@ -87,3 +89,44 @@ def test_refused_sizes(arguments, error, message):
 def test_an_empty_text_is_refused():
     with pytest.raises(ValueError, match="no token to make a chunk of"):
         chunk_spans(" \n", TOKENIZER)
+
+
+@pytest.mark.parametrize("repeated", [".", "?!…", '."', "\n ", "。", ".”\n"])
+def test_the_time_of_a_long_run_of_marks_is_linear(repeated):
+    text = f"one {repeated * 100_000}two"
+    with processor_seconds(60):
+        spans = chunk_spans(text, TOKENIZER, tokens=5000)
+    assert spans[0][0] == 0 and spans[-1][1] == len(text)
+
+
+@pytest.fixture(scope="module")
+def of_bytes(tmp_path_factory):
+    """A tokenizer whose tokens are bytes: a character has up to four of them."""
+    made = tokenizers.ByteLevelBPETokenizer()
+    made.train_from_iterator([], 261, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    folder = tmp_path_factory.mktemp("bytes")
+    made.save_model(str(folder))
+    return Tokenizer(folder)
+
+
+@pytest.fixture(scope="module")
+def of_forms():
+    """A tokenizer that writes one character as several, as compatible forms of Unicode are."""
+    vocabulary = {"<unk>": 0.0, "<pad>": 0.0} | dict.fromkeys("MHzab", -1.0)
+    made = tokenizers.Tokenizer(tokenizers.models.Unigram(list(vocabulary.items()), 0))
+    made.normalizer = tokenizers.normalizers.NFKC()
+    return made
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 3])
+@pytest.mark.parametrize("tokens", [1, 2, 3, 4, 7])
+def test_no_chunk_ends_inside_a_character(of_bytes, of_forms, tmp_path, tokens, overlap):
+    of_forms.save(str(tmp_path / "tokenizer.json"))
+    for text, tokenizer in (("aé山😀。b😀😀é", of_bytes), ("a㎒㎒b㎒a", Tokenizer(tmp_path))):
+        spans = chunk_spans(text, tokenizer, tokens, min(overlap, tokens // 2))
+        for start, end in spans:
+            (ids,) = tokenizer.contents([text[start:end]])
+            assert len(ids) <= tokens or len(text[start:end].strip()) == 1
+        assert spans[0][0] == 0 and spans[-1][1] == len(text)
+        assert "".join(text[start:end] for start, end in spans) == text or overlap
+        assert [start for start, _ in spans] == sorted({start for start, _ in spans})
