@@ -27,6 +27,8 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 import libraries
@@ -37,7 +39,7 @@ from kept import markdown
 RESULTS = rows.HERE / "results" / "gpu.json"
 ROWS = ["posenc-torch", "transformers", "posenc-jax", "kerashub-jax"]
 FUSED = re.compile(r"fmha|flash|cudnn[\w$]*attention|efficient_attention|mem_eff", re.IGNORECASE)
-STEPS = 10
+STEPS = ((3, 10), (1, 3))  # not timed and timed, of a step and of a text that is decoded
 NO_GPU = "No GPU here for"
 MODERNBERT = {
     "model_type": "modernbert",
@@ -88,7 +90,7 @@ def main():
     parser.add_argument("--cases", nargs="+", default=CASES, metavar='"MODE MODEL SHAPE RATE"')
     parser.add_argument("--layers", type=int, help="fewer layers, for a try")
     parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
-    parser.add_argument("--minutes", type=float, default=9.5, help="no case starts after them")
+    parser.add_argument("--minutes", type=float, default=9.5, help="what runs is ended then")
     parser.add_argument("--anywhere", action="store_true", help="also without a GPU")
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
     parser.add_argument("--table", action="store_true")
@@ -104,12 +106,12 @@ def main():
 
 
 def measure(arguments):
-    began, lines = time.monotonic(), []
+    deadline, lines = time.monotonic() + 60 * arguments.minutes, []
     for name, cases in processes(arguments.rows, arguments.cases):
-        if time.monotonic() - began > 60 * arguments.minutes:
+        if time.monotonic() >= deadline:
             lines += [{"row": name, "case": case, "failed": "no time was left"} for case in cases]
         else:
-            lines += measured_apart(arguments, name, cases)
+            lines += measured_apart(arguments, name, cases, deadline)
         arguments.results.parent.mkdir(exist_ok=True)
         arguments.results.write_text(json.dumps({"rows": lines}, indent=1) + "\n")
 
@@ -131,21 +133,32 @@ def serves(name, case):
     return rows.NAMES[name].library != "keras_hub" or not {"llama", MODERN} & set(case.split())
 
 
-def measured_apart(arguments, name, cases):
+def measured_apart(arguments, name, cases, deadline):
+    """The lines of a process, which is ended at the deadline, printed as they come."""
     command = [sys.executable, __file__, "--one", name, "--cases", *cases]
     command += ["--anywhere"] * arguments.anywhere
     command += ["--layers", str(arguments.layers)] if arguments.layers else []
     environment = rows.environment_of(rows.NAMES[name])
     environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if NO_GPU in run.stderr:  # the next ones have none either
-        sys.exit(run.stderr.strip().splitlines()[-1])
-    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    if run.returncode:
-        why = (run.stderr.strip().splitlines() or ["no message"])[-1][:200]
+    lines = []
+    with tempfile.TemporaryFile("w+") as errors:
+        run = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        timer = threading.Timer(max(0, deadline - time.monotonic()), run.kill)
+        timer.start()
+        for line in filter(lambda line: line.startswith("{"), run.stdout):
+            lines.append(json.loads(line))
+            print(line, end="", flush=True)
+        code = run.wait()
+        timer.cancel()
+        errors.seek(0)
+        message = (errors.read().strip().splitlines() or ["no message"])[-1]
+    if NO_GPU in message:  # the next ones have none either
+        sys.exit(message)
+    if code:
+        why = "no time was left" if time.monotonic() >= deadline else message[:200]
         lines += [{"row": name, "case": case, "failed": why} for case in cases[len(lines) :]]
-    for line in lines:
-        print(json.dumps(line), flush=True)
     return lines
 
 
@@ -165,10 +178,11 @@ def measured(arguments, case):
         config = config_of(model, row, length, float(rate), arguments.layers)
         make = {"keras_posenc": posenc, "keras_hub": hub, "transformers": transformers}
         step, kernels = make[row.library](mode, config, batch, length, device)
-        for _ in range(3):
+        warm_up, steps = STEPS[mode == "decode"]
+        for _ in range(warm_up):
             step()
         seconds = []
-        for _ in range(STEPS):
+        for _ in range(steps):
             start = time.perf_counter()
             step()
             device["wait"]()
@@ -321,10 +335,11 @@ def compiled(model, inputs, training):
 
 
 def profiled(step):
-    """Names of the fused attention kernels, or operators, that one step of PyTorch ran."""
+    """Names of the operators of fused attention that one step of PyTorch ran."""
     import torch
 
-    with torch.profiler.profile() as profile:
+    kinds = [torch.profiler.ProfilerActivity.CPU]  # operators: the kernels' names take minutes
+    with torch.profiler.profile(activities=kinds) as profile:
         step()
     return sorted({e.key[:100] for e in profile.key_averages() if FUSED.search(e.key)})
 
@@ -350,8 +365,7 @@ def transformers(mode, config, batch, length, device):
     model = model.to(device["kind"]).train(mode == "train")
     size = PROMPT if mode == "decode" else length
     tokens, labels = (
-        torch.from_numpy(x.astype("int64")).to(device["kind"])
-        for x in arrays(config, batch, size)
+        torch.from_numpy(x.astype("int64")).to(device["kind"]) for x in arrays(config, batch, size)
     )
     mask = torch.ones_like(tokens)
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)

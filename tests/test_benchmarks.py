@@ -33,10 +33,14 @@ def run_main(module, monkeypatch, *options):
 
 
 def test_the_gpu_benchmark_says_where_it_ran_and_by_which_kernel(gpu, monkeypatch, tmp_path):
-    def run(command, env, **_):
-        return run_fork("file", command[1], command[2:], env=env)
+    def started(command, env, stderr, **_):
+        run = run_fork("file", command[1], command[2:], env=env)
+        stderr.write(run.stderr)
+        return types.SimpleNamespace(
+            stdout=run.stdout.splitlines(True), wait=lambda: run.returncode, kill=lambda: None
+        )
 
-    monkeypatch.setattr(gpu, "subprocess", types.SimpleNamespace(run=run))
+    monkeypatch.setattr(gpu, "subprocess", types.SimpleNamespace(Popen=started, PIPE=None))
     results = tmp_path / "gpu.json"
     cases = ["forward modernbert-base 1x16 0", "train minilm 1x16 0.1", "decode llama 1x2 0"]
     options = ["--anywhere", "--layers", "1", "--rows", "posenc-torch", "--results", results]
