@@ -44,6 +44,19 @@ def test_the_library_reads_what_we_write(tmp_path):
     same(safetensors.numpy.load_file(tmp_path / "model.safetensors"), arrays)
 
 
+def test_the_numbers_begin_aligned(tmp_path):
+    """The format asks for it; some readers refuse or copy numbers that begin elsewhere."""
+    lengths = set()
+    for size in range(1, 17):
+        path = tmp_path / f"{size}.safetensors"
+        write_safetensors(path, {"n" * size: np.arange(3.0)})
+        length = int.from_bytes(path.read_bytes()[:8], "little")
+        header = path.read_bytes()[8 : 8 + length]
+        assert length % 8 == 0 and open_checkpoint(path)["n" * size].flags.aligned
+        lengths.add(len(header.rstrip(b" ")) % 8)
+    assert lengths == set(range(8))  # so the names needed every amount of padding
+
+
 def test_arrays_are_views_of_the_file(tmp_path):
     write_safetensors(tmp_path / "model.safetensors", every_dtype())
     array = open_checkpoint(tmp_path)["float32"]

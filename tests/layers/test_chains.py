@@ -238,6 +238,30 @@ def test_nothing_is_lost_in_a_long_text():
     assert loss == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.once
+def test_scores_that_all_tags_share_change_nothing_in_a_long_text():
+    """The sum over the tokens is two million, where neighbouring float32 are 1/4 apart."""
+    rng, length, level = np.random.default_rng(1), 2000, 1024
+    x = rng.integers(-64, 64, (1, length, TAGS)).astype("float32") / 32
+    layer = ConditionalRandomField(boundaries=False, initializer="zeros")
+    layer.build(x.shape)
+    moves = rng.integers(-64, 64, (TAGS, TAGS)).astype("float32") / 32
+    layer.set_weights([moves])
+    potentials = layer(x + np.float32(level))
+    best = numpy(ViterbiDecoder()(potentials))[0]
+    sums = [x[0, 0].astype("float64")]
+    for scores in x[0, 1:]:
+        sums.append((sums[-1][:, None] + moves).max(axis=0) + scores)
+    assert oracles.crf_score(best, x[0].astype("float64"), moves) == sums[-1].max()
+    plain = layer(x)
+    # One step rounds as float32 does near the level.
+    np.testing.assert_allclose(
+        numpy(ChainMarginals()(potentials)), numpy(ChainMarginals()(plain)), atol=4 * level * 2**-24
+    )
+    tags, loss = x.argmax(-1), ConditionalRandomFieldLoss()
+    assert number(loss(tags, potentials)) == pytest.approx(number(loss(tags, plain)), rel=1e-4)
+
+
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="the program of JAX can be read")
 def test_the_program_does_not_grow_with_the_text():
     import jax

@@ -89,6 +89,17 @@ def test_beta_ids_have_a_mean_spacing_of_one_and_stay_below_the_bound(alpha, sha
     assert drawn("beta", (6, 8), alpha=alpha).max() < 64
 
 
+@pytest.mark.once
+def test_beta_ids_are_of_the_whole_distribution():
+    """Kolmogorov and Smirnov's distance: a sampler may be off by a percent with the right mean."""
+    layer = RandomPositionIds("beta", 64, train_length=8, seed=3)
+    tokens = np.ones((300_000, 2), "int32")
+    draws = np.sort(ops.convert_to_numpy(layer(tokens, training=True))[:, 1]) / 8
+    exact = 1 - (1 - draws) ** 7  # Beta(1, 7)
+    distance = np.abs(exact - (np.arange(len(draws)) + 0.5) / len(draws)).max()
+    assert distance * math.sqrt(len(draws)) < 2.2  # exceeded by chance once in 8,000 runs
+
+
 def test_pose_is_two_runs():
     ids = drawn("pose")
     assert (ids[:, 0] == 0).all()

@@ -1,5 +1,7 @@
 """Late chunking against token features of sentence-transformers, and its invariances."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,20 @@ def test_a_prompt_stands_before_the_text_and_in_no_other_span(minilm):
 
 
 @pytest.mark.once
+def test_a_prompt_is_as_if_it_were_written_in_the_text(minilm):
+    """Every chunk but the first, which the prompt is part of, has the same tokens either way."""
+    plain, prompt = open_embedder(minilm), "A passage: "
+    model = open_embedder(minilm, prompt=prompt)
+    spans = chunk_spans(DOCUMENT, plain.tokenizer, tokens=12)[1:]
+    found = embed_spans(model, [DOCUMENT], [spans], verbose=0).vectors
+    moved = [(start + len(prompt), end + len(prompt)) for start, end in spans]
+    expected = embed_spans(plain, [prompt + DOCUMENT], [moved], verbose=0).vectors
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    unprompted = embed_spans(plain, [DOCUMENT], [spans], verbose=0).vectors
+    assert (np.abs(found - unprompted).max(axis=1) > 1e-3).all()
+
+
+@pytest.mark.once
 def test_a_chunk_depends_on_the_rest_of_its_document_and_on_no_other(model):
     other = DOCUMENT.replace("Ada", "Eve")
     start = DOCUMENT.index("She lives")
@@ -120,6 +136,22 @@ def test_a_long_text_is_read_in_windows(minilm):
     renamed = embed_spans(short, [DOCUMENT.replace("Ada", "Eve")], [spans], verbose=0).vectors
     np.testing.assert_allclose(renamed[-1], found[-1], atol=1e-6)
     assert np.abs(renamed[0] - found[0]).max() > 1e-2
+
+
+@pytest.mark.once
+def test_each_word_is_read_with_its_neighbours(minilm):
+    """Windows overlap, so no border of a window stands between two words."""
+    short, words = open_embedder(minilm, max_length=16), ["sea", "wind"] * 20
+    texts = [" ".join(words)]
+    texts += [" ".join([*words[:n], "salt", *words[n + 1 :]]) for n in range(0, len(words), 2)]
+    spans = [[match.span() for match in re.finditer(r"\w+", text)] for text in texts]
+    vectors = embed_spans(short, texts, spans, verbose=0).vectors.reshape(len(texts), 40, -1)
+    change = np.abs(vectors[1:] - vectors[0]).max(axis=-1)
+    for row, place in zip(change, range(0, 40, 2), strict=True):
+        near = [n for n in (place - 1, place + 1) if 0 <= n < 40]
+        assert (row[near] > 1e-3).all(), place
+        far = np.abs(np.arange(40) - place) >= 14
+        assert (row[far] < 1e-6).all(), place
 
 
 @pytest.mark.once

@@ -1,5 +1,6 @@
 """Cross-encoders against `CrossEncoder` of sentence-transformers, there and back."""
 
+import itertools
 import json
 import shutil
 
@@ -63,6 +64,37 @@ def test_equal_to_sentence_transformers(plain, published):
     expected = peer(published).predict(pairs[:1], prompt_name="question")
     np.testing.assert_allclose(prompted, expected, atol=1e-5, rtol=0)
     assert abs(prompted - ours.predict(pairs[:1], verbose=0)).item() > 1e-3
+
+
+@pytest.mark.once
+def test_of_two_activations_that_is_taken_which_sentence_transformers_takes(published, tmp_path):
+    """Each place of a name in turn, and each two of them, with another name in every place."""
+    places = {
+        "settings": ("config_sentence_transformers.json", "activation_fn"),
+        "nested": ("config.json", "sentence_transformers", "activation_fn"),
+        "old": ("config.json", "sbert_ce_default_activation_function"),
+    }
+    names = ("activation.Tanh", "activation.Sigmoid", "linear.Identity")
+    names = dict(zip(places, names, strict=True))
+    pairs, scores = [(QUERY, document) for document in DOCUMENTS], {}
+    for chosen in [c for n in (1, 2, 3) for c in itertools.combinations(places, n)]:
+        folder = tmp_path / "-".join(chosen)
+        shutil.copytree(published, folder)
+        for place, (file, *keys, last) in places.items():
+            config = json.loads((folder / file).read_text())
+            inner = config
+            for key in keys:
+                inner = inner.setdefault(key, {})
+            inner.pop(last, None)
+            if place in chosen:
+                inner[last] = f"torch.nn.modules.{names[place]}"
+            (folder / file).write_text(json.dumps(config))
+        scores[chosen] = Reranker(folder).predict(pairs, verbose=0)
+        np.testing.assert_allclose(
+            scores[chosen], peer(folder).predict(pairs), atol=1e-5, err_msg=str(chosen)
+        )
+    singles = [scores[place,] for place in places]
+    assert all(np.abs(a - b).max() > 1e-3 for a, b in itertools.combinations(singles, 2))
 
 
 @pytest.mark.once

@@ -36,11 +36,18 @@ def test_cosent():
 
 
 def test_rows_that_fill_a_batch_up_are_no_pairs():
-    filled = np.concatenate([PAIRS, PAIRS[-1:]]), np.append(SCORES, -2).astype("float32")
     weights = np.append(np.ones(6), 0).astype("float32")
     loss = CoSENT(reduction="mean_with_sample_weight")
-    found = float(loss(filled[1], filled[0], sample_weight=weights))
-    np.testing.assert_allclose(found, float(CoSENT()(SCORES, PAIRS)), rtol=1e-5)
+    expected = float(CoSENT()(SCORES, PAIRS))
+    for row in range(6):
+        filled = np.concatenate([PAIRS, PAIRS[row : row + 1]])
+        scores = np.append(SCORES, -2).astype("float32")
+        found = float(loss(scores, filled, sample_weight=weights))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    # The nearest pair with the lowest score that counts changes the loss.
+    filled = np.concatenate([PAIRS, PAIRS[[np.argmax(cosines(PAIRS))]]])
+    scores = np.append(SCORES, -1).astype("float32")
+    assert float(loss(scores, filled, sample_weight=weights)) > expected + 1
 
 
 @pytest.mark.parametrize(

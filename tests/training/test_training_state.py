@@ -1,6 +1,8 @@
 import io
+import itertools
 import json
 import time
+import types
 import zipfile
 
 import keras
@@ -9,7 +11,7 @@ import pytest
 from file_processes import start_process
 
 from keras_posenc import expected as e
-from keras_posenc.training import training_state
+from keras_posenc.training import runs, training_state
 from keras_posenc.writing import replacing
 
 
@@ -105,6 +107,22 @@ def test_a_record_without_what_a_run_needs(tmp_path, record):
     with pytest.raises(ValueError, match=r"state\.zip is .* damaged .(it lacks step|step should)"):
         training_state.load_state(tmp_path / "state.zip", model, e.keys({"step": e.count}))
     assert all((a == b).all() for a, b in zip(before, values(model), strict=True))
+
+
+@pytest.mark.once
+def test_the_state_is_written_about_twice_a_minute(tmp_path, monkeypatch):
+    """Not at each step after the first half minute: a state may take as long as a step."""
+    model, path, on_disk = compiled(), tmp_path / "state.zip", []
+    clock = itertools.count(step=4)  # three readings a step: 12 s
+    monkeypatch.setattr(runs, "time", types.SimpleNamespace(perf_counter=lambda: next(clock)))
+
+    def step(number):
+        on_disk.append(training_state.load_state(path, model)["step"] if path.exists() else 0)
+        return 0.5
+
+    runs.take_steps(model, 10, path, step, dict, print)
+    assert on_disk == [0, 0, 0, 3, 3, 3, 6, 6, 6, 9]
+    assert training_state.load_state(path, model)["step"] == 10
 
 
 @pytest.mark.once
