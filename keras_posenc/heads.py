@@ -1,10 +1,15 @@
 """Heads: functions that put one on an encoder, and the layers that they are made of."""
 
-from keras_posenc.models.heads import classifier, regressor, span_head, token_classifier
-from keras_posenc.models.pooling import MaskedPooling
-from keras_posenc.models.similarity import ranking, similarity
-from keras_posenc.models.span_logits import SpanLogits
-from keras_posenc.models.sparse_pooling import SparsePooling
+from typing import TYPE_CHECKING
+
+from keras_posenc.lazy import names_on_request
+
+if TYPE_CHECKING:
+    from keras_posenc.models.heads import classifier, regressor, span_head, token_classifier
+    from keras_posenc.models.pooling import MaskedPooling
+    from keras_posenc.models.similarity import ranking, similarity
+    from keras_posenc.models.span_logits import SpanLogits
+    from keras_posenc.models.sparse_pooling import SparsePooling
 
 __all__ = [
     "classifier",
@@ -17,3 +22,5 @@ __all__ = [
     "SparsePooling",
     "token_classifier",
 ]
+
+names_on_request(__name__)

@@ -1,19 +1,24 @@
 """Losses for `model.compile`: of chains of tags, sets, spans, similarity and ranking."""
 
-from keras_posenc.training.chains import ConditionalRandomFieldLoss, MaximumEntropyMarkovLoss
-from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
-from keras_posenc.training.matryoshka import Matryoshka
-from keras_posenc.training.multilabel_losses import (
-    MultilabelCategoricalCrossentropy,
-    SparseMultilabelCategoricalCrossentropy,
-)
-from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
-from keras_posenc.training.similarity_losses import (
-    CoSENT,
-    CosineRegression,
-    MultipleNegativesRanking,
-)
-from keras_posenc.training.span_losses import SpanCrossentropy
+from typing import TYPE_CHECKING
+
+from keras_posenc.lazy import names_on_request
+
+if TYPE_CHECKING:
+    from keras_posenc.training.chains import ConditionalRandomFieldLoss, MaximumEntropyMarkovLoss
+    from keras_posenc.training.losses import SmoothedSparseCategoricalCrossentropy
+    from keras_posenc.training.matryoshka import Matryoshka
+    from keras_posenc.training.multilabel_losses import (
+        MultilabelCategoricalCrossentropy,
+        SparseMultilabelCategoricalCrossentropy,
+    )
+    from keras_posenc.training.ranking import ListwiseKL, MarginMSE, MaxSimRanking
+    from keras_posenc.training.similarity_losses import (
+        CoSENT,
+        CosineRegression,
+        MultipleNegativesRanking,
+    )
+    from keras_posenc.training.span_losses import SpanCrossentropy
 
 __all__ = [
     "ConditionalRandomFieldLoss",
@@ -30,3 +35,5 @@ __all__ = [
     "SpanCrossentropy",
     "SparseMultilabelCategoricalCrossentropy",
 ]
+
+names_on_request(__name__)

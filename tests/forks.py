@@ -117,8 +117,10 @@ if __name__ == "__main__":
     import contextlib
     import warnings
 
-    import keras_posenc  # noqa: F401
+    import keras_posenc
 
+    for name in keras_posenc.__all__:
+        getattr(keras_posenc, name)  # imports it, so that the forks need not
     with contextlib.suppress(ImportError):
         import tensorflow  # noqa: F401  Keras would import it in each fork again
     with warnings.catch_warnings():

@@ -23,7 +23,7 @@ SOURCES = {
 
 # Low to high. A room imports itself and lower rooms; two rooms on one floor do not see each other.
 FLOORS = [
-    ("backend", "checks", "hints", "untrusted", "writing", "installed"),
+    ("backend", "checks", "hints", "untrusted", "writing", "installed", "lazy"),
     ("expected", "maps", "nested_layers"),
     ("positions",),
     ("encodings",),
@@ -37,7 +37,7 @@ FLOORS = [
     ("analysis",),
     ("retrieval",),
     ("bench",),
-    ("losses", "metrics", "heads"),
+    ("losses", "metrics", "heads", "registered"),
     ("__init__",),
     ("cli",),
     ("__main__",),
@@ -91,15 +91,33 @@ def imported(node, where):
     return []
 
 
+def for_type_checkers(node):
+    """Whether a node is the `if TYPE_CHECKING:` that lists the public names of a `LazyModule`."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def names_on_request():
+    """{public name: dotted name of the thing}, of all modules that import their names later."""
+    return {
+        f"{module_name(where)}.{alias.name}": f"{node.module}.{alias.name}"
+        for where, source in SOURCES.items()
+        for block in filter(for_type_checkers, ast.parse(source).body)
+        for node in block.body
+        for alias in node.names
+    }
+
+
 def imports(source, where):
-    """Yields (dotted name, whether it runs when the module is imported) for every import."""
+    """Yields (dotted name, whether it runs when the module is imported) for every import; for a
+    name that a module imports on request, the name in the module that it is imported from."""
 
     def visit(node, at_import):
         for name in imported(node, where):
-            yield name, at_import
+            yield ON_REQUEST.get(name, name), at_import
         inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
-            yield from visit(child, at_import and not inside)
+            if not for_type_checkers(child):
+                yield from visit(child, at_import and not inside)
 
     yield from visit(ast.parse(source), True)
 
@@ -153,6 +171,9 @@ def module_name(where):
     return ".".join(["keras_posenc", *where.removesuffix(".py").split("/")]).removesuffix(
         ".__init__"
     )
+
+
+ON_REQUEST = names_on_request()
 
 
 def circle(sources):
@@ -235,6 +256,8 @@ def test_only_the_backends_room_asks_which_backend_runs():
         ("def f():\n    from keras_posenc import cli", "training/finetune.py", True),
         ("import keras_posenc", "text/files.py", True),
         ("from keras_posenc.analysis import plot", "training/finetune.py", True),
+        ("from keras_posenc.layers import SpanLogits", "layers/norm.py", True),
+        ("from keras_posenc.layers import RMSNormalization", "layers/block.py", False),
         ("from ..maps.grid import Grid\nfrom .choose import attend", "attention/layer.py", False),
         ("from . import choose", "attention/layer.py", False),
         ("import keras_posenc\nfrom keras_posenc.training import finetune", "cli.py", False),

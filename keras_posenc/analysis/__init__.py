@@ -20,6 +20,7 @@ from keras_posenc.analysis.observe import (
 from keras_posenc.analysis.plot import require_matplotlib
 from keras_posenc.analysis.report import write_report
 from keras_posenc.analysis.stretching import write_stretch_report
+from keras_posenc.lazy import names_on_request
 
 __all__ = [
     "attention_inputs",
@@ -43,3 +44,5 @@ __all__ = [
     "write_report",
     "write_stretch_report",
 ]
+
+names_on_request(__name__)

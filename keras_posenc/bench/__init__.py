@@ -14,6 +14,7 @@ from keras_posenc.bench.table import (
     read_results,
     to_table,
 )
+from keras_posenc.lazy import names_on_request
 
 __all__ = [
     "Settings",
@@ -29,3 +30,5 @@ __all__ = [
     "save_pictures",
     "to_table",
 ]
+
+names_on_request(__name__)

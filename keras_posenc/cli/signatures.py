@@ -63,7 +63,10 @@ def constant(name):
 
 def _definition(module, name):
     """The syntax tree of a function or class, from any module that it is imported from."""
-    for node in _tree(module).body:
+    body = _tree(module).body
+    # Names that a module imports when they are first used are under `if TYPE_CHECKING:`.
+    on_request = [node for each in body if isinstance(each, ast.If) for node in each.body]
+    for node in (*body, *on_request):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             return node
         if isinstance(node, ast.ImportFrom):

@@ -27,6 +27,7 @@ from keras_posenc.encodings.sinks import SinkLogits
 from keras_posenc.encodings.transformer_xl import TransformerXLRelative
 from keras_posenc.encodings.window import Window
 from keras_posenc.encodings.xpos import XPos
+from keras_posenc.lazy import names_on_request
 from keras_posenc.maps.grid import Grid
 from keras_posenc.untrusted import quote
 
@@ -192,3 +193,6 @@ def _unshared(config):
     if isinstance(config, dict):
         return {k: _unshared(v) for k, v in config.items() if k != "shared_object_id"}
     return [_unshared(x) for x in config] if isinstance(config, list) else config
+
+
+names_on_request(__name__)

@@ -1,14 +1,19 @@
 """Search: vectors of texts and of chunks, and cross-encoders that order what they find."""
 
-from keras_posenc.retrieval.chunks import chunk_spans
-from keras_posenc.retrieval.embed import embed, open_embedder
-from keras_posenc.retrieval.hard_negatives import mine_hard_negatives
-from keras_posenc.retrieval.late_chunking import ChunkVectors, embed_spans
-from keras_posenc.retrieval.late_interaction import LateInteraction
-from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
-from keras_posenc.retrieval.reranker import Reranker, rerank
-from keras_posenc.retrieval.search import search, search_table
-from keras_posenc.retrieval.sparse import SparseEmbedder, SparseVectors
+from typing import TYPE_CHECKING
+
+from keras_posenc.lazy import names_on_request
+
+if TYPE_CHECKING:
+    from keras_posenc.retrieval.chunks import chunk_spans
+    from keras_posenc.retrieval.embed import embed, open_embedder
+    from keras_posenc.retrieval.hard_negatives import mine_hard_negatives
+    from keras_posenc.retrieval.late_chunking import ChunkVectors, embed_spans
+    from keras_posenc.retrieval.late_interaction import LateInteraction
+    from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
+    from keras_posenc.retrieval.reranker import Reranker, rerank
+    from keras_posenc.retrieval.search import search, search_table
+    from keras_posenc.retrieval.sparse import SparseEmbedder, SparseVectors
 
 __all__ = [
     "ChunkVectors",
@@ -27,3 +32,5 @@ __all__ = [
     "search",
     "search_table",
 ]
+
+names_on_request(__name__)

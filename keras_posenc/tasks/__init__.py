@@ -10,6 +10,7 @@
 
 import difflib
 
+from keras_posenc.lazy import names_on_request
 from keras_posenc.tasks.content_tasks import FlipFlop, SelectiveCopy
 from keras_posenc.tasks.context_free import (
     ModularArithmeticBrackets,
@@ -128,3 +129,6 @@ def _named(name, table, kind):
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(table)}."
         raise ValueError(f"Unknown {kind} {name!r}: {hint}")
     return table[name]
+
+
+names_on_request(__name__)

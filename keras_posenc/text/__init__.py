@@ -1,22 +1,27 @@
 """From text to inputs of `model.fit`: tokenizer, files, labels, batches of similar length."""
 
-from keras_posenc.text.documents import Row
-from keras_posenc.text.files import Texts, labels_of, read_texts
-from keras_posenc.text.labels import (
-    ClassLabels,
-    FloatLabels,
-    Labels,
-    MultiLabels,
-    NextTokenLabels,
-    SpanLabels,
-    TagLabels,
-    tag_names,
-)
-from keras_posenc.text.packing import pack_rows
-from keras_posenc.text.pretraining_batches import CausalBatches, MaskedLanguageModelBatches
-from keras_posenc.text.simplified import simplified_vocabulary
-from keras_posenc.text.text_batches import TextBatches
-from keras_posenc.text.tokenizer import Tokenizer
+from typing import TYPE_CHECKING
+
+from keras_posenc.lazy import names_on_request
+
+if TYPE_CHECKING:
+    from keras_posenc.text.documents import Row
+    from keras_posenc.text.files import Texts, labels_of, read_texts
+    from keras_posenc.text.labels import (
+        ClassLabels,
+        FloatLabels,
+        Labels,
+        MultiLabels,
+        NextTokenLabels,
+        SpanLabels,
+        TagLabels,
+        tag_names,
+    )
+    from keras_posenc.text.packing import pack_rows
+    from keras_posenc.text.pretraining_batches import CausalBatches, MaskedLanguageModelBatches
+    from keras_posenc.text.simplified import simplified_vocabulary
+    from keras_posenc.text.text_batches import TextBatches
+    from keras_posenc.text.tokenizer import Tokenizer
 
 __all__ = [
     "CausalBatches",
@@ -38,3 +43,5 @@ __all__ = [
     "simplified_vocabulary",
     "tag_names",
 ]
+
+names_on_request(__name__)

@@ -1,23 +1,29 @@
 """Training on long texts beyond `model.fit`: resumable fine-tuning, evaluation, schedules."""
 
-from keras_posenc.training.adamw import FusedAdamW
-from keras_posenc.training.answers import answer_f1, exact_match
-from keras_posenc.training.averaging import average_checkpoints
-from keras_posenc.training.curriculum_batches import CurriculumBatches
-from keras_posenc.training.entities import entities, entity_scores
-from keras_posenc.training.evaluate import evaluate, predict
-from keras_posenc.training.finetune import finetune
-from keras_posenc.training.gradients import gradient
-from keras_posenc.training.metrics import pearson, spearman
-from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
-from keras_posenc.training.prediction_table import predictions_table, write_predictions
-from keras_posenc.training.pretrain import pretrain, pretrain_summary
-from keras_posenc.training.saved_models import load_finetuned, load_text_model
-from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
-from keras_posenc.training.stretching import Stretched, stretch, stretch_summary
-from keras_posenc.training.summary import summary, to_jsonl, to_tsv
-from keras_posenc.training.tasks import Prediction
-from keras_posenc.training.text_model import TextModel
+from typing import TYPE_CHECKING
+
+from keras_posenc.lazy import names_on_request
+
+if TYPE_CHECKING:
+    from keras_posenc.training.adamw import FusedAdamW
+    from keras_posenc.training.answers import answer_f1, exact_match
+    from keras_posenc.training.averaging import average_checkpoints
+    from keras_posenc.training.curriculum_batches import CurriculumBatches
+    from keras_posenc.training.entities import entities, entity_scores
+    from keras_posenc.training.evaluate import evaluate, predict
+    from keras_posenc.training.finetune import finetune
+    from keras_posenc.training.gradients import gradient
+    from keras_posenc.training.metrics import pearson, spearman
+    from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
+    from keras_posenc.training.prediction_table import predictions_table, write_predictions
+    from keras_posenc.training.pretrain import pretrain, pretrain_summary
+    from keras_posenc.training.saved_models import load_finetuned, load_text_model
+    from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
+    from keras_posenc.training.stretching.stretch import Stretched, stretch
+    from keras_posenc.training.stretching.stretch_report import stretch_summary
+    from keras_posenc.training.summary import summary, to_jsonl, to_tsv
+    from keras_posenc.training.tasks import Prediction
+    from keras_posenc.training.text_model import TextModel
 
 __all__ = [
     "CurriculumBatches",
@@ -54,3 +60,5 @@ __all__ = [
     "to_tsv",
     "write_predictions",
 ]
+
+names_on_request(__name__)

@@ -5,7 +5,6 @@ from keras import ops
 
 from keras_posenc.attention.gau import GatedAttentionUnit
 from keras_posenc.models.generation.graph import CausalGraph, reads_positions
-from keras_posenc.models.seq2seq import EncoderDecoder
 
 # The names of a gated unit's arguments that attention calls otherwise.
 OF_GATED_UNIT = {"query_positions": "positions", "value_mask": "mask"}
@@ -131,6 +130,9 @@ class FromSource:
     """
 
     def __init__(self, model, start_id, max_length):
+        # Importing the package imports this module, but not all that builds models.
+        from keras_posenc.models.seq2seq import EncoderDecoder
+
         self.parts = EncoderDecoder(model.layers)
         self.table = self.parts.layers["Embedding-Token"]
         self.vocab_size = self.table.input_dim
