@@ -35,11 +35,19 @@ class RunCallbacks:
         self._list = keras.callbacks.CallbackList(callbacks, model=model, epochs=epochs, verbose=0)
 
     def begin(self, state=None, arrays=()):
-        """Calls `on_train_begin`, then sets the attributes that `state` returned."""
+        """Calls `on_train_begin`, then sets the attributes that `state` returned.
+
+        An attribute that `on_train_begin` now sets to something else than in the call before
+        describes what it found, such as a file that exists by now. It stays.
+        """
         self._list.on_train_begin()
-        for callback, attributes in zip(self.callbacks, state or (), strict=bool(state)):
+        self._begun = [_values(callback) for callback in self.callbacks]
+        rows = zip(self.callbacks, self._begun, state or (), strict=bool(state))
+        for callback, begun, attributes in rows:
+            before = attributes.get("begun", begun)
             for name, value in attributes.get("values", {}).items():
-                setattr(callback, name, value)
+                if repr(begun.get(name)) == repr(before.get(name)):  # nan is nan
+                    setattr(callback, name, value)
             for name, places in attributes.get("arrays", {}).items():
                 found = [arrays[place] for place in places["places"]]
                 setattr(callback, name, found if places["list"] else found[0])
@@ -63,17 +71,15 @@ class RunCallbacks:
         """Returns what a resumed run needs: a dict a callback that JSON can hold, and the arrays
         to which these refer by their number."""
         state, arrays = [], []
-        for callback in self.callbacks:
-            values, places = {}, {}
+        for callback, begun in zip(self.callbacks, self._begun, strict=True):
+            places = {}
             for name, value in _attributes(callback):
                 group = value if isinstance(value, list) else [value]
                 if group and all(isinstance(each, np.ndarray) for each in group):
                     numbers = list(range(len(arrays), len(arrays) + len(group)))
                     places[name] = {"places": numbers, "list": isinstance(value, list)}
                     arrays += group
-                elif _is_plain(value):
-                    values[name] = _plain(value)
-            state.append({"values": values, "arrays": places})
+            state.append({"values": _values(callback), "begun": begun, "arrays": places})
         return state, arrays
 
 
@@ -179,6 +185,11 @@ def _attributes(callback):
     """Names and values that may be state: not what the constructor was given."""
     without = {*_arguments(callback), "model", "_model", "params"}
     return [item for item in vars(callback).items() if item[0] not in without]
+
+
+def _values(callback):
+    """The attributes that JSON can hold."""
+    return {name: _plain(value) for name, value in _attributes(callback) if _is_plain(value)}
 
 
 def _is_plain(value):
