@@ -51,10 +51,31 @@ def replacing(path):
         )
     with temporary_folder(path.parent) as folder:
         partial = folder / path.name
-        yield partial
-        with open(partial, "rb+") as file:
-            os.fsync(file.fileno())
+        with named(path):
+            yield partial
+            with open(partial, "rb+") as file:
+                os.fsync(file.fileno())
         os.replace(partial, path)
+
+
+@contextlib.contextmanager
+def named(path):
+    """Puts a path into an error about a full disk, which names none: to write knows only numbers.
+
+    Args:
+        path: str or path of the file that is written.
+
+    Raises:
+        OSError: with the path.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        if error.errno is None and "written" in str(error):  # as NumPy has it
+            raise OSError(f"{path} cannot be written: {error}. Is the disk full?") from error
+        raise
 
 
 def make_folder(folder):

@@ -1,5 +1,6 @@
 """Files written whole, never through the links of others, by several writers at once."""
 
+import errno
 import os
 import subprocess
 import tempfile
@@ -291,3 +292,13 @@ def test_a_folder_that_is_cleared_before_its_lock_is_made_again(tmp_path, monkey
     monkeypatch.setattr(tempfile, "mkdtemp", made_and_cleared)
     writing.write_text(tmp_path / "a", "x")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_full_disk_is_named(tmp_path):
+    for error in (
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError("4096 requested and 0 written"),
+    ):
+        with pytest.raises(OSError, match=r"a\.txt"), writing.replacing(tmp_path / "a.txt"):
+            raise error
+    assert not list(tmp_path.iterdir())

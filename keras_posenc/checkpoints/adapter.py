@@ -16,6 +16,7 @@ PREFIX = "base_model.model."
 FACTOR = re.compile(r"(.+)\.lora_(embedding_)?([AB])(?:\.weight)?")
 # What the merged weights depend on: keys that are read, and those with the values that are known.
 READ = {"alpha_pattern", "fan_in_fan_out", "lora_alpha", "use_rslora"}
+SWITCHES = ("fan_in_fan_out", "use_rslora")
 KNOWN_VALUES = {
     "peft_type": ("LORA",),
     # The others begin with a part of the weights, which is then missing in those of the model.
@@ -85,7 +86,7 @@ def with_adapter(checkpoint, path):
 
     Raises:
         FileNotFoundError: if the directory or one of its files is missing.
-        ValueError: if the adapter is of another kind, or does not fit the checkpoint.
+        ValueError: if the adapter is empty or of another kind, or does not fit the checkpoint.
 
     Example:
 
@@ -111,6 +112,11 @@ def with_adapter(checkpoint, path):
             # Beside the factors of an embedding PEFT writes the table itself.
             module = module.replace(".base_layer.", ".")
             replaced[_place(base, module, path, missing=True)] = tensors[name]
+    if not factors and not replaced:
+        raise ValueError(
+            f"{file} has no tensor, so that the adapter changes nothing: write it again with "
+            "PEFT's `save_pretrained`."
+        )
     products = {}
     for (module, embedding), pair in factors.items():
         target = _place(base, f"{module}.weight", path)
@@ -158,16 +164,26 @@ def _settings(path):
             )
     if "peft_type" not in settings:
         raise ValueError(f"{file} has no `peft_type`: is it the config of a LoRA adapter?")
+    for key in SWITCHES:
+        if not isinstance(settings.get(key), (bool, type(None))):
+            raise ValueError(
+                f"{file}: {key} must be true or false. Received: {quote(settings[key])}"
+            )
     patterns = settings.get("alpha_pattern") or {}
-    alphas = {"lora_alpha": settings.get("lora_alpha", 8), **patterns}
-    for key, value in alphas.items():
+    if not isinstance(patterns, dict):
+        raise ValueError(
+            f"{file}: alpha_pattern must be an object, names of layers -> alpha. Received: "
+            f"{quote(patterns)}"
+        )
+    alpha = settings.get("lora_alpha", 8)
+    for key, value in (("lora_alpha", alpha), *patterns.items()):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or not re.fullmatch(r"\^?[\w.]+", key):
             raise ValueError(
                 f"{file}: alpha of {quote(key)} must be a number for the name of a layer. "
                 f"Received: {quote(value)}"
             )
-    return {**settings, "alphas": alphas}
+    return {**settings, "lora_alpha": alpha, "alpha_pattern": patterns}
 
 
 def _place(base, name, path, missing=False):
@@ -201,9 +217,8 @@ def _product(base, target, module, embedding, pair, settings, path):
             f"The factors of {quote(module)} in the adapter {path} do not fit the weight {shape}. "
             f"Received: {found}"
         )
-    alphas, rank = settings["alphas"], first.shape[0]
-    alpha = alphas["lora_alpha"]
-    for key, value in (settings.get("alpha_pattern") or {}).items():
+    alpha, rank = settings["lora_alpha"], first.shape[0]
+    for key, value in settings["alpha_pattern"].items():
         if re.fullmatch(rf"(.*\.)?({key})", module):  # as PEFT does; the key is checked
             alpha = value
             break

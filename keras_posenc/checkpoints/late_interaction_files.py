@@ -160,13 +160,13 @@ def _metadata(directory):
 
 def _stanford(directory):
     settings = _metadata(directory)
-    punctuation = settings.get("mask_punctuation", True)
+    punctuation = _switch(settings, "mask_punctuation", True)
     expand = _length(settings, "query_maxlen", QUERY_LENGTH)
     query = Side(
         marker=_text(settings, "query_token_id") or "[unused0]",
         length=expand,
         expand=expand,
-        attended=bool(settings.get("attend_to_mask_tokens", False)),
+        attended=_switch(settings, "attend_to_mask_tokens"),
     )
     document = Side(
         marker=_text(settings, "doc_token_id") or "[unused1]",
@@ -183,8 +183,8 @@ def _pylate(directory, config):
         marker=_text(config, "query_prefix"),
         prompt=prompts.get("query", ""),
         length=length,
-        expand=None if config.get("do_query_expansion") is False else length,
-        attended=bool(config.get("attend_to_expansion_tokens")),
+        expand=length if _switch(config, "do_query_expansion", True) else None,
+        attended=_switch(config, "attend_to_expansion_tokens"),
     )
     document = Side(
         marker=_text(config, "document_prefix"),
@@ -227,7 +227,7 @@ def _expanded(directory, side, expansion, longest):
         side,
         length=expand if expansion["strategy"] == "fixed" else longest,
         expand=expand,
-        attended=bool(expansion.get("attend")),
+        attended=_switch(expansion, "attend"),
         token=_text(expansion, "token"),
     )
 
@@ -255,3 +255,10 @@ def _words(settings, default):
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError(f"`skiplist_words` must be a list of texts. Found {quote(words)}.")
     return tuple(words)
+
+
+def _switch(settings, key, default=False):
+    value = settings.get(key)
+    if not isinstance(value, (bool, type(None))):
+        raise ValueError(f"`{key}` must be true or false. Found {quote(value)}.")
+    return default if value is None else value

@@ -3,10 +3,10 @@
 import dataclasses
 import os
 import pathlib
-import zipfile
 
 import numpy as np
 
+from keras_posenc.checkpoints.numpy_files import read_npy, read_npz
 from keras_posenc.retrieval.late_chunking import ChunkVectors
 from keras_posenc.retrieval.multi_vectors import MultiVectors
 from keras_posenc.retrieval.sparse import SparseVectors
@@ -80,15 +80,14 @@ def stored_vectors(vectors, first=0):
 def _arrays(path):
     """The array of an .npy file, or the object whose fields an .npz file has."""
     try:
-        found = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None)
         if path.suffix == ".npy":
-            return found
-        with found:
-            kind = CLASSES.get(tuple(sorted(found.files)))
-            if kind is None:
-                raise ValueError(f"it has the arrays {', '.join(found.files)}")
-            return kind(**{name: found[name] for name in found.files})
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            return read_npy(path)
+        found = read_npz(path)
+        kind = CLASSES.get(tuple(sorted(found)))
+        if kind is None:
+            raise ValueError(f"it has the arrays {', '.join(found)}")
+        return kind(**found)
+    except ValueError as error:
         raise ValueError(
             f"{path} is damaged, or is no file that `embed` wrote ({quote(str(error))}): embed the "
             "texts again."

@@ -4,6 +4,8 @@ The library bounds nothing: a file of some kilobytes can take all memory, or all
 read or with the first text.
 """
 
+import os
+
 from keras_posenc.text.added import MOST_ADDED
 from keras_posenc.text.expansion_bounds import MOST, growth, steps_of
 from keras_posenc.untrusted import parse_json, quote
@@ -12,8 +14,11 @@ MOST_LISTS = 2**22  # and objects; merges and pieces may be lists, of 100 bytes 
 MOST_TOKENS = 2**20  # of a vocabulary; the largest have 2^19
 MOST_MERGES = 2**21
 MOST_PIECE = 2**10  # characters of a token; the library's search tree is as deep
+MOST_BRANCHES = 2**21  # of that tree, 350 bytes each; the largest vocabularies need about 2^20
+MOST_STEPS = 2**7  # of a part: each runs over every text; real tokenizers have up to twenty
 MOST_SPECIAL_TOKENS = 2**10  # tokens written around a text
 MOST_AFFIX = 2**6  # characters that mark a piece of a word; written again for every piece tried
+LAYOUTS = {"single": ["A"], "pair": ["A", "B"]}  # what a post-processor writes, once each
 MOST_WORD = 2**10  # characters of a word whose pieces are all tried; BERT has 100
 MOST_PATTERN = 2**12  # characters of a regular expression
 
@@ -37,8 +42,10 @@ def check_tokenizer(data):
     _at_most("its normalizer and pre_tokenizer can make a text {:.3g} times as long", longer, MOST)
     longer = growth(get("decoder"))
     _at_most("its decoder can make a text {:.3g} times as long", longer, MOST)
-    for name in ("normalizer", "pre_tokenizer", "decoder"):
-        for step in steps_of(get(name)):
+    for name in ("normalizer", "pre_tokenizer", "decoder", "post_processor"):
+        steps = list(steps_of(get(name)))
+        _at_most(f"its {name} has {{}} steps", len(steps), MOST_STEPS)
+        for step in steps if name != "post_processor" else ():
             _check_lengths(f"a pattern of its {name}", step.get("pattern"), MOST_PATTERN)
     written = sum(_written(step) for step in steps_of(get("post_processor")))
     _at_most("its post_processor writes {} tokens around a text", written, MOST_SPECIAL_TOKENS)
@@ -73,7 +80,7 @@ def _written(step):
         for name, t in tokens.items()
     }
     most = 0
-    for layout in ("single", "pair"):
+    for layout in LAYOUTS:
         texts, count = [], 0
         for piece in _list(step.get(layout, []), layout):
             ((kind, value),) = _object(piece, layout, 1).items()
@@ -82,8 +89,11 @@ def _written(step):
                 texts.append(name)
             else:
                 count += counts.get(name, 0) if isinstance(name, str) else 0
-        if len(texts) > len(set(map(str, texts))):
-            raise ValueError(f"its post_processor writes the same text {len(texts)} times")
+        if layout in step and sorted(map(str, texts)) != LAYOUTS[layout]:
+            raise ValueError(
+                f"its post_processor writes the texts {quote(texts)} for {layout!r}, not "
+                f"{LAYOUTS[layout]}"
+            )
         most = max(most, count)
     return most + ("sep" in step) * 3 + ("cls" in step)
 
@@ -116,6 +126,8 @@ def _check_model(model):
         tokens = (t[0] if isinstance(t, list) and t else t for t in vocabulary)
         longest = max((len(token) for token in tokens if isinstance(token, str)), default=0)
         _at_most("a token of its model has {} characters", longest, MOST_PIECE)
+        if isinstance(vocabulary, list):
+            check_tree(t[0] for t in vocabulary if isinstance(t, list) and t)
     if isinstance(merges, list):
         _at_most("its model has {} merges", len(merges), MOST_MERGES)
     for name in ("continuing_subword_prefix", "end_of_word_suffix"):
@@ -123,3 +135,22 @@ def _check_model(model):
     longest = model.get("max_input_chars_per_word")
     if isinstance(longest, (int, float)):
         _at_most("max_input_chars_per_word of its model is {}", longest, MOST_WORD)
+
+
+def check_tree(pieces):
+    """Checks the size of the search tree that the library makes of a Unigram model's pieces.
+
+    Args:
+        pieces: iterable of str.
+
+    Raises:
+        ValueError: it would take more memory than any tokenizer needs.
+    """
+    pieces = [piece.encode("utf-8", "replace") for piece in pieces if isinstance(piece, str)]
+    if sum(map(len, pieces)) <= MOST_BRANCHES:
+        return
+    branches, before = 0, b""
+    for piece in sorted(pieces):
+        branches += len(piece) - len(os.path.commonprefix([before, piece]))
+        before = piece
+    _at_most("the search tree of its pieces has {} branches", branches, MOST_BRANCHES)

@@ -15,6 +15,11 @@ WORD_COLUMN = re.compile("form|text|tokens?|words?", re.I)
 TAG_COLUMN = re.compile("(ner|pos)?[-_]?(tag|label)s?|ner|ne-.+|[ux]?pos|bio|iob|misc", re.I)
 
 
+# The columns of CoNLL-U, and its numbers of words: 2-3 is written as one but is two, 3.1 is none.
+CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+NUMBER = re.compile("[0-9]+([-.][0-9]+)?")
+
+
 class Line(typing.NamedTuple):
     """A line that is not blank, in fields."""
 
@@ -65,6 +70,50 @@ def read_columns(path, content, with_tags):
         [[line.tag for line in text] for text in texts],
         [text[0].number for text in texts],
     )
+
+
+def read_conllu(path, content, column):
+    """Reads the words of a file in CoNLL-U, and one of its columns as their tags.
+
+    A word of several, such as 2-3, is read as these, since they have the tags; empty nodes, such as
+    3.1, are not words. A space in a word becomes a no-break space.
+
+    Args:
+        path, content: as in `read_columns`.
+        column: str, one of `CONLLU`; None or False for upos.
+
+    Returns:
+        As `read_columns`.
+
+    Raises:
+        ValueError: names the file, the line and the problem.
+    """
+    column = column or "upos"
+    if column not in CONLLU[2:]:
+        raise ValueError(
+            f"{path} has no column of tags {quote(column)}; there are {', '.join(CONLLU[2:])}."
+        )
+    place, blocks = CONLLU.index(column), [[]]
+    for number, line in lines_of(content):
+        fields = line.split("\t")
+        if not line.strip():
+            blocks.append([])
+        elif not line.startswith("#"):
+            if len(fields) != len(CONLLU) or not NUMBER.fullmatch(fields[0]):
+                raise ValueError(
+                    f"{path}, line {number}: {quote(line)} is no line of CoNLL-U, ten columns "
+                    "with tabs between, the number of the word first."
+                )
+            word, tag = fields[1].replace(" ", "\u00a0"), fields[place]
+            if fields[0].isdigit():
+                if not is_word(word) or not tag:
+                    raise ValueError(f"{path}, line {number}: no word, or no {column}.")
+                blocks[-1].append((word, tag, number))
+    texts = [list(zip(*block, strict=True)) for block in blocks if block]
+    if not texts:
+        raise ValueError(f"{path} has no word.")
+    words, tags, numbers = zip(*texts, strict=True)
+    return list(map(list, words)), list(map(list, tags)), [first for first, *_ in numbers]
 
 
 def _blocks(content):
@@ -132,5 +181,6 @@ def _refuse_counted(path, texts):
     if counted and all(re.fullmatch(r"\d+([-.]\d+)?", word) for word in numbers):
         raise ValueError(
             f"{path}, line {texts[0][0].number}: the first column counts the words. Leave the "
-            "columns of the words and of their tags, as `cut -f 2,4` does."
+            "columns of the words and of their tags, as `cut -f 2,4` does, or name a file of "
+            "Universal Dependencies .conllu."
         )

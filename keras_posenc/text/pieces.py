@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_posenc.text.added import Added, add_tokens, place
+from keras_posenc.text.bounds import check_tree
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.sentence_piece import (
     BYTE,
@@ -179,6 +180,7 @@ def _model(model, pieces, vocabulary, names):
     if unknown not in vocabulary:
         unknown = model.pieces[model.kinds.index(UNKNOWN)][0]
     if model.algorithm == "Unigram":
+        check_tree(piece for piece, _ in pieces)
         return models.Unigram(pieces, vocabulary[unknown], model.byte_fallback)
     ordinary = {
         piece: score

@@ -38,6 +38,31 @@ def find_roles(vocabulary, names):
     return ids
 
 
+def for_texts(tokenizer, reserved):
+    """A tokenizer of the same parts to which only some of the special tokens are special.
+
+    `encode_special_tokens` leaves all special tokens out of texts, and markers such as [E1] are
+    there to be read.
+
+    Args:
+        tokenizer: `tokenizers.Tokenizer`.
+        reserved: set of the ids of the special tokens that inputs are assembled with.
+
+    Returns:
+        `tokenizers.Tokenizer`.
+    """
+    tokenizers = import_tokenizers()
+    made = tokenizers.Tokenizer(tokenizer.model)
+    for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        if (value := getattr(tokenizer, part)) is not None:
+            setattr(made, part, value)
+    added = tokenizer.get_added_tokens_decoder()
+    for number, token in added.items():
+        token.special = token.special and number in reserved
+    made.add_tokens([token for _, token in sorted(added.items(), key=lambda each: each[0])])
+    return made
+
+
 def keep_apart(tokenizer, vocabulary, unknown):
     """Has the names of special tokens in a text taken for the characters that they are.
 

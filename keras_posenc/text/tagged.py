@@ -1,8 +1,9 @@
-"""Reading of tagged texts: columns as in CoNLL, or JSON lines."""
+"""Reading of tagged texts: columns as in CoNLL, JSON lines, exports of annotation tools."""
 
-from keras_posenc.text.conll import read_columns
+from keras_posenc.text.conll import read_columns, read_conllu
 from keras_posenc.text.documents import is_word
 from keras_posenc.text.files import Texts, decode, existing, read_jsonl, read_rows, text_in
+from keras_posenc.text.label_studio import read_label_studio
 from keras_posenc.text.labels.tags import check_spans, check_tags
 from keras_posenc.text.parquet import read_parquet
 from keras_posenc.text.tables import lines_of
@@ -10,6 +11,11 @@ from keras_posenc.untrusted import quote, shorten
 
 OBJECTS = {".jsonl": read_jsonl, ".parquet": read_parquet}
 COLUMNS = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
+OTHERS = (".conllu", ".json")
+TEXTS = ("tokens", "words", "text")
+LABELS = ("tags", "ner_tags", "spans", "entities", "label", "labels")
+STARTS, ENDS = ("start", "start_offset"), ("end", "end_offset")
+UNUSED = ("reject", "ignore")  # answers of Prodigy's annotators
 
 
 def read_tagged(path, text=None, label=None):
@@ -19,12 +25,15 @@ def read_tagged(path, text=None, label=None):
     are separated by tabs, or by ASCII spaces in a line without tabs. A blank line ends a text.
     Comments ("# sent_id = 1"), lines of -DOCSTART- and a line of column names are skipped. In
     .jsonl an object is a text, in .parquet a row: {"tokens": ["Ada", ...], "tags": ["B-PER",
-    ...]}, or {"text": "Ada ...", "spans": [{"start": 0, "end": 3, "label": "PER"}, ...]}.
+    ...]}, or {"text": "Ada ...", "spans": [{"start": 0, "end": 3, "label": "PER"}, ...]}. So are
+    the exports of Prodigy, without what was rejected or ignored, and of doccano. A .json is an
+    export of Label Studio, a .conllu a file of Universal Dependencies.
 
     Args:
         path: The file, in UTF-8.
         text: Name of the key with the words or the text; default tokens, words or text.
-        label: Name of the key with the tags or spans; default tags, ner_tags, spans or entities.
+        label: Name of the key with the tags or spans; default tags, ner_tags, spans, entities,
+            label or labels. In a .conllu, name of a column; default upos.
             False reads none: then a .txt has one text per line, a .conll may have one column.
 
     Returns:
@@ -38,9 +47,15 @@ def read_tagged(path, text=None, label=None):
     suffix = path.suffix.lower()
     if suffix in OBJECTS:
         return _read_objects(path, text, label)
-    if suffix not in COLUMNS:
-        raise ValueError(f"{path}: {suffix!r} is not one of {', '.join((*OBJECTS, *COLUMNS))}.")
+    if suffix not in COLUMNS + OTHERS:
+        known = ", ".join((*OBJECTS, *COLUMNS, *OTHERS))
+        raise ValueError(f"{path}: {suffix!r} is not one of {known}.")
+    if suffix == ".json":
+        return _read_tasks(path, text, label)
     content = decode(path)
+    if suffix == ".conllu":
+        texts, labels, lines = read_conllu(path, content, label)
+        return Texts(texts, labels if label is not False else None, lines)
     if suffix == ".txt" and label is False:
         rows = [(n, line) for n, line in lines_of(content.rstrip("\r\n"))]
         texts = [text_in(path, n, {"text": line}, "text") for n, line in rows]
@@ -51,20 +66,41 @@ def read_tagged(path, text=None, label=None):
 
 def _read_objects(path, text, label):
     _, rows, _ = read_rows(path, OBJECTS)
-    texts, labels = [], []
+    texts, labels, lines = [], [], []
     for number, row in rows:
+        if label is not False and row.get("answer") in UNUSED:
+            continue
         where = f"{path}, line {number}"
-        key = _key(where, row, text, ("tokens", "words", "text"))
+        key = _key(where, row, text, TEXTS)
+        if text is None and "text" in row and _are_dicts(row[key]):
+            key = "text"  # Prodigy's tokens are the places of words in it
         words = row[key]
         if not isinstance(words, list):
             words = text_in(path, number, row, key)
         elif not words or not all(map(is_word, words)):
             raise ValueError(f"{where}: {quote(key)} should be a list of words without spaces.")
         texts.append(words)
+        lines.append(number)
         if label is not False:
-            key = _key(where, row, label, ("tags", "ner_tags", "spans", "entities", "label"))
+            key = _key(where, row, label, LABELS)
             labels.append(_label(where, f"on line {number} of {path}", words, key, row[key]))
-    return Texts(texts, None if label is False else labels, [n for n, _ in rows])
+    return Texts(texts, None if label is False else labels, lines)
+
+
+def _read_tasks(path, text, label):
+    texts, labels, lines = [], [], []
+    for number, content, spans in read_label_studio(path, text):
+        where = f"{path}, task {number}"
+        texts.append(content)
+        labels.append(_label(where, f"of task {number} of {path}", content, "labels", spans))
+        lines.append(number)
+    if not texts:
+        raise ValueError(f"{path} has no annotated task.")
+    return Texts(texts, None if label is False else labels, lines)
+
+
+def _are_dicts(value):
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def _key(where, row, named, usual):
@@ -88,7 +124,8 @@ def _label(where, place, text, key, value):
 def _span(where, span):
     if isinstance(span, dict):
         kind = next((span[key] for key in ("label", "kind", "type", "tag") if key in span), None)
-        span = [span.get("start"), span.get("end"), kind]
+        places = ([span[key] for key in keys if key in span] for keys in (STARTS, ENDS))
+        span = [*(found[0] if found else None for found in places), kind]
     if isinstance(span, list) and len(span) == 3:
         start, end, kind = span
         if type(start) is int and type(end) is int and isinstance(kind, str) and kind:

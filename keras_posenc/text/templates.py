@@ -61,7 +61,9 @@ def layout(tokenizer, pair=False):
     tokens = zip(encoding.sequence_ids, encoding.type_ids, encoding.ids, strict=True)
     runs = itertools.groupby(tokens, key=lambda token: token[:2])
     runs = [(which, [ids for *_, ids in run], segment) for (which, segment), run in runs]
-    if {0, 1} - {which for which, *_ in runs} - {int(not pair)}:
+    # What is written in place of a text that is left out also counts as the first.
+    text = tokenizer.encode(probe, add_special_tokens=False).ids
+    if [ids for which, ids, _ in runs if which is not None] != [text] * (1 + pair) or not text:
         raise ValueError("it leaves out a text, or finds no token in any")
     return runs
 

@@ -14,8 +14,9 @@ CHUNK = 1024
 class Tokenizer(Tokens):
     """Encodes text as token ids and segment ids, as the family's tokenizer in transformers does.
 
-    By default it differs in one thing: the names of special tokens in a text are text,
-    as in `BertTokenizer(split_special_tokens=True)`.
+    By default it differs in one thing: the names of the special tokens that inputs are assembled
+    with are text in a text, as in `BertTokenizer(split_special_tokens=True)`. Other special tokens,
+    such as markers that were added for texts, are read.
 
     Args:
         path: str or path. A file, or a directory with one of these files; the first in this order

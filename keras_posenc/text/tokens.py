@@ -1,14 +1,13 @@
 """Tokens and their ids, both ways: what a tokenizer knows before it meets a text."""
 
-import contextlib
 import hashlib
 import json
 
 from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.loading import find_tokenizer, load, save
-from keras_posenc.text.special_tokens import find_roles, keep_apart
+from keras_posenc.text.special_tokens import find_roles, for_texts, keep_apart
 from keras_posenc.text.templates import layout
-from keras_posenc.text.tokenizer_settings import TokenizerSettings
+from keras_posenc.text.tokenizer_settings import ROLES, TokenizerSettings
 from keras_posenc.text.wordpiece_spacing import join_pieces, join_words
 from keras_posenc.text.words import choose_words, words_first
 from keras_posenc.untrusted import quote
@@ -22,16 +21,14 @@ class Tokens:
     def __init__(self, path, lowercase, strip_accents, vocabulary, special_in_text, pre_tokenize):
         file = None if path is None else find_tokenizer(path)
         settings = None if file is None else TokenizerSettings(file.parent)
-        self._rust, self._names = load(file, settings, lowercase, strip_accents, vocabulary)
+        # As the file has it, to be saved again. How texts are read is the reader's choice.
+        self._loaded, self._names = load(file, settings, lowercase, strip_accents, vocabulary)
         self._source = file or "vocabulary="
-        self._splitter = self._rust.pre_tokenizer
         self._special_in_text = bool(special_in_text)
-        self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
+        self.vocabulary = self._loaded.get_vocab(with_added_tokens=True)
         self.pre_tokenize, self._entries = choose_words(
             pre_tokenize, settings, self.vocabulary, self._source
         )
-        if self.pre_tokenize is not None:
-            words_first(self._rust, self.vocabulary, self.pre_tokenize, self._source)
         self.vocab_size = max(self.vocabulary.values(), default=-1) + 1
         if self.vocab_size > MOST_TOKENS:
             raise ValueError(
@@ -45,12 +42,17 @@ class Tokens:
                 f"{self._source}: the tokenizer has no padding token, [PAD] or <pad>, and none at "
                 "the end of texts; name one as pad_token in tokenizer_config.json."
             )
-        added = self._rust.get_added_tokens_decoder()
+        added = self._loaded.get_added_tokens_decoder()
         self._special = {number for number, token in added.items() if token.special}
         with refusals(self._source):
+            self._layouts = layout(self._loaded), layout(self._loaded, pair=True)
+            written = [ids for runs in self._layouts for which, ids, _ in runs if which is None]
+            self._reserved = {getattr(self, f"{role}_id") for role in ROLES}.union(*written)
+            self._rust = for_texts(self._loaded, self._reserved)
+            if self.pre_tokenize is not None:
+                words_first(self._rust, self.vocabulary, self.pre_tokenize, self._source)
             if not special_in_text:
                 keep_apart(self._rust, self.vocabulary, self.unk_id)
-            self._layouts = layout(self._rust), layout(self._rust, pair=True)
         for runs in self._layouts:
             for _, ids, segment in runs:
                 if max(ids) >= self.vocab_size or segment > MOST_TOKENS:
@@ -61,8 +63,13 @@ class Tokens:
 
     @property
     def special_ids(self):
-        """Ids of the special tokens but the unknown one: those that no text has by itself."""
+        """Ids of the special tokens but the unknown one."""
         return sorted(self._special - {self.unk_id})
+
+    @property
+    def reserved_ids(self):
+        """Those of them that inputs are assembled with, and that no text has by itself."""
+        return sorted(self._special & self._reserved - {self.unk_id})
 
     @property
     def added_tokens(self):
@@ -123,9 +130,10 @@ class Tokens:
         """
         ids = self._checked(ids)
         with refusals(self._source):
+            ids = [i for i in ids if i not in self._special]
             if not isinstance(self._rust.decoder, import_tokenizers().decoders.WordPiece):
-                return self._rust.decode(ids, skip_special_tokens=True)
-            tokens = [self._rust.id_to_token(i) for i in ids if i not in self._special]
+                return self._rust.decode(ids)
+            tokens = [self._rust.id_to_token(i) for i in ids]
         return join_words(join_pieces([token for token in tokens if token]))
 
     @property
@@ -133,9 +141,9 @@ class Tokens:
         """A fingerprint of all that decides which ids a text has."""
         words = self.pre_tokenize
         name = [getattr(words, "__module__", None), repr(words).partition(" at 0x")[0]]
-        with self._as_read():
-            content = self._rust.to_str()
-        known = [content, self._named(), name, self._special_in_text]
+        known = [self._loaded.to_str(), self._named(), name, self._special_in_text]
+        if self.special_ids != self.reserved_ids and not self._special_in_text:
+            known.append("the others are read")  # which version 0.4 did not
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     def save(self, directory):
@@ -145,17 +153,7 @@ class Tokens:
             directory: str or path. Directory for tokenizer.json and tokenizer_config.json, and for
                 the vocab.txt of a BERT tokenizer. Created if missing.
         """
-        with self._as_read():
-            save(self._rust, self.vocabulary, self._named(), directory, self._entries)
-
-    @contextlib.contextmanager
-    def _as_read(self):
-        """As the file has it: how special tokens in a text are met is the reader's choice."""
-        apart, self._rust.pre_tokenizer = self._rust.pre_tokenizer, self._splitter
-        try:
-            yield
-        finally:
-            self._rust.pre_tokenizer = apart
+        save(self._loaded, self.vocabulary, self._named(), directory, self._entries)
 
     def _named(self):
         """Dict role -> token, of what the files named, and of what pads."""

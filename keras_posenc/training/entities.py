@@ -3,6 +3,8 @@
 from keras_posenc import checks
 from keras_posenc.training.metrics import f1_of_counts
 
+SAME = {"L": "E", "U": "S", "M": "I"}  # marks of BILOU and BMES
+
 
 def entities(tags):
     """The entities in tags, by the rules of conlleval, which are also seqeval's default.
@@ -12,7 +14,8 @@ def entities(tags):
     a B- is an entity, too. A tag without a prefix is its own kind.
 
     Args:
-        tags: list of str. O, B-kind and I-kind (IOB1 or IOB2), and E-kind and S-kind (IOBES).
+        tags: list of str. O, B-kind and I-kind (IOB1 or IOB2), and E-kind and S-kind (IOBES), or
+            L-kind and U-kind, which are the same in BILOU, or M-kind for I-kind (BMES).
 
     Returns:
         set of (kind, start, end), where end is the index after the last tag.
@@ -45,6 +48,7 @@ def _parts(tag):
     if tag == "O":
         return "O", ""
     mark, dash, kind = tag.partition("-")
+    mark = SAME.get(mark, mark)
     return (mark, kind) if dash and mark in ("B", "I", "E", "S") else ("I", tag)
 
 

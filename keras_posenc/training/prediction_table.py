@@ -8,7 +8,7 @@ import pathlib
 
 from keras_posenc import checks
 from keras_posenc.text.files import READERS, ids_in, read_rows
-from keras_posenc.untrusted import cell, json_line, quote
+from keras_posenc.untrusted import cell, json_line, quote, visible
 from keras_posenc.writing import write_text
 
 FORMATS = ("tsv", "jsonl")
@@ -44,7 +44,8 @@ def predictions_table(predictions, source=None, form="tsv"):
     if form == "jsonl":
         pairs = zip(ids, predictions, strict=True)
         return "\n".join(json_line({name: number, **each._asdict()}) for number, each in pairs)
-    return _delimited([name], [[number] for number in ids], predictions, "\t").rstrip("\n")
+    cells = [[visible(_one_line(number))] for number in ids]
+    return _delimited([name], cells, predictions, "\t").rstrip("\n")
 
 
 def write_predictions(path, predictions, source=None):

@@ -59,6 +59,6 @@ def padding_id(tokenizer, of_config):
         int.
     """
     added = set(tokenizer.encode("a")[0])
-    candidates = [of_config, tokenizer.pad_id, *tokenizer.special_ids]
+    candidates = [of_config, tokenizer.pad_id, *tokenizer.reserved_ids]
     unused = (token for token in candidates if token is not None and token not in added)
     return next(unused, tokenizer.pad_id)

@@ -73,6 +73,7 @@ def compare(model, ours):
         ({}, (3.0, 3.0)),
         ({"use_rslora": True, "alpha_pattern": {"down_proj": 4}}, (6 / 2**0.5, 4 / 2**0.5)),
         # The first that fits counts; a name is a regular expression, and "^" its beginning.
+        ({"alpha_pattern": {"lora_alpha": 50}}, (3.0, 3.0)),
         ({"alpha_pattern": {"^mlp.down_proj": 2, "down.proj": 4, "q_proj": 8}}, (4.0, 2.0)),
     ],
 )
@@ -158,6 +159,13 @@ def with_adapter_of(arrays, module, folder=None, shapes=((2, 4), (3, 2)), **sett
         ({"a_key_of_tomorrow": 3}, "has 'a_key_of_tomorrow' 3, which is not supported"),
         ({"lora_alpha": "8"}, "alpha of 'lora_alpha' must be a number for the name of a layer"),
         ({"alpha_pattern": {"(a+)+": 8}}, "alpha of '.a...' must be a number for the name of a"),
+        (
+            {"alpha_pattern": ["q_proj"]},
+            "alpha_pattern must be an object, names of layers -> alpha",
+        ),
+        ({"use_rslora": "false"}, "use_rslora must be true or false. Received: 'false'"),
+        ({"fan_in_fan_out": "no"}, "fan_in_fan_out must be true or false. Received: 'no'"),
+        ({"shapes": ()}, "has no tensor, so that the adapter changes nothing"),
         ({"module": "b"}, "has the layer 'b.weight', and of .* none has this name: it was trained"),
         ({"module": "w"}, "has the layer 'w.weight', and of .* 2 of them has this name"),
         (

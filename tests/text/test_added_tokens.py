@@ -122,11 +122,16 @@ def test_equals_transformers(families, tmp_path, name, way):
     ours.save(tmp_path / "saved")
     again = Tokenizer(tmp_path / "saved", special_in_text=True)
     assert again.encode_batch(TEXTS) == ours.encode_batch(TEXTS)
-    apart = Tokenizer(tmp_path)
-    for number, token in reference.added_tokens_decoder.items():
-        if number >= count:
-            found = number in apart.contents([f"a {token.content} b"])[0]
-            assert found != token.special, token
+    # Without it too: only the tokens that inputs are assembled with are plain text.
+    reading = Tokenizer(tmp_path)
+    for text in TEXTS:
+        assert reading.encode(text)[0] == reference(text)["input_ids"], text
+    for role in ("cls", "sep", "mask", "bos", "eos"):
+        number = getattr(reading, f"{role}_id")
+        if number not in (None, reading.unk_id):
+            (token,) = reading.ids_to_tokens([number])
+            assert number in ours.contents([f"a {token} b"])[0], token
+            assert number not in reading.contents([f"a {token} b"])[0], token
 
 
 def words(folder):
@@ -212,3 +217,20 @@ def test_a_simplified_vocabulary_keeps_what_was_added(tmp_path):
     assert kept[vocabulary["[e1]"]] == count
     simplified = Tokenizer(tmp_path, vocabulary=vocabulary)
     assert simplified.tokenize("a [e1] a") == ["a", "[e1]", "a"]
+
+
+def test_markers_are_special_but_never_padding(tmp_path):
+    """They stay in texts when others are masked, and out of what is decoded."""
+    count = words(tmp_path)
+    before = Tokenizer(tmp_path)
+    add(tmp_path, {CONFIG: {NEW_LIST: ["[e1]"]}})
+    tokenizer = Tokenizer(tmp_path)
+    ids, _, offsets = tokenizer.encode("The [e1] fox", offsets=True)
+    assert count in ids and offsets[ids.index(count)] == (4, 8)
+    assert tokenizer.decode(ids) == before.decode(before.encode("The fox")[0])
+    assert count in tokenizer.special_ids and count not in tokenizer.reserved_ids
+    assert before.fingerprint != tokenizer.fingerprint
+    tokenizer.save(tmp_path / "saved")
+    saved = json.loads((tmp_path / "saved" / "tokenizer.json").read_text())["added_tokens"]
+    assert all(token["special"] for token in saved)
+    assert Tokenizer(tmp_path / "saved").encode("The [e1] fox") == tokenizer.encode("The [e1] fox")

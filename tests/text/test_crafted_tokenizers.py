@@ -43,7 +43,11 @@ CRAFTED = {
             "post_processor": {**TEMPLATE, "pair": TEXTS[:1], "single": TEXTS[:1]}
             | {"special_tokens": {}}
         },
-        "no tokenizer that works: it leaves out a text",
+        r"its post_processor writes the texts \['A'\] for 'pair', not \['A', 'B'\]",
+    ),
+    "finds no token": (
+        {"normalizer": {"type": "Replace", "pattern": {"Regex": "."}, "content": ""}},
+        "no tokenizer that works: it leaves out a text, or finds no token in any",
     ),
     "adds an id beyond the table": (
         {"post_processor": {"type": "BertProcessing", "sep": ["x", 99], "cls": ["[PAD]", 0]}},

@@ -208,3 +208,111 @@ def test_several_labels_and_numbers(tmp_path):
         read_table(table, None, None, numbers_in)
     with pytest.raises(ValueError, match="line 1: 'label' should be a list of names"):
         read_table(rows, None, None, names_in)
+
+
+TEXT, SPANS = "Ada met Bo.", [(0, 3, "PER"), (8, 10, "PER")]
+
+
+def offsets(start="start", end="end", **more):
+    return [{start: s, end: e, "label": k, **more} for s, e, k in SPANS]
+
+
+WORDS = [{"text": word, "start": n, "end": n + len(word), "id": n} for n, word in ((0, "Ada"),)]
+TASK = {
+    "data": {"text": TEXT},
+    "annotations": [
+        {"was_cancelled": True, "result": []},
+        {
+            "result": [
+                {"type": "relation", "from_id": "a", "to_id": "b"},
+                {"type": "choices", "value": {"choices": ["good"]}},
+                *(
+                    {"value": {"start": s, "end": e, "labels": [k], "text": TEXT[s:e]}}
+                    for s, e, k in SPANS
+                ),
+            ]
+        },
+    ],
+}
+SMALL = {
+    "text": TEXT,
+    "id": 1,
+    "label": [each["value"] for each in TASK["annotations"][1]["result"][2:]],
+}
+EXPORTS = {
+    "prodigy.jsonl": {"text": TEXT, "tokens": WORDS, "spans": offsets(), "answer": "accept"},
+    "doccano.jsonl": {
+        "id": 1,
+        "text": TEXT,
+        "entities": offsets("start_offset", "end_offset", id=9),
+    },
+    "doccano_1.jsonl": {"id": 1, "text": TEXT, "label": [list(span) for span in SPANS]},
+    "doccano_2.jsonl": {"text": TEXT, "labels": [list(span) for span in SPANS]},
+    "label_studio.json": TASK,
+    "label_studio_min.json": SMALL,
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_exports_of_annotation_tools(tmp_path, name):
+    row = EXPORTS[name]
+    rejected = {**row, "answer": "reject"} if "answer" in row else {"data": {}, "annotations": []}
+    if name.endswith(".json"):
+        path = write(tmp_path / name, [rejected, row])
+    else:
+        path = lines(tmp_path / name, *([rejected] if "answer" in row else []), row)
+    found = read_tagged(path)
+    assert (found.texts, found.labels) == ([TEXT], [SPANS])
+    assert found.lines == [2 if "answer" in row or name.endswith(".json") else 1]
+    assert read_tagged(path, label=False).labels is None
+
+
+def test_conllu(tmp_path):
+    table = [
+        "# text = Vámonos a 10 000",
+        "1-2\tVámonos\t_\t_\t_\t_\t_\t_\t_\t_",
+        "1\tVamos\tir\tVERB\tV\t_\t0\troot\t_\t_",
+        "2\tnos\tyo\tPRON\tP\t_\t1\tobj\t_\t_",
+        "2.1\tir\t_\tVERB\t_\t_\t_\t_\t_\t_",
+        "",
+        "1\t10 000\t10000\tNUM\tN\t_\t0\troot\t_\t_",
+        "",
+    ]
+    path = write(tmp_path / "a.conllu", "\n".join(table))
+    found = read_tagged(path)
+    assert found.texts == [["Vamos", "nos"], ["10\u00a0000"]]
+    assert (found.labels, found.lines) == ([["VERB", "PRON"], ["NUM"]], [3, 7])
+    assert read_tagged(path, label="xpos").labels == [["V", "P"], ["N"]]
+    assert read_tagged(path, label=False).labels is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.conllu", "1 w1 NOUN\n", "a.conllu, line 1: '1 w1 NOUN' is no line of CoNLL-U, ten"),
+        ("a.conllu", "# text = a\n", "a.conllu has no word"),
+        ("a.conllu", "1\t\ta" + "\t_" * 7, "a.conllu, line 1: no word, or no upos"),
+        ("a.json", {"data": 1}, "it holds a dict.*Give an export of Label Studio, or a .jsonl"),
+        ("a.json", [3], "a.json, task 1: a int, not an object"),
+        ("a.json", [], "a.json has no annotated task"),
+        ("a.json", [{"data": {"text": "a"}}], "task 1: it has no list of annotations"),
+        ("a.json", [TASK | {"data": 3}], "task 1: its data are 3, not an object"),
+        ("a.json", [TASK | {"data": {"x": "a"}}], "task 1: which of .'x'. is the text"),
+        ("a.json", [TASK | {"data": {"text": "Bo met Ada."}}], "places are not in characters"),
+        ("a.json", [TASK | {"annotations": [{"result": 3}]}], "has no list of results"),
+        (
+            "a.json",
+            [{"text": "ab", "label": [{"start": 0, "end": 1, "labels": ["X", "Y"]}]}],
+            "a region has the labels .'X', 'Y'.: give it one",
+        ),
+    ],
+)
+def test_what_is_no_export(tmp_path, name, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_tagged(write(tmp_path / name, content))
+
+
+def test_another_column_of_conllu_is_refused(tmp_path):
+    path = write(tmp_path / "a.conllu", "1\ta\ta" + "\t_" * 7)
+    with pytest.raises(ValueError, match="no column of tags 'ner'; there are lemma, upos"):
+        read_tagged(path, label="ner")

@@ -120,7 +120,28 @@ CASES = {
     ),
     "a text many times": (
         {"post_processor": template(1) | {"single": TEXTS[:1] * 3}},
-        "its post_processor writes the same text 3 times",
+        r"its post_processor writes the texts \['A', 'A', 'A'\] for 'single', not \['A'\]",
+    ),
+    "no text": (
+        {"post_processor": template(1) | {"single": [CLS]}},
+        r"its post_processor writes the texts \[\] for 'single', not \['A'\]",
+    ),
+    "the second text alone": (
+        {"post_processor": template(1) | {"pair": TEXTS[1:]}},
+        r"its post_processor writes the texts \['B'\] for 'pair', not \['A', 'B'\]",
+    ),
+    "many steps of a normalizer": (
+        {"normalizer": sequence("normalizers", {"type": "NFC"}, 128)},  # and the Sequence itself
+        "its normalizer has 129 steps, more than 128",
+    ),
+    "many steps of a pre-tokenizer": (
+        {"pre_tokenizer": sequence("pretokenizers", {"type": "Whitespace"}, 128)},
+        "its pre_tokenizer has 129 steps, more than 128",
+    ),
+    "many steps of a decoder": (decoder({"type": "Fuse"}, 128), "its decoder has 129 steps"),
+    "many steps of a post-processor": (
+        {"post_processor": sequence("processors", template(1), 128)},
+        "its post_processor has 129 steps, more than 128",
     ),
     "a special token as a list": (
         {"post_processor": template(1) | {"special_tokens": {"[CLS]": ["[CLS]", [0], ["[PAD]"]]}}},
@@ -181,6 +202,24 @@ def test_more_than_any_vocabulary_has(tmp_path, monkeypatch, name):
     crafted(tmp_path, {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]]}})
     monkeypatch.setattr(bounds, name, 0)
     with pytest.raises(ValueError, match="tokenizer.json: it.* has . [a-z ]*, more than 0"):
+        Tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["tokenizer.json", "spiece.model"])
+def test_a_search_tree_of_too_many_branches(tmp_path, monkeypatch, kind):
+    """Rust takes 350 bytes for each, so that a model of 64 MB would take 20 GB."""
+    words = ["ab", "abc", "abd", "b"]
+    if kind == "spiece.model":
+        (tmp_path / kind).write_bytes(sentence_piece(*T5, *map(piece, ["▁", *words])))
+        branches = len("<pad>/s>unk>") + 100 * len("0>") + len("extra_id_1")
+    else:
+        vocabulary = [["[PAD]", 0.0], ["[UNK]", 0.0], *([word, -1.0] for word in words)]
+        crafted(tmp_path, {"model": UNIGRAM | {"vocab": vocabulary}})
+        branches = len("[PAD]") + len("UNK]") + len("abc") + len("d") + len("b")
+        monkeypatch.setattr(bounds, "MOST_BRANCHES", branches)
+        Tokenizer(tmp_path)
+    monkeypatch.setattr(bounds, "MOST_BRANCHES", branches - 1)
+    with pytest.raises(ValueError, match=f"search tree .* has [0-9]+ branches.* {branches - 1}"):
         Tokenizer(tmp_path)
 
 

@@ -50,6 +50,13 @@ def test_all_short_sequences_have_conllevals_entities():
             assert entities(tags) == chunks(tags), tags
 
 
+def test_bilou_and_bmes_are_iobes_with_other_letters():
+    for tags in itertools.product(TAGS, repeat=4):
+        for letters in ({"E": "L", "S": "U"}, {"I": "M"}):
+            other = [letters.get(tag[0], tag[0]) + tag[1:] for tag in tags]
+            assert entities(other) == entities(tags), other
+
+
 def test_scores_are_counted_over_all_texts():
     """The example of seqeval's README: F1 0.5, PER 1.0, MISC 0.0."""
     true = [["O", "O", "O", "B-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
