@@ -33,6 +33,14 @@ def test_the_readme_is_short_and_in_step(generate):
     assert generate("tables").filled(text) == text, remedy
 
 
+def test_the_readme_counts_encodings_and_families():
+    text = (ROOT / "README.md").read_text("utf-8")
+    for what, count in (("encodings", len(ENCODINGS)), ("families", len(FAMILIES))):
+        found = re.findall(rf"(\d+) (?:position )?\[?{what}\b", text)
+        remedy = f"README.md has {found} {what}, and there are {count}: write that number"
+        assert found and set(found) == {str(count)}, remedy
+
+
 def test_a_readme_without_a_section_is_refused(generate):
     with pytest.raises(ValueError, match="0 sections <!-- results -->: there must be one"):
         generate("tables").filled("no sections")

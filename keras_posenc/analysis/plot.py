@@ -86,9 +86,22 @@ def styled(draw):
         with matplotlib.rc_context(_STYLE):
             figure = Figure(figsize=size, layout="constrained")
             draw(figure, *args, **kwargs)
+            _write_powers_plainly(figure)
             return figure
 
     return drawn
+
+
+def _write_powers_plainly(figure):
+    """Labels ticks of logarithmic axes as 2e-02: Matplotlib's own labels are TeX."""
+    from matplotlib.ticker import LogFormatter, LogFormatterMathtext
+
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        for ticks in (axis.major, axis.minor):
+            if isinstance(ticks.formatter, LogFormatterMathtext):
+                is_minor, base = ticks is axis.minor, axis.get_transform().base
+                set_formatter = axis.set_minor_formatter if is_minor else axis.set_major_formatter
+                set_formatter(LogFormatter(base, ticks.formatter.labelOnlyBase))
 
 
 def to_svg(figure):

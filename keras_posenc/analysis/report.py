@@ -66,7 +66,7 @@ def read_run(directory, name=None):
 
 
 def write_report(directories, path=None, title="Fine-tuning report"):
-    """Writes a page: a verdict, what was run, results, learning curves, each class, lengths.
+    """Writes a page: a verdict, results, what was run, learning curves, each class, lengths.
 
     The page needs no other file and no network. Without Matplotlib it has no figures, which is
     logged.
@@ -97,10 +97,10 @@ def write_report(directories, path=None, title="Fine-tuning report"):
     runs = [read_run(directory, name) for name, directory in directories.items()]
     sections = [
         *(f"<p class=verdict>{escaped(_named(verdict(run), run, runs))}</p>" for run in runs),
-        *(section(_of("About this run", run, runs), _about(run)) for run in runs),
         section("Results", _results(runs)),
-        *(section(_of("Learning curves", run, runs), _learning(run)) for run in runs),
         _by_length(runs),
+        *(section(_of("About this run", run, runs), _about(run)) for run in runs),
+        *(section(_of("Learning curves", run, runs), _learning(run)) for run in runs),
         *(section(_of("Confusion matrix", run, runs), _confusion(run)) for run in runs),
         *(section(_of("Each class", run, runs), _classes(run)) for run in runs),
         section("Document lengths", _lengths(runs)),

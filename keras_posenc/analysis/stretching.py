@@ -75,8 +75,8 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
 
 
 def _verdict(report, recipe):
-    """Good where training has moved the features towards the teacher's, and where it was to keep
-    distant context and has not lost any."""
+    """Whether training has moved the features towards the teacher's, and, where it was to keep
+    distant context, has not lost any."""
     old = report["old_length"]
     rows = [row for row in report["agreement"] if row["to"] > old] or report["agreement"]
     before, after = (sum(row[name] for row in rows) / len(rows) for name in ("before", "after"))
@@ -90,10 +90,12 @@ def _verdict(report, recipe):
     if not report["losses"]:
         return f"Not trained: {words}."
     if after <= before:
-        return f"Bad: {words}. Train on more text or with a smaller learning rate."
+        remedy = "Train on more text or with a smaller learning rate."
+        return f"No closer to the unstretched encoder: {words}. {remedy}"
     if context and recipe.get("keep") == "context" and context["after"] < context["before"]:
-        return f"Mixed: {words}. Train on longer texts or with a smaller learning rate."
-    return f"Good: {words}."
+        remedy = "Train on longer texts or with a smaller learning rate."
+        return f"Closer to the unstretched encoder, with less distant context: {words}. {remedy}"
+    return f"Closer to the unstretched encoder than before training: {words}."
 
 
 def _numbers(rows):

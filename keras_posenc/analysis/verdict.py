@@ -1,4 +1,4 @@
-"""The verdict of a report in one sentence: good or bad, compared with what needs no model."""
+"""The verdict of a report in one sentence: better or worse than what needs no model."""
 
 NOT_JUDGED = (
     "Not evaluated: no validation and no test documents were given, so there is no score. "
@@ -26,7 +26,7 @@ def verdict(run):
         return _correlation(metrics[key], metrics["documents"], title, documents)
     return (
         f"{_capital(title)} is {metrics[key]:.3f} on {documents}. Compare it with what a simple "
-        "rule reaches on the same documents before you call it good."
+        "rule reaches on the same documents before you rely on it."
     )
 
 
@@ -36,15 +36,16 @@ def _accuracy(metrics, documents):
     constant, (low, high) = max(counts) / max(sum(counts), 1), metrics["interval"]
     measured = (
         f"accuracy is {metrics['accuracy']:.1%} on {documents} (95% interval {100 * low:.1f}–"
-        f"{100 * high:.1f}), and always predicting the most frequent class gives {constant:.1%}"
+        f"{100 * high:.1f}), and that rule gives {constant:.1%}"
     )
+    rule = "always predicting the most frequent class"
     if low > constant:
-        return f"Good: {measured}."
+        return f"Better than {rule}: {measured}."
     if high < constant:
-        return f"Bad: {measured}. Train for more epochs, or with another learning rate."
+        return f"Worse than {rule}: {measured}. Train longer, or with another learning rate."
     return (
-        f"Not shown to be good: {measured}, which is within the interval. Train for longer, or "
-        "evaluate on more documents."
+        f"Not shown to be better than {rule}: {measured}, which is within the interval. Train for "
+        "longer, or evaluate on more documents."
     )
 
 
@@ -52,7 +53,9 @@ def _correlation(value, count, title, documents):
     bound = min(1.96 / max(count - 1, 1) ** 0.5, 1.0)
     measured = f"{title} is {value:.3f} on {documents}; predictions without any relation to the "
     measured += f"numbers stay below {bound:.2f} in 39 of 40 cases"
-    return f"Good: {measured}." if value > bound else f"Bad: {measured}. Train for longer."
+    if value > bound:
+        return f"Better than chance: {measured}."
+    return f"Not shown to be better than chance: {measured}. Train for longer."
 
 
 def _capital(words):

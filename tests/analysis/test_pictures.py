@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
-from keras_posenc.analysis import pictures
+from keras_posenc.analysis import decay_curve, pictures
+from keras_posenc.analysis.plot import to_svg
 
 pytestmark = pytest.mark.once
+ENCODINGS = {"none": [], "rotary": ["rotary"]}
 
 
 def test_decay_curves_show_the_mean_of_the_heads_and_leave_gaps():
@@ -19,6 +21,16 @@ def test_decay_curves_show_the_mean_of_the_heads_and_leave_gaps():
     assert left.get_xlabel() == "distance (tokens)"
     figure = pictures.decay_curves({"one": {**curve, "distance": np.arange(-1, 2)}})
     assert figure.axes[0].get_xlabel() == "query minus key (tokens)"
+
+
+def test_ticks_of_a_logarithmic_axis_are_no_tex():
+    """Its labels change where the figure is written: 3e-02, with no formula around it."""
+    curves = {name: decay_curve(encodings, 48) for name, encodings in ENCODINGS.items()}
+    figure = pictures.decay_curves(curves)
+    to_svg(figure)
+    right = figure.axes[1]
+    labels = [tick.get_text() for tick in right.get_yticklabels(which="both")]
+    assert "2e−02" in labels and not any("$" in label for label in labels)
 
 
 def test_entropy_curves_stand_with_the_uniform_one():

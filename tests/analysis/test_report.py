@@ -65,10 +65,10 @@ def test_a_page_holds_its_pictures_and_needs_nothing_else(tmp_path):
     assert not re.findall(r'(?:src|href)="(?!data:)', page) and "<script" not in page
     headings = re.findall("<h2>(.*?)</h2>", page)
     assert headings == [
-        "About this run",
         "Results",
-        "Learning curves",
         "Accuracy by document length",
+        "About this run",
+        "Learning curves",
         "Confusion matrix",
         "Document lengths",
         "Settings",
@@ -121,7 +121,7 @@ def test_without_matplotlib_a_page_has_no_figures(monkeypatch, tmp_path, caplog)
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     page = write_report(write_run(tmp_path / "run")).read_text("utf-8")
     assert pictures(page) == [] and page.count("Not drawn: Matplotlib is not installed.") == 4
-    assert "75.0% (" in page and "<p class=verdict>Not shown to be good: accuracy is 75.0%" in page
+    assert "75.0% (" in page and "<p class=verdict>Not shown to be better than always" in page
     (line,) = caplog.messages
     assert re.search(
         r"report\.html has no figures.*pip install matplotlib, then .*same command.* write_report",
@@ -146,22 +146,34 @@ def judged(right, wrong):
         (
             18,
             2,
-            "Good: accuracy is 90.0% on 40 test documents (95% interval 76.9–96.0), and always",
+            "Better than always predicting the most frequent class: accuracy is 90.0% on 40 test "
+            "documents (95% interval 76.9–96.0), and that rule gives 50.0%.",
         ),
-        (11, 9, "Not shown to be good: accuracy is 55.0% on 40 test documents"),
-        (2, 18, "Bad: accuracy is 10.0% on 40 test documents"),
+        (
+            11,
+            9,
+            "Not shown to be better than always predicting the most frequent class: accuracy is",
+        ),
+        (
+            2,
+            18,
+            "Worse than always predicting the most frequent class: accuracy is 10.0% on 40 test",
+        ),
     ],
 )
 def test_the_verdict_compares_with_the_most_frequent_class(tmp_path, right, wrong, verdict):
     run = write_run(tmp_path / "run", test=judged(right, wrong), labels=("a", "b"), validation=None)
     words = analysis_verdict.verdict(read_run(run))
     assert words.startswith(verdict)
-    assert "always predicting the most frequent class gives 50.0%" in words
+    assert "that rule gives 50.0%" in words and "Good" not in words
 
 
 @pytest.mark.parametrize(
     ("value", "verdict"),
-    [(0.9, "Good: Spearman is 0.900 on 12 test"), (0.3, "Bad: Spearman is 0.300 on 12 test")],
+    [
+        (0.9, "Better than chance: Spearman is 0.900 on 12 test"),
+        (0.3, "Not shown to be better than chance: Spearman is 0.300 on 12 test"),
+    ],
 )
 def test_the_verdict_on_numbers(value, verdict):
     run = FinetuneRun("a", "a", {"test": {"documents": 12, "spearman": value}, "validation": None,
@@ -271,20 +283,29 @@ def test_a_page_about_a_stretching(tmp_path):
     path = write_stretch_report(tmp_path)
     page = path.read_text("utf-8")
     assert path == tmp_path / "report.html" and len(pictures(page)) == 2
-    assert "Good: the features beyond token 512 agree" in page and "cosine of 0.900" in page
+    assert (
+        "than before training: the features beyond token 512 agree" in page
+        and "cosine of 0.900" in page
+    )
     assert "641–768" in page and "2 steps in 9 s" in page and "&lt;a&gt;" in page
     assert "Distant context" not in page  # of an earlier version, which did not measure it
     report["context"] = {"before": 0.125, "after": 0.75}
     (tmp_path / "metrics.json").write_text(json.dumps(report))
     page = write_stretch_report(tmp_path).read_text("utf-8")
     assert "Distant context" in page and "0.125" in page and "0.750" in page
-    assert "Good: the features" in page and "Distant context is 0.750, and was 0.125." in page
+    assert (
+        "than before training: the features" in page
+        and "Distant context is 0.750, and was 0.125." in page
+    )
     report["context"] = {"before": 0.75, "after": 0.5}
     (tmp_path / "metrics.json").write_text(json.dumps(report))
-    assert "Good: the features" in write_stretch_report(tmp_path).read_text("utf-8")
+    assert "than before training: the features" in write_stretch_report(tmp_path).read_text("utf-8")
     (tmp_path / "recipe.json").write_text(json.dumps({"keep": "context"}))
     page = write_stretch_report(tmp_path).read_text("utf-8")
-    assert "Mixed: the features" in page and "Distant context is 0.500, and was 0.750." in page
+    assert (
+        "less distant context: the features" in page
+        and "Distant context is 0.500, and was 0.750." in page
+    )
     (tmp_path / "metrics.json").write_text(json.dumps({**report, "losses": []}))
     assert len(pictures(write_stretch_report(tmp_path).read_text("utf-8"))) == 1
     with pytest.raises(FileNotFoundError, match="holds no finished stretching"):
