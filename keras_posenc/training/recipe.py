@@ -57,7 +57,8 @@ class Recipe:
         settings = {name: arguments[name] for name in names} | changes
         settings = {name: plain(value) for name, value in settings.items()}
         for name in ("checkpoint", "config", "tokenizer"):
-            settings[name] = None if settings[name] is None else str(settings[name])
+            if settings.get(name) is not None:
+                settings[name] = str(settings[name])
         return cls(**settings)
 
     def replace(self, **changes):

@@ -1,16 +1,11 @@
 """Position distillation: a student with more positions learns the features of its teacher."""
 
-import dataclasses
 import functools
 
 import keras
 import numpy as np
 
 from keras_posenc import backend
-from keras_posenc.checkpoints import save_checkpoint
-from keras_posenc.models.config import RATES
-from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text.replicas import fill, share_of
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
@@ -22,6 +17,7 @@ from keras_posenc.training.stretching.context import (
     skipped_positions,
 )
 from keras_posenc.training.stretching.feature_losses import FeatureDistance, agreement
+from keras_posenc.training.stretching.pair import Pair
 from keras_posenc.training.stretching.stretch_report import agreement_table, by_piece
 from keras_posenc.training.stretching.windows import Reader, first_token, one_segment
 
@@ -43,27 +39,11 @@ class Distillation:
     def __init__(self, recipe, source, old, tokenizer, corpus, other_files):
         self.recipe, self.old, self.corpus, self.other_files = recipe, old, corpus, other_files
         keras.utils.set_random_seed(recipe.seed)
-        weights, options = source.open_weights(), recipe.options(old)
-        build = dict(config_path=old, model=source.model, **dict.fromkeys(RATES, 0.0))
-        load = dict(checkpoint_path=weights, ignore=source.ignore)
-        teacher = build_transformer_model(**load, **build, **recipe.encodings(old))
-        self.teacher = Reader(teacher, tokenizer, old.max_position)
-        # The checkpoint's heads come along as they are; what learns is the encoder under them.
-        self.whole = build_transformer_model(
-            **load,
-            return_keras_model=False,
-            **heads_in(weights, source.model, old),
-            **build,
-            **options,
-        )
         # Ids that are made of the tokens leave no room for skipped ones.
         self.skips = recipe.keep == "context" and not old.padded_positions
-        self.student = build_transformer_model(
-            layers=self.whole.layers,
-            custom_position_ids=self.skips,
-            **build,
-            **options,
-        )
+        self.pair = Pair(recipe, source, old, recipe.encodings(old), self.skips)
+        self.teacher = Reader(self.pair.teacher, tokenizer, old.max_position)
+        self.student = self.pair.student
         recipe.compile(self.student, max(1, recipe.steps), FeatureDistance())
 
     def run(self, state, verbose):
@@ -145,12 +125,5 @@ class Distillation:
         }
 
     def save(self, folder):
-        """Writes the checkpoint, all positions as rows, with the original dropout rates, and what
-        belongs to it."""
-        rates = {name: getattr(self.old, name) for name in RATES}
-        self.whole.config = dataclasses.replace(self.whole.config, **rates)
-        save_checkpoint(self.whole, folder, positions=self.recipe.length)
-        self.corpus.tokenizer.save(folder)
-        for name, content in self.other_files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(content)
+        """Writes the checkpoint and what belongs to it."""
+        self.pair.save(folder, self.recipe.length, self.corpus.tokenizer, self.other_files)

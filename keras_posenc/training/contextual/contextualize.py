@@ -1,0 +1,231 @@
+"""`contextualize`: an embedder learns, without labels, to bring distant names to its passages."""
+
+import functools
+import hashlib
+import pathlib
+import tempfile
+import typing
+
+import keras
+import numpy as np
+
+from keras_posenc import backend, checks
+from keras_posenc.checkpoints.sentence_transformers import (
+    read_modules,
+    read_pooling,
+    sentence_transformers_files,
+)
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.text import Texts
+from keras_posenc.text.files import read_long_texts
+from keras_posenc.training.contextual.copies import Corpus
+from keras_posenc.training.contextual.pronouns import LANGUAGES, language_of
+from keras_posenc.training.contextual.recipe import ContextualRecipe
+from keras_posenc.training.contextual.training import ContextualTraining
+from keras_posenc.training.processes import check_processes
+from keras_posenc.training.runs import run_once, whence
+from keras_posenc.training.source import Source
+
+KEYS = ("found", "chance", "sentences", "losses")
+TEST_SHARE = 0.1
+NAMES = 0.8  # of the copies, where the pronouns of the language are known
+
+
+class Contextualized(typing.NamedTuple):
+    """An embedder's encoder after contextual training, and its report.
+
+    Attributes:
+        model: the encoder, as `build_transformer_model` loads it from `output`.
+        report: dict, the content of metrics.json.
+
+    Example:
+
+    >>> Contextualized(model=None, report={"chance": 0.1667}).report["chance"]
+    0.1667
+    """
+
+    model: keras.Model
+    report: dict
+
+
+def contextualize(
+    checkpoint,
+    texts,
+    output=None,
+    *,
+    test=None,
+    max_length=4096,
+    train_length=768,
+    steps=150,
+    learning_rate=4e-5,
+    names=None,
+    language="auto",
+    log_n=128,
+    stretch="hierarchical",
+    alpha=0.2,
+    kept_rows=1,
+    text=None,
+    seed=0,
+    overwrite=False,
+    verbose=True,
+):
+    """Trains an embedder, without labels, so that vectors of passages have distant context.
+
+    Late chunking gives a passage the context of its document, but a pretrained encoder brings
+    little of a name to a sentence that says "she" 800 tokens later. This training teaches it that,
+    on your documents and in minutes. Afterwards `embed(late=True)` and `search` find passages by
+    names and topics that stand far before them.
+
+    In each step, two texts are woven together in four copies, which differ in two names. A name
+    stands only in its introduction; in later passages a pronoun replaces it. The teacher is the
+    original encoder. It reads each passage alone, with the name. The student reads the whole copy,
+    and must tell the passages of all copies apart by contrast (`ContextualModel`). In other steps,
+    a word that is frequent in one text and rare in the others takes the place of the name, and is
+    left out of the passages. That needs no pronouns, and works in every language. Two further
+    terms keep the features of near context and of texts that are read alone, so queries stay where
+    they were.
+
+    The same call resumes an interrupted run from its last state. If the run is complete, the call
+    returns immediately.
+
+    Args:
+        checkpoint: str. A directory of sentence-transformers that pools by the mean, or the
+            directory of an encoder, whose features are then averaged.
+        texts: documents without labels, best those that are searched later: a path for
+            `read_texts`, a `Texts`, or a list of str.
+        output: str or None. Directory for the new checkpoint with tokenizer, pooling and prompts,
+            recipe.json and metrics.json; None saves nothing.
+        test: documents to measure on, as `texts`; by default a tenth of `texts` is held out.
+        max_length: int. Number of positions to serve. Positions beyond `train_length` are trained
+            by skipped position ids.
+        train_length: int. Maximum tokens of a copy.
+        steps: int. Training steps.
+        learning_rate: float. Peak of a cosine schedule.
+        names: float in [0, 1] or None. Fraction of the steps that exchange names; the others
+            exchange words. None: 0.8 if `language` has pronouns, otherwise 0.
+        language: str or None. A key of `keras_posenc.training.LANGUAGES`, which has the pronouns of
+            each language and can be extended. "auto": the one whose words are frequent in the
+            texts, if any. None: words are exchanged, and no names.
+        log_n: int or None. Length m from which on attention is sharper, by the factor ln n / ln m
+            for n tokens (`LogN`). A good value is the length that the checkpoint was last trained
+            with. None: attention stays as it is.
+        stretch, alpha, kept_rows: initial values of new positions, as in `stretch`.
+        text: str. Name of the column of texts; by default one with a usual name, such as text or
+            content (see `read_texts`).
+        seed: int. Seed of the choice of texts.
+        overwrite: bool. Start again, whatever run is in `output`.
+        verbose: bool. Whether to print the progress and the time left.
+
+    Returns:
+        `Contextualized`: the encoder and the report, a dict. `found` has a row per distance in
+            tokens: the fraction of passages of held-out texts that are found by a name so far
+            before them, among four copies of the text with other names. `windows` is the original
+            encoder in windows, `first_sentence` the same with the first sentence prepended, and
+            `trained` the student. `sentences` has what happened to single sentences: the
+            rank correlation of their similarities with those of the original, and the mean cosine.
+            The others are `examples`, `losses`, `seconds` and `versions`.
+
+    Raises:
+        FileNotFoundError: if a file is missing.
+        NotADirectoryError: if `output` is a file.
+        BlockingIOError: if another run uses `output`.
+        ValueError: if a setting or the checkpoint is invalid, the embedder does not pool by the
+            mean, too few texts have a name or word that repeats, or `output` holds a run with other
+            settings.
+
+    Example:
+
+    >>> from keras_posenc.training import contextualize
+    >>> story = "Ada is here. Ada reads well. Ada was kind to me. I saw Ada sleep. We like Ada now. "
+    >>> texts = [story.replace("Ada", name) for name in ("Ada", "Otto", "Nora")]
+    >>> _, report = contextualize("bert", texts, test=texts, steps=2, max_length=640,
+    ...                           train_length=128, verbose=False)
+    >>> len(report["losses"])
+    2
+
+    References:
+        [Late chunking](https://arxiv.org/abs/2409.04701);
+        [PoSE](https://arxiv.org/abs/2309.10400) (skipped positions).
+    """
+    arguments = locals()
+    check_processes("contextualize")
+    if output is None and backend.processes()[1] > 1:
+        raise ValueError(
+            "`output` must be a folder that all processes see. Received: None, with "
+            f"{backend.processes()[1]} processes"
+        )
+    checks.choice("language", language, ("auto", None, *LANGUAGES))
+    modules = read_modules(checkpoint)
+    _check_pooling(modules, checkpoint)
+    source = Source(str(modules[0].folder))
+    old = source.read_config()
+    train, held_out = _read(texts, test, text, seed)
+    if language == "auto":
+        language = language_of(train)
+    chosen = {"language": language, "names": names}
+    if names is None:
+        chosen["names"] = 0.0 if language is None else NAMES
+    recipe = ContextualRecipe.of(arguments, checkpoint=str(checkpoint), **chosen)
+    recipe.options(old)
+    tokenizer = source.read_tokenizer(old)
+    corpora = [_corpus(each, what, tokenizer, recipe)
+               for each, what in ((train, "train"), (held_out, "measure"))]  # fmt: skip
+    files = sentence_transformers_files(checkpoint, max_length)
+    with tempfile.TemporaryDirectory() as scratch:
+        output = pathlib.Path(scratch) / "contextual" if output is None else output
+        prepare = functools.partial(
+            ContextualTraining, recipe, source, old, tokenizer, *corpora, files
+        )
+        record = recipe.record(texts=_digest(train, held_out))
+        data = whence(texts=texts, test=test, text=text)
+        report = run_once(output, record, overwrite, verbose, prepare, KEYS, data=data)
+        return Contextualized(build_transformer_model(output), report)
+
+
+def _check_pooling(modules, checkpoint):
+    poolings = read_pooling(modules[1])[0]
+    if poolings != ["mean"]:
+        raise ValueError(
+            f"`checkpoint` must pool by the mean, because late chunking averages the tokens of a "
+            f"passage. {checkpoint} pools by {' and '.join(poolings)}: take another embedder."
+        )
+
+
+def _read(texts, test, text, seed):
+    """The texts to train on and those that are held out, lists of str."""
+    train, held_out = (_list(each, text) for each in (texts, test))
+    if test is None:
+        order = np.random.default_rng((seed, 0)).permutation(len(train))
+        count = max(1, int(TEST_SHARE * len(train)))
+        if len(train) > 1:
+            held_out = [train[i] for i in order[:count]]
+            train = [train[i] for i in order[count:]]
+        else:
+            held_out = train
+    return train, held_out
+
+
+def _list(texts, column):
+    if texts is None:
+        return []
+    if not isinstance(texts, (list, tuple, Texts)):
+        texts = read_long_texts(texts, column)
+    return list(texts.texts if isinstance(texts, Texts) else texts)
+
+
+def _digest(*texts):
+    return hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _corpus(texts, what, tokenizer, recipe):
+    language = LANGUAGES.get(recipe.language) if recipe.names else None
+    size = recipe.train_length - tokenizer.special_tokens()
+    corpus = Corpus(texts, tokenizer, language, size, recipe.names)
+    if not (corpus.names or corpus.words):
+        raise ValueError(
+            f"`texts` must have names or words that repeat in a text, to {what} on. None of "
+            f"{len(texts):,} texts has a word of four letters or more that stands in four of its "
+            "sentences and in few other texts: give more or longer texts"
+            + ("." if what == "train" else ", or `test`.")
+        )
+    return corpus

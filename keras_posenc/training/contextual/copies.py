@@ -1,0 +1,283 @@
+"""Counterfactual copies of a text: they differ in two names, which stand far before the passages."""
+
+import dataclasses
+
+import numpy as np
+
+from keras_posenc.training.contextual.names import name_pattern, names_in, without_name
+from keras_posenc.training.contextual.sentences import sentences_of
+from keras_posenc.training.contextual.words import without_word, word_pattern, words_in
+
+COPIES, PASSAGES = 4, 6
+# Tokens of a sentence that introduces a name or begins a passage, and of a passage.
+INTRODUCTION, SENTENCE, PASSAGE = 96, 48, 64
+TRIES = 8  # texts that fill one gap, at most
+PIECE = 2000  # tokens after which a long text is cut, so that its parts are compared
+SCATTERED = FIRST = 0.5  # of the copies: passages apart in other text, a name in the first sentence
+
+
+@dataclasses.dataclass
+class Copies:
+    """What one training step reads.
+
+    Attributes:
+        texts: list of `COPIES` lists of sentences (str). They differ in two names or words.
+        passages: list of at most `PASSAGES` indices of sentences that are learned, without the
+            name.
+        named: list of `COPIES` lists of str, the same passages with the name, for the teacher.
+    """
+
+    texts: list
+    passages: list
+    named: list
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A name or word that later sentences of a text can do without.
+
+    Attributes:
+        text: int, the index of the text.
+        word: str.
+        pattern: compiled regular expression.
+        introductions, starts: tuples of the indices of sentences with it: those that can introduce
+            it, and those that a passage can begin with.
+        pronoun: `Pronoun` that stands for a name, or None for a word, which is left out.
+    """
+
+    text: int
+    word: str
+    pattern: object
+    introductions: tuple
+    starts: tuple
+    pronoun: object
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Sentences of a copy: what it reads, what the teacher reads in their place if they are a
+    passage, their subject if its name in `text` or `named` is to be exchanged, and their tokens."""
+
+    text: str
+    tokens: int
+    subject: Subject | None = None
+    named: str | None = None
+
+
+class Corpus:
+    """Texts, and the names and words in them from which counterfactual copies are made.
+
+    Args:
+        texts: list of str.
+        tokenizer: `Tokenizer`.
+        language: `Language`, or None if no pronouns are known.
+        size: int. Tokens of a copy, without special tokens.
+        names: float in [0, 1]. Fraction of the copies that differ in names, the others in words.
+    """
+
+    def __init__(self, texts, tokenizer, language, size, names):
+        self.language, self.size, self.fraction = language, size, names
+        self.sentences, self.counts, self.origins = [], [], []
+        for number, text in enumerate(texts):
+            sentences = sentences_of(text)
+            counts = [len(ids) for ids in tokenizer.contents(sentences)] if sentences else []
+            for piece in _pieces(counts):
+                self.sentences.append(sentences[piece])
+                self.counts.append(counts[piece])
+                self.origins.append(number)
+        self.words = [
+            subject
+            for number, words in enumerate(words_in(self.sentences))
+            for word in words
+            if (subject := self._subject(number, word, word_pattern(word), None))
+        ]
+        self.names, self.pool = [], {}
+        if language is not None:
+            self.pool = {pronoun: set(pronoun.names.split()) for pronoun in language.pronouns}
+            for number, names in enumerate(names_in(self.sentences, language)):
+                for name, pronoun in names.items():
+                    pattern = name_pattern(name, language)
+                    if subject := self._subject(number, name, pattern, pronoun):
+                        self.names.append(subject)
+                        self.pool[pronoun].add(name)
+        self.pool = {pronoun: sorted(names) for pronoun, names in self.pool.items()}
+
+    def _subject(self, number, word, pattern, pronoun):
+        """The `Subject`, or None if the text has too few sentences with it."""
+        sentences, counts = self.sentences[number], self.counts[number]
+        places = [i for i, sentence in enumerate(sentences) if pattern.search(sentence)]
+        introductions = tuple(i for i in places if counts[i] <= INTRODUCTION)
+        starts = tuple(i for i in places if 4 <= counts[i] <= SENTENCE)
+        if not introductions or sum(start > introductions[0] for start in starts) < 2:
+            return None
+        return Subject(number, word, pattern, introductions, starts, pronoun)
+
+    def summary(self):
+        """How many of the texts gave names and words, as a line."""
+        texts = len(set(self.origins))
+        useful = {self.origins[each.text] for each in (*self.names, *self.words)}
+        return (
+            f"{len(self.names):,} names and {len(self.words):,} words of {len(useful):,} of "
+            f"{texts:,} texts"
+        )
+
+    def draw(self, rng):
+        """Draws the counterfactual copies of two texts that are woven together.
+
+        The names of both are introduced one after the other, other sentences follow, and then the
+        passages of both, in which pronouns stand for the names, or the words are missing.
+
+        Args:
+            rng: NumPy generator.
+
+        Returns:
+            `Copies`.
+        """
+        of_names = rng.random() < self.fraction if self.words else True
+        subjects = (self.names if of_names else self.words) or self.words
+        subject = _choose(subjects, rng)
+        others = [
+            each for each in subjects
+            if each.text != subject.text and (each.pronoun is None or each.pronoun != subject.pronoun)
+        ]  # fmt: skip
+        pair = [subject, *([_choose(others, rng)] if others else [])]
+        fillers = Fillers(self, pair, rng)
+        opened, bodies = [], []
+        for subject in pair:
+            introduction = subject.introductions[self._introduction(subject, rng)]
+            opened.append(self._part(subject, introduction))
+            bodies.append(self._body(subject, introduction, rng))
+        body = self._woven(bodies, fillers, rng)
+        room = self.size - sum(part.tokens for part in (*opened, *body))
+        gap = int(rng.integers(0, max(1, room + 1)))
+        places = np.sort(rng.integers(0, gap + 1, len(opened)))
+        if rng.random() < FIRST:
+            places[0] = 0
+        parts, before = [], 0
+        for part, place in zip(opened, places, strict=True):
+            parts += [*fillers.take(int(place) - before), part]
+            before = int(place)
+        parts += [*fillers.take(gap - before), *body]
+        return self._copies(pair, parts, rng)
+
+    def _introduction(self, subject, rng):
+        """The number of an introduction that has passages behind it: the first one, or any."""
+        usable = [
+            number for number, place in enumerate(subject.introductions)
+            if sum(start > place for start in subject.starts) >= 2
+        ]  # fmt: skip
+        return usable[int(rng.integers(len(usable))) if rng.random() < 0.5 else 0]
+
+    def _part(self, subject, place):
+        sentence, tokens = self.sentences[subject.text][place], self.counts[subject.text][place]
+        return _Part(sentence, tokens, subject)
+
+    def _body(self, subject, introduction, rng):
+        """The passages of a subject, each with up to two sentences before it, as lists of parts."""
+        sentences, counts = self.sentences[subject.text], self.counts[subject.text]
+        starts = [place for place in subject.starts if place > introduction]
+        first = rng.integers(max(1, len(starts) - PASSAGES // 2 + 1))
+        found, end = [], introduction + 1
+        for start in starts[first : first + PASSAGES]:
+            if start < end or len(found) == PASSAGES // 2:
+                continue
+            before = range(max(end, start - int(rng.integers(0, 3))), start)
+            longest, end, tokens = int(rng.integers(1, PASSAGE)), start + 1, counts[start]
+            while end < len(counts) and tokens + counts[end] <= longest:
+                tokens, end = tokens + counts[end], end + 1
+            passage = " ".join(sentences[start:end])
+            found.append([
+                *(_Part(self.without(subject, sentences[i]), counts[i]) for i in before),
+                _Part(self.without(subject, passage), tokens, subject, passage),
+            ])  # fmt: skip
+        return found
+
+    def _woven(self, bodies, fillers, rng):
+        """The passages of all subjects in the order of each, up to half of a copy's tokens."""
+        queue = [number for number, body in enumerate(bodies) for _ in body]
+        parts, room, scattered = [], self.size // 2, rng.random() < SCATTERED
+        for number in rng.permutation(queue):
+            some = bodies[number].pop(0)
+            if scattered:
+                some = [*fillers.take(int(rng.integers(0, 80))), *some]
+            tokens = sum(part.tokens for part in some)
+            if tokens > room and parts:
+                break
+            parts, room = [*parts, *some], room - tokens
+        return parts
+
+    def without(self, subject, text):
+        if subject.pronoun is None:
+            return without_word(text, subject.pattern)
+        return without_name(text, subject.pattern, subject.pronoun, self.language)
+
+    def _copies(self, pair, parts, rng):
+        names = {id(subject): self.names_of(subject, rng, COPIES) for subject in pair}
+        passages = [number for number, part in enumerate(parts) if part.named is not None]
+        texts, named = [], []
+        for copy in range(COPIES):
+
+            def exchanged(part, text, copy=copy):
+                name = names[id(part.subject)][copy]
+                return part.subject.pattern.sub(lambda match: in_place(match, name), text)
+
+            texts.append([
+                exchanged(part, part.text) if part.subject and part.named is None else part.text
+                for part in parts
+            ])  # fmt: skip
+            named.append([exchanged(parts[number], parts[number].named) for number in passages])
+        return Copies(texts, passages, named)
+
+    def names_of(self, subject, rng, count):
+        """The names, or words, of the copies; the first is that of the text."""
+        if subject.pronoun is not None:
+            pool = self.pool[subject.pronoun]
+        else:
+            pool = sorted({each.word for each in self.words if each.text != subject.text})
+        pool = [name for name in pool if name != subject.word]
+        return [subject.word, *(pool[i] for i in rng.permutation(len(pool))[: count - 1])]
+
+
+class Fillers:
+    """Consecutive sentences of texts that have nothing to do with the subjects of a copy."""
+
+    def __init__(self, corpus, pair, rng):
+        taken = {subject.text for subject in pair}
+        self.corpus, self.pair, self.rng = corpus, pair, rng
+        self.texts = [n for n, some in enumerate(corpus.sentences) if some and n not in taken]
+
+    def take(self, tokens):
+        """Parts of at most so many tokens, from a new place each time."""
+        parts = []
+        for _ in range(TRIES if self.texts else 0):
+            text = self.texts[self.rng.integers(len(self.texts))]
+            sentences, counts = self.corpus.sentences[text], self.corpus.counts[text]
+            for place in range(int(self.rng.integers(len(sentences))), len(sentences)):
+                if counts[place] > tokens:
+                    return parts
+                if not any(subject.pattern.search(sentences[place]) for subject in self.pair):
+                    parts.append(_Part(sentences[place], counts[place]))
+                    tokens -= counts[place]
+        return parts
+
+
+def _pieces(counts):
+    """Slices of the sentences of a text, of about equal numbers of tokens."""
+    ends = np.cumsum(counts)
+    number = max(1, round(ends[-1] / PIECE)) if counts else 1
+    places = [int(np.searchsorted(ends, ends[-1] * i / number)) for i in range(1, number)]
+    return [slice(a, b) for a, b in zip([0, *places], [*places, len(counts)], strict=True) if a < b]
+
+
+def _choose(subjects, rng):
+    """A subject of a random text: one with many names is not chosen more often."""
+    texts = sorted({subject.text for subject in subjects})
+    text = texts[rng.integers(len(texts))]
+    some = [subject for subject in subjects if subject.text == text]
+    return some[rng.integers(len(some))]
+
+
+def in_place(match, name):
+    """The name of a copy in place of a match, with the possessive ending of the match."""
+    ending = match[1] if match.re.groups and match[1] else ""
+    return (name[:1].upper() + name[1:] if match[0][:1].isupper() else name) + ending

@@ -1,0 +1,89 @@
+"""How languages refer to a name: the pronouns that stand for it in later sentences."""
+
+import dataclasses
+
+from keras_posenc.training.contextual.sentences import WORD
+
+FREQUENT = 0.08  # of all words; English prose has twice as many
+
+
+@dataclasses.dataclass(frozen=True)
+class Pronoun:
+    """The forms that stand for a name of one kind, such as those of women.
+
+    Attributes:
+        subject: str, such as "she".
+        object: str, behind a preposition or a verb, such as "her".
+        possessive: str, in place of "Ada's", such as "her".
+        names: str. Names of this kind, separated by spaces. They replace those of a text if the
+            corpus has too few.
+    """
+
+    subject: str
+    object: str
+    possessive: str
+    names: str = ""
+
+    @property
+    def forms(self):
+        """All forms, as a set of str in lower case."""
+        return {self.subject, self.object, self.possessive}
+
+
+@dataclasses.dataclass(frozen=True)
+class Language:
+    """What is known of a language: its pronouns, and the words around a name.
+
+    Attributes:
+        pronouns: tuple of `Pronoun`. The first ones are told from a text by their frequency; the
+            last one stands for names without such a pronoun.
+        prepositions: frozenset of words in lower case. Behind them a name is an object.
+        titles: frozenset of words that belong to the name behind them, such as "Mr".
+        possessive: str, a regular expression of the ending of a possessive, such as "['’]s".
+    """
+
+    pronouns: tuple
+    prepositions: frozenset
+    titles: frozenset
+    possessive: str
+
+
+ENGLISH = Language(
+    pronouns=(
+        Pronoun("she", "her", "her", "Alice Amelia Barbara Cecily Daphne Eleanor Frances Georgina "
+                "Harriet Isabel Jane Katherine Lucy Mabel Nell Olive Philippa Rosa Sybil Thea"),
+        Pronoun("he", "him", "his", "Andrew Basil Charles Dennis Edmund Francis Gilbert Henry "
+                "Isaac James Kenneth Laurence Michael Nigel Owen Percy Roger Samuel Thomas William"),
+        Pronoun("it", "it", "its", "Arden Brindle Castor Dunmore Elstree Fairfax Garland Hexham "
+                "Ingram Juniper Kestrel Lowell Meridian Norfolk Orion Pembroke Quill Redmond "
+                "Sterling Tamar"),
+    ),
+    prepositions=frozenset(
+        "about after against among around at before behind beside between beyond by for from in "
+        "into like near of off on onto over past round than through to toward towards under upon "
+        "with without".split()
+    ),
+    titles=frozenset("Aunt Captain Colonel Count Doctor Dr Father King Lady Lord Madame Major "
+                     "Miss Mister Mother Mr Mrs Ms Prince Princess Professor Queen Sir Uncle".split()),
+    possessive="['’]s",
+)  # fmt: skip
+LANGUAGES = {"en": ENGLISH}
+
+
+def language_of(corpus):
+    """The language whose pronouns and prepositions are frequent in a corpus.
+
+    Args:
+        corpus: list of str.
+
+    Returns:
+        str, a key of `LANGUAGES`, or None if none is.
+    """
+    words = [word.lower() for text in corpus for word in WORD.findall(text[:20_000])]
+    fractions = {}
+    for name, language in LANGUAGES.items():
+        forms = {form for pronoun in language.pronouns for form in pronoun.forms}
+        known = forms | language.prepositions
+        fractions[name] = sum(word in known for word in words) / max(1, len(words))
+    best = max(fractions, key=fractions.get)
+    return best if fractions[best] >= FREQUENT else None

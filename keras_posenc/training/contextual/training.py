@@ -1,0 +1,157 @@
+"""A contextual training: its steps, what it measures before and after, and what it saves."""
+
+import functools
+
+import keras
+import numpy as np
+
+from keras_posenc.training.contextual.batches import CopyBatches
+from keras_posenc.training.contextual.copies import COPIES
+from keras_posenc.training.contextual.measure import Measure, cases
+from keras_posenc.training.contextual.model import ContextualModel
+from keras_posenc.training.progress import printer
+from keras_posenc.training.runs import take_steps
+from keras_posenc.training.stretching.pair import Pair
+from keras_posenc.training.stretching.windows import Reader, one_segment
+
+DISTANCES = (400, 800, 1600)  # tokens back to the name, of what is measured
+EXAMPLES = 3
+
+
+class ContextualTraining:
+    """The teacher, the student and their texts.
+
+    Args:
+        recipe: `ContextualRecipe`.
+        source: `Source` of the teacher.
+        old: `Config` of the teacher.
+        tokenizer: `Tokenizer`.
+        corpus, held_out: `Corpus` of the texts to train and to measure on.
+        other_files: dict path -> bytes, files to save with the checkpoint.
+    """
+
+    def __init__(self, recipe, source, old, tokenizer, corpus, held_out, other_files):
+        self.recipe, self.old, self.tokenizer = recipe, old, tokenizer
+        self.corpus, self.held_out, self.other_files = corpus, held_out, other_files
+        keras.utils.set_random_seed(recipe.seed)
+        skips = not old.padded_positions
+        self.pair = Pair(recipe, source, old, {}, skips)
+        window = min(old.max_position, 512)
+        self.teacher = Reader(self.pair.teacher, tokenizer, window)
+        self.model = ContextualModel(self.pair.student)
+        self.batches = CopyBatches(tokenizer, recipe.train_length, recipe.max_length, skips)
+        recipe.compile(self.model, max(1, recipe.steps), None)
+
+    def run(self, state, verbose):
+        """Trains from where `state`, a path, stands, or from the beginning; returns the report."""
+        print_line = printer(verbose)
+
+        def start():
+            print_line(
+                f"{self.corpus.summary()}; {self.recipe.steps:,} steps of {COPIES} copies of up to "
+                f"{self.recipe.train_length:,} tokens, about {self.gigabytes():.1f} GB of memory"
+            )
+            return self.at_start()
+
+        record = take_steps(self.model, self.recipe.steps, state, self.step, start, print_line)
+        return self.report(record)
+
+    def gigabytes(self):
+        """An estimate of the memory of a step: activations, weights, gradients and moments."""
+        old, tokens = self.old, (COPIES + 1) * self.recipe.train_length
+        numbers = 12 * old.hidden_size + 3 * old.intermediate_size
+        activations = tokens * old.num_hidden_layers * numbers
+        weights = 5 * sum(int(np.prod(v.shape)) for v in self.pair.student.weights)
+        return 4 * (activations + weights) / 1e9
+
+    def step(self, number):
+        """Takes one training step and returns the loss."""
+        rng = np.random.default_rng((self.recipe.seed, 2, number))
+        batch = self.batches(self.corpus.draw(rng), rng)
+        named = self.teacher.model.predict_on_batch(one_segment(self.teacher.model, batch.named_ids))
+        read = self.teacher(batch.first, rng.random())
+        near = np.zeros((len(batch.kept), read.shape[-1]), "float32")
+        near[: len(read)] = read
+        targets = {
+            "passages": np.einsum("nl,nld->nd", batch.named_weights, named),
+            "near": near,
+            "kept": batch.kept,
+            "real": batch.real,
+        }
+        return float(np.ravel(self.model.train_on_batch(batch.inputs, targets))[0])
+
+    @functools.cached_property
+    def measure(self):
+        """The `Measure` on the texts that are held out."""
+        distances = [d for d in DISTANCES if d + 200 <= self.recipe.max_length]
+        sentences = [s for some in self.held_out.sentences for s in some if len(s.split()) > 3]
+        rng = np.random.default_rng((self.recipe.seed, 6))
+        order = rng.permutation(len(sentences))
+        return Measure(
+            cases(self.held_out, distances, self.recipe.seed),
+            [sentences[i] for i in order],
+            self.teacher,
+            self.pair.student,
+            self.tokenizer,
+        )
+
+    def at_start(self):
+        """What the original encoder finds: in windows, and with the first sentence prepended."""
+        ways = {"windows": self.measure.windows, "first_sentence": self.measure.first_sentence}
+        found = {name: way() for name, way in ways.items()}
+        return {
+            "found": {name: fractions for name, (fractions, _) in found.items()},
+            "chosen": {name: [c.tolist() for c in each] for name, (_, each) in found.items()},
+        }
+
+    def report(self, record):
+        """Makes the report: what is found by distance, before and after; what was kept; losses."""
+        fractions, chosen = self.measure.of_student()
+        found = record["found"] | {"trained": fractions}
+        chosen = record["chosen"] | {"trained": [each.tolist() for each in chosen]}
+        similarity, cosine = self.measure.kept()
+        return {
+            "max_length": self.recipe.max_length,
+            "old_length": self.old.max_position,
+            "found": self._by_distance(found),
+            "chance": round(1 / len(self.measure.cases[0].texts), 4),
+            "sentences": {"similarity": similarity, "agreement": cosine},
+            "targets": self.corpus.summary(),
+            "examples": self._examples(chosen),
+            "losses": record["losses"],
+            "seconds": round(record["seconds"], 1),
+        }
+
+    def _by_distance(self, found):
+        rows, every = [], self.measure.cases
+        distances = [d for d in DISTANCES if d + 200 <= self.recipe.max_length]
+        groups = np.array_split(np.arange(len(every)), len(distances))
+        for group in groups:
+            means = {name: round(float(np.mean([of[i] for i in group])), 4) for name, of in found.items()}
+            tokens = int(np.mean([every[i].tokens for i in group]))
+            rows.append({"tokens": tokens, **means})
+        return rows
+
+    def _examples(self, chosen):
+        examples = []
+        for number in range(len(self.measure.cases) - 1, -1, -1):
+            case = self.measure.cases[number]
+            copy = len(examples) % len(case.texts)
+            examples.append(
+                {
+                    "query": case.named[copy][0],
+                    "passage": case.texts[copy][case.passages[0]],
+                    "tokens": case.tokens,
+                    "document": case.introductions[copy],
+                    "found": {
+                        way: case.introductions[of[number][copy][0]] for way, of in chosen.items()
+                    },
+                }
+            )
+            if len(examples) == EXAMPLES:
+                break
+        return examples
+
+    def save(self, folder):
+        """Writes the checkpoint and what belongs to it."""
+        self.pair.save(folder, self.recipe.max_length, self.tokenizer, self.other_files)
