@@ -17,9 +17,12 @@ tales      30 tales of up to 1,536 tokens, in passages of 96, which are found by
            The title is not in the text.
 episodes   transcripts of 24 episodes of 4,096 tokens, likewise.
 
-MiniLM is stretched by `keras_posenc.stretch` on excerpts of other books, without labels. Results go
-to benchmarks/results/distant_context.json, a row per library, way and seed, and are not computed
-again; the stretched models are kept in build/distant_context.
+sentences  400 single sentences of the tales: the rank correlation of their similarities with those
+           by the original model, which is what training costs.
+
+MiniLM is trained by `stretch` and `contextualize` on excerpts of other books, without labels.
+Results go to benchmarks/results/distant_context.json, a row per library, way and seed, and are not
+computed again; the trained models are kept in build/distant_context.
 """
 
 import functools
@@ -34,7 +37,7 @@ from kept import Study, keys, markdown, options, write_lines
 from keras_posenc import TextModel, Tokenizer, embedder
 from keras_posenc.bench.reading import by_words
 from keras_posenc.retrieval import embed_spans, open_embedder
-from keras_posenc.training import stretch
+from keras_posenc.training import contextualize, stretch
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_context.json"
 LENGTH, WINDOW = 4096, 512
@@ -50,12 +53,14 @@ WINDOWS = "late chunking in 512-token windows"
 STRETCHED = "late chunking, stretched by `stretch`"
 WINDOWS_LOG_N = "late chunking in 512-token windows, with log-n"
 STRETCHED_LOG_N = "late chunking, stretched by `stretch` with log-n"
+CONTEXTUAL = "late chunking, trained by `contextualize`"
 # Ways that are trained -> the settings of `stretch`.
 STRETCHES = {STRETCHED: STRETCH, STRETCHED_LOG_N: {**STRETCH, "log_n": TRAINED}}
 # Row of a table -> the two ways that it compares.
 COMPARED = {
     "gain over windows": (STRETCHED, WINDOWS),
     "gain over windows, both with log-n": (STRETCHED_LOG_N, WINDOWS_LOG_N),
+    "gain of `contextualize` over windows": (CONTEXTUAL, WINDOWS),
 }
 # Ways that read windows -> the arguments of the encoder.
 WINDOWED = {WINDOWS: {}, WINDOWS_LOG_N: {"encodings": [LOG_N]}}
@@ -67,7 +72,8 @@ UNTRAINED = {
     "late chunking, interpolated, untrained": {"stretch": "interpolate", "max_position": LENGTH},
     "late chunking, stretched, with log-n, untrained": {**TABLE, "encodings": [LOG_N]},
 }
-DEFAULT_WAYS = [WORDS, ALONE, FIRST, TITLE, *WINDOWED, *STRETCHES]
+TRAINABLE = (*STRETCHES, CONTEXTUAL)
+DEFAULT_WAYS = [WORDS, ALONE, FIRST, TITLE, *WINDOWED, *TRAINABLE]
 WAYS = [*DEFAULT_WAYS, *UNTRAINED]
 ONE = "one person"
 # Where people are introduced -> how many tokens before the sentences about them.
@@ -81,7 +87,8 @@ PEOPLE = {
     f"{place} {tokens}": (place, tokens) for place in DISTANCES for tokens in DISTANCES[place]
 }
 NATURAL = ("tales", "episodes")
-LIBRARIES = (*PEOPLE, *NATURAL)
+SENTENCES = "sentences"
+LIBRARIES = (*PEOPLE, *NATURAL, SENTENCES)
 
 
 def main():
@@ -95,6 +102,10 @@ def main():
         library = functools.cache(functools.partial(load, tokenizer))
 
         def measured(**key):
+            if key["library"] == SENTENCES:
+                models = [reader(tokenizer, way, key["seed"], arguments.folder)
+                          for way in (ALONE, key["way"])]  # fmt: skip
+                return {"mean": same_order(distant_texts.sentences(tokenizer), *models)}
             texts = library(key["library"], key["seed"])
             name = "-".join(map(str, key.values())).translate({ord("`"): None, ord("/"): None})
             path = arguments.folder / f"{name}.npy"
@@ -116,9 +127,11 @@ def main():
 
 def makes_sense(key):
     """A seed draws people, and trains the stretched model. People have no title."""
+    if key["library"] == SENTENCES:
+        return key["way"] in TRAINABLE
     if key["library"] in PEOPLE:
         return key["way"] != TITLE
-    return key["seed"] == 0 or key["way"] in STRETCHES
+    return key["seed"] == 0 or key["way"] in TRAINABLE
 
 
 def load(tokenizer, library, seed):
@@ -132,6 +145,10 @@ def load(tokenizer, library, seed):
 
 def reader(tokenizer, way, seed, folder):
     """The model of a way of reading, whose training has a seed."""
+    if way == CONTEXTUAL:
+        output = folder / f"contextual-{seed}"
+        contextualize(MINILM, f"{CORPORA}/book-excerpts.tab", output, max_length=LENGTH, seed=seed)
+        return open_embedder(output, max_length=LENGTH)
     if way in STRETCHES:
         output = folder / f"stretched-{list(STRETCHES).index(way)}-{seed}"
         stretch(MINILM, f"{CORPORA}/book-excerpts.tab", output, seed=seed, **STRETCHES[way])
@@ -191,6 +208,15 @@ def scores(library, similar):
     return {**found, "mean": round(float(np.mean(first)), 4)}
 
 
+def same_order(texts, *models):
+    """Spearman's correlation of the similarities of all pairs of texts by two models."""
+    pairs, ranks = np.triu_indices(len(texts), 1), []
+    for model in models:
+        vectors = model.predict(texts, verbose=0)
+        ranks.append(np.argsort(np.argsort((vectors @ vectors.T)[pairs])))
+    return round(float(np.corrcoef(*ranks)[0, 1]), 4)
+
+
 def found_first(library, similar):
     """The passage that is nearest to each query, of those that are ranked for it."""
     return np.array([
@@ -231,6 +257,7 @@ def table(rows):
     """The tables of all libraries."""
     parts = [people_lines(rows, place) for place in DISTANCES]
     parts += [natural_lines(rows, library) for library in NATURAL]
+    parts.append(sentence_lines(rows))
     return "\n\n".join(map(markdown, filter(None, parts)))
 
 
@@ -271,6 +298,17 @@ def difference(one, other, distance):
 
 def interval(values, digits=0):
     return f"{np.mean(values):+.{digits}f} ± {half_width(values):.{digits}f}"
+
+
+def sentence_lines(rows):
+    """The rank correlation of the similarities of single sentences with the original, by way."""
+    found = {}
+    for row in rows:
+        if row["library"] == SENTENCES:
+            found.setdefault(row["way"], []).append(row["mean"])
+    heads = ["similarities of single sentences", "rank correlation with the original, by seed"]
+    lines = [[way, ", ".join(f"{value:.3f}" for value in values)] for way, values in found.items()]
+    return [heads, *lines] if lines else []
 
 
 def natural_lines(rows, library):

@@ -191,6 +191,12 @@ def _tales(tokenizer):
     return tales
 
 
+def sentences(tokenizer, most=400):
+    """Single sentences of tales."""
+    found = [s for some, _ in _tales(tokenizer)[:40] for s in some if 30 < len(s) < 200]
+    return found[:most]
+
+
 def _filler(tales, number, tokens):
     """Sentences of one tale and, where it ends, of the following ones, with their counts."""
     sentences, counts = [], []

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from keras_posenc.training.finetune import finetune
     from keras_posenc.training.pretrain import pretrain
     from keras_posenc.training.saved_models import load_finetuned, load_text_model
+    from keras_posenc.training.contextual.contextualize import contextualize
     from keras_posenc.training.stretching.stretch import stretch
     from keras_posenc.training.text_model import TextModel
 
@@ -119,6 +120,7 @@ __all__ = [
     # Models
     "build_transformer_model",
     "build_encoder_decoder",
+    "contextualize",
     "embedder",
     "Transformer",
     "TransformerModel",

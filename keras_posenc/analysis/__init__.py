@@ -1,6 +1,7 @@
 """What checkpoints hold, what encodings do to attention, and pages and pictures about both."""
 
 from keras_posenc.analysis.checkpoint_contents import heads_in, inspect_checkpoint, open_model
+from keras_posenc.analysis.contextual import write_contextual_report
 from keras_posenc.analysis.gallery import describe_encoding, encoding_table, facts
 from keras_posenc.analysis.measure import (
     attention_map,
@@ -42,6 +43,7 @@ __all__ = [
     "rotary_terms",
     "rotary_terms_of",
     "write_report",
+    "write_contextual_report",
     "write_stretch_report",
 ]
 

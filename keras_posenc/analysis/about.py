@@ -4,9 +4,10 @@ import inspect
 import json
 
 from keras_posenc.analysis.page import code, pairs
-from keras_posenc.training import finetune, stretch
+from keras_posenc.training import contextualize, finetune, stretch
 from keras_posenc.training.runs import IN_MEMORY
 
+FUNCTIONS = {each.__name__: each for each in (contextualize, finetune, stretch)}
 ROLES = {"train": "training data", "texts": "texts", "validation": "validation", "test": "test"}
 
 
@@ -14,7 +15,7 @@ def about(name, directory, recipe, metrics):
     """A table about a run.
 
     Args:
-        name: "finetune" or "stretch", the function that made it.
+        name: a key of `FUNCTIONS`, the function that made it.
         directory: str, its output.
         recipe: dict, its settings.
         metrics: dict, its metrics.
@@ -44,7 +45,7 @@ def _described(source):
 
 def _call(name, directory, recipe, data):
     """The call of Python, with what differs from the defaults; texts in memory by their keyword."""
-    function = {"finetune": finetune, "stretch": stretch}[name]
+    function = FUNCTIONS[name]
     given = {**recipe, **data, "output": directory}  # a recipe has digests in place of data
     if len(stages := given.get("lengths") or []) == 1:
         (given["max_length"], given["epochs"]), given["lengths"] = *stages, None

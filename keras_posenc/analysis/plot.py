@@ -312,6 +312,29 @@ def agreement_by_position(figure, rows, old_length):
 
 
 @styled
+def found_by_distance(figure, rows, ways, chance):
+    """Fraction of passages found first, by the distance back to the name that is asked for.
+
+    Args:
+        rows: list of dict, `found` in the report of `training.contextualize`.
+        ways: dict, key of a row -> label.
+        chance: float, drawn as a line.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    axes = figure.subplots()
+    tokens = [row["tokens"] for row in rows]
+    for number, (way, label) in enumerate(ways.items()):
+        look = {"color": COLOURS[number], "marker": MARKERS[number]}
+        axes.plot(tokens, [row[way] for row in rows], label=label, **look)
+    axes.axhline(chance, color="#333333", linewidth=1, linestyle=":", label="chance")
+    axes.set(xlabel="tokens back to the name", ylabel="found first", ylim=(0, 1.03))
+    axes.set_xlim(0, None)
+    axes.legend()
+
+
+@styled
 def losses(figure, values):
     """The loss of each step.
 

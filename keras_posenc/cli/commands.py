@@ -174,6 +174,18 @@ COMMANDS = (
         },
     ),
     Command(
+        "contextualize",
+        "checkpoint texts output",
+        ("training.contextualize",),
+        more={
+            "checkpoint": {"help": "Directory of an embedder that pools by the mean"},
+            "texts": {"help": f"Documents, best those to search. {TEXTS}"},
+            "log_n": {"metavar": "N|none", "type": number_or_none},
+            "output": {"help": "Directory for the new embedder, metrics.json and report.html"},
+            "no_report": REPORT,
+        },
+    ),
+    Command(
         "evaluate",
         "directory data",
         ("training.evaluate",),

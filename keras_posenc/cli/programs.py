@@ -35,6 +35,19 @@ def _stretch(arguments):
     )
 
 
+def _contextualize(arguments):
+    positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
+    report = not arguments.pop("no_report", False)
+    return _program(
+        report and "from keras_posenc.analysis import write_contextual_report",
+        "from keras_posenc.training import contextual_summary, contextualize",
+        "",
+        f"model, report = {_call('contextualize', *positional, **arguments)}",
+        "print(contextual_summary(report))",
+        report and f"print({_call('write_contextual_report', positional[2])})",
+    )
+
+
 def _pretrain(arguments):
     positional = [arguments.pop(name) for name in ("checkpoint", "corpus", "output")]
     return _program(
@@ -368,6 +381,7 @@ def _program(*lines):
 PROGRAMS = {
     "finetune": _finetune,
     "pretrain": _pretrain,
+    "contextualize": _contextualize,
     "stretch": _stretch,
     "evaluate": _evaluate,
     "predict": _predict,

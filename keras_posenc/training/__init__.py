@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from keras_posenc.training.adamw import FusedAdamW
     from keras_posenc.training.answers import answer_f1, exact_match
     from keras_posenc.training.averaging import average_checkpoints
+    from keras_posenc.training.contextual.contextualize import Contextualized, contextualize
+    from keras_posenc.training.contextual.pronouns import LANGUAGES, Language, Pronoun
+    from keras_posenc.training.contextual.summary import contextual_summary
     from keras_posenc.training.curriculum_batches import CurriculumBatches
     from keras_posenc.training.entities import entities, entity_scores
     from keras_posenc.training.evaluate import evaluate, predict
@@ -26,17 +29,23 @@ if TYPE_CHECKING:
     from keras_posenc.training.text_model import TextModel
 
 __all__ = [
+    "LANGUAGES",
+    "Contextualized",
     "CurriculumBatches",
     "FusedAdamW",
+    "Language",
     "LayerwiseAdamW",
     "LinearWarmup",
     "Noam",
     "Prediction",
+    "Pronoun",
     "Stretched",
     "TextModel",
     "adamw",
     "answer_f1",
     "average_checkpoints",
+    "contextual_summary",
+    "contextualize",
     "cosine_warmup",
     "entities",
     "entity_scores",

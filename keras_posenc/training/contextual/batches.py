@@ -41,12 +41,13 @@ class CopyBatches:
         positions: int. Positions of the student. In half of all steps the positions jump once
             before the passages, up to this number, so that short copies train distant positions.
         skips: bool. Whether the student takes position ids.
+        window: int. Positions of the teacher.
     """
 
-    def __init__(self, tokenizer, length, positions, skips):
+    def __init__(self, tokenizer, length, positions, skips, window=512):
         self.tokenizer, self.length = tokenizer, length
         self.positions, self.skips = positions, skips
-        self.before = first_token(tokenizer)
+        self.before, self.alone = first_token(tokenizer), min(ALONE, window)
 
     def __call__(self, copies, rng):
         """Makes the arrays of a step; `rng` draws the jump of the positions."""
@@ -102,9 +103,9 @@ class CopyBatches:
         return positions
 
     def _named(self, copies):
-        """The token ids (C P, L) of the passages with their names, and the weights of their mean."""
-        size = ALONE - self.tokenizer.special_tokens()
-        ids = np.full((COPIES * PASSAGES, ALONE), self.tokenizer.pad_id, "int32")
+        """The token ids (C P, L) of the passages with names, and their weights in the mean."""
+        size = self.alone - self.tokenizer.special_tokens()
+        ids = np.full((COPIES * PASSAGES, self.alone), self.tokenizer.pad_id, "int32")
         weights = np.zeros(ids.shape, "float32")
         for copy, named in enumerate(copies.named):
             for passage, piece in enumerate(self.tokenizer.contents(named[:PASSAGES])):

@@ -136,7 +136,7 @@ def contextualize(
     Example:
 
     >>> from keras_posenc.training import contextualize
-    >>> story = "Ada is here. Ada reads well. Ada was kind to me. I saw Ada sleep. We like Ada now. "
+    >>> story = "Ada is here. Ada reads well. Ada was kind. I saw Ada sleep. We like Ada. "
     >>> texts = [story.replace("Ada", name) for name in ("Ada", "Otto", "Nora")]
     >>> _, report = contextualize("bert", texts, test=texts, steps=2, max_length=640,
     ...                           train_length=128, verbose=False)

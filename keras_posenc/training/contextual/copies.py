@@ -1,4 +1,4 @@
-"""Counterfactual copies of a text: they differ in two names, which stand far before the passages."""
+"""Counterfactual copies of a text: they differ in two names, far before the passages."""
 
 import dataclasses
 
@@ -137,9 +137,11 @@ class Corpus:
         subjects = (self.names if of_names else self.words) or self.words
         subject = _choose(subjects, rng)
         others = [
-            each for each in subjects
-            if each.text != subject.text and (each.pronoun is None or each.pronoun != subject.pronoun)
-        ]  # fmt: skip
+            each
+            for each in subjects
+            if each.text != subject.text
+            and (each.pronoun is None or each.pronoun != subject.pronoun)
+        ]
         pair = [subject, *([_choose(others, rng)] if others else [])]
         fillers = Fillers(self, pair, rng)
         opened, bodies = [], []

@@ -108,7 +108,9 @@ class Measure:
     def kept(self):
         """(Spearman's rank correlation of the similarities of single sentences before and after,
         their mean cosine)."""
-        one, other = (_unit(f(self.sentences)) for f in (self.teacher_vectors, self.student_vectors))
+        one, other = (
+            _unit(f(self.sentences)) for f in (self.teacher_vectors, self.student_vectors)
+        )
         pairs = np.triu_indices(len(one), 1)
         ranks = [np.argsort(np.argsort((v @ v.T)[pairs])) for v in (one, other)]
         same = float(np.corrcoef(*ranks)[0, 1]) if len(pairs[0]) > 1 else 1.0
@@ -170,7 +172,9 @@ class Measure:
 
     def _vectors(self, model, texts):
         size = self.teacher.size
-        rows = [self.tokenizer.assemble(list(ids)[:size])[0] for ids in self.tokenizer.contents(texts)]
+        rows = [
+            self.tokenizer.assemble(list(ids)[:size])[0] for ids in self.tokenizer.contents(texts)
+        ]
         length = min(self.teacher.length, -(-max(map(len, rows)) // 64) * 64)
         ids = np.full((len(rows), length), self.tokenizer.pad_id, "int32")
         for number, row in enumerate(rows):

@@ -52,8 +52,9 @@ ENGLISH = Language(
     pronouns=(
         Pronoun("she", "her", "her", "Alice Amelia Barbara Cecily Daphne Eleanor Frances Georgina "
                 "Harriet Isabel Jane Katherine Lucy Mabel Nell Olive Philippa Rosa Sybil Thea"),
-        Pronoun("he", "him", "his", "Andrew Basil Charles Dennis Edmund Francis Gilbert Henry "
-                "Isaac James Kenneth Laurence Michael Nigel Owen Percy Roger Samuel Thomas William"),
+        Pronoun("he", "him", "his", "Andrew Basil Charles Dennis Edmund Francis Gilbert "
+                "Henry Isaac James Kenneth Laurence Michael Nigel Owen Percy Roger Samuel Thomas "
+                "William"),
         Pronoun("it", "it", "its", "Arden Brindle Castor Dunmore Elstree Fairfax Garland Hexham "
                 "Ingram Juniper Kestrel Lowell Meridian Norfolk Orion Pembroke Quill Redmond "
                 "Sterling Tamar"),
@@ -64,7 +65,8 @@ ENGLISH = Language(
         "with without".split()
     ),
     titles=frozenset("Aunt Captain Colonel Count Doctor Dr Father King Lady Lord Madame Major "
-                     "Miss Mister Mother Mr Mrs Ms Prince Princess Professor Queen Sir Uncle".split()),
+                     "Miss Mister Mother Mr Mrs Ms Prince Princess Professor Queen Sir "
+                     "Uncle".split()),
     possessive="['’]s",
 )  # fmt: skip
 LANGUAGES = {"en": ENGLISH}

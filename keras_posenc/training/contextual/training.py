@@ -39,7 +39,7 @@ class ContextualTraining:
         window = min(old.max_position, 512)
         self.teacher = Reader(self.pair.teacher, tokenizer, window)
         self.model = ContextualModel(self.pair.student)
-        self.batches = CopyBatches(tokenizer, recipe.train_length, recipe.max_length, skips)
+        self.batches = CopyBatches(tokenizer, recipe.train_length, recipe.max_length, skips, window)
         recipe.compile(self.model, max(1, recipe.steps), None)
 
     def run(self, state, verbose):
@@ -68,7 +68,9 @@ class ContextualTraining:
         """Takes one training step and returns the loss."""
         rng = np.random.default_rng((self.recipe.seed, 2, number))
         batch = self.batches(self.corpus.draw(rng), rng)
-        named = self.teacher.model.predict_on_batch(one_segment(self.teacher.model, batch.named_ids))
+        named = self.teacher.model.predict_on_batch(
+            one_segment(self.teacher.model, batch.named_ids)
+        )
         read = self.teacher(batch.first, rng.random())
         near = np.zeros((len(batch.kept), read.shape[-1]), "float32")
         near[: len(read)] = read
@@ -127,7 +129,9 @@ class ContextualTraining:
         distances = [d for d in DISTANCES if d + 200 <= self.recipe.max_length]
         groups = np.array_split(np.arange(len(every)), len(distances))
         for group in groups:
-            means = {name: round(float(np.mean([of[i] for i in group])), 4) for name, of in found.items()}
+            means = {
+                name: round(float(np.mean([of[i] for i in group])), 4) for name, of in found.items()
+            }
             tokens = int(np.mean([every[i].tokens for i in group]))
             rows.append({"tokens": tokens, **means})
         return rows

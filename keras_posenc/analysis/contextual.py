@@ -1,0 +1,146 @@
+"""A self-contained HTML report on a contextual training."""
+
+import json
+import pathlib
+
+from keras_posenc import expected as e
+from keras_posenc.analysis import plot
+from keras_posenc.analysis.about import about, versions
+from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
+from keras_posenc.analysis.run_files import ORIGIN, read_metrics, read_recipe
+from keras_posenc.training.contextual.summary import WAYS
+
+ROW = {"tokens": e.count, **dict.fromkeys(WAYS, e.score)}
+EXAMPLE = {
+    "query": e.text,
+    "passage": e.text,
+    "document": e.text,
+    "tokens": e.count,
+    "found": e.by_name(e.text),
+}
+METRICS = e.keys(
+    {
+        "found": e.every(e.keys(ROW), fewest=1),
+        "chance": e.score,
+        "sentences": e.keys({"similarity": e.number, "agreement": e.number}),
+        "examples": e.every(e.keys(EXAMPLE)),
+        "targets": e.text,
+        "losses": e.every(e.loss),
+        "seconds": e.number,
+        "versions": e.by_name(e.text),
+    },
+    ORIGIN,
+)
+
+
+def write_contextual_report(directory, path=None, title="Contextual training report"):
+    """Writes a page: what is found by a distant name before and after, examples, losses, settings.
+
+    The page needs no other file and no network. Without Matplotlib it has no figures, which is
+    logged.
+
+    Args:
+        directory: the output directory of `training.contextualize`.
+        path: where to write; default `report.html` in `directory`.
+        title: str. The heading.
+
+    Returns:
+        The path written, as a `pathlib.Path`.
+
+    Raises:
+        FileNotFoundError: if `directory` holds no finished training.
+        ValueError: if a file is damaged.
+
+    Example:
+
+    >>> from keras_posenc.training import contextualize
+    >>> story = "Ada is here. Ada reads well. Ada was kind. I saw Ada sleep. We like Ada. "
+    >>> texts = [story.replace("Ada", name) for name in ("Ada", "Otto", "Nora")]
+    >>> _ = contextualize("bert", texts, "contextual", test=texts, steps=2, max_length=640,
+    ...                   train_length=128, verbose=False)
+    >>> write_contextual_report("contextual", "report.html").name
+    'report.html'
+    """
+    directory = pathlib.Path(directory)
+    report = read_metrics(directory, "contextual training", "contextualize", METRICS)
+    recipe = read_recipe(directory)
+    found = report["found"]
+
+    def draw():
+        return plot.found_by_distance(found, WAYS, report["chance"], size=(8.6, 3.8))
+
+    heads = ["tokens back to the name", *WAYS.values()]
+    rows = [[f"{row['tokens']:,}", *(f"{row[way]:.0%}" for way in WAYS)] for row in found]
+    body = [
+        f"<p class=verdict>{escaped(_verdict(report))}</p>",
+        section(
+            "Passages found by a name far before them",
+            picture(draw, "Passages found first, by the distance back to the name.")
+            + "<p class=note>Held-out texts are copied with other names in their first sentence; "
+            "later passages have a pronoun in place of the name. The query has the name, and the "
+            "passage of the right copy should be the nearest.</p>"
+            + details("Numbers", table(heads, rows)),
+        ),
+        section("Examples", _examples(report)),
+        section("Training", _training(report)),
+        section("About this run", about("contextualize", str(directory), recipe, report)),
+        section("Settings", _settings(recipe, report)),
+    ]
+    path = directory / "report.html" if path is None else pathlib.Path(path)
+    write_page(path, title, body, "write_contextual_report")
+    return path
+
+
+def _verdict(report):
+    """Good where passages are found beyond windows; bad where single sentences changed places."""
+    far = [row for row in report["found"] if row["tokens"] > 512] or report["found"]
+    windows, trained = (sum(row[way] for row in far) / len(far) for way in ("windows", "trained"))
+    similarity = report["sentences"]["similarity"]
+    words = (
+        f"{trained:.0%} of the passages are found by a name more than a window before them, and "
+        f"{windows:.0%} by the original encoder in windows. The similarities of single sentences "
+        f"correlate by {similarity:.3f} with the original"
+    )
+    if not report["losses"]:
+        return f"Not trained: {words}."
+    if trained <= windows:
+        return f"Bad: {words}. Train on more texts or for more steps."
+    if similarity < 0.95:
+        return f"Mixed: {words}. Train for fewer steps or with a smaller learning rate."
+    return f"Good: {words}."
+
+
+def _examples(report):
+    parts = []
+    for example in report["examples"]:
+        right = example["document"]
+        rows = [
+            (title, example["found"][way], "right" if example["found"][way] == right else "wrong")
+            for way, title in WAYS.items()
+        ]
+        parts.append(
+            f"<p>Query: {escaped(example['query'])}</p>"
+            f"<p>Passage, {example['tokens']:,} tokens after the name: "
+            f"{escaped(example['passage'])}</p>"
+            + table(["way", "beginning of the document found", ""], rows)
+        )
+    return "".join(parts)
+
+
+def _training(report):
+    if not report["losses"]:
+        return ""
+
+    def draw():
+        return plot.losses(report["losses"], size=(8.6, 2.8))
+
+    return (
+        picture(draw, "Loss of every step.")
+        + f"<p class=note>{len(report['losses']):,} steps in {report['seconds']:,.0f} s; "
+        f"{escaped(report['targets'])}.</p>"
+    )
+
+
+def _settings(recipe, report):
+    rows = [(key, json.dumps(value)) for key, value in recipe.items()]
+    return table(["setting", ""], rows) + f"<p class=note>{escaped(versions(report))}</p>"

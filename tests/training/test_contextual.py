@@ -1,0 +1,337 @@
+"""Contextual training: names and words, counterfactual copies, the loss, and a whole run."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from conftest import TINY_CONFIG
+from keras import ops
+
+from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
+from keras_posenc.retrieval import embed_spans, open_embedder
+from keras_posenc.training import LANGUAGES, contextual_summary, contextualize, progress, runs
+from keras_posenc.training.contextual.batches import CopyBatches
+from keras_posenc.training.contextual.copies import COPIES, PASSAGES, Corpus
+from keras_posenc.training.contextual.measure import Measure, cases
+from keras_posenc.training.contextual.model import ContextualModel
+from keras_posenc.training.contextual.names import name_pattern, names_in, without_name
+from keras_posenc.training.contextual.pronouns import language_of
+from keras_posenc.training.contextual.sentences import sentences_of
+from keras_posenc.training.contextual.words import words_in
+from keras_posenc.training.stretching.windows import Reader
+
+ENGLISH = LANGUAGES["en"]
+SHE, HE, IT = ENGLISH.pronouns
+STORY = (
+    "The old mill stood near the river. We met {name} there in spring. Later {name} sold "
+    "{thing} at the market, and {p} was glad of it. I asked {name} about the road, because {p} knew it well. "
+    "All the winter {name} wrote letters to {o} sister. In the evening {name} sang, and {p} sang "
+    "for us. People spoke with {name} about {thing} and {o} garden. Then {name} went home. The "
+    "price of {thing} rose. Nobody bought {thing} then."
+)
+PEOPLE = [
+    ("Ada", "she", "her", "cheese"), ("Otto", "he", "his", "lamps"),
+    ("Nora", "she", "her", "boots"),
+    ("Hugo", "he", "his", "chairs"),
+    ("Rita", "she", "her", "honey"), ("Emil", "he", "his", "paper"),
+]  # fmt: skip
+TEXTS = [STORY.format(name=n, p=p, o=o, thing=t) for n, p, o, t in PEOPLE]
+SHORT = {"max_length": 700, "train_length": 128, "steps": 2, "verbose": False}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Folder of a random embedder of 64 positions, whose tokenizer knows the names."""
+    folder = tmp_path_factory.mktemp("contextual")
+    pools = " ".join(pronoun.names for pronoun in ENGLISH.pronouns)
+    words = sorted(
+        set(f"{' '.join(TEXTS)} {pools}".lower().replace(".", " ").replace(",", " ").split())
+    )
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", *words]
+    config = {**TINY_CONFIG, "vocab_size": len(vocabulary), "max_position_embeddings": 64}
+    keras.utils.set_random_seed(0)
+    model = build_transformer_model(config | {"initializer_range": 0.3})
+    rng = np.random.default_rng(0)
+    model.set_weights([(w == 1) + 0.3 * rng.normal(size=w.shape) for w in model.get_weights()])
+    save_checkpoint(model, folder)
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def corpus(small):
+    return Corpus(TEXTS, Tokenizer(small), ENGLISH, 126, names=1.0)
+
+
+@pytest.mark.once
+def test_sentences_end_where_readers_would_say():
+    text = "Mr. Smith left! “Who?” Dr. No asked.\n\nA title\n\n他走了。她来了。 end"
+    assert sentences_of(text) == [
+        "Mr. Smith left!", "“Who?”", "Dr. No asked.", "A title", "他走了。", "她来了。", "end",
+    ]  # fmt: skip
+    parts = sentences_of(" ".join(["word"] * 20 + ["comma,"] + ["word"] * 30))
+    assert [len(part.split()) for part in parts] == [21, 30]
+    assert sentences_of(" \n ") == []
+
+
+@pytest.mark.once
+def test_names_are_found_with_the_pronouns_behind_them():
+    found = names_in([sentences_of(text) for text in TEXTS], ENGLISH)
+    expected = {name: {"she": SHE, "he": HE}[p] for name, p, *_ in PEOPLE}
+    assert {name: pronoun for names in found for name, pronoun in names.items()} == expected
+    # Written in lower case, too, it is a word; a title or a month of few uses is no name.
+    assert names_in([["We saw May there, may be.", "In May.", "Of May or may, May."]], ENGLISH) == [
+        {}
+    ]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Ada went home.", "She went home."),
+        ("Then Ada's sister sang.", "Then her sister sang."),
+        ("I spoke with Ada about it.", "I spoke with her about it."),
+        ("Mrs. Ada and Adam met Mrs Ada.", "She and Adam met she."),
+        ("“Ada,” we said.", "“She,” we said."),
+    ],
+)
+def test_a_pronoun_stands_for_a_name(before, after):
+    assert without_name(before, name_pattern("Ada", ENGLISH), SHE, ENGLISH) == after
+
+
+@pytest.mark.once
+def test_words_are_frequent_in_their_text_and_rare_in_others():
+    words = words_in([sentences_of(text) for text in TEXTS])
+    assert [set(some) for some in words] == [
+        {word for word in (name.lower(), thing) if len(word) > 3} for name, *_, thing in PEOPLE
+    ]
+    chinese = words_in([["茶园很大。", "茶园下雨。", "他的茶园。", "茶园。"], ["没有。", "下雨。"]])
+    assert chinese == [["茶园"], []]
+
+
+@pytest.mark.once
+def test_the_language_is_that_whose_words_are_frequent():
+    assert language_of(TEXTS) == "en"
+    assert language_of(["Der Müller hat die Mühle am Fluss verkauft.", "茶园很大。"]) is None
+    assert language_of([]) is None
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("names", [0.0, 1.0])
+def test_copies_differ_in_what_stands_far_before_the_passages(small, names):
+    corpus = Corpus(TEXTS, Tokenizer(small), ENGLISH, 126, names)
+    for step in range(30):
+        copies = corpus.draw(np.random.default_rng(step))
+        texts, passages = copies.texts, copies.passages
+        assert len(texts) == len(copies.named) == COPIES and 1 <= len(passages) <= PASSAGES
+        other = {i for i in range(len(texts[0])) if len({text[i] for text in texts}) > 1}
+        # Two introductions at most, and the passages are the same in all copies.
+        assert 1 <= len(other) <= 2 and max(other) < min(passages)
+        for number, place in enumerate(passages):
+            # Only the teacher's passages have the name, another one for each copy.
+            assert len({named[number] for named in copies.named}) == COPIES
+            assert texts[0][place] not in [named[number] for named in copies.named]
+        counts = corpus.counts
+        assert sum(len(text.split()) for text in texts[0]) <= 126 < sum(map(sum, counts))
+
+
+@pytest.mark.once
+def test_one_long_text_is_compared_with_its_own_parts(small):
+    tokenizer = Tokenizer(small)
+    corpus = Corpus([" ".join(TEXTS * 8)], tokenizer, ENGLISH, 126, 1.0)
+    assert len(corpus.sentences) == round(sum(map(sum, corpus.counts)) / 2000) > 1
+    assert corpus.summary().endswith("of 1 of 1 texts")
+    assert corpus.draw(np.random.default_rng(0)).passages
+
+
+def test_the_arrays_of_a_step_have_the_passages_in_their_places(small, corpus):
+    tokenizer = Tokenizer(small)
+    make = CopyBatches(tokenizer, 128, 700, skips=True)
+    jumps = set()
+    for step in range(20):
+        rng = np.random.default_rng(step)
+        copies = corpus.draw(rng)
+        batch = make(copies, rng)
+        ids, members = batch.inputs["token_ids"], batch.inputs["members"]
+        for copy in range(COPIES):
+            for number, place in enumerate(copies.passages):
+                inside = members[copy, number] > 0
+                (expected,) = tokenizer.contents([copies.texts[copy][place]])
+                assert ids[copy, inside].tolist() == list(expected)
+                np.testing.assert_allclose(members[copy, number].sum(), 1, atol=1e-6)
+        assert (
+            batch.real.reshape(COPIES, PASSAGES).sum(axis=1).tolist() == [len(copies.passages)] * 4
+        )
+        assert not batch.kept[members[0].sum(axis=0) > 0].any() and batch.kept.any()
+        steps = np.diff(batch.inputs["position_ids"], axis=1)
+        assert batch.inputs["position_ids"].max() < 700
+        jumps |= {int(steps.max())}
+        assert ((steps > 1).sum(axis=1) <= 1).all() and len(set(steps.max(axis=1))) == 1
+    assert 1 in jumps and len(jumps) > 5
+
+
+def reference_loss(found, alone, near, y, temperature=0.05):
+    """The loss by its formula, in float64."""
+
+    def unit(x):
+        return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+    rows = y["real"] > 0
+    s, t = unit(found)[rows], unit(y["passages"])[rows]
+    scores = s @ t.T / temperature
+    right = np.diag(scores)
+    entropy = [
+        np.log(np.exp(x - r[:, None]).sum(1)) for x, r in ((scores, right), (scores.T, right))
+    ]
+    first = len(alone)
+    kept = 1 - (unit(alone) * unit(y["passages"])[:first]).sum(-1)
+    close = 1 - (unit(near) * unit(y["near"])).sum(-1)
+    return (
+        np.mean(entropy)
+        + np.mean(1 - (s * t).sum(-1))
+        + np.mean(kept[y["real"][:first] > 0])
+        + 3 * np.mean(close[y["kept"] > 0])
+    )
+
+
+def test_the_loss_is_its_formula(small):
+    rng = np.random.default_rng(0)
+    made = {"passages": rng.normal(size=(8, 5)), "alone": rng.normal(size=(2, 5)),
+            "near": rng.normal(size=(7, 5))}  # fmt: skip
+    y = {
+        "passages": rng.normal(size=(8, 5)),
+        "near": rng.normal(size=(7, 5)),
+        "real": np.array([1, 1, 1, 0, 1, 0, 1, 1.0]),
+        "kept": np.array([1, 1, 0, 1, 1, 0, 0.0]),
+    }
+    model = ContextualModel(build_transformer_model(small))
+    loss = model.compute_loss(
+        y=y, y_pred={k: ops.convert_to_tensor(v, "float32") for k, v in made.items()}
+    )
+    expected = reference_loss(made["passages"], made["alone"], made["near"], y)
+    np.testing.assert_allclose(float(loss), expected, rtol=1e-4)
+    # If all vectors are the same, the passages are guessed.
+    same = {**y, "passages": np.ones((8, 5)), "near": made["near"]}
+    guessed = {**made, "passages": np.ones((8, 5)), "alone": np.ones((2, 5))}
+    guessed = {k: ops.convert_to_tensor(v, "float32") for k, v in guessed.items()}
+    np.testing.assert_allclose(
+        float(model.compute_loss(y=same, y_pred=guessed)), np.log(6), rtol=1e-4
+    )
+    # What stands in places without a passage does not count; elsewhere it does.
+    for row, same in ((3, True), (4, False)):
+        y["passages"][row] += 1
+        other = float(model.compute_loss(y=y, y_pred=made))
+        assert (abs(other - float(loss)) < 1e-4) == same
+
+
+def test_a_passage_has_the_vector_of_late_chunking(small, corpus):
+    """What is trained and measured is what `embed_spans` gives."""
+    encoder, tokenizer = build_transformer_model(small, hierarchical_position=0.2), Tokenizer(small)
+    measure = Measure([], [], Reader(encoder, tokenizer, 64), encoder, tokenizer)
+    (case, *_) = cases(corpus, [60], seed=0)
+    vectors = measure._in_context(measure._student_features)(case)[0]
+    text, spans = "", []
+    for number, sentence in enumerate(case.texts[0]):
+        text = f"{text} {sentence}".lstrip()
+        if number in case.passages:
+            spans.append((len(text) - len(sentence), len(text)))
+    model = open_embedder(small, max_length=512, alpha=0.2)
+    found = embed_spans(model, [text], [spans[:-1]], verbose=0).vectors
+    expected = vectors[: len(found)] / np.linalg.norm(vectors[: len(found)], axis=-1, keepdims=True)
+    found = found / np.linalg.norm(found, axis=-1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_cases_hold_the_name_in_the_first_sentence_only(corpus):
+    for case in cases(corpus, [60, 100], seed=0):
+        for introduction, sentences in zip(case.introductions, case.texts, strict=True):
+            assert sentences[0] == introduction
+        rest = {tuple(sentences[1:]) for sentences in case.texts}
+        assert len(rest) == 1 and len(set(case.introductions)) == len(case.texts)
+
+
+def test_a_run_gives_an_embedder_that_reads_further(small, tmp_path, capsys):
+    out = tmp_path / "out"
+    _, report = contextualize(small, TEXTS, out, test=TEXTS, **SHORT | {"verbose": True})
+    assert "names and" in capsys.readouterr().out
+    assert len(report["losses"]) == 2 and all(0 < loss < 30 for loss in report["losses"])
+    # The first loss is about that of guessing: log of the passages, and of vectors that differ.
+    assert json.loads((out / "metrics.json").read_text())["found"] == report["found"]
+    assert report["found"][0].keys() == {"tokens", "windows", "first_sentence", "trained"}
+    assert 350 < report["found"][0]["tokens"] <= 400
+    assert -1 <= report["sentences"]["similarity"] <= 1
+    assert "tokens back to the name" in contextual_summary(report)
+    model = open_embedder(out, max_length=700)
+    assert model.predict([" ".join(TEXTS)], verbose=0).shape == (1, TINY_CONFIG["hidden_size"])
+    again = contextualize(small, TEXTS, out, test=TEXTS, **SHORT)[1]
+    assert again == report
+
+
+def test_passages_learn_the_name_far_before_them(small, corpus):
+    """One step, taken again and again: the copies differ in nothing but distant names."""
+    tokenizer, rng = Tokenizer(small), np.random.default_rng(1)
+    student = build_transformer_model(small, hierarchical_position=0.2, custom_position_ids=True)
+    model = ContextualModel(student)
+    model.compile(keras.optimizers.Adam(1e-2))
+    batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(corpus.draw(rng), rng)
+    width = TINY_CONFIG["hidden_size"]
+    targets = {
+        "passages": rng.normal(size=(COPIES * PASSAGES, width)),
+        "near": rng.normal(size=(batch.kept.size, width)),
+        "kept": 0 * batch.kept,
+        "real": batch.real,
+    }
+    losses = [float(np.ravel(model.train_on_batch(batch.inputs, targets))[0]) for _ in range(60)]
+    assert losses[-1] < losses[0] / 2
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_end(small, tmp_path, monkeypatch):
+    settings = {**SHORT, "steps": 3, "test": TEXTS}
+    whole = contextualize(small, TEXTS, tmp_path / "whole", **settings)[1]
+
+    def killed(words):
+        if words.startswith("step 2"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "SAVE_EVERY", 0)
+    monkeypatch.setattr("keras_posenc.training.contextual.training.printer", lambda verbose: killed)
+    monkeypatch.setattr(progress, "SECONDS", 0, raising=False)
+    try:
+        contextualize(small, TEXTS, tmp_path / "killed", **settings)
+    except KeyboardInterrupt:
+        pass
+    monkeypatch.undo()
+    resumed = contextualize(small, TEXTS, tmp_path / "killed", **settings)[1]
+    np.testing.assert_allclose(resumed["losses"], whole["losses"], rtol=1e-4)
+
+
+@pytest.mark.once
+def test_what_cannot_be_trained(small, tmp_path):
+    def refused(message, error=ValueError, texts=TEXTS, source=small, **settings):
+        with pytest.raises(error, match=message):
+            contextualize(source, texts, tmp_path / "out", **{**SHORT, "test": TEXTS, **settings})
+        assert not (tmp_path / "out" / "recipe.json").exists()
+
+    refused("None of 2 texts has a word of four letters", texts=["Too short.", "Nothing here."])
+    refused("to measure on. .* or `test`", test=["Too short."])
+    refused("train_length.* at least 128", train_length=100)
+    refused("max_length.* at least 128", max_length=100)
+    refused("`language` must be one of", language="xx")
+    refused("names.* at most 1", names=1.5)
+    refused("log_n", log_n=1)
+    refused("There is no directory", FileNotFoundError, source=tmp_path / "none")
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(kinds.items())
+    ]
+    files = {"modules.json": modules, "1_Pooling/config.json": {"pooling_mode": "cls"}}
+    cls = tmp_path / "cls"
+    (cls / "1_Pooling").mkdir(parents=True)
+    for path in small.iterdir():
+        (cls / path.name).write_bytes(path.read_bytes())
+    for name, content in files.items():
+        (cls / name).write_text(json.dumps(content))
+    refused("must pool by the mean, .* pools by cls", source=cls)
