@@ -56,7 +56,7 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
     >>> from keras_posenc.training import contextualize
     >>> story = "Ada is here. Ada reads well. Ada was kind. I saw Ada sleep. We like Ada. "
     >>> texts = [story.replace("Ada", name) for name in ("Ada", "Otto", "Nora")]
-    >>> _ = contextualize("bert", texts, "contextual", test=texts, steps=2, max_length=640,
+    >>> _ = contextualize("bert", texts, "contextual", test=texts, steps=2, max_length=200,
     ...                   train_length=128, verbose=False)
     >>> write_contextual_report("contextual", "report.html").name
     'report.html'

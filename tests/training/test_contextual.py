@@ -25,10 +25,10 @@ ENGLISH = LANGUAGES["en"]
 SHE, HE, IT = ENGLISH.pronouns
 STORY = (
     "The old mill stood near the river. We met {name} there in spring. Later {name} sold "
-    "{thing} at the market, and {p} was glad of it. I asked {name} about the road, because {p} knew it well. "
-    "All the winter {name} wrote letters to {o} sister. In the evening {name} sang, and {p} sang "
-    "for us. People spoke with {name} about {thing} and {o} garden. Then {name} went home. The "
-    "price of {thing} rose. Nobody bought {thing} then."
+    "{thing} at the market, and {p} was glad of it. I asked {name} about the road, because {p} "
+    "knew it well. All the winter {name} wrote letters to {o} sister. In the evening {name} "
+    "sang, and {p} sang for us. People spoke with {name} about {thing} and {o} garden. Then "
+    "{name} went home. The price of {thing} rose. Nobody bought {thing} then."
 )
 PEOPLE = [
     ("Ada", "she", "her", "cheese"), ("Otto", "he", "his", "lamps"),
@@ -138,6 +138,19 @@ def test_copies_differ_in_what_stands_far_before_the_passages(small, names):
 
 
 @pytest.mark.once
+def test_few_words_make_fewer_copies(small):
+    tokenizer, rng = Tokenizer(small), np.random.default_rng(0)
+    copies = Corpus(TEXTS[:2], tokenizer, None, 126, 0.0).draw(rng)
+    assert len(copies.texts) == len(copies.named) < COPIES
+    batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(copies, rng)
+    assert batch.inputs["token_ids"].shape[0] == COPIES
+    real = batch.real.reshape(COPIES, PASSAGES).sum(axis=1)
+    assert real.tolist() == [len(copies.passages)] * len(copies.texts) + [0] * (
+        COPIES - len(copies.texts)
+    )
+
+
+@pytest.mark.once
 def test_one_long_text_is_compared_with_its_own_parts(small):
     tokenizer = Tokenizer(small)
     corpus = Corpus([" ".join(TEXTS * 8)], tokenizer, ENGLISH, 126, 1.0)
@@ -229,8 +242,8 @@ def test_the_loss_is_its_formula(small):
 def test_a_passage_has_the_vector_of_late_chunking(small, corpus):
     """What is trained and measured is what `embed_spans` gives."""
     encoder, tokenizer = build_transformer_model(small, hierarchical_position=0.2), Tokenizer(small)
-    measure = Measure([], [], Reader(encoder, tokenizer, 64), encoder, tokenizer)
-    (case, *_) = cases(corpus, [60], seed=0)
+    measure = Measure([], [], Reader(encoder, tokenizer, 64), encoder, tokenizer, 512)
+    (case, *_) = cases(corpus, [60], 0, 500)
     vectors = measure._in_context(measure._student_features)(case)[0]
     text, spans = "", []
     for number, sentence in enumerate(case.texts[0]):
@@ -245,11 +258,13 @@ def test_a_passage_has_the_vector_of_late_chunking(small, corpus):
 
 
 def test_cases_hold_the_name_in_the_first_sentence_only(corpus):
-    for case in cases(corpus, [60, 100], seed=0):
+    for case in cases(corpus, [60, 100], 0, 160):
         for introduction, sentences in zip(case.introductions, case.texts, strict=True):
             assert sentences[0] == introduction
         rest = {tuple(sentences[1:]) for sentences in case.texts}
         assert len(rest) == 1 and len(set(case.introductions)) == len(case.texts)
+        assert case.passages and len(case.named[0]) == len(case.passages)
+        assert all(sum(map(len, map(str.split, text))) <= 160 for text in case.texts)
 
 
 def test_a_run_gives_an_embedder_that_reads_further(small, tmp_path, capsys):

@@ -88,7 +88,7 @@ class CopyBatches:
         )
 
     def _padded(self, rows, length):
-        ids = np.full((len(rows), length), self.tokenizer.pad_id, "int32")
+        ids = np.full((COPIES, length), self.tokenizer.pad_id, "int32")
         for number, row in enumerate(rows):
             ids[number, : len(row)] = row
         return ids

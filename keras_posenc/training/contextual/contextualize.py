@@ -127,6 +127,7 @@ def contextualize(
 
     Raises:
         FileNotFoundError: if a file is missing.
+        TypeError: if a setting has the wrong type.
         NotADirectoryError: if `output` is a file.
         BlockingIOError: if another run uses `output`.
         ValueError: if a setting or the checkpoint is invalid, the embedder does not pool by the
@@ -138,7 +139,7 @@ def contextualize(
     >>> from keras_posenc.training import contextualize
     >>> story = "Ada is here. Ada reads well. Ada was kind. I saw Ada sleep. We like Ada. "
     >>> texts = [story.replace("Ada", name) for name in ("Ada", "Otto", "Nora")]
-    >>> _, report = contextualize("bert", texts, test=texts, steps=2, max_length=640,
+    >>> _, report = contextualize("bert", texts, test=texts, steps=2, max_length=200,
     ...                           train_length=128, verbose=False)
     >>> len(report["losses"])
     2
@@ -221,7 +222,7 @@ def _corpus(texts, what, tokenizer, recipe):
     language = LANGUAGES.get(recipe.language) if recipe.names else None
     size = recipe.train_length - tokenizer.special_tokens()
     corpus = Corpus(texts, tokenizer, language, size, recipe.names)
-    if not (corpus.names or corpus.words):
+    if not corpus.subjects:
         raise ValueError(
             f"`texts` must have names or words that repeat in a text, to {what} on. None of "
             f"{len(texts):,} texts has a word of four letters or more that stands in four of its "

@@ -21,10 +21,11 @@ class Copies:
     """What one training step reads.
 
     Attributes:
-        texts: list of `COPIES` lists of sentences (str). They differ in two names or words.
+        texts: list of lists of sentences (str), one per copy. They differ in two names or words.
+            There are `COPIES` of them, or fewer if the corpus has not so many words.
         passages: list of at most `PASSAGES` indices of sentences that are learned, without the
             name.
-        named: list of `COPIES` lists of str, the same passages with the name, for the teacher.
+        named: list of lists of str, the same passages with the name, for the teacher.
     """
 
     texts: list
@@ -111,6 +112,12 @@ class Corpus:
         if not introductions or sum(start > introductions[0] for start in starts) < 2:
             return None
         return Subject(number, word, pattern, introductions, starts, pronoun)
+
+    @property
+    def subjects(self):
+        """The names that others can replace, or the words if there are none."""
+        others = {each.word for each in self.words}
+        return self.names or [each for each in self.words if len(others) > 1]
 
     def summary(self):
         """How many of the texts gave names and words, as a line."""
@@ -217,7 +224,7 @@ class Corpus:
         names = {id(subject): self.names_of(subject, rng, COPIES) for subject in pair}
         passages = [number for number, part in enumerate(parts) if part.named is not None]
         texts, named = [], []
-        for copy in range(COPIES):
+        for copy in range(min(map(len, names.values()))):
 
             def exchanged(part, text, copy=copy):
                 name = names[id(part.subject)][copy]

@@ -9,6 +9,7 @@ from keras_posenc.training.stretching.feature_losses import agreement
 from keras_posenc.training.stretching.windows import first_token, one_segment
 
 COPIES, SUBJECTS, PASSAGES = 4, 3, 3
+BETWEEN = 40  # tokens between two passages
 STEP = 256  # lengths of texts are multiples of it
 SENTENCES = 120
 WINDOWS, FIRST, STUDENT = "windows", "first sentence", "student"
@@ -33,12 +34,18 @@ class Case:
     named: list
 
 
-def cases(corpus, distances, seed):
+def cases(corpus, distances, seed, longest):
     """Makes the `Case`s of each distance from the `Corpus` of held-out texts.
 
     Names are preferred to words, and subjects of different texts to others.
+
+    Args:
+        corpus: `Corpus`.
+        distances: list of int, tokens from the name to the first passage, about.
+        seed: int.
+        longest: int. Tokens of a case, without special tokens.
     """
-    subjects = corpus.names or corpus.words
+    subjects = corpus.subjects
     rng, found = np.random.default_rng((seed, 5)), []
     for distance in distances:
         order, texts = rng.permutation(len(subjects)), set()
@@ -47,23 +54,28 @@ def cases(corpus, distances, seed):
             if subjects[number].text not in texts and len(chosen) < SUBJECTS:
                 texts.add(subjects[number].text)
                 chosen.append(subjects[number])
-        found += [_case(corpus, subject, distance, rng) for subject in chosen]
+        found += [_case(corpus, subject, distance, rng, longest) for subject in chosen]
     return found
 
 
-def _case(corpus, subject, distance, rng):
+def _case(corpus, subject, distance, rng, longest):
     sentences, counts = corpus.sentences[subject.text], corpus.counts[subject.text]
     first = subject.introductions[0]
     starts = [start for start in subject.starts if start > first and counts[start] <= SENTENCE]
     starts = starts[:PASSAGES]
     fillers = Fillers(corpus, [subject], rng)
     before = fillers.take(distance - counts[first])
-    parts = [part.text for part in before]
-    passages = []
+    parts, passages = [part.text for part in before], []
+    room = longest - counts[first] - sum(part.tokens for part in before)
     for start in starts:
-        parts += [part.text for part in fillers.take(40)]
+        between = fillers.take(min(BETWEEN, room - counts[start]))
+        room -= counts[start] + sum(part.tokens for part in between)
+        if room < 0:
+            break
+        parts += [part.text for part in between]
         passages.append(1 + len(parts))
         parts.append(corpus.without(subject, sentences[start]))
+    starts = starts[: len(passages)]
     introductions, named = [], []
     for name in corpus.names_of(subject, rng, COPIES):
 
@@ -86,12 +98,13 @@ class Measure:
         teacher: `Reader` of the original encoder.
         student: encoder that reads whole texts, {"token_ids", ...} (B, T) -> (B, T, D).
         tokenizer: `Tokenizer`.
+        longest: int. Positions of the student.
     """
 
-    def __init__(self, cases, sentences, teacher, student, tokenizer):
+    def __init__(self, cases, sentences, teacher, student, tokenizer, longest):
         self.cases, self.sentences = cases, sentences[:SENTENCES]
         self.teacher, self.student, self.tokenizer = teacher, student, tokenizer
-        self.before = first_token(tokenizer)
+        self.before, self.longest = first_token(tokenizer), longest
 
     def windows(self):
         """How often each case's passages are found in windows: (cases,) fractions, and choices."""
@@ -166,7 +179,8 @@ class Measure:
 
     def _student_features(self, text):
         row = self.tokenizer.assemble(text.tolist())[0]
-        ids = np.full((1, -(-len(row) // STEP) * STEP), self.tokenizer.pad_id, "int32")
+        length = min(self.longest, -(-len(row) // STEP) * STEP)
+        ids = np.full((1, length), self.tokenizer.pad_id, "int32")
         ids[0, : len(row)] = row
         return self._read(self.student, ids)[0]
 

@@ -17,6 +17,11 @@ class Pronoun:
         possessive: str, in place of "Ada's", such as "her".
         names: str. Names of this kind, separated by spaces. They replace those of a text if the
             corpus has too few.
+
+    Example:
+
+    >>> sorted(Pronoun("she", "her", "her").forms)
+    ['her', 'she']
     """
 
     subject: str
@@ -40,6 +45,19 @@ class Language:
         prepositions: frozenset of words in lower case. Behind them a name is an object.
         titles: frozenset of words that belong to the name behind them, such as "Mr".
         possessive: str, a regular expression of the ending of a possessive, such as "['’]s".
+
+    Example:
+
+    >>> forms = (("ella", "ella", "su"), ("él", "él", "su"), ("esto", "esto", "su"))
+    >>> spanish = Language(
+    ...     tuple(Pronoun(*each) for each in forms),
+    ...     prepositions=frozenset("a con de en para por sin sobre".split()),
+    ...     titles=frozenset(["Don", "Doña", "Señor", "Señora"]),
+    ...     possessive="(?!)",  # Spanish has no ending of a possessive
+    ... )
+    >>> LANGUAGES["es"] = spanish
+    >>> [pronoun.subject for pronoun in LANGUAGES.pop("es").pronouns]
+    ['ella', 'él', 'esto']
     """
 
     pronouns: tuple

@@ -15,6 +15,8 @@ from keras_posenc.training.stretching.pair import Pair
 from keras_posenc.training.stretching.windows import Reader, one_segment
 
 DISTANCES = (400, 800, 1600)  # tokens back to the name, of what is measured
+ROOM = 200  # tokens for what stands before and behind
+SPARE = 32  # tokens: special ones, and a name that is longer than the text's
 EXAMPLES = 3
 
 
@@ -82,19 +84,26 @@ class ContextualTraining:
         }
         return float(np.ravel(self.model.train_on_batch(batch.inputs, targets))[0])
 
+    @property
+    def distances(self):
+        """Tokens back to the name, of what is measured."""
+        most = self.recipe.max_length
+        return [tokens for tokens in DISTANCES if tokens + ROOM <= most] or [most // 2]
+
     @functools.cached_property
     def measure(self):
         """The `Measure` on the texts that are held out."""
-        distances = [d for d in DISTANCES if d + 200 <= self.recipe.max_length]
+        most = self.recipe.max_length
         sentences = [s for some in self.held_out.sentences for s in some if len(s.split()) > 3]
         rng = np.random.default_rng((self.recipe.seed, 6))
         order = rng.permutation(len(sentences))
         return Measure(
-            cases(self.held_out, distances, self.recipe.seed),
+            cases(self.held_out, self.distances, self.recipe.seed, most - SPARE),
             [sentences[i] for i in order],
             self.teacher,
             self.pair.student,
             self.tokenizer,
+            most,
         )
 
     def at_start(self):
@@ -116,7 +125,7 @@ class ContextualTraining:
             "max_length": self.recipe.max_length,
             "old_length": self.old.max_position,
             "found": self._by_distance(found),
-            "chance": round(1 / len(self.measure.cases[0].texts), 4),
+            "chance": round(float(np.mean([1 / len(c.texts) for c in self.measure.cases])), 4),
             "sentences": {"similarity": similarity, "agreement": cosine},
             "targets": self.corpus.summary(),
             "examples": self._examples(chosen),
@@ -126,8 +135,7 @@ class ContextualTraining:
 
     def _by_distance(self, found):
         rows, every = [], self.measure.cases
-        distances = [d for d in DISTANCES if d + 200 <= self.recipe.max_length]
-        groups = np.array_split(np.arange(len(every)), len(distances))
+        groups = np.array_split(np.arange(len(every)), len(self.distances))
         for group in groups:
             means = {
                 name: round(float(np.mean([of[i] for i in group])), 4) for name, of in found.items()
