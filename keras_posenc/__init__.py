@@ -78,11 +78,11 @@ if TYPE_CHECKING:
     from keras_posenc.retrieval.reranker import rerank
     from keras_posenc.retrieval.search import search
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
+    from keras_posenc.training.contextual.contextualize import contextualize
     from keras_posenc.training.evaluate import evaluate, predict
     from keras_posenc.training.finetune import finetune
     from keras_posenc.training.pretrain import pretrain
     from keras_posenc.training.saved_models import load_finetuned, load_text_model
-    from keras_posenc.training.contextual.contextualize import contextualize
     from keras_posenc.training.stretching.stretch import stretch
     from keras_posenc.training.text_model import TextModel
 
@@ -120,7 +120,6 @@ __all__ = [
     # Models
     "build_transformer_model",
     "build_encoder_decoder",
-    "contextualize",
     "embedder",
     "Transformer",
     "TransformerModel",
@@ -144,6 +143,7 @@ __all__ = [
     "predict",
     "pretrain",
     "stretch",
+    "contextualize",
     "embed",
     "search",
     "rerank",

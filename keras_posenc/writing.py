@@ -72,9 +72,9 @@ def named(path):
         yield
     except OSError as error:
         if error.filename is None and error.errno is not None:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        if error.errno is None and "written" in str(error):  # as NumPy has it
-            raise OSError(f"{path} cannot be written: {error}. Is the disk full?") from error
+            error.filename = str(path)
+        elif error.errno is None and "written" in str(error):  # as NumPy has it
+            error.args = (f"{path} cannot be written: {error}. Is the disk full?",)
         raise
 
 
