@@ -41,6 +41,7 @@ ROWS = ["posenc-torch", "transformers", "posenc-jax", "kerashub-jax"]
 FUSED = re.compile(r"fmha|flash|cudnn[\w$]*attention|efficient_attention|mem_eff", re.IGNORECASE)
 STEPS = ((3, 10), (1, 3))  # not timed and timed, of a step and of a text that is decoded
 NO_GPU = "No GPU here for"
+NO_TIME = "no time was left"
 MODERNBERT = {
     "model_type": "modernbert",
     "vocab_size": 50368,
@@ -109,7 +110,7 @@ def measure(arguments):
     deadline, lines = time.monotonic() + 60 * arguments.minutes, []
     for name, cases in processes(arguments.rows, arguments.cases):
         if time.monotonic() >= deadline:
-            lines += [{"row": name, "case": case, "failed": "no time was left"} for case in cases]
+            lines += [{"row": name, "case": case, "failed": NO_TIME} for case in cases]
         else:
             lines += measured_apart(arguments, name, cases, deadline)
         arguments.results.parent.mkdir(exist_ok=True)
@@ -157,7 +158,7 @@ def measured_apart(arguments, name, cases, deadline):
     if NO_GPU in message:  # the next ones have none either
         sys.exit(message)
     if code:
-        why = "no time was left" if time.monotonic() >= deadline else message[:200]
+        why = NO_TIME if time.monotonic() >= deadline else message[:200]
         lines += [{"row": name, "case": case, "failed": why} for case in cases[len(lines) :]]
     return lines
 
@@ -405,7 +406,8 @@ def cell(line):
         return ""
     if "failed" in line:
         memory = re.search("memory|RESOURCE_EXHAUSTED", line["failed"], re.IGNORECASE)
-        return "out of memory" if memory else "failed"
+        missing = "not measured" if line["failed"] == NO_TIME else "failed"
+        return "out of memory" if memory else missing
     fused = ", fused" if line["fused_kernels"] else ""
     return f"{1000 * line['seconds']:,.1f} ms, {line['peak_mb']:,} MB{fused}"
 

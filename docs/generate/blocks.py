@@ -190,6 +190,16 @@ def distant_facts(length):
     return _with(both, rows, command, "distant_facts", "torch")
 
 
+def gpu_models():
+    """Whole models on a GPU, beside transformers and KerasHub."""
+    found = _json("gpu")["rows"]
+    devices = ", ".join(sorted({row["device"] for row in found if "device" in row}))
+    cases = " ".join(f'"{case}"' for case in dict.fromkeys(row["case"] for row in found))
+    command = f"KERAS_BACKEND=torch python benchmarks/gpu.py --cases {cases}"
+    end = f"{devices}; [gpu.json](../../benchmarks/results/gpu.json).\n\n```\n{command}\n```"
+    return f"{benchmark('gpu').table(found)}\n\n{end}"
+
+
 def distant_context():
     """Who a distant sentence is about, and passages by title, by each way of reading."""
     module, rows = benchmark("distant_context"), _json("distant_context")
@@ -411,6 +421,7 @@ BLOCKS = {
     "tpu_batches": chips.batches,
     "tpu_layers": chips.layers,
     "gpu_layers": chips.gpu_layers,
+    "gpu_models": gpu_models,
     "tpu_sequence": chips.over_chips,
     "page": included,
 }

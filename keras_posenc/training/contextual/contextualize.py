@@ -56,7 +56,7 @@ def contextualize(
     test=None,
     max_length=4096,
     train_length=768,
-    steps=150,
+    steps=300,
     learning_rate=4e-5,
     names=None,
     language="auto",
@@ -76,8 +76,9 @@ def contextualize(
     on your documents and in minutes. Afterwards `embed(late=True)` and `search` find passages by
     names and topics that stand far before them.
 
-    In each step, two texts are woven together in four copies, which differ in two names. A name
-    stands only in its introduction; in later passages a pronoun replaces it. The teacher is the
+    In each step, a text is copied four times with another name, or two texts are woven together and
+    copied with two. A name stands only in its introduction; in later passages a pronoun replaces
+    it. The teacher is the
     original encoder. It reads each passage alone, with the name. The student reads the whole copy,
     and must tell the passages of all copies apart by contrast (`ContextualModel`). In other steps,
     a word that is frequent in one text and rare in the others takes the place of the name, and is

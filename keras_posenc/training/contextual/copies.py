@@ -13,7 +13,9 @@ COPIES, PASSAGES = 4, 6
 INTRODUCTION, SENTENCE, PASSAGE = 96, 48, 64
 TRIES = 8  # texts that fill one gap, at most
 PIECE = 2000  # tokens after which a long text is cut, so that its parts are compared
-SCATTERED = FIRST = 0.5  # of the copies: passages apart in other text, a name in the first sentence
+# Fractions of the copies: two texts in place of one, passages that stand apart in other text, a
+# name in the first sentence.
+PAIRED, SCATTERED, FIRST = 0.5, 0.5, 0.35
 
 
 @dataclasses.dataclass
@@ -129,10 +131,10 @@ class Corpus:
         )
 
     def draw(self, rng):
-        """Draws the counterfactual copies of two texts that are woven together.
+        """Draws the counterfactual copies of a text, or of two texts that are woven together.
 
-        The names of both are introduced one after the other, other sentences follow, and then the
-        passages of both, in which pronouns stand for the names, or the words are missing.
+        The names are introduced one after the other, other sentences follow, and then the passages,
+        in which pronouns stand for the names, or the words are missing.
 
         Args:
             rng: NumPy generator.
@@ -149,13 +151,14 @@ class Corpus:
             if each.text != subject.text
             and (each.pronoun is None or each.pronoun != subject.pronoun)
         ]
-        pair = [subject, *([_choose(others, rng)] if others else [])]
+        paired = rng.random() < PAIRED and others
+        pair = [subject, _choose(others, rng)] if paired else [subject]
         fillers = Fillers(self, pair, rng)
         opened, bodies = [], []
         for subject in pair:
             introduction = subject.introductions[self._introduction(subject, rng)]
             opened.append(self._part(subject, introduction))
-            bodies.append(self._body(subject, introduction, rng))
+            bodies.append(self._body(subject, introduction, PASSAGES // len(pair), rng))
         body = self._woven(bodies, fillers, rng)
         room = self.size - sum(part.tokens for part in (*opened, *body))
         gap = int(rng.integers(0, max(1, room + 1)))
@@ -181,14 +184,15 @@ class Corpus:
         sentence, tokens = self.sentences[subject.text][place], self.counts[subject.text][place]
         return _Part(sentence, tokens, subject)
 
-    def _body(self, subject, introduction, rng):
-        """The passages of a subject, each with up to two sentences before it, as lists of parts."""
+    def _body(self, subject, introduction, most, rng):
+        """At most so many passages of a subject as lists of parts, each with up to two sentences
+        before it."""
         sentences, counts = self.sentences[subject.text], self.counts[subject.text]
         starts = [place for place in subject.starts if place > introduction]
-        first = rng.integers(max(1, len(starts) - PASSAGES // 2 + 1))
+        first = rng.integers(max(1, len(starts) - most + 1))
         found, end = [], introduction + 1
-        for start in starts[first : first + PASSAGES]:
-            if start < end or len(found) == PASSAGES // 2:
+        for start in starts[first:]:
+            if start < end or len(found) == most:
                 continue
             before = range(max(end, start - int(rng.integers(0, 3))), start)
             longest, end, tokens = int(rng.integers(1, PASSAGE)), start + 1, counts[start]
