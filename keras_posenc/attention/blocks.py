@@ -33,7 +33,7 @@ class Inputs:
     """What a block of rows reads.
 
     Attributes:
-        q, k, v: (B, H, Tq, D), (B, H, D, Tk) and (B, H, Dv, Tk).
+        q, k, v: (B, H, Tq, D), (B, H / G, D, Tk) and (B, H / G, Dv, Tk).
         grid: `Grid`. The rows and columns of the block.
         bias: as in `Rules`.
         row_hashes, column_hashes: the `hashes` of `Rules`.

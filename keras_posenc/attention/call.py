@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 
@@ -59,6 +60,19 @@ class Call:
         extras += [logits] if self.return_attention_logits else []
         extras += [cache] if self.cache is not None else []
         return (output, *extras) if extras else output
+
+    def grid_to_write(self, q, k):
+        """The `Grid` of the queries and keys (B, T, H, D) of this call, which a cache follows."""
+        start, count = self.cache[3], ops.shape(k)[1]
+        key_positions = _as_ids(self.key_positions, None)
+        if key_positions is None:
+            key_positions = consecutive(count, start)[None]
+        else:
+            key_positions = slice_axis(key_positions, 1, start, count)
+        query_positions = self.query_positions
+        if query_positions is None:
+            query_positions = consecutive(ops.shape(q)[1], start)
+        return Grid(_as_ids(query_positions, None), key_positions)
 
     def grid(self, q, memory, content, window=None):
         """Makes the `Grid` of queries (B, Tq, H, D) over a `Memory`, with a `Content`."""

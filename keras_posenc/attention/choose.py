@@ -24,6 +24,7 @@ from keras_posenc.attention.sequence import (
     splits_sequence,
 )
 from keras_posenc.attention.splash import FEWEST_TOKENS, attend_by_splash, splash_serves
+from keras_posenc.backend.head_groups import repeated_heads
 
 MB = 2**20
 # Bytes of a float32 map from which on it is cut, and of a block's map. On a CPU they are those of
@@ -99,7 +100,7 @@ def attend(q, k, v, grid, rules, with_map=False):
     encoding needs the map. Otherwise the map is materialised.
 
     Args:
-        q, k, v: heads (B, T, H, D), before any encoding.
+        q, k, v: heads (B, T, H, D), before the encodings of `rules`; of k and v there may be fewer.
         grid: `Grid` of the map.
         rules: `Rules`.
         with_map: bool. Return the map too, which is then materialised as a whole.
@@ -119,6 +120,7 @@ def _attend(q, k, v, grid, rules, with_map):
         _check_rows(q, rules.hooks.encodings)
     fused = not with_map and _takes_kernel(q, rules)
     q, k, grid = encode(q, k, v, grid, rules.hooks, forms_map=not fused)
+    v = repeated_heads(v, k.shape[2])  # an encoding may have widened the keys by query head
     splash = False
     if fused and backend.platform(q) == "tpu":
         whole = backend.sequence_shards(q) == 1  # the kernel needs all rows
@@ -236,7 +238,12 @@ def rows_of_block(q, k, hooks, heads, sizes):
 def _batch_shards():
     """Number of chips over which Keras splits a batch."""
     distribution = keras.distribution.distribution()
-    mesh = getattr(distribution, "device_mesh", None)
-    if mesh is None or distribution.batch_dim_name not in mesh.axis_names:
+    return 1 if distribution is None else mesh_size(distribution.batch_dim_name)
+
+
+def mesh_size(axis):
+    """Number of chips along an axis of the mesh of `keras.distribution`; 1 without it."""
+    mesh = getattr(keras.distribution.distribution(), "device_mesh", None)
+    if mesh is None or axis not in mesh.axis_names:
         return 1
-    return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
+    return mesh.shape[mesh.axis_names.index(axis)]

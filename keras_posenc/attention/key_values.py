@@ -29,11 +29,11 @@ class Overwritten(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Keys and values before the encodings' `heads`, which may depend on the length.
+    """Keys and values before the encodings' `heads`, except those that act when keys are written.
 
     Attributes:
-        keys: (B, Tk, H, D).
-        values: (B, Tk, H, Dv).
+        keys: (B, Tk, H / G, D), each for a group of G query heads.
+        values: (B, Tk, H / G, Dv).
         features: dict. Maps each encoding to its `features` of the keys, (B, Tk, H, F).
         key_mask: (B, Tk) bool, or None. False where a key is padding.
         start: scalar tensor or None. The number of keys from earlier calls; None without a cache.
@@ -66,7 +66,9 @@ class Memory:
             check_positions(start + count - 1, key_mask.shape[1], FULL)
         added = ops.ones((), "bool") if self.key_mask is None else ops.cast(self.key_mask, "bool")
         added = ops.broadcast_to(added, (batch, count))
-        stored = [self.keys, *self.features.values()]
+        key_heads = self.keys.shape[2]
+        features = [_by_key_head(x, key_heads) for x in self.features.values()]
+        stored = [self.keys, *features]
         together = ops.concatenate(stored, axis=-1) if self.features else self.keys
         added_values = self.values
         if not known:
@@ -84,7 +86,10 @@ class Memory:
         if self.features:
             ends = itertools.accumulate(x.shape[-1] for x in stored[:-1])
             keys, *features = ops.split(keys, list(ends), axis=-1)
-            features = dict(zip(self.features, features, strict=True))
+            features = {
+                encoding: ops.reshape(x, (*ops.shape(x)[:2], *self.features[encoding].shape[2:]))
+                for encoding, x in zip(self.features, features, strict=True)
+            }
         else:
             features = {}
         return Memory(keys, values, features, key_mask, start), after
@@ -105,13 +110,19 @@ class Memory:
         return dataclasses.replace(self, keys=keys, values=values, features=features)
 
 
-def empty_cache(batch_size, length, num_heads, key_size, value_size, dtype):
+def _by_key_head(features, key_heads):
+    """Features (B, T, H, F) side by side for the query heads of a key head, (B, T, H / G, G F)."""
+    batch, length, heads, size = ops.shape(features)
+    return ops.reshape(features, (batch, length, key_heads, heads // key_heads * size))
+
+
+def empty_cache(batch_size, length, key_heads, key_size, value_size, dtype):
     """Makes an empty cache of `length` positions: keys, values, padding mask, number of keys.
 
-    Keys and values are (B, H, T, D). Compiled programs would copy all of them at each step into
+    Keys and values are (B, H / G, T, D). Compiled programs would copy all of them at each step into
     this layout, in which they multiply matrices.
     """
-    shape = (batch_size, num_heads, length)
+    shape = (batch_size, key_heads, length)
     return (
         ops.zeros((*shape, key_size), dtype),
         ops.zeros((*shape, value_size), dtype),

@@ -10,9 +10,10 @@ from keras_posenc import backend, checks
 from keras_posenc import encodings as position_encodings
 from keras_posenc.attention.attention_checks import check_features, listed
 from keras_posenc.attention.call import Call, check_call
-from keras_posenc.attention.choose import attend
+from keras_posenc.attention.choose import attend, mesh_size
 from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
+from keras_posenc.backend.head_groups import repeated_heads
 from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer, Tensor
 from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT, drawn_once
 from keras_posenc.maps.grid import Content
@@ -40,7 +41,7 @@ class PositionalAttention(keras.layers.Layer):
         key_dim: int. Size D of a query and key head.
         value_dim: int. Size of a value head; default `key_dim`.
         num_key_value_heads: int. Heads of the keys and values. Each serves H / num_key_value_heads
-            query heads. Default: H.
+            query heads, and is cached once for all of them. Default: H.
         head_norm: layer or None. Normalises each head of queries and keys (B, T, H, D) before the
             encodings act, such as `keras.layers.RMSNormalization()`. Queries and keys each get
             their own copy of it.
@@ -71,7 +72,8 @@ class PositionalAttention(keras.layers.Layer):
         return_attention_scores: bool. Return the weights (B, H, Tq, Tk) too.
         use_causal_mask: bool. No query attends to a later key.
         query_positions: (Tq,) or (B, Tq) ids of the queries. Default: consecutive, after the cache.
-        key_positions: (Tk,) or (B, Tk) ids of the keys (of the whole cache, when there is one).
+        key_positions: (Tk,) or (B, Tk) ids of the keys (of the whole cache, when there is one; a
+            key that is cached keeps the id that it had when it was written).
             Ids on A axes have shape (B, T, A).
             Default: the query's for self-attention, else consecutive.
         query_order, key_order: (B, T) integers: a query attends to keys of no later order. A causal
@@ -256,8 +258,9 @@ class PositionalAttention(keras.layers.Layer):
                 "What this layer keeps of a key is only known once it is built: call the layer, or "
                 "its `build`, before `make_cache`."
             )
-        key_size = self.key_dim + sum(encoding.feature_size for encoding in self.encodings)
-        sizes = self.num_heads, key_size, self.value_dim
+        served = self.num_heads // self.num_key_value_heads
+        added = sum(encoding.feature_size for encoding in self.encodings)
+        sizes = self.num_key_value_heads, self.key_dim + served * added, self.value_dim
         return empty_cache(batch_size, length, *sizes, self.compute_dtype)
 
     def __call__(self, query, value, *args, **kwargs):
@@ -328,13 +331,21 @@ class PositionalAttention(keras.layers.Layer):
             for x in (call.key, call.value)
         )
         q, k, v, merge = self._project(query, key, value)
+        queries, hooks = q, self.hooks
+        if call.cache is not None and hooks.at_writing:
+            grid = call.grid_to_write(q, k)
+            for encoding in hooks.at_writing:
+                q, k = encoding.heads(q, k, grid)
+            hooks = hooks.after_writing()
         memory, new_cache = self._remember(call, key, k, v)
-        tables = self._tables(call) if call.tables else {}
-        of_queries = {e: e.query_features(query) for e in self.hooks.query_features}
-        content = Content(features=memory.features, query_features=of_queries, tables=tables)
-        grid = call.grid(q, memory, content, self.sliding_window)
-        rules = self._rules(call, q, memory.keys)
         k, v = memory.keys, memory.values
+        if hooks.reads_keys or self.num_key_value_heads % mesh_size("model"):
+            k, v = (repeated_heads(x, self.num_heads) for x in (k, v))
+        tables = self._tables(call) if call.tables else {}
+        of_queries = {e: e.query_features(query) for e in hooks.query_features}
+        content = Content(queries, None, None, memory.features, of_queries, tables)
+        grid = call.grid(q, memory, content, self.sliding_window)
+        rules = self._rules(call, q, k, hooks)
         output, scores, logits = attend(q, k, v, grid, rules, call.with_map)
         return call.result(merge(output), scores, logits, new_cache)
 
@@ -344,9 +355,6 @@ class PositionalAttention(keras.layers.Layer):
         v = applied(self.value_dense, value)
         if self.head_norm:
             q, k = self.query_norm(q), self.key_norm(k)
-        if self.num_key_value_heads < self.num_heads:
-            served = self.num_heads // self.num_key_value_heads
-            k, v = (ops.repeat(x, served, axis=2) for x in (k, v))
         if not self.use_gate:
             return q, k, v, self._merge
         gate = applied(self.gate_dense, query)
@@ -366,7 +374,7 @@ class PositionalAttention(keras.layers.Layer):
             memory, cache = memory.after(cache, whole=whole)
         return memory, cache
 
-    def _rules(self, call, q, k):
+    def _rules(self, call, q, k, hooks):
         """The `Rules` of a call, with the cells to drop in training."""
         bias = call.bias
         if bias is not None:  # with an axis of rows and one of columns, to be cut
@@ -375,7 +383,7 @@ class PositionalAttention(keras.layers.Layer):
         flash = self.flash_attention
         if flash is None:
             flash = keras.config.is_flash_attention_enabled()  # None, or False once disabled
-        rules = Rules(self.hooks, 1 / math.sqrt(self.key_dim), bias, flash=flash)
+        rules = Rules(hooks, 1 / math.sqrt(self.key_dim), bias, flash=flash)
         if call.training and self.dropout:
             rules = rules.dropping(self.dropout, q, k, self.seed_generator.next())
         return rules
@@ -386,8 +394,8 @@ class PositionalAttention(keras.layers.Layer):
         for encoding in tables:
             if encoding.projected:
                 rows = ops.cast(tables[encoding], self.compute_dtype)[None]
-                heads = [self.key_dense(rows), self.query_dense(rows)]
-                tables[encoding] = ops.concatenate(heads)
+                as_keys = repeated_heads(self.key_dense(rows), self.num_heads)
+                tables[encoding] = ops.concatenate([as_keys, self.query_dense(rows)])
         return tables
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):

@@ -3,7 +3,8 @@
 from keras import ops
 
 from keras_posenc import backend
-from keras_posenc.backend.weighing import close, softmax
+from keras_posenc.backend.head_groups import heads_of_groups, rows_of_groups
+from keras_posenc.backend.weighing import close, softmax, weighed
 from keras_posenc.encodings.rotation import times_features
 from keras_posenc.maps.columns import slice_axis
 from keras_posenc.maps.diagonals import map_of_table
@@ -43,7 +44,7 @@ def matrix_of(q, k, v, grid, rules, carry):
     """Computes attention with an explicit matrix, or with a block of its rows.
 
     Args:
-        q, k, v: (B, H, Tq, D), (B, H, D, Tk) and (B, H, Dv, Tk).
+        q, k, v: (B, H, Tq, D), (B, H / G, D, Tk) and (B, H / G, Dv, Tk).
         grid: `Grid`. With the content of its rows and columns, (B, T, H, D) each.
         rules: `Rules`. With the bias and the hashes of these rows and columns.
         carry: list. What the `scan` of each encoding receives: its `carry`, or what it returned for
@@ -65,7 +66,7 @@ def matrix_of(q, k, v, grid, rules, carry):
     if rules.dropout:
         used = backend.keep_by_hash(weights / (1 - rules.dropout), rules.dropout, rules.hashes)
     used = ops.cast(used, v.dtype)
-    output = ops.matmul(used, ops.swapaxes(v, -1, -2))
+    output = weighed(used, v)
     for encoding in rules.hooks.value:
         output = output + by_head(ops.cast(encoding.value(used, grid), output.dtype))
     return zero_if_blind(output, grid, mask), weights, logits, carry
@@ -145,7 +146,8 @@ def logits_of(q, k, grid, rules, carry):
     if rules.hooks.decay:
         q, k = decayed(q, k, grid, rules)
         grid = grid.replace(encoded=(by_head(q), columns_second(k)))
-    logits = ops.cast(backend.product(q * ops.cast(rules.scale, q.dtype), k), "float32")
+    scaled = rows_of_groups(q * ops.cast(rules.scale, q.dtype), k.shape[1])
+    logits = heads_of_groups(ops.cast(backend.product(scaled, k), "float32"), q.shape[1])
     for term in bias_terms(grid, rules):
         logits = logits + ops.cast(term, "float32")
     hooks, carry = rules.hooks, list(carry)

@@ -1,5 +1,6 @@
 """What attention computes: the encodings of a layer by their hooks, the scale, the dropout."""
 
+import copy
 import dataclasses
 import itertools
 
@@ -26,6 +27,9 @@ class Hooks:
         shared, causal_only: tuples. The encodings with this attribute.
         by_distance: tuple. The encodings at the end of `heads` that all have `by_distance`. An
             earlier one is left out, because a later one might scale its term.
+        reads_keys: bool. Some need a key and a value for each query head, unchanged.
+        at_writing: tuple. The encodings at the beginning of `heads` that act on keys as they are
+            written to a cache.
         all_columns: bool. A block must also read the columns that are masked for all of its rows.
         earlier_columns: bool. It must also read those that a window masks before its rows.
         min_rows, max_rows, most_rows: int or None. The bounds that all encodings respect; see
@@ -50,6 +54,9 @@ class Hooks:
         self.causal_only = tuple(e for e in self.encodings if e.causal_only)
         last = itertools.takewhile(lambda e: e.execution.by_distance, reversed(self.heads))
         self.by_distance = tuple(last)
+        self.reads_keys = any(e.reads_keys for e in self.encodings)
+        first = itertools.takewhile(lambda e: e.by_position, self.heads)
+        self.at_writing = () if self.reads_keys else tuple(first)
         executions = [e.execution for e in self.encodings]
         # What fills up the last block of rows would enter the carry of a `scan`.
         self.all_columns = bool(self.scan) or any(e.all_columns for e in executions)
@@ -57,6 +64,12 @@ class Hooks:
         self.min_rows = max((e.min_rows for e in executions), default=0)
         self.max_rows = min(filter(None, (e.max_rows for e in executions)), default=None)
         self.most_rows = min(filter(None, (e.most_rows for e in executions)), default=None)
+
+    def after_writing(self):
+        """The same without the `heads` of the encodings that have acted on what a cache holds."""
+        after = copy.copy(self)
+        after.heads = self.heads[len(self.at_writing) :]
+        return after
 
     def _those_with(self, hook):
         return tuple(e for e in self.encodings if e.overrides(hook))
@@ -131,9 +144,11 @@ def encode(q, k, v, grid, hooks, forms_map):
             alone is added to the logits, and its `heads` are skipped.
 
     Returns:
-        q, k and the `Grid`, whose content is what came in.
+        q, k and the `Grid`, whose content is what came in. The queries are those that its content
+        already has, if it has any.
     """
-    grid = grid.replace(queries=q, keys=k, values=v)
+    queries = q if grid.content.queries is None else grid.content.queries
+    grid = grid.replace(queries=queries, keys=k, values=v)
     for encoding in hooks.restrict:
         grid = encoding.restrict(grid)
     by_distance = {}

@@ -238,8 +238,8 @@ def exact_product(x, y):
 
 
 def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=False):
-    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
-    divided by 1 - dropout."""
+    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v, (B, H / G, Dv, Tk), is
+    already divided by 1 - dropout."""
 
     def forward(logits, ceiling, v, hashes):
         logits = logits if ceiling is None else ops.minimum(logits, ceiling)
@@ -248,7 +248,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=Fals
         total = ops.sum(above, axis=-1, keepdims=True)
         used = above / total
         used = keep_by_hash(used, dropout, hashes) if dropout else used
-        output = ops.matmul(ops.cast(used, v.dtype), ops.swapaxes(v, -1, -2))
+        output = weighing.weighed(ops.cast(used, v.dtype), v)
         output = checkpoint_name(output, SAVED)
         # If the total is known, this is fused with the product before it.
         weights = ops.exp(below - checkpoint_name(ops.log(total), SAVED))

@@ -14,6 +14,7 @@ from keras_posenc.backend.exports import (  # noqa: F401
     is_exporting,
     saved_model_options,
 )
+from keras_posenc.backend.head_groups import repeated_heads, rows_of_groups
 
 NAMES = (
     "SafeTrainer",
@@ -316,10 +317,30 @@ def layer_norm(x, gamma, beta, epsilon):
 
 
 def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
-    """`keras.ops.dot_product_attention`, with no copies of q, k and v where that is possible."""
+    """`keras.ops.dot_product_attention`, with no copies of q, k and v where that is possible.
+
+    k and v may have fewer heads, each for a group of query heads.
+    """
+    if q.shape[2] > k.shape[2] and q.shape[1] == 1:
+        return by_rows_of_groups(dot_product_attention, q, k, v, bias, mask, scale, flash)
+    k, v = (repeated_heads(x, q.shape[2]) for x in (k, v))
     return ops.dot_product_attention(
         q, k, v, bias=bias, mask=mask, scale=scale, is_causal=is_causal, flash_attention=flash
     )
+
+
+def by_rows_of_groups(attention, q, k, v, bias, mask, scale, flash):
+    """`dot_product_attention` of one query, whose heads of a group are rows: a causal order of it
+    masks nothing."""
+    batch, _, heads, size = ops.shape(q)
+    key_heads = k.shape[2]
+    q = ops.swapaxes(ops.reshape(q, (batch, key_heads, heads // key_heads, size)), 1, 2)
+
+    def grouped(x):
+        return x if x is None or x.shape[1] == 1 else rows_of_groups(x, key_heads)
+
+    output = attention(q, k, v, grouped(bias), grouped(mask), scale, False, flash)
+    return ops.reshape(ops.swapaxes(output, 1, 2), (batch, 1, heads, v.shape[-1]))
 
 
 def write(whole, start, x, axis):

@@ -329,8 +329,8 @@ def _chosen(weights, rate, *hashes):
 
 
 def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=False):
-    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
-    divided by 1 - dropout.
+    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v, (B, H / G, Dv, Tk), is
+    already divided by 1 - dropout.
 
     Args:
         output: the saved output, when only its gradient is needed.
@@ -343,7 +343,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=Fals
         weights, result = weighing.softmax(logits), output
         if result is None:
             used = keep_by_hash(weights, dropout, hashes) if dropout else weights
-            result = tf.matmul(tf.cast(used, v.dtype), v, transpose_b=True)
+            result = weighing.weighed(tf.cast(used, v.dtype), v)
 
         def gradient(upstream):
             arguments = weights, result, v, upstream, dropout, hashes

@@ -165,8 +165,8 @@ def keep_by_hash(weights, rate, hashes):
 
 
 def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=False):
-    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v is (B, H, Dv, Tk), already
-    divided by 1 - dropout.
+    """softmax(logits) v, (B, H, Tq, Dv), over the unmasked positions; v, (B, H / G, Dv, Tk), is
+    already divided by 1 - dropout.
 
     Args:
         keep_logits: bool. Leave the logits as they are, for another reader.
@@ -182,7 +182,7 @@ def weigh_values(logits, mask, v, dropout, hashes, output=None, keep_logits=Fals
             logits = WithoutSmall.apply(logits)
     weights = weighing.softmax(logits)
     used = keep_by_hash(weights, dropout, hashes) if dropout else weights
-    return torch.matmul(used.to(v.dtype), v.transpose(-1, -2))
+    return weighing.weighed(used.to(v.dtype), v)
 
 
 class WithoutSmall(torch.autograd.Function):

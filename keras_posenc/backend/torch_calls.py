@@ -99,9 +99,13 @@ def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
     if mask is not None:
         least = ops.cast(LEAST[keras.backend.standardize_dtype(q.dtype) == "float16"], q.dtype)
         bias = torch.where(mask, torch.zeros((), dtype=q.dtype), least)
+    few = q.shape[2] > k.shape[2]
+    if few and q.shape[1] == 1:
+        arguments = q, k, v, bias, None, scale, None
+        return shared.by_rows_of_groups(dot_product_attention, *arguments)
     heads = (x.transpose(1, 2) for x in (q, k, v))
     return torch.nn.functional.scaled_dot_product_attention(
-        *heads, attn_mask=bias, is_causal=is_causal, scale=scale
+        *heads, attn_mask=bias, is_causal=is_causal, scale=scale, enable_gqa=few
     ).transpose(1, 2)
 
 

@@ -4,6 +4,8 @@ import math
 
 from keras import ops
 
+from keras_posenc.backend.head_groups import heads_of_groups, rows_of_groups
+
 # The logit of what cannot be chosen: its probability is 0, and its loss a finite number.
 CLOSED = -1e9
 
@@ -45,15 +47,23 @@ def keep_by_hash(weights, rate, hashes):
     return ops.where(bits_of(hashes) >= int(rate * 2**32) - 2**31, weights, 0.0)
 
 
+def weighed(weights, v):
+    """The output (B, H, Tq, Dv) of weights (B, H, Tq, Tk) and values (B, H / G, Dv, Tk)."""
+    output = ops.matmul(rows_of_groups(weights, v.shape[1]), ops.swapaxes(v, -1, -2))
+    return heads_of_groups(output, weights.shape[1])
+
+
 def gradients(weights, output, v, upstream, dropout, hashes, one_pass):
-    """Gradients of the logits and of the values (B, H, Dv, Tk), in few passes over the matrix.
+    """Gradients of the logits and of the values (B, H / G, Dv, Tk), in few passes over the matrix.
 
     Let p be the weights, u the weights after dropout (p or 0), o = u v the output and g its
     gradient. The gradient of the values is u^T g, and that of the logits is u (g v^T) - p sum(o g).
     By default TensorFlow and JAX compute the sum from the whole matrix. On TensorFlow that takes
     six passes instead of one, and on JAX a third of the time. PyTorch has a kernel for it.
     """
-    of_used = ops.matmul(upstream, v)
+    heads, key_heads = weights.shape[1], v.shape[1]
+    by_group = rows_of_groups(upstream, key_heads)
+    of_used = heads_of_groups(ops.matmul(by_group, v), heads)
     shared = ops.cast(output, weights.dtype) * ops.cast(upstream, weights.dtype)
     shared = ops.sum(shared, axis=-1, keepdims=True)
     if dropout:
@@ -61,7 +71,7 @@ def gradients(weights, output, v, upstream, dropout, hashes, one_pass):
     else:
         used = ops.cast(weights, v.dtype)
         of_logits = one_pass(over_whole_map, weights, of_used, shared)
-    return of_logits, ops.einsum("bhqd,bhqk->bhdk", upstream, used)
+    return of_logits, ops.einsum("bhqd,bhqk->bhdk", by_group, rows_of_groups(used, key_heads))
 
 
 def over_map(weights, of_used, shared, dropout, *hashes):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
+from keras_posenc.backend.head_groups import repeated_heads
 from keras_posenc.hints import Tensor
 from keras_posenc.maps.grid import Grid
 
@@ -108,6 +109,11 @@ class Encoding(keras.layers.Layer):
             before.
         heads_follow: bool. Whether a later encoding in the list overrides `heads`.
         paper: str. URL of the paper.
+        reads_keys: bool. It needs a key and a value for each query head, as they were projected.
+            If False, a key that serves several query heads is not repeated for them: `heads` gets
+            the few keys, and the other hooks find no keys and values in the `grid`.
+        by_position: bool. Its `heads` changes each query and each key by its own position id and
+            nothing else. A cache may then keep the changed keys.
         num_heads, head_size: int. H and D, set by `build`; the logits are q.k / sqrt(head_size).
         projected: bool. Whether attention projects the shared table (P, E) as it projects hidden
             states; `grid.content.tables[self]` is then (2, P, H, D), the rows as keys and as
@@ -136,6 +142,8 @@ class Encoding(keras.layers.Layer):
     adds_to_heads = False
     heads_first = False
     heads_follow = False
+    reads_keys = True
+    by_position = False
     projected = False
     feature_size = 0
     paper = None
@@ -348,7 +356,7 @@ class Encoding(keras.layers.Layer):
         """Widens q and k so that the logits gain the inner product of `rows` and `columns`.
 
         Args:
-            q, k: heads, (B, T, H, D or more).
+            q, k: heads, (B, T, H, D or more). Fewer heads of keys are repeated.
             rows: float32, broadcastable to (B, Tq, H, F): the queries' side of the product.
             columns: float32, broadcastable to (B, Tk, H, F): the keys' side.
 
@@ -357,7 +365,7 @@ class Encoding(keras.layers.Layer):
             scale.
         """
         rows = rows * math.sqrt(self.head_size)
-        return _appended(q, rows), _appended(k, columns)
+        return _appended(q, rows), _appended(repeated_heads(k, q.shape[2]), columns)
 
 
 def _appended(heads, more):

@@ -48,6 +48,7 @@ class KERPLE(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2205.09921"
+    reads_keys = False
 
     def __init__(self, kind: str = "log", power: float | None = None, **kwargs):
         super().__init__(**kwargs)
@@ -139,6 +140,7 @@ class T5Bias(Encoding):
     """
 
     paper = "https://arxiv.org/abs/1910.10683"
+    reads_keys = False
 
     def __init__(
         self,
@@ -245,6 +247,7 @@ class FIRE(Encoding):
 
     execution = Execution(max_rows=256)  # each cell meets all units
     paper = "https://arxiv.org/abs/2310.04418"
+    reads_keys = False
 
     def __init__(self, units: int = 32, scale: float = 0.1, length: float = 512, **kwargs):
         super().__init__(**kwargs)

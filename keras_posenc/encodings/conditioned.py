@@ -44,6 +44,7 @@ class ContentBias(Encoding):
     """
 
     paper = "https://github.com/huggingface/transformers"
+    reads_keys = False
     execution = Execution(max_rows=128)  # a block looks up the band of its rows
 
     def __init__(

@@ -47,6 +47,7 @@ class DAPE(Encoding):
 
     execution = Execution(max_rows=128)  # each position of the matrix meets all units
     paper = "https://arxiv.org/abs/2405.14722"
+    reads_keys = False
 
     def __init__(
         self,

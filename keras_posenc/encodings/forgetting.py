@@ -51,6 +51,7 @@ class ForgetGate(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2503.02130"
+    reads_keys = False
 
     def __init__(
         self,
@@ -170,6 +171,7 @@ class SelectiveAttention(Encoding):
 
     causal_only = True
     paper = "https://arxiv.org/abs/2410.02703"
+    reads_keys = False
 
     def restrict(self, grid):
         """A grid that knows which queries are padding, (B, Tq): those mask nothing."""

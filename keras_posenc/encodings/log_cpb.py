@@ -45,6 +45,7 @@ class LogCPB(Encoding):
 
     execution = Execution(max_rows=256)  # with ids, each position of the matrix meets all units
     paper = "https://arxiv.org/abs/2111.09883"
+    reads_keys = False
 
     def __init__(
         self,

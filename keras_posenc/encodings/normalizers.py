@@ -33,6 +33,7 @@ class StickBreaking(Encoding):
 
     causal_only = True
     paper = "https://arxiv.org/abs/2410.17980"
+    reads_keys = False
 
     def normalize(self, logits, grid):
         """sigmoid(l_ij) prod_{j<t<i} (1 - sigmoid(l_it)), (B, H, Tq, Tk)."""
@@ -64,6 +65,7 @@ class SquaredReLU(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2202.10447"
+    reads_keys = False
 
     def normalize(self, logits, grid):
         """max(l_ij, 0)^2 / n_i, (B, H, Tq, Tk)."""

@@ -38,6 +38,7 @@ class RemappedRotary(RotaryEmbedding):
     """
 
     one_axis = True
+    reads_keys = True
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

@@ -58,9 +58,9 @@ class RotaryEmbedding(Encoding):
             "rope_type" or "type", and its fields. Types: "linear", "proportional" (p-RoPE), "ntk",
             "dynamic", "ntk_by_parts", "yarn", "longrope", "llama3", "su_fixed" and "su_mixed".
             "dynamic" and "longrope" read the length of each text: the largest id of an unpadded
-            key, plus 1. Keys are cached unrotated, so the length may grow. If config.json gives the
-            original length outside the dict, add it: `{**rope_scaling, "max_position_embeddings":
-            4096}`.
+            key, plus 1. With them keys are cached unrotated, so the length may grow. If config.json
+            gives the original length outside the dict, add it: `{**rope_scaling,
+            "max_position_embeddings": 4096}`.
         sections: list of int or None. How many pairs each axis of the position ids rotates, such as
             [16, 24, 24]. The ids are then (B, T, axes), or (B, T) for one id on all axes.
         section_order: str. How the axes share the frequencies. "contiguous": one axis after another
@@ -235,6 +235,16 @@ class RotaryEmbedding(Encoding):
     def reads_length(self):
         """Whether the frequencies depend on the length of the text."""
         return self.kind in ("dynamic", "longrope")
+
+    @property
+    def by_position(self):
+        """Whether a rotation depends on the id of its token alone: not on the text's length."""
+        return not self.reads_length
+
+    @property
+    def reads_keys(self):
+        """Whether it adds to keys what differs between the query heads that they serve."""
+        return bool(self.use_bias)
 
     def _turns(self, grid):
         """Turns per position: NumPy (pairs,), or a tensor (B or 1, 1, pairs) if they are learned or

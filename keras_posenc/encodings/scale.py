@@ -19,6 +19,8 @@ class _QueryFactor(Encoding):
     the list added are scaled too; those of later ones are not.
     """
 
+    reads_keys = False
+
     def factor(self, grid):
         """Float32, broadcastable to (B, H, Tq)."""
         raise NotImplementedError
@@ -202,6 +204,7 @@ class Temperature(_QueryFactor):
     """
 
     paper = "https://arxiv.org/abs/2404.12224"
+    by_position = True
 
     def __init__(
         self,

@@ -50,6 +50,7 @@ class ALiBi(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2108.12409"
+    reads_keys = False
 
     def __init__(
         self, direction: str | tuple[float, float] = "causal", learned: bool = False, **kwargs
@@ -167,6 +168,7 @@ class Sandwich(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2212.10356"
+    reads_keys = False
 
     def __init__(self, size: int = 128, base: float = 10000.0, **kwargs):
         super().__init__(**kwargs)
@@ -231,6 +233,7 @@ class RotaryBias(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2202.10447"
+    reads_keys = False
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ class SinkLogits(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2508.10925"
+    reads_keys = False
 
     def __init__(self, initializer: Initializer = "zeros", **kwargs):
         super().__init__(**kwargs)

@@ -38,6 +38,7 @@ class Window(Encoding):
     """
 
     paper = "https://arxiv.org/abs/2309.17453"
+    reads_keys = False
 
     def __init__(self, window: float = 512, sinks: int = 0, global_tokens: int = 0, **kwargs):
         super().__init__(**kwargs)
