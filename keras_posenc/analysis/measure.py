@@ -104,8 +104,8 @@ def decay_curve(encodings, length, num_heads=8, head_size=64, causal=True):
 
     Example:
 
-    >>> decay_curve(["alibi"], length=4)["logits"][0].round(2).tolist()
-    [1.0, 0.5, -0.0, -0.5]
+    >>> decay_curve(["alibi"], length=4, num_heads=4)["logits"][0].round(2).tolist()
+    [1.0, 0.75, 0.5, 0.25]
     """
     content = np.full((1, length, num_heads, head_size), head_size**-0.25)
     maps = attention_map(encodings, content, content, causal)
