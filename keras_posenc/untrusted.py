@@ -215,6 +215,11 @@ def visible(text):
     return _escaped(text, lambda found: ascii(found[0])[1:-1])
 
 
+def visible_lines(text):
+    """As `visible`, for text of several lines and columns: line ends and tabs stay."""
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.split("\n"))
+
+
 def visible_json(text):
     """JSON text with control characters and surrogates in its strings escaped: the same values."""
     return _escaped(text, lambda found: f"\\u{ord(found[0]):04x}")

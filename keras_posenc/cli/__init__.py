@@ -10,9 +10,11 @@ from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.interrupts import interruptible
 from keras_posenc.cli.programs import PROGRAMS
 from keras_posenc.installed import import_keras
-from keras_posenc.untrusted import check_name, shorten
+from keras_posenc.untrusted import check_name, shorten, visible_lines
+from keras_posenc.writing import named
 
 DIVIDE = "--xla_force_host_platform_device_count"
+STDOUT, STDERR = "standard output", "standard error"
 MOST_ERROR = 4000  # characters
 MISTAKES = (ValueError, TypeError, OSError, ImportError)
 AGAIN = {
@@ -41,6 +43,7 @@ def main(argv=None, load=import_keras):
     row...
     0
     """
+    _open_closed_streams()
     arguments = vars(parser().parse_args(argv))
     command, debug = arguments.pop("command"), arguments.pop("debug", False)
     anew = arguments.get("overwrite", False)
@@ -48,13 +51,15 @@ def main(argv=None, load=import_keras):
         with interruptible():
             _run(command, arguments, load)
     except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_no_more()
     except (KeyboardInterrupt, Exception) as error:
         if _is_interrupt(error):
             again = AGAIN.get(command, "")
             if anew:
                 again = again.replace("the same command", "the same command without --overwrite")
             return _fail(f"interrupted{again}.", 130)
+        if isinstance(error, OSError) and error.filename == STDOUT:
+            _print_no_more()
         if debug or not isinstance(error, MISTAKES):
             raise
         return _fail(f"error: {_one_line(error)}", 2)
@@ -67,8 +72,9 @@ def _run(command, arguments, load):
     devices = arguments.get("devices")
     source = PROGRAMS[command](arguments)
     # Results of `predict` are data for another program: nothing else goes to its output.
-    stream = sys.stderr if command == "predict" else sys.stdout
-    print(f"# In Python:\n{source}\n# Output:", file=stream, flush=True)
+    stream, name = (sys.stderr, STDERR) if command == "predict" else (sys.stdout, STDOUT)
+    with named(name):
+        print(f"# In Python:\n{source}\n# Output:", file=stream, flush=True)
     # TensorFlow's notes on the processor would hide a one-line error.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     _divide_processor(devices)
@@ -76,8 +82,32 @@ def _run(command, arguments, load):
     from keras_posenc import backend
 
     backend.cache_programs()
-    exec(compile(source, f"<keras-posenc {command}>", "exec"), {"__name__": "__main__"})
-    sys.stdout.flush()
+    names = {"__name__": "__main__", "print": _print}
+    exec(compile(source, f"<keras-posenc {command}>", "exec"), names)
+    with named(STDOUT):
+        sys.stdout.flush()
+
+
+def _print(*values):
+    """`print` of the programs: what files say cannot act on the terminal."""
+    with named(STDOUT):
+        print(*(visible_lines(str(value)) for value in values))
+
+
+def _print_no_more():
+    """What could not be printed is not tried again when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams():
+    """Opens streams that a shell has closed (`>&-`), so that what is printed goes nowhere.
+
+    Python has None for them. The next file that is opened would get the number of the stream, and
+    with it what libraries print.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def _divide_processor(devices):

@@ -14,6 +14,7 @@ from forks import Fork, run_fork
 import keras_posenc
 from keras_posenc import cli
 from keras_posenc.cli import interrupts, main
+from keras_posenc.untrusted import CONTROLS
 
 pytestmark = pytest.mark.once
 
@@ -271,3 +272,64 @@ INTO_HEAD = """
 def test_a_reader_that_has_seen_enough_is_no_error(pretrained):
     found = run_fork("code", INTO_HEAD, ["inspect", pretrained])
     assert found.stdout == "# In Python:\n" and "Traceback" not in found.stderr
+
+
+HOSTILE = "\x1b]0;title\x07a\x9b2J\tb\u202e\nc\ud800"
+
+
+def test_no_program_prints_what_acts_on_a_terminal(capsys, monkeypatch):
+    """Much of what programs print is text of files in the end."""
+    monkeypatch.setitem(cli.PROGRAMS, "list", lambda arguments: f"print({HOSTILE!r}, 1)")
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out.rpartition("# Output:\n")[2]
+    assert printed == "\\x1b]0;title\\x07a\\x9b2J\tb\\u202e\nc\\ud800 1\n"
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+def test_ids_of_a_file_cannot_act_on_the_terminal(capsys, tmp_path, finetuned, form):
+    rows = [{"id": HOSTILE[:-1], "text": "w1 w2"}, {"id": 7, "text": "w3"}]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = ["--file", str(tmp_path / "t.jsonl"), "--format", form]
+    assert main(["predict", str(finetuned), *source]) == 0
+    lines = capsys.readouterr().out.split("\n")[:-1]
+    assert len(lines) == 2 + (form == "tsv")
+    assert not CONTROLS.search("".join(lines).replace("\t", ""))
+
+
+# Python leaves such streams as None when it starts.
+CLOSED = """
+    import os, sys
+    for number, name in ((1, "stdout"), (2, "stderr"))[: int(sys.argv.pop(1))]:
+        os.close(number)
+        setattr(sys, name, None)
+    from keras_posenc.cli import main
+    status = main(sys.argv[1:])
+    os.fstat(1)
+    sys.exit(status)
+    """
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("command", "status"), [(["list"], 0), (["predict", "no", "--text", "w"], 2)]
+)
+def test_closed_streams_are_opened_to_nowhere(count, command, status):
+    found = run_fork("code", CLOSED, [count, *command])
+    assert (found.returncode, found.stdout) == (status, "")
+    assert "Traceback" not in found.stderr
+    assert ("error: There is no directory" in found.stderr) == (status == 2 and count == 1)
+
+
+FULL = """
+    import os, sys
+    os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+    from keras_posenc.cli import main
+    sys.exit(main(["list"]))
+    """
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+def test_a_full_standard_output_is_named():
+    found = run_fork("code", FULL)
+    error = "keras-posenc: error: standard output: No space left on device\n"
+    assert (found.returncode, found.stderr) == (2, error)
