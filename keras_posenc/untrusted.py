@@ -18,9 +18,6 @@ SURROGATES = re.compile("[\ud800-\udfff]")  # no encoding can write them
 # Spreadsheets remove the quotes around a cell before they look for a formula.
 FORMULA = re.compile(r"[\"\s]*[=+\-@\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
 
-# A model on the Hugging Face Hub: its owner and its name.
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = MOST_QUOTED
 
@@ -39,26 +36,6 @@ def check_name(path):
     """Raises ValueError if a path has control characters: errors show paths whole."""
     if CONTROLS.search(os.fsdecode(path)):
         raise ValueError(f"The path {quote(os.fsdecode(path))} has control characters: rename it.")
-
-
-def from_hub(path):
-    """The end of an error about a path that is missing: the download, if it names a model.
-
-    `org/name` is a name on the Hugging Face Hub unless there is a folder `org`.
-
-    Example:
-
-    >>> from_hub("google-bert/bert-base-uncased")
-    ' To download ... hf download google-bert/bert-base-uncased --local-dir bert-base-uncased...'
-    """
-    name = str(path)
-    owner, _, model = name.partition("/")
-    if not HUB_NAME.fullmatch(name) or os.path.exists(owner):
-        return ""
-    return (
-        " To download this model from the Hugging Face Hub: pip install huggingface_hub; "
-        f"hf download {name} --local-dir {model}; then give the path {model}."
-    )
 
 
 def check_inside(path, folder):

@@ -7,6 +7,7 @@ import math
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.checkpoints.reader import folder_of
+from keras_posenc.hub_names import from_hub
 from keras_posenc.models.config_file import CONFIG_NAMES, read_config
 from keras_posenc.models.config_size import check_size, fit_labels
 from keras_posenc.models.factory import build_transformer_model
@@ -156,7 +157,7 @@ def _config_folder(checkpoint):
     if not any((directory / name).is_file() for name in CONFIG_NAMES):
         raise FileNotFoundError(
             f"There is no {' or '.join(CONFIG_NAMES)} in {directory}: name the config "
-            "(config=; --config on the command line)."
+            f"(config=; --config on the command line).{from_hub(directory)}"
         )
     return directory
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_posenc.checkpoints.checkpoint import Checkpoint
 from keras_posenc.checkpoints.reader import open_checkpoint
+from keras_posenc.hub_names import from_hub
 from keras_posenc.untrusted import check_inside, quote, read_object, shorten
 
 CONFIG = "adapter_config.json"
@@ -150,7 +151,9 @@ def check_tied(checkpoint, table):
 def _settings(path):
     file = os.path.join(path, CONFIG)
     if not os.path.isfile(file):
-        raise FileNotFoundError(f"No {CONFIG} in {path}: `adapter` is a directory of PEFT's.")
+        raise FileNotFoundError(
+            f"No {CONFIG} in {path}: `adapter` is a directory of PEFT's.{from_hub(path)}"
+        )
     settings = read_object(file, path)
     for key, value in settings.items():
         if key in READ or key in IRRELEVANT:

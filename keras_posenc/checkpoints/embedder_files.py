@@ -2,9 +2,9 @@
 
 import json
 
+from keras_posenc.checkpoints.model_settings import MODEL_CONFIG
 from keras_posenc.checkpoints.sentence_transformers import (
     FLAGS,
-    MODEL_CONFIG,
     MODULES,
     POOLING_OF_MODE,
     TRANSFORMER_CONFIGS,

@@ -7,19 +7,23 @@ import string
 
 import numpy as np
 
+from keras_posenc.checkpoints.model_settings import (
+    MODEL_CONFIG,
+    prompt_of_side,
+    read_model_config,
+    read_prompts,
+    read_size,
+)
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.safetensors import write_safetensors
 from keras_posenc.checkpoints.sentence_transformers import (
     LATE_INTERACTION,
-    MODEL_CONFIG,
     MODULES,
     TRANSFORMER_CONFIGS,
     Module,
     is_embedder,
     read_longest,
-    read_model_config,
     read_modules,
-    read_prompts,
     sentence_transformers_files,
 )
 from keras_posenc.untrusted import parse_json, quote, read_object
@@ -161,7 +165,7 @@ def _metadata(directory):
 def _stanford(directory):
     settings = _metadata(directory)
     punctuation = _switch(settings, "mask_punctuation", True)
-    expand = _length(settings, "query_maxlen", QUERY_LENGTH)
+    expand = read_size(settings, "query_maxlen", QUERY_LENGTH)
     query = Side(
         marker=_text(settings, "query_token_id") or "[unused0]",
         length=expand,
@@ -170,7 +174,7 @@ def _stanford(directory):
     )
     document = Side(
         marker=_text(settings, "doc_token_id") or "[unused1]",
-        length=_length(settings, "doc_maxlen", DOCUMENT_LENGTH),
+        length=read_size(settings, "doc_maxlen", DOCUMENT_LENGTH),
         skipped=tuple(string.punctuation) if punctuation else (),
     )
     return query, document
@@ -178,7 +182,7 @@ def _stanford(directory):
 
 def _pylate(directory, config):
     prompts, _ = read_prompts(directory)
-    length = _length(config, "query_length", QUERY_LENGTH)
+    length = read_size(config, "query_length", QUERY_LENGTH)
     query = Side(
         marker=_text(config, "query_prefix"),
         prompt=prompts.get("query", ""),
@@ -189,14 +193,14 @@ def _pylate(directory, config):
     document = Side(
         marker=_text(config, "document_prefix"),
         prompt=prompts.get("document", ""),
-        length=_length(config, "document_length", DOCUMENT_LENGTH),
+        length=read_size(config, "document_length", DOCUMENT_LENGTH),
         skipped=_words(config, tuple(string.punctuation)),
     )
     return query, document
 
 
 def _native(directory, modules):
-    prompts, _ = read_prompts(directory)
+    prompts, default = read_prompts(directory)
     settings, longest = modules[0].config, read_longest(modules[0])
     mask = next((module.config for module in modules if module.kind == "MultiVectorMask"), {})
     tasks = mask.get("skiplist_tasks", ["document"])
@@ -206,8 +210,8 @@ def _native(directory, modules):
     for task in ("query", "document"):
         expansion = settings.get("query_expansion") if task == "query" else None
         side = Side(
-            prompt=prompts.get(task) or "",
-            length=_length(settings, f"{task}_length", longest),
+            prompt=prompt_of_side(prompts, default, task),
+            length=read_size(settings, f"{task}_length", longest),
             skipped=skipped if task in tasks else (),
         )
         if expansion is not None:
@@ -222,7 +226,7 @@ def _expanded(directory, side, expansion, longest):
             f"{directory}: query_expansion must have a strategy, one of {STRATEGIES}. Found "
             f"{quote(expansion)}."
         )
-    expand = _length(expansion, "length", QUERY_LENGTH)
+    expand = read_size(expansion, "length", QUERY_LENGTH)
     return dataclasses.replace(
         side,
         length=expand if expansion["strategy"] == "fixed" else longest,
@@ -230,15 +234,6 @@ def _expanded(directory, side, expansion, longest):
         attended=_switch(expansion, "attend"),
         token=_text(expansion, "token"),
     )
-
-
-def _length(settings, key, default):
-    value = settings.get(key)
-    if value is None:
-        return default
-    if type(value) is not int or value < 1:
-        raise ValueError(f"`{key}` must be an int, at least 1. Found {quote(value)}.")
-    return value
 
 
 def _text(settings, key):

@@ -14,12 +14,12 @@ from keras_posenc.checkpoints.safetensors import read_safetensors
 from keras_posenc.checkpoints.shards import read_index
 from keras_posenc.checkpoints.tensorflow_file import read_tensorflow
 from keras_posenc.checkpoints.torch_file import read_torch
+from keras_posenc.hub_names import from_hub
 from keras_posenc.untrusted import (
     check_file,
     check_inside,
     check_name,
     check_pointer,
-    from_hub,
     quote,
     shorten,
 )
@@ -61,7 +61,8 @@ def folder_of(path):
     """
     path = pathlib.Path(path)
     # A path that does not exist at all is kept as given, so that the error can name it.
-    return path if path.is_dir() or not path.parent.is_dir() else path.parent
+    unknown = not path.parent.is_dir() or (not path.exists() and from_hub(path))
+    return path if path.is_dir() or unknown else path.parent
 
 
 def open_checkpoint(path):

@@ -4,11 +4,12 @@ import json
 import pathlib
 import typing
 
+from keras_posenc.checkpoints.model_settings import MODEL_CONFIG, read_model_config
 from keras_posenc.checkpoints.reader import open_checkpoint
 from keras_posenc.checkpoints.shards import is_plain
+from keras_posenc.hub_names import from_hub
 from keras_posenc.untrusted import (
     check_inside,
-    from_hub,
     parse_json,
     quote,
     read_bytes,
@@ -17,7 +18,6 @@ from keras_posenc.untrusted import (
 )
 
 MODULES = "modules.json"
-MODEL_CONFIG = "config_sentence_transformers.json"
 MOST_MODULES = 32
 MOST_MODULE = 2**30  # bytes of a file of one
 # Where the settings of a transformer lie; the first is written today.
@@ -67,6 +67,7 @@ class Layout(typing.NamedTuple):
         others: tuple. The kinds that may follow.
         tasks: tuple. The values of the transformer's `transformer_task` that are read.
         tensors: tuple. The names of the tensor that dense modules and norms act on.
+        outputs: tuple. The tensor of transformers that the encoder gives, and its name there.
     """
 
     title: str
@@ -75,12 +76,24 @@ class Layout(typing.NamedTuple):
     others: tuple
     tasks: tuple
     tensors: tuple
+    outputs: tuple = ("last_hidden_state", "token_embeddings")
 
     def settings(self, kind):
         """The keys of a module that decide what it computes, each with the values that are read."""
         names = dict.fromkeys(("module_input_name", "module_output_name"), (*self.tensors, None))
+        tensor, name = self.outputs
+        text = {"text": {"method": "forward", "method_output_name": tensor}}
+        transformer = {
+            "transformer_task": self.tasks,
+            "modality_config": (text, None),
+            "module_output_name": (name, None),
+            "processing_kwargs": ({}, None),
+        }
+        if self.opened_by != "LateInteraction":
+            sides = ("query_length", "document_length", "query_expansion")
+            transformer |= dict.fromkeys(sides, (None,))
         return {
-            "Transformer": {"transformer_task": self.tasks},
+            "Transformer": transformer,
             "Dense": {"use_residual": (False, None), **names},
             "Normalize": names,
         }.get(kind, {})
@@ -95,7 +108,13 @@ EMBEDDER = Layout(
     ("sentence_embedding",),
 )
 CROSS_ENCODER = Layout(
-    "a cross-encoder", "Reranker", ("Transformer",), (), ("sequence-classification",), ("scores",)
+    "a cross-encoder",
+    "Reranker",
+    ("Transformer",),
+    (),
+    ("sequence-classification", None),
+    ("scores",),
+    ("logits", "scores"),
 )
 LATE_INTERACTION = Layout(
     "a model of late interaction",
@@ -113,6 +132,7 @@ SPARSE = Layout(
     (),
     ("fill-mask", None),
     ("sentence_embedding",),
+    ("logits", "token_embeddings"),
 )
 # By the `model_type` of config_sentence_transformers.json; "ColBERT" is PyLate's.
 LAYOUTS = {
@@ -200,12 +220,6 @@ def read_modules(directory, layout=EMBEDDER):
     return [_module(index, kind, path, layout) for kind, path in zip(kinds, paths, strict=True)]
 
 
-def read_model_config(directory):
-    """The settings of a whole model, config_sentence_transformers.json; empty if there is none."""
-    directory = pathlib.Path(directory)
-    return read_object(directory / MODEL_CONFIG, directory)
-
-
 def read_pooling(module):
     """The poolings that a module concatenates, by our names, and whether prompts take part."""
     config = module.config
@@ -259,15 +273,6 @@ def read_longest(module):
     candidates.append(tokenizer.get("model_max_length"))
     lengths = [n for n in candidates if isinstance(n, (int, float)) and not isinstance(n, bool)]
     return next((int(n) for n in lengths if 1 <= n <= LONGEST), None)
-
-
-def read_prompts(directory):
-    """The prompts of a model, by their names, and the name of the one that is put before all."""
-    config = read_model_config(directory)
-    prompts, default = config.get("prompts") or {}, config.get("default_prompt_name")
-    if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
-        raise ValueError(f"{directory}: `prompts` must be texts by name. Found {quote(prompts)}.")
-    return prompts, default if default in list(prompts) else None
 
 
 def sentence_transformers_files(directory, longest, layout=EMBEDDER):

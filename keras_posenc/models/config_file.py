@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from keras_posenc.checkpoints.quantized import check_config as check_quantized
+from keras_posenc.hub_names import from_hub
 from keras_posenc.models.config import CHOICES, FIELDS, FLAGS, WITH_ENCODINGS, Config, plain
 from keras_posenc.models.config_names import check_names, check_specs
 from keras_posenc.models.families import FAMILIES, choose_family
@@ -20,7 +21,6 @@ from keras_posenc.models.families.keys import (
 from keras_posenc.untrusted import (
     check_inside,
     check_name,
-    from_hub,
     parse_json,
     quote,
     read_bytes,

@@ -8,6 +8,7 @@ import pathlib
 
 import numpy as np
 
+from keras_posenc.checkpoints.model_settings import read_model_config, read_size
 from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
     read_pooling,
@@ -20,7 +21,12 @@ from keras_posenc.retrieval.embed_checks import check_chunking, check_kind, chec
 from keras_posenc.retrieval.embedding_record import recorded
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
-from keras_posenc.retrieval.opening import choose_prompt, open_finetuned, read_encoder
+from keras_posenc.retrieval.opening import (
+    choose_prompt,
+    open_finetuned,
+    read_encoder,
+    side_prompt,
+)
 from keras_posenc.retrieval.sparse import SparseEmbedder
 from keras_posenc.retrieval.vector_files import check_output, ids_of, json_lines, write_vectors
 from keras_posenc.text import TextBatches, read_texts
@@ -60,7 +66,8 @@ def open_embedder(
             default the prompt that the directory puts before all texts, if it has one. A directory
             of `finetune` has "query" and "document", the default, if it was trained with prompts.
         dimension: int. Cuts vectors to their first numbers, as of Matryoshka embeddings; they keep
-            length 1 if they have it. By default they are whole.
+            length 1 if they have it. Default: the number that the directory names as
+            `truncate_dim`, or all.
         stretch: how to serve more positions than the table has, if `max_length` needs them. One of
             "hierarchical", the default, "tile" or "interpolate".
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
@@ -104,8 +111,12 @@ def open_embedder(
         )
     transformer, pooling, *_ = read_modules(directory)
     tokenizer, max_length, arguments = read_encoder(transformer, max_length=max_length, **arguments)
+    model = embedder(directory, ignore=ignore, **arguments)
+    if dimension is None:
+        dimension = read_size(read_model_config(directory), "truncate_dim")
+        dimension = dimension and min(dimension, model.output_shape[-1])
     return TextModel(
-        _cut(embedder(directory, ignore=ignore, **arguments), dimension),
+        _cut(model, dimension),
         tokenizer,
         max_length,
         token_budget,
@@ -167,8 +178,11 @@ def embed(
             `LateInteraction` reads it. The .npz file has `vectors` and `offsets`.
         sparse: bool. A weight per token of the vocabulary, of a directory of SPLADE, as
             `SparseEmbedder` reads it. The .npz file has `indices`, `values`, `offsets` and `size`.
-        queries: bool. With `multi` or `sparse`, the texts are queries, not documents.
-        prompt, dimension, stretch, alpha, rope_scaling, ignore, token_budget: as in
+        queries: bool. Whether the texts are queries, not documents.
+        prompt: str. As in `open_embedder`. Default: the directory's prompt of documents (document,
+            passage or corpus) or, with `queries`, of queries (query). If there is none, the prompt
+            that the directory puts before all texts.
+        dimension, stretch, alpha, rope_scaling, ignore, token_budget: as in
             `open_embedder`.
         shard: str. "i/n", from "1/n" to "n/n": embed only the i-th of n equal parts of the texts,
             in their order, so that n processes or machines share the work; `np.concatenate` of
@@ -207,7 +221,7 @@ def embed(
     """
     by_chunk = late or spans is not None
     check_chunking(chunks, late, overlap, spans, max_length)
-    check_kind(multi, sparse, queries, chunks is not None or by_chunk, prompt, ignore, dimension)
+    check_kind(multi, sparse, chunks is not None or by_chunk, prompt, ignore, dimension)
     if by_chunk or multi or sparse:
         check_pool("embed", devices)
     part = read_shard(shard)
@@ -239,7 +253,7 @@ def embed(
     opening = {
         "directory": directory,
         "max_length": max_length if by_chunk or chunks is None else chunks,
-        "prompt": prompt,
+        "prompt": side_prompt(directory, prompt, "query" if queries else "document"),
         "dimension": dimension,
         **changes,
         "ignore": ignore,

@@ -21,15 +21,9 @@ def check_parts(part_size, output, late, spans):
         )
 
 
-def check_kind(multi, sparse, queries, chunked, prompt, ignore, dimension):
+def check_kind(multi, sparse, chunked, prompt, ignore, dimension):
     if multi and sparse:
         raise ValueError("`multi` and `sparse` are for models of two kinds: give one of them.")
-    if queries and not (multi or sparse):
-        raise ValueError(
-            "`queries` is for late interaction and sparse vectors, which read queries in another "
-            "way: give multi=True or sparse=True with it; for other models give the `prompt` of "
-            "queries."
-        )
     if (multi or sparse) and ignore is not None:
         raise ValueError(
             f"{'multi' if multi else 'sparse'}=True reads every tensor of its directory: leave "

@@ -7,7 +7,8 @@ import numpy as np
 from keras_posenc import checks
 from keras_posenc.retrieval.embed import open_embedder
 from keras_posenc.retrieval.nearest import nearest
-from keras_posenc.retrieval.reranker import Reranker
+from keras_posenc.retrieval.opening import side_prompt
+from keras_posenc.retrieval.reranker import Reranker, check_one_output
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
@@ -64,11 +65,13 @@ def mine_hard_negatives(
         absolute_margin: float. A negative's score is smaller than the positive's by at least this.
         max_score: float. The largest score of a negative.
         sampling: str. Which of the candidates are taken. One of "top" or "random".
-        reranker: str or path. Directory of a cross-encoder that scores the candidates and the
-            positives, as in `Reranker`. By default scores are cosines.
+        reranker: str or path. Directory of a cross-encoder that orders the candidates, as in
+            `Reranker`, by its logits. Margins and `max_score` apply to its scores, which are behind
+            its activation. By default scores are cosines.
         scores: bool. Whether to return and write the scores of the positive and the negatives, as a
-            teacher's scores for the losses `MarginMSE` and `ListwiseKL`.
-        query_prompt: str. Text in front of queries, as `prompt` of `open_embedder`.
+            teacher's scores for the losses `MarginMSE` and `ListwiseKL`. Those of a reranker are
+            its logits.
+        query_prompt: str. Text in front of queries, as `prompt` of `embed`.
         document_prompt: str. Text in front of the other texts, in the same form.
         max_length: int. Tokens after which texts are truncated; by default the length that the
             directory names.
@@ -106,6 +109,11 @@ def mine_hard_negatives(
     candidates = list(dict.fromkeys([*(positive for _, positive in pairs), *_corpus(corpus)]))
     queries = list(dict.fromkeys(query for query, _ in pairs))
     options = {"max_length": max_length, "token_budget": token_budget}
+    query_prompt = side_prompt(directory, query_prompt, "query")
+    document_prompt = side_prompt(directory, document_prompt, "document")
+    if reranker is not None:
+        teacher = Reranker(reranker, token_budget=token_budget)
+        check_one_output(teacher, "mine_hard_negatives")
     model = open_embedder(directory, prompt=query_prompt, **options)
     query_vectors = unit_rows(model.predict(queries, verbose))
     if document_prompt != query_prompt:
@@ -122,26 +130,27 @@ def mine_hard_negatives(
     found = [found[rows[query]] for query, _ in pairs]
     positives = [query_vectors[rows[query]] @ vectors[order[text]] for query, text in pairs]
     if reranker is not None:
-        model = Reranker(reranker, token_budget=token_budget)
-        positives, found = _reranked(model, pairs, found, candidates, verbose)
+        positives, found = _reranked(teacher, pairs, found, candidates, verbose)
     rng = np.random.default_rng(seed)
     groups, labels, lines = [], [], []
-    for pair, line, score, (numbers, others) in zip(
+    for pair, line, positive, (numbers, others) in zip(
         pairs, documents.lines, positives, found, strict=True
     ):
+        values = np.array([positive, *others])
+        score, *negative_scores = values if reranker is None else teacher.scores(values)
         bound = min(
             np.inf if max_score is None else max_score,
             np.inf if absolute_margin is None else score - absolute_margin,
             np.inf if relative_margin is None else score - abs(score) * relative_margin,
         )
-        allowed = np.flatnonzero(others <= bound)
+        allowed = np.flatnonzero(np.array(negative_scores) <= bound)
         if len(allowed) < num_negatives:
             continue
         if sampling == "random":
             allowed = np.sort(rng.choice(allowed, num_negatives, replace=False))
         chosen = allowed[:num_negatives]
         groups.append((*pair, *(candidates[number] for number in numbers[chosen])))
-        labels.append([float(score), *map(float, others[chosen])])
+        labels.append([float(positive), *map(float, others[chosen])])
         lines.append(line)
     if not groups:
         raise ValueError(
@@ -179,18 +188,18 @@ def _corpus(corpus):
 
 
 def _reranked(reranker, pairs, found, candidates, verbose):
-    """The scores of positives, and the candidates in the order of theirs, by a cross-encoder."""
+    """The logits of positives, and the candidates in the order of theirs, by a cross-encoder."""
     asked = list(pairs)
     for (query, _), (numbers, _) in zip(pairs, found, strict=True):
         asked += [(query, candidates[number]) for number in numbers]
     distinct = list(dict.fromkeys(asked))
-    scores = dict(zip(distinct, reranker.predict(distinct, verbose), strict=True))
+    logits = dict(zip(distinct, reranker.logits(distinct, verbose), strict=True))
     ordered = []
     for (query, _), (numbers, _) in zip(pairs, found, strict=True):
-        others = np.array([scores[query, candidates[number]] for number in numbers])
+        others = np.array([logits[query, candidates[number]] for number in numbers])
         best = np.argsort(-others, kind="stable")
         ordered.append((numbers[best], others[best]))
-    return [scores[pair] for pair in pairs], ordered
+    return [logits[pair] for pair in pairs], ordered
 
 
 def _rows(mined):

@@ -13,6 +13,7 @@ from keras_posenc.checkpoints.late_interaction_files import (
     read_late_interaction,
     to_stanford,
 )
+from keras_posenc.checkpoints.model_settings import read_similarity
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import features_of
 from keras_posenc.models.late_interaction_model import late_interaction
@@ -25,6 +26,9 @@ from keras_posenc.text import ClassLabels, TextBatches
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.truncation import tell_truncation
 from keras_posenc.untrusted import quote
+
+# The similarities that `maxsim` is read for: PyLate's name, and those of former versions.
+MAXSIM = dict.fromkeys(("maxsim", "MaxSim", "cosine", "dot", "dot_product"))
 
 
 class LateInteraction:
@@ -188,6 +192,7 @@ class LateInteraction:
         >>> sorted(found[0])
         ['corpus_id', 'score']
         """
+        read_similarity(self.directory, MAXSIM)
         if not isinstance(documents, MultiVectors):
             documents = self.encode_documents(documents, verbose)
         return ranked(maxsim(self.encode_queries([query], 0), documents)[0], top_k)

@@ -1,11 +1,12 @@
 """What opens an encoder's directory for texts of a given length: its tokenizer and arguments."""
 
 from keras_posenc import checks
-from keras_posenc.checkpoints.sentence_transformers import read_longest, read_prompts
+from keras_posenc.checkpoints.model_settings import prompt_of_side, read_prompts
+from keras_posenc.checkpoints.sentence_transformers import read_longest
 from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
 from keras_posenc.text.truncation import LOGGER
-from keras_posenc.training.saved_models import is_finetuned, load_finetuned
+from keras_posenc.training.saved_models import is_finetuned, load_finetuned, prompts_of
 from keras_posenc.training.vocabulary_check import check_table, padding_id
 from keras_posenc.untrusted import quote
 
@@ -83,13 +84,14 @@ def open_finetuned(directory, max_length, token_budget, **unused):
     return load_finetuned(directory, max_length, token_budget)
 
 
-def choose_prompt(directory, prompt):
+def choose_prompt(directory, prompt=None, side=None):
     """What precedes every text.
 
     Args:
         directory: str or path.
         prompt: str or None. The name of one of the directory's prompts, or a text; None for the one
-            that the directory puts before all texts.
+            of the side, or else the one that the directory puts before all texts.
+        side: str or None. "query" or "document"; None for texts of neither.
 
     Returns:
         str.
@@ -99,10 +101,25 @@ def choose_prompt(directory, prompt):
     """
     prompts, default = read_prompts(directory)
     if prompt is None:
-        return prompts.get(default, "")
+        return prompts.get(default, "") if side is None else prompt_of_side(prompts, default, side)
     if not isinstance(prompt, str):
         raise TypeError(f"`prompt` must be a str. Received: {quote(prompt)}")
     return prompts.get(prompt, prompt)
+
+
+def side_prompt(directory, prompt, side):
+    """The `prompt` of `open_embedder` for queries or for documents; one that is given counts.
+
+    Args:
+        directory: str or path.
+        prompt: str or None.
+        side: str, "query" or "document".
+    """
+    if prompt is not None:
+        return prompt
+    if is_finetuned(directory):
+        return prompts_of(directory).get(side)
+    return choose_prompt(directory, side=side)
 
 
 def _tokenizer(transformer):

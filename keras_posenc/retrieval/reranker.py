@@ -7,10 +7,10 @@ import keras
 import numpy as np
 
 from keras_posenc import checks
+from keras_posenc.checkpoints.model_settings import read_model_config
 from keras_posenc.checkpoints.sentence_transformers import (
     ACTIVATIONS,
     CROSS_ENCODER,
-    read_model_config,
     read_modules,
     sentence_transformers_files,
 )
@@ -24,6 +24,9 @@ from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 from keras_posenc.text.shapes import longest_length, shape_options
 from keras_posenc.training.text_model import TextModel, check_chunks
 from keras_posenc.untrusted import quote
+
+# Those of `ACTIVATIONS` that keep the order of logits.
+INCREASING = ("linear", "relu", "sigmoid", "tanh")
 
 
 class Reranker:
@@ -150,6 +153,28 @@ class Reranker:
         >>> Reranker("bert", label_names=["score"]).predict([("w1", "w2 w3")], verbose=0).shape
         (1,)
         """
+        return self.scores(self.logits(pairs, verbose))
+
+    def logits(self, pairs, verbose="auto"):
+        """Computes the numbers that `predict` applies the activation to.
+
+        A sigmoid is 1.0 in float32 from a logit of about 17 on, so that pairs of equal scores may
+        still have different logits. They are a teacher's scores for `MarginMSE`.
+
+        Args:
+            pairs, verbose: as in `predict`.
+
+        Returns:
+            float32 array of the shape that `predict` returns.
+
+        Raises:
+            TypeError, ValueError: as `predict`.
+
+        Example:
+
+        >>> Reranker("bert", label_names=["score"]).logits([("w1", "w2 w3")], verbose=0).shape
+        (1,)
+        """
         check_list(pairs, "pairs")
         pairs = [tuple(pair) if isinstance(pair, list) else pair for pair in pairs]
         if kind_of_all(pairs) != "pair of str":
@@ -175,9 +200,7 @@ class Reranker:
         # The windows of a document follow each other.
         first = np.searchsorted(batches.text_of, np.arange(len(pairs)))
         logits = np.maximum.reduceat(logits, first, axis=0)
-        activation = keras.activations.get(self.activation)
-        scores = keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        return logits[:, 0] if logits.shape[1] == 1 else logits
 
     def rank(self, query, documents, top_k=None, verbose="auto"):
         """Orders documents by how well they match a query.
@@ -190,7 +213,7 @@ class Reranker:
 
         Returns:
             list of dicts with the keys `corpus_id`, the index of a document, and `score`, a float,
-                from the best to the worst.
+                from the best to the worst. Equal scores are in the order of their logits.
 
         Raises:
             TypeError: if a text is no str.
@@ -203,15 +226,14 @@ class Reranker:
         >>> len(reranker.rank("w1", ["w2", "w3 w4", "w5"], top_k=2, verbose=0))
         2
         """
-        outputs = self.model.output_shape[-1]
-        if outputs != 1:
-            raise ValueError(
-                f"rank needs a head with one output, and this one has {outputs}: use predict, "
-                "which gives all of them."
-            )
+        check_one_output(self, "rank")
         check_list(documents, "documents")
-        scores = self.predict([(query, document) for document in documents], verbose)
-        return ranked(scores, top_k)
+        logits = self.logits([(query, document) for document in documents], verbose)
+        scores = self.scores(logits)
+        # Scores of a sigmoid may be equal where logits are not.
+        order = logits if self.activation in INCREASING else scores
+        found = ranked(order, top_k)
+        return [{**each, "score": float(scores[each["corpus_id"]])} for each in found]
 
     def save(self, directory):
         """Writes the model as it was read, for `CrossEncoder` or transformers, and for `Reranker`.
@@ -229,6 +251,23 @@ class Reranker:
         """
         files = sentence_transformers_files(self.directory, self.max_length, CROSS_ENCODER)
         return save_as_read(self.model, self.tokenizer, self.max_length, files, directory)
+
+    def scores(self, logits):
+        """Applies the activation to logits.
+
+        Args:
+            logits: array of numbers.
+
+        Returns:
+            array of the same shape.
+
+        Example:
+
+        >>> Reranker("bert", label_names=["score"]).scores(np.array([0.0])).tolist()
+        [0.5]
+        """
+        activation = keras.activations.get(self.activation)
+        return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
 
     def _check_room(self, queries):
         """Refuses queries that leave the documents no room in a window."""
@@ -311,6 +350,19 @@ def rerank(
     if output is not None:
         write_jsonl(output, found)
     return found
+
+
+def check_one_output(reranker, function):
+    """Refuses a cross-encoder whose outputs are not one score, for a function that orders."""
+    outputs = reranker.model.output_shape[-1]
+    if outputs == 1:
+        return
+    raise ValueError(
+        f"{function} needs a cross-encoder with one output, the score of a pair, and "
+        f"{reranker.directory} is a classifier with {outputs} outputs. Give a cross-encoder, such "
+        "as one that finetune trained on pairs with task='regress'; to classify, use "
+        "`Reranker.predict`, or keras_posenc.predict (keras-posenc predict)."
+    )
 
 
 def _check_windows(max_length, chunks, overlap):

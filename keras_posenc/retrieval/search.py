@@ -7,12 +7,12 @@ import pathlib
 import numpy as np
 
 from keras_posenc import checks
-from keras_posenc.checkpoints.sentence_transformers import read_model_config, read_prompts
+from keras_posenc.checkpoints.model_settings import read_prompts, read_similarity
 from keras_posenc.retrieval.embed import open_embedder
 from keras_posenc.retrieval.embed_checks import check_kind
 from keras_posenc.retrieval.embedding_record import check_model, read_record
 from keras_posenc.retrieval.found_texts import found_texts
-from keras_posenc.retrieval.late_interaction import LateInteraction
+from keras_posenc.retrieval.late_interaction import MAXSIM, LateInteraction
 from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
 from keras_posenc.retrieval.nearest import largest, nearest
 from keras_posenc.retrieval.sparse import SparseEmbedder, SparseVectors
@@ -24,7 +24,10 @@ from keras_posenc.training.metrics import unit_rows
 from keras_posenc.training.saved_models import is_finetuned, prompts_of
 from keras_posenc.untrusted import quote, shorten
 
-DOT = ("dot", "dot_product")  # as sentence-transformers names it
+# The similarities of sentence-transformers that are computed, of each kind of vectors: whether
+# vectors are compared at length 1.
+SIMILARITIES = {"cosine": True, "dot": False, "dot_product": False}
+SPARSE_SIMILARITIES = {"dot": False, "dot_product": False}
 EXCERPT = 100  # characters of a text in a table
 
 
@@ -114,8 +117,9 @@ def search(
     made = record["settings"] if record else {}
     opening = {name: made.get(name) if value is None else value for name, value in opening.items()}
     opening["token_budget"] = token_budget
+    unit = read_similarity(directory, _similarities(stored.vectors))
     encode = _encoder(directory, stored.vectors, opening, prompt, made.get("prompt"))
-    nearest_of = _best(directory, encode(queries, verbose), stored.vectors, top_k)
+    nearest_of = _best(directory, encode(queries, verbose), stored.vectors, top_k, unit)
     found = []
     for query, (numbers, scores) in zip(queries, nearest_of, strict=True):
         for rank, (number, score) in enumerate(zip(numbers, scores, strict=True), 1):
@@ -181,7 +185,7 @@ def _encoder(directory, vectors, opening, prompt, made_with):
     """The function of the queries, and of `verbose`, that returns their vectors."""
     multi, sparse = isinstance(vectors, MultiVectors), isinstance(vectors, SparseVectors)
     if multi or sparse:
-        check_kind(multi, sparse, False, False, prompt, opening["ignore"], opening["dimension"])
+        check_kind(multi, sparse, False, prompt, opening["ignore"], opening["dimension"])
         names = ("max_length", "stretch", "alpha", "rope_scaling", "token_budget")
         options = {name: opening[name] for name in names}
         if multi:
@@ -206,8 +210,14 @@ def _prompt(directory, prompt, made_with):
     return None
 
 
-def _best(directory, queries, vectors, top_k):
-    """(numbers, scores) per query."""
+def _similarities(vectors):
+    if isinstance(vectors, MultiVectors):
+        return MAXSIM
+    return SPARSE_SIMILARITIES if isinstance(vectors, SparseVectors) else SIMILARITIES
+
+
+def _best(directory, queries, vectors, top_k, unit):
+    """(numbers, scores) per query; `unit` is whether to compare vectors at length 1."""
     if isinstance(vectors, MultiVectors):
         scores = maxsim(queries, vectors)
     elif isinstance(vectors, SparseVectors):
@@ -221,8 +231,7 @@ def _best(directory, queries, vectors, top_k):
                 f"`vectors` must have {size} numbers, as those of {directory} have: give the "
                 f"`dimension` of `embed`, or the model that made them. Received: {width} numbers"
             )
-        cosine = read_model_config(directory).get("similarity_fn_name") not in DOT
-        return nearest(unit_rows(queries) if cosine else queries, vectors, top_k, unit=cosine)
+        return nearest(unit_rows(queries) if unit else queries, vectors, top_k, unit=unit)
     best = [largest(row, top_k) for row in scores]
     return [(numbers, row[numbers]) for numbers, row in zip(best, scores, strict=True)]
 

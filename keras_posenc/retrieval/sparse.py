@@ -6,22 +6,19 @@ import pathlib
 import numpy as np
 
 from keras_posenc import checks
+from keras_posenc.checkpoints.model_settings import PROMPT_NAMES, read_model_config, read_size
 from keras_posenc.checkpoints.sentence_transformers import (
     SPARSE,
     read_modules,
-    read_prompts,
     sentence_transformers_files,
 )
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.sparse_pooling import ACTIVATIONS, SPARSE_POOLINGS, sparse_embedder
-from keras_posenc.retrieval.opening import read_encoder
+from keras_posenc.retrieval.opening import choose_prompt, read_encoder
 from keras_posenc.retrieval.prediction import predicted
 from keras_posenc.retrieval.saving import save_as_read
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.untrusted import quote
-
-# The names of the prompt of documents, of which the first in a directory counts.
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +118,8 @@ class SparseEmbedder:
             transformers' `ForMaskedLM`.
         max_length: int. Tokens after which texts are truncated, which is logged; by default the
             length that the directory names. More than the model has positions extends its table.
-        max_active: int. Number of the largest weights of a text to keep. Default: all.
+        max_active: int. Number of the largest weights of a text to keep. Default: the number that
+            the directory names as `max_active_dims`, or all.
         stretch: how to serve more positions than the table has, if the length needs them. One of
             "hierarchical", the default, "tile" or "interpolate".
         alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
@@ -165,6 +163,8 @@ class SparseEmbedder:
     ):
         if max_active is not None:
             checks.whole("max_active", max_active)
+        else:
+            max_active = read_size(read_model_config(directory), "max_active_dims")
         self.directory, self.max_active = pathlib.Path(directory), max_active
         transformer, pooling = read_modules(directory, SPARSE)
         tokenizer, length, arguments = read_encoder(
@@ -175,9 +175,7 @@ class SparseEmbedder:
             rope_scaling=rope_scaling,
         )
         model = build_transformer_model(transformer.folder, with_mlm="linear", **arguments)
-        named, _ = read_prompts(directory)
-        documents = [named[name] for name in DOCUMENT_PROMPTS if name in named]
-        self.prompts = {"query": named.get("query", ""), "document": (documents or [""])[0]}
+        self.prompts = {side: choose_prompt(directory, side=side) for side in PROMPT_NAMES}
         self.model = sparse_embedder(model, *_pooling(pooling))
         self.tokenizer, self.max_length, self.token_budget = tokenizer, length, token_budget
 

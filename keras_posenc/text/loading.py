@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 
+from keras_posenc.hub_names import from_hub
 from keras_posenc.text.added import add_tokens, place
 from keras_posenc.text.bounds import check_tokenizer
 from keras_posenc.text.byte_level import from_vocab_and_merges
@@ -11,7 +12,7 @@ from keras_posenc.text.importing import import_tokenizers, refusals
 from keras_posenc.text.pieces import from_sentence_piece
 from keras_posenc.text.templates import BERT, ROBERTA, set_ends, template
 from keras_posenc.text.vocabulary import SPECIAL, check_vocabulary, read_vocabulary, special_of
-from keras_posenc.untrusted import check_inside, from_hub, read_bytes, shorten
+from keras_posenc.untrusted import check_inside, read_bytes, shorten
 from keras_posenc.writing import make_folder, write_text
 
 MOST_BYTES = 2**26  # of a tokenizer.json; those of 256,000 tokens have half of it

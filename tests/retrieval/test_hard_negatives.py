@@ -75,16 +75,27 @@ def test_random_negatives_are_of_the_candidates(minilm, vector):
             assert set(group[2:]) < set(wide[2:-1]) and len(set(group[2:])) == 2
 
 
-def test_a_cross_encoder_orders_the_candidates(minilm, tiny_model):
+def test_a_cross_encoder_orders_by_its_logits(minilm, tiny_model):
     cross = tiny_model("BertForSequenceClassification", num_labels=1)
-    found = mine_hard_negatives(
-        minilm, PAIRS, num_negatives=2, range_max=4, reranker=cross, scores=True,
-        verbose=0,
-    )  # fmt: skip
-    group, scores = found.texts[3], found.labels[3]
-    again = Reranker(cross).predict([(group[0], text) for text in group[1:]], 0)
-    np.testing.assert_allclose(scores, again, atol=1e-5)
-    assert scores[1] >= scores[2]
+    words = "one two three four five six seven eight nine ten".split()
+    pairs = [(f"{words[n]} who", " ".join(words[n : n + 3])) for n in range(8)]
+    options = {"range_max": 4, "reranker": cross, "scores": True, "verbose": 0}
+    found = mine_hard_negatives(minilm, pairs, num_negatives=4, **options)
+    reranker = Reranker(cross)
+    for group, values in zip(found.texts, found.labels, strict=True):
+        logits = reranker.logits([(group[0], text) for text in group[1:]], 0)
+        np.testing.assert_allclose(values, logits, atol=1e-5)
+        assert values[1:] == sorted(values[1:], reverse=True)
+    best = sorted(values[1] for values in found.labels)
+    bound = float(np.mean(best[3:5]))
+    # Bounds are of the scores behind the sigmoid, as `Reranker.predict` gives them.
+    score = reranker.scores(np.array(bound)).item()
+    fewer = mine_hard_negatives(minilm, pairs, num_negatives=1, max_score=score, **options)
+    left = [values[1] for values in fewer.labels]
+    assert max(left) <= bound < best[-1] and min(left) < 0
+    classifier = tiny_model("BertForSequenceClassification", num_labels=2)
+    with pytest.raises(ValueError, match="mine_hard_negatives needs a cross-encoder with one outp"):
+        mine_hard_negatives(minilm, pairs, reranker=classifier)
 
 
 def test_prompts_stand_before_queries_and_documents(minilm):

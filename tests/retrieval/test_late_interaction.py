@@ -179,8 +179,6 @@ def test_embed_by_token(colberts, tmp_path):
     np.testing.assert_array_equal(written.offsets, found.offsets)
     queries = embed(folder, QUERIES, multi=True, queries=True, verbose=0)
     compare(queries, list(LateInteraction(folder).encode_queries(QUERIES, 0)))
-    with pytest.raises(ValueError, match="`queries` is for late interaction and sparse vectors"):
-        embed(folder, QUERIES, queries=True)
     with pytest.raises(ValueError, match="multi=True reads whole texts, with the markers"):
         embed(folder, QUERIES, multi=True, chunks=3, late=True)
     with pytest.raises(ValueError, match="`multi` and `sparse` are for models of two kinds"):

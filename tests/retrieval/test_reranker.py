@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from keras_posenc import TextBatches, TextModel, embedder, rerank
+from keras_posenc.cli import main
 from keras_posenc.heads import ranking
 from keras_posenc.losses import MarginMSE
 from keras_posenc.retrieval import Reranker
@@ -105,7 +106,10 @@ def test_several_outputs_as_sentence_transformers(tiny_model):
     np.testing.assert_allclose(
         ours.predict(pairs, verbose=0), peer(folder).predict(pairs), atol=1e-5, rtol=0
     )
-    with pytest.raises(ValueError, match="rank needs a head with one output, and this one has 3"):
+    with pytest.raises(
+        ValueError,
+        match="rank needs a cross-encoder with one output, .* a classifier with 3 outputs",
+    ):
         ours.rank(QUERY, DOCUMENTS)
 
 
@@ -233,3 +237,36 @@ def test_refused_directories(published, minilm, tmp_path):
         embedder(published)
     with pytest.raises(ValueError, match="is a file: give a directory to write into"):
         Reranker(published).save(other / "modules.json")
+
+
+@pytest.fixture
+def certain(plain, tmp_path):
+    """The plain cross-encoder with logits above 17, whose sigmoid is 1.0 in float32."""
+    import safetensors.numpy
+
+    folder = tmp_path / "certain"
+    shutil.copytree(plain, folder)
+    weights = safetensors.numpy.load_file(folder / "model.safetensors")
+    weights["classifier.bias"] = weights["classifier.bias"] + 40
+    safetensors.numpy.save_file(weights, folder / "model.safetensors")
+    return folder
+
+
+def test_equal_scores_of_a_sigmoid_are_ordered_by_their_logits(plain, certain):
+    reranker = Reranker(certain)
+    found = reranker.rank(QUERY, DOCUMENTS, verbose=0)
+    assert {each["score"] for each in found} == {1.0}
+    numbers = [each["corpus_id"] for each in found]
+    expected = Reranker(plain).rank(QUERY, DOCUMENTS, verbose=0)
+    assert numbers == [each["corpus_id"] for each in expected] != sorted(numbers)
+    pairs = [(QUERY, document) for document in DOCUMENTS]
+    ours, lower = (Reranker(folder).logits(pairs, verbose=0) for folder in (certain, plain))
+    np.testing.assert_allclose(ours, lower + 40, atol=1e-4)
+
+
+@pytest.mark.once
+def test_a_classifier_orders_nothing(tiny_model, capsys, tmp_path):
+    folder = tiny_model("BertForSequenceClassification", num_labels=3)
+    (tmp_path / "texts.txt").write_text("one\ntwo\n")
+    assert main(["rerank", str(folder), QUERY, str(tmp_path / "texts.txt")]) == 2
+    assert "task='regress'; to classify, use" in capsys.readouterr().err
