@@ -179,9 +179,9 @@ def embed(
         sparse: bool. A weight per token of the vocabulary, of a directory of SPLADE, as
             `SparseEmbedder` reads it. The .npz file has `indices`, `values`, `offsets` and `size`.
         queries: bool. Whether the texts are queries, not documents.
-        prompt: str. As in `open_embedder`. Default: the directory's prompt of documents (document,
-            passage or corpus) or, with `queries`, of queries (query). If there is none, the prompt
-            that the directory puts before all texts.
+        prompt: str. What precedes every text: the name of one of the directory's prompts, or a
+            text. Default: the directory's prompt of documents (document, passage or corpus) or,
+            with `queries`, of queries (query), else the one that it puts before all texts.
         dimension, stretch, alpha, rope_scaling, ignore, token_budget: as in
             `open_embedder`.
         shard: str. "i/n", from "1/n" to "n/n": embed only the i-th of n equal parts of the texts,
