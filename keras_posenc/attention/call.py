@@ -64,7 +64,7 @@ class Call:
     def grid_to_write(self, q, k):
         """The `Grid` of the queries and keys (B, T, H, D) of this call, which a cache follows."""
         start, count = self.cache[3], ops.shape(k)[1]
-        key_positions = _as_ids(self.key_positions, None)
+        key_positions = as_ids(self.key_positions, None)
         if key_positions is None:
             key_positions = consecutive(count, start)[None]
         else:
@@ -72,7 +72,7 @@ class Call:
         query_positions = self.query_positions
         if query_positions is None:
             query_positions = consecutive(ops.shape(q)[1], start)
-        return Grid(_as_ids(query_positions, None), key_positions)
+        return Grid(as_ids(query_positions, None), key_positions)
 
     def grid(self, q, memory, content, window=None):
         """Makes the `Grid` of queries (B, Tq, H, D) over a `Memory`, with a `Content`."""
@@ -81,8 +81,8 @@ class Call:
         query_index = consecutive(ops.shape(q)[1], memory.start if cached else 0)[None]
         key_index = consecutive(num_keys)[None]
         has_ids = self.query_positions is not None or self.key_positions is not None
-        query_positions = _as_ids(self.query_positions, query_index)
-        key_positions = _as_ids(self.key_positions, key_index)
+        query_positions = as_ids(self.query_positions, query_index)
+        key_positions = as_ids(self.key_positions, key_index)
         query_order, key_order = self.query_order, self.key_order
         if cached:
             key_positions = key_positions[:, :num_keys]
@@ -119,7 +119,7 @@ def _is_last(q, start, num_keys):
     return isinstance(start, int) and q.shape[1] == 1 and start == num_keys - 1
 
 
-def _as_ids(ids, index):
+def as_ids(ids, index):
     """Position ids with a batch dimension, int32 or float32; by default the index."""
     if ids is None:
         return index

@@ -30,6 +30,7 @@ class Hooks:
         reads_keys: bool. Some need a key and a value for each query head, unchanged.
         at_writing: tuple. The encodings at the beginning of `heads` that act on keys as they are
             written to a cache.
+        at_writing_alone: bool. No encoding does anything else.
         all_columns: bool. A block must also read the columns that are masked for all of its rows.
         earlier_columns: bool. It must also read those that a window masks before its rows.
         min_rows, max_rows, most_rows: int or None. The bounds that all encodings respect; see
@@ -57,6 +58,8 @@ class Hooks:
         self.reads_keys = any(e.reads_keys for e in self.encodings)
         first = itertools.takewhile(lambda e: e.by_position, self.heads)
         self.at_writing = () if self.reads_keys else tuple(first)
+        alone = all(not getattr(self, hook) for hook in HOOKS if hook != "heads")
+        self.at_writing_alone = alone and self.encodings == self.at_writing
         executions = [e.execution for e in self.encodings]
         # What fills up the last block of rows would enter the carry of a `scan`.
         self.all_columns = bool(self.scan) or any(e.all_columns for e in executions)

@@ -24,3 +24,17 @@ def heads_of_groups(x, num_heads):
     batch, key_heads, rows, width = ops.shape(x)
     groups = num_heads // key_heads
     return x if groups == 1 else ops.reshape(x, (batch, num_heads, rows // groups, width))
+
+
+def by_rows_of_groups(attention, q, k, v, bias, mask, scale, flash):
+    """`dot_product_attention` of one query, whose heads of a group are rows: a causal order of it
+    masks nothing."""
+    batch, _, heads, size = ops.shape(q)
+    key_heads = k.shape[2]
+    q = ops.swapaxes(ops.reshape(q, (batch, key_heads, heads // key_heads, size)), 1, 2)
+
+    def grouped(x):
+        return x if x is None or x.shape[1] == 1 else rows_of_groups(x, key_heads)
+
+    output = attention(q, k, v, grouped(bias), grouped(mask), scale, False, flash)
+    return ops.reshape(ops.swapaxes(output, 1, 2), (batch, 1, heads, v.shape[-1]))

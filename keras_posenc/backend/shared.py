@@ -14,7 +14,7 @@ from keras_posenc.backend.exports import (  # noqa: F401
     is_exporting,
     saved_model_options,
 )
-from keras_posenc.backend.head_groups import repeated_heads, rows_of_groups
+from keras_posenc.backend.head_groups import by_rows_of_groups, repeated_heads
 
 NAMES = (
     "SafeTrainer",
@@ -66,6 +66,7 @@ NAMES = (
     "platform",
     "processes",
     "product",
+    "rms_norm",
     "row_multiple",
     "runs_cudnn",
     "saved_model_options",
@@ -311,6 +312,12 @@ def linear(x, kernel, bias, axes):
     return y if bias is None else y + bias
 
 
+def rms_norm(x, gamma, offset, epsilon):
+    """x / sqrt(mean(x^2) + epsilon) (offset + gamma), or without gamma no factor."""
+    x = x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + epsilon)
+    return x if gamma is None else x * (gamma + offset)
+
+
 def layer_norm(x, gamma, beta, epsilon):
     """Layer normalisation over the last axis, by variables or None."""
     return ops.layer_normalization(x, gamma, beta, -1, epsilon)
@@ -327,20 +334,6 @@ def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
     return ops.dot_product_attention(
         q, k, v, bias=bias, mask=mask, scale=scale, is_causal=is_causal, flash_attention=flash
     )
-
-
-def by_rows_of_groups(attention, q, k, v, bias, mask, scale, flash):
-    """`dot_product_attention` of one query, whose heads of a group are rows: a causal order of it
-    masks nothing."""
-    batch, _, heads, size = ops.shape(q)
-    key_heads = k.shape[2]
-    q = ops.swapaxes(ops.reshape(q, (batch, key_heads, heads // key_heads, size)), 1, 2)
-
-    def grouped(x):
-        return x if x is None or x.shape[1] == 1 else rows_of_groups(x, key_heads)
-
-    output = attention(q, k, v, grouped(bias), grouped(mask), scale, False, flash)
-    return ops.reshape(ops.swapaxes(output, 1, 2), (batch, 1, heads, v.shape[-1]))
 
 
 def write(whole, start, x, axis):

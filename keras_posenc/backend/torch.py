@@ -23,6 +23,7 @@ from keras_posenc.backend.torch_calls import (
     layer_norm,  # noqa: F401
     linear,  # noqa: F401
     overwrite,  # noqa: F401
+    rms_norm,  # noqa: F401
     tracing,
 )
 

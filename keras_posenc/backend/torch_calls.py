@@ -11,6 +11,7 @@ from keras import ops
 from keras.src.backend.common.global_state import GLOBAL_STATE_TRACKER
 
 from keras_posenc.backend import shared
+from keras_posenc.backend.head_groups import by_rows_of_groups
 
 
 def tracing():
@@ -92,6 +93,13 @@ def layer_norm(x, gamma, beta, epsilon):
     return torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift, epsilon)
 
 
+def rms_norm(x, gamma, offset, epsilon):
+    """`shared.rms_norm` by torch's own."""
+    scale = None if gamma is None else numbers(gamma)
+    scale = scale + offset if gamma is not None and offset else scale
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], scale, epsilon)
+
+
 def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
     """That of Keras copies q, k and v; on a CPU the kernel reads them as they are."""
     if tracing() or q.device.type != "cpu" or flash is not None:
@@ -102,7 +110,7 @@ def dot_product_attention(q, k, v, bias, mask, scale, is_causal, flash):
     few = q.shape[2] > k.shape[2]
     if few and q.shape[1] == 1:
         arguments = q, k, v, bias, None, scale, None
-        return shared.by_rows_of_groups(dot_product_attention, *arguments)
+        return by_rows_of_groups(dot_product_attention, *arguments)
     heads = (x.transpose(1, 2) for x in (q, k, v))
     return torch.nn.functional.scaled_dot_product_attention(
         *heads, attn_mask=bias, is_causal=is_causal, scale=scale, enable_gqa=few

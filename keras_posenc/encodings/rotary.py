@@ -297,9 +297,13 @@ class RotaryEmbedding(Encoding):
         Returns:
             float32, of the shape of x.
         """
+        return rotate(ops.cast(x, "float32"), *self._waves(ids, grid, magnitude), self.layout)
+
+    def _waves(self, ids, grid, magnitude):
+        """Cosine and sine of the angles of position ids, (B or 1, T, 1, pairs) each."""
         by = angles(self._ids_of_pairs(ids), self._turns(grid))[:, :, None]
-        cos, sin = ops.cos(by) * magnitude, ops.sin(by) * magnitude
-        return rotate(ops.cast(x, "float32"), cos, sin, self.layout)
+        cos, sin = ops.cos(by), ops.sin(by)
+        return (cos, sin) if magnitude == 1 else (cos * magnitude, sin * magnitude)
 
     @property
     def adds_to_heads(self):
@@ -317,9 +321,14 @@ class RotaryEmbedding(Encoding):
         dtypes = q.dtype, k.dtype
         if self.use_bias:
             q, k = self.add_bias(q, self.query_bias), self.add_bias(k, self.key_bias)
-        q = self.rotated(q, grid.query_positions, grid, self.factor)
-        k = self.rotated(k, grid.key_positions, grid, self.factor)
-        return ops.cast(q, dtypes[0]), ops.cast(k, dtypes[1])
+        of_queries = of_keys = self._waves(grid.query_positions, grid, self.factor)
+        if grid.key_positions is not grid.query_positions:
+            of_keys = self._waves(grid.key_positions, grid, self.factor)
+        q, k = (
+            ops.cast(rotate(ops.cast(x, "float32"), *waves, self.layout), dtype)
+            for x, waves, dtype in zip((q, k), (of_queries, of_keys), dtypes, strict=True)
+        )
+        return q, k
 
     def call(self, inputs, positions=None, offset=0):
         pair = isinstance(inputs, (list, tuple))

@@ -139,6 +139,14 @@ def _norm(layer, x, *args, **named):
     return backend.layer_norm(x, layer.gamma, layer.beta, layer.epsilon)
 
 
+def _rms_norm(layer, x):
+    """`RMSNormalization` in float32 as one operation."""
+    if layer.compute_dtype != "float32":
+        return layer.call(x)
+    gamma = layer.gamma if layer.scale else None
+    return backend.rms_norm(x, gamma, layer.offset, layer.epsilon)
+
+
 def _sum(layer, tensors):
     """`AddTo` of two tensors of one shape, with the mask of the first."""
     first, *others = tensors
@@ -179,6 +187,7 @@ CALLS = {
     AddTo: _sum,
     keras.layers.Dense: functools.partial(_one, _product),
     keras.layers.LayerNormalization: functools.partial(_one, _norm),
+    RMSNormalization: functools.partial(_one, _rms_norm),
     **dict.fromkeys((Dropout, keras.layers.Dropout), functools.partial(_one, _same)),
     **dict.fromkeys(
         (
@@ -186,7 +195,6 @@ CALLS = {
             FeedForward,
             IdEmbedding,
             LearnedPositionEmbedding,
-            RMSNormalization,
             SinusoidalPositionEmbedding,
             TokenEmbedding,
         ),

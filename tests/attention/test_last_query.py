@@ -53,8 +53,10 @@ def step(layer, x, cache, **named):
         {},
         {"num_key_value_heads": 1, "use_bias": False},
         {"use_gate": True, "head_norm": keras.layers.RMSNormalization()},
+        {"encodings": ["rotary", "temperature"], "num_key_value_heads": 1},
+        {"encodings": ["rotary"], "sliding_window": 2},
     ],
-    ids=["plain", "few key heads", "gate and norm"],
+    ids=["plain", "few key heads", "gate and norm", "rotary", "window"],
 )
 def test_numbers_and_cache_are_those_of_the_layer(changes):
     layer, x = make(**changes), text(TOKENS + 1)
@@ -67,8 +69,8 @@ def test_numbers_and_cache_are_those_of_the_layer(changes):
 
 
 OTHERS = {
-    "an encoding": {"encodings": ["rotary"]},
-    "a window": {"sliding_window": 2},
+    "a term": {"encodings": ["t5"]},
+    "a factor by the number of keys": {"encodings": ["rotary", "log_n"]},
     "other values": {"value_dim": 4},
     "no kernel": {"flash_attention": False},
 }
@@ -91,9 +93,32 @@ def test_other_calls_are_left_to_the_layer():
     assert step(layer, new, cache, key_mask=padded) is None
     assert step(layer, new, cache, query_order=ops.zeros((1, 1), "int32")) is None
     assert step(layer, new, cache, return_attention_scores=True) is None
-    mask = np.ones((BATCH, TOKENS), bool)
-    mask[0, -1] = False
-    assert step(layer, new, after(layer, x, mask=ops.convert_to_tensor(mask))) is None
+
+
+IDS = {
+    "padding": [[0, 1, 2, 3, 4], [0, 1, 1, 1, 2]],
+    "a gap": [[0, 1, 7, 8, 9], [0, 1, 2, 3, 9]],
+}
+
+
+@pytest.mark.parametrize("ids", IDS)
+@pytest.mark.parametrize("window", [None, 3, 6])
+def test_padding_and_ids_with_a_gap(window, ids):
+    layer, x = make(encodings=["rotary"], num_key_value_heads=1, sliding_window=window), text(5)
+    before, new = x[:, :TOKENS], x[:, TOKENS:]
+    mask = ops.convert_to_tensor(np.array([[True] * 4, [True, True, False, False]]))
+    ids = np.array(IDS[ids], "int32")
+    named = {"query_positions": ids[:, 4:], "key_positions": ids}
+    named = {name: ops.convert_to_tensor(x) for name, x in named.items()}
+    caches = [after(layer, before, mask=mask) for _ in range(2)]
+    expected, _ = layer(new, new, value_mask=real(new), cache=tuple(caches[0]), **named)
+    for name, value in named.items():  # the other ids are then indices
+        assert step(layer, new, caches[1], **{name: value}) is None
+    far = {**named, "query_positions": named["query_positions"] + 20}
+    if window is not None:  # the token does not see itself
+        assert step(layer, new, caches[1], **far) is None
+    found, _ = step(layer, new, caches[1], **named)
+    np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), atol=1e-6)
 
 
 def test_a_full_cache_is_refused():
