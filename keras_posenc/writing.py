@@ -7,6 +7,7 @@ has a name that can be known before: each lies in a new folder, which only this 
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import stat
 import tempfile
@@ -17,6 +18,7 @@ except ImportError:  # on Windows, where folders cannot be locked
     fcntl = None
 
 PARTIAL = ".partial-"
+DRAWN = re.compile(re.escape(PARTIAL) + "[a-z0-9_]{8}")  # with what `tempfile` appends
 _LOCKS = {}  # numbers of open files that are locked, and what closes each
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -45,10 +47,7 @@ def replacing(path):
     '{}'
     """
     path = pathlib.Path(path)
-    if path.exists() and not path.is_file():
-        raise ValueError(
-            f"{path} is a folder, a pipe or a device: give the path of a file, which is replaced."
-        )
+    _check_replaceable(path)
     with temporary_folder(path.parent) as folder:
         partial = folder / path.name
         with named(path):
@@ -78,6 +77,40 @@ def named(path):
         raise
 
 
+def check_place(path):
+    """Refuses a path where no file can be written, before anything is computed for it.
+
+    Args:
+        path: str or path of a file. Its folder need not be there.
+
+    Raises:
+        NotADirectoryError: if a folder that it lies in is a file.
+        OSError: if nothing can be created there, for example in a read-only folder.
+        ValueError: if there is something else than a file.
+    """
+    path = pathlib.Path(path)
+    _check_replaceable(path)
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise _no_folder(path.parent)
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=PARTIAL, dir=folder))
+    except OSError as error:
+        raise type(error)(
+            f"{path} cannot be written, because nothing can be created in {folder} "
+            f"({error.strerror}): give another path."
+        ) from None
+
+
+def _check_replaceable(path):
+    if path.exists() and not path.is_file():
+        raise ValueError(
+            f"{path} is a folder, a pipe or a device: give the path of a file, which is replaced."
+        )
+
+
 def make_folder(folder):
     """Creates a folder, and those that it lies in.
 
@@ -94,11 +127,15 @@ def make_folder(folder):
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise NotADirectoryError(
-            f"{folder} cannot be created: it, or a folder that it lies in, is a file. Give another "
-            "path."
-        ) from None
+        raise _no_folder(folder) from None
     return folder
+
+
+def _no_folder(folder):
+    return NotADirectoryError(
+        f"{folder} cannot be created: it, or a folder that it lies in, is a file. Give another "
+        "path."
+    )
 
 
 def write_text(path, text):
@@ -132,17 +169,19 @@ def temporary_folder(parent):
 
 
 def clear_partials(folder):
-    """Removes the temporary files and folders of processes that were killed.
+    """Removes the temporary folders of processes that were killed.
 
     Args:
         folder: `pathlib.Path`.
     """
-    for path in folder.glob(f"{PARTIAL}*"):
-        if not is_folder(path):
-            path.unlink(missing_ok=True)
-            continue
+    for path in filter(is_partial, folder.glob(f"{PARTIAL}*")):
         with contextlib.suppress(BlockingIOError, FileNotFoundError), _locked(path, wait=False):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def is_partial(path):
+    """Whether a path is a folder with a name that `temporary_folder` draws."""
+    return bool(DRAWN.fullmatch(path.name)) and is_folder(path)
 
 
 def alone(folder):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pathlib
 import subprocess
 import tempfile
 import threading
@@ -13,6 +14,7 @@ from keras_posenc import writing
 from keras_posenc.checkpoints import folder
 from keras_posenc.text import Tokenizer
 from keras_posenc.writing import (
+    check_place,
     clear_partials,
     open_regular,
     replacing,
@@ -105,11 +107,49 @@ def test_a_lock_is_a_file_with_one_name(precious, output, kind):
 
 
 def test_what_looks_like_the_rest_of_a_killed_run_may_be_a_link(precious, output):
-    for name in (".partial-results", ".partial-state.zip", ".partial-a"):
-        target = precious / "letter" if name == ".partial-a" else precious
+    names = [".partial-aaaaaaaa", ".partial-bbbbbbbb"]
+    for name, target in zip(names, (precious, precious / "letter"), strict=True):
         (output / name).symlink_to(target)
     runs(output)
-    assert sorted(path.name for path in output.iterdir()) == [".lock", "a"]
+    assert sorted(path.name for path in output.iterdir()) == [".lock", *names, "a"]
+
+
+@pytest.mark.parametrize("name", [".partial-mine", ".partial-aaaaaaaa", ".results", ".lock"])
+def test_files_of_the_user_under_names_of_a_run_stay(output, name):
+    if name in (".lock", ".partial-aaaaaaaa"):
+        (output / name).write_text("mine")
+    else:
+        (output / name).mkdir()
+        (output / name / "a").write_text("mine")
+    if name in (".results", ".lock"):
+        with pytest.raises(ValueError, match=rf"\{name} is refused: .* Move it, or give another"):
+            runs(output)
+    else:
+        runs(output)
+    path = output / name
+    assert (path if path.is_file() else path / "a").read_text() == "mine"
+    if name == ".results":
+        with pytest.raises(ValueError, match="it holds files that no run wrote"):
+            with folder.replacing_together(output) as new:
+                (new / "a").write_text("new")
+        (output / "recipe.json").write_text("{}")  # as a run of an earlier version left it
+        runs(output)
+        assert (output / "a").read_text() == "new"
+
+
+def test_a_place_where_no_file_can_be_written(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    check_place(tmp_path / "new" / "deeper" / "a.npy")
+    check_place(tmp_path / "file")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+    with pytest.raises(ValueError, match="folder is a folder, a pipe or a device: give the path"):
+        check_place(tmp_path / "folder")
+    with pytest.raises(NotADirectoryError, match="file/b cannot be created: it, or a folder"):
+        check_place(tmp_path / "file" / "b" / "a.npy")
+    if pathlib.Path("/proc/self").exists():  # where even root creates nothing
+        with pytest.raises(OSError, match="/proc/a.npy cannot be written, because nothing can be"):
+            check_place("/proc/a.npy")
 
 
 @pytest.mark.parametrize("old", ["link to a file", "link to a folder", "file", "folder"])
@@ -193,8 +233,8 @@ def test_writers_of_one_folder_at_once(output):
 def test_a_run_that_starts_leaves_others_temporary_files(output):
     """A report is written into the folder of a run that begins; one that was killed had left
     something."""
-    (output / ".partial-killed").mkdir()
-    (output / ".partial-killed" / "half").write_text("half")
+    (output / ".partial-abcd_123").mkdir()
+    (output / ".partial-abcd_123" / "half").write_text("half")
     with replacing(output / "report.html") as partial:
         partial.write_text("page")
         with folder.owned(output):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import socket
 
 from keras_posenc.untrusted import check_inside, check_name, shorten
@@ -20,6 +21,8 @@ from keras_posenc.writing import (
 
 LOCK = ".lock"
 RESULTS = ".results"  # complete, and newer than what lies beside it
+COMPLETE = ".complete"  # in them, until they are in their places
+HOLDER = re.compile(r"\d+ on .*")
 FAR = 2**30  # on Windows a lock keeps others from reading the bytes it is on
 
 
@@ -43,9 +46,16 @@ def owned(folder):
         raise NotADirectoryError(f"output={os.fspath(folder)!r} is a file; give a directory.")
     make_folder(folder)
     with open_regular(folder / LOCK) as file:
-        if not _lock(file):
-            file.seek(0)
-            holder = shorten(file.read(200).decode("utf-8", "replace")) or "unknown"
+        locked = _lock(file)
+        file.seek(0)
+        holder = file.read(200).decode("utf-8", "replace")
+        if holder and not HOLDER.fullmatch(holder):
+            raise ValueError(
+                f"{folder / LOCK} is refused: a run keeps its lock under this name, and this is "
+                "another file. Move it, or give another output."
+            )
+        if not locked:
+            holder = shorten(holder) or "unknown"
             raise BlockingIOError(
                 f"{folder} is in use by another run, process {holder}: wait for its end, stop it, "
                 "or give another output."
@@ -98,6 +108,7 @@ def replacing_together(folder):
         yield partial
         with alone(folder):  # each of several writers replaces all files
             _settle(folder)
+            (partial / COMPLETE).touch()
             os.rename(partial, folder / RESULTS)
             _settle(folder)
 
@@ -120,9 +131,17 @@ def _settle(folder):
     results = folder / RESULTS
     check_folder(results)
     if results.is_dir():
-        for path in sorted(results.iterdir()):
+        mark = results / COMPLETE
+        # Runs of versions before 0.5 have no mark.
+        if not mark.exists() and not (folder / "recipe.json").exists() and any(results.iterdir()):
+            raise ValueError(
+                f"{results} is refused: it holds files that no run wrote. Move it, or give another "
+                "output."
+            )
+        for path in sorted(set(results.iterdir()) - {mark}):
             target = folder / path.name
             if is_folder(path) or is_folder(target):  # which no rename replaces
                 remove(target)
             os.replace(path, target)
+        mark.unlink(missing_ok=True)
         results.rmdir()

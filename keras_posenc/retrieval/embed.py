@@ -4,7 +4,6 @@ import contextlib
 import functools
 import io
 import os
-import pathlib
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from keras_posenc.models.model import model_on
 from keras_posenc.models.sentence_embedding import embedder, normalizes, with_dimension
 from keras_posenc.retrieval.chunks import chunk_spans
 from keras_posenc.retrieval.embed_checks import check_chunking, check_kind, check_parts
-from keras_posenc.retrieval.embedding_record import recorded
+from keras_posenc.retrieval.embedding_record import EmbeddingRecord
 from keras_posenc.retrieval.late_chunking import embed_spans
 from keras_posenc.retrieval.late_interaction import LateInteraction
 from keras_posenc.retrieval.opening import (
@@ -38,8 +37,8 @@ from keras_posenc.training.device_pool import computing
 from keras_posenc.training.devices import check_pool, on_devices
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.processes import is_first
+from keras_posenc.training.tasks.finetune_task import check_encoded
 from keras_posenc.training.text_model import TextModel
-from keras_posenc.writing import make_folder
 
 
 def open_embedder(
@@ -227,7 +226,6 @@ def embed(
     part = read_shard(shard)
     if output is not None:
         check_output(output, ".npz" if by_chunk or multi or sparse else ".npy")
-        make_folder(pathlib.Path(output).parent)
     ids = ids_of(texts, output)
     ids = ids and (ids[0], part(ids[1]))
     if (multi or sparse) and part_size is not None:
@@ -239,7 +237,7 @@ def embed(
     # What a query is to be opened with; windows of a text are shorter than it may be.
     asked = {"max_length": None if chunks and not late else max_length, "prompt": prompt}
     asked |= {**changes, "dimension": dimension, "ignore": ignore}
-    record = functools.partial(recorded, output, directory, asked, texts=texts, column=text)
+    record = None if output is None else EmbeddingRecord(output, directory, asked, texts, text)
     if multi or sparse:
         texts = _read(texts, text)
         model = (LateInteraction if multi else SparseEmbedder)(
@@ -249,7 +247,7 @@ def embed(
             token_budget=token_budget,
         )
         encode = model.encode_queries if queries else model.encode_documents
-        return _written(encode(part(texts), verbose), output, ids, record(_first(part, texts)))
+        return _written(encode(part(texts), verbose), ids, record, _first(part, texts))
     opening = {
         "directory": directory,
         "max_length": max_length if by_chunk or chunks is None else chunks,
@@ -270,6 +268,7 @@ def embed(
 
             def compute(texts, before):
                 found = vectors_of(texts, 2 if verbose else 0)
+                record.saw(found.vectors if late else found, before)
                 if ids is not None:
                     return json_lines(
                         found, (ids[0], ids[1][before : before + len(texts)])
@@ -277,20 +276,21 @@ def embed(
                 header = b"" if before else _header(len(rows), found.shape[1])
                 return header + found.astype("<f4").tobytes()
 
-            with record(rows.start):
-                write_parts(output, settings, directory, stream, part_size, rows, compute, verbose)
+            record.first = rows.start
+            run = (output, settings, directory, stream, part_size, rows, compute, verbose)
+            write_parts(*run, ids and ids[1], record)
         return np.load(output, mmap_mode="r") if ids is None else len(rows)
     texts = _read(texts, text)
     if spans is not None:
         check_list(spans, "spans")
         if len(spans) == len(texts):  # other numbers are refused below
             spans = part(spans)
-    record, texts = record(_first(part, texts)), part(texts)
+    first, texts = _first(part, texts), part(texts)
     if spans is not None:
         model = open_embedder(**opening)
-        return _written(embed_spans(model, texts, spans, verbose), output, ids, record)
+        return _written(embed_spans(model, texts, spans, verbose), ids, record, first)
     with _computing(opening, chunks, late, overlap, devices) as vectors_of:
-        return _written(vectors_of(texts, verbose), output, ids, record)
+        return _written(vectors_of(texts, verbose), ids, record, first)
 
 
 def _computing(opening, chunks, late, overlap, devices):
@@ -337,11 +337,14 @@ def _first(part, texts):
     return part(range(len(texts))).start
 
 
-def _written(vectors, output, ids, record):
-    """The vectors, which are also written if there is an output."""
-    if output is not None and is_first():
-        with record:
-            write_vectors(output, vectors, ids)
+def _written(vectors, ids, record, first):
+    """The vectors, which are also written if there is a record of an output."""
+    if record is not None and is_first():
+        record.first = first
+        dense = getattr(vectors, "vectors", vectors)
+        if isinstance(dense, np.ndarray):
+            record.saw(dense)
+        write_vectors(record.output, vectors, ids, record)
     return vectors
 
 
@@ -360,7 +363,7 @@ def _by_chunks(model, texts, verbose):
         fixed_shapes=length,
         **shape_options(model.model),
     )
-    rows = model.of_batches(batches, verbose)
+    rows = check_encoded(model.of_batches(batches, verbose))
     counts = np.array([len(ids) for ids, _ in pieces])
     ends = np.cumsum([len(windows) for windows in by_text])[:-1]
     means = [

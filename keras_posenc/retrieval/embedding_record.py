@@ -1,67 +1,174 @@
 """What `embed` writes beside a file of vectors: the model, its settings and the texts."""
 
-import contextlib
 import hashlib
 import json
 import os
 import pathlib
 
+import numpy as np
+
+from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import newest
+from keras_posenc.companions import check_file_is_ours, companion, identify, is_identified
+from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.saved_models import is_finetuned
 from keras_posenc.untrusted import check_inside, quote, read_json
 from keras_posenc.writing import write_text
 
 WEIGHTS = (".safetensors", ".bin", ".keras", ".h5")
 KEYS = ("directory", "model", "vectors", "settings", "first", "texts")
+EXPECTED = e.keys(
+    {
+        "model": e.string,
+        "settings": e.by_name(e.anything),
+        "first": e.count,
+        "texts": e.maybe(e.keys({"path": e.string, "bytes": e.count})),
+    },
+    # Records before version 0.5 have only the size of the vectors.
+    {
+        "identity": e.keys({"bytes": e.count, "digest": e.string}),
+        "unit": e.one_of((True, False)),
+        "run": e.maybe(e.keys({"settings": e.string, "texts": e.string})),
+    },
+)
 
 
 def record_path(output):
     """The path of the record of a file of vectors: chunks.npz.json of chunks.npz."""
-    output = pathlib.Path(output)
-    return output.with_name(f"{output.name}.json")
+    return companion(output, ".json")
 
 
-@contextlib.contextmanager
-def recorded(output, directory, settings, first, texts, column):
-    """A context for writing a file of vectors, at whose end its record is written.
+class EmbeddingRecord:
+    """The record of a file of vectors that is going to be written.
+
+    It is made before the texts are read and the model is opened, so that what changes later is seen
+    as a change. The vectors count as those of the record only if they have its digest: whatever a
+    process that is killed leaves, no settings are used with other vectors.
 
     Args:
         output: str or path of the file of vectors.
         directory: str or path of the model.
         settings: dict. Arguments of `open_embedder` for the queries, and `prompt`.
-        first: int. Number of texts before the first one of the file, as with `shard`.
         texts: what `embed` was given.
         column: str or tuple. The column of the texts in a file.
+
+    Attributes:
+        first: int. Number of texts before the first one of the file, as with `shard`.
+
+    Raises:
+        ValueError: if another file is in the place of the record.
     """
-    model = fingerprint(directory)
-    yield
-    record = {
-        "directory": str(directory),
-        "model": model,
-        "vectors": os.path.getsize(output),
-        "settings": {name: value for name, value in settings.items() if value is not None},
-        "first": first,
-        "texts": None,
-    }
-    if isinstance(texts, (str, os.PathLike)):
-        path = pathlib.Path(texts).resolve()
-        record["texts"] = {"path": str(path), "bytes": path.stat().st_size, "column": column}
-    content = json.dumps(record, indent=1, default=lambda number: number.item())
-    write_text(record_path(output), content)
+
+    def __init__(self, output, directory, settings, texts, column):
+        self.output, self.path = pathlib.Path(output), record_path(output)
+        self.first, self._unit = 0, None
+        check_file_is_ours(self.path, _is_record)
+        self._facts = {
+            "directory": str(directory),
+            "model": fingerprint(directory),
+            "settings": {name: value for name, value in settings.items() if value is not None},
+            "texts": None,
+        }
+        if isinstance(texts, (str, os.PathLike)) and os.path.isfile(texts):
+            path = pathlib.Path(texts).resolve()
+            # In the same folder it is found by its name, wherever the folder is moved.
+            shown = path.name if path.parent == self.output.resolve().parent else str(path)
+            self._facts["texts"] = {"path": shown, "column": column, **identify(path)}
+
+    def saw(self, vectors, before=0):
+        """Notes whether vectors (N, D) that are written all have length 1.
+
+        Args:
+            vectors: array.
+            before: int. Number of texts whose vectors are in the file already.
+        """
+        unit = before == 0 if self._unit is None else self._unit
+        self._unit = unit and is_unit(vectors)
+
+    def run(self):
+        """What `write` was given as `run`, if the vectors are still those; else None."""
+        record = _record_of(self.output) if self.output.is_file() else None
+        return record and record.get("run")
+
+    def discard(self):
+        """Removes the record of the vectors that are about to be replaced."""
+        self.path.unlink(missing_ok=True)
+
+    def write(self, identity, run=None):
+        """Writes the record, after the vectors.
+
+        Args:
+            identity: dict, what `identify` found of the file of vectors.
+            run: dict or None. What a later call needs to recognise the result as its own.
+        """
+        facts = {"vectors": identity["bytes"], "identity": identity, "first": self.first}
+        content = self._facts | facts | {"unit": bool(self._unit), "run": run}
+        write_text(self.path, json.dumps(content, indent=1, default=lambda number: number.item()))
+
+
+def is_unit(vectors):
+    """Whether all vectors (N, D) have length 1, as far as float32 holds it."""
+    return bool((np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < 1e-5).all())
 
 
 def read_record(vectors):
     """The record of a file of vectors; None if there is none, or it belongs to another file."""
+    record = _record_of(vectors)
+    if record is None and record_path(vectors).exists():
+        LOGGER.warning(
+            f"{record_path(vectors)} is not used, because it belongs to other vectors than those "
+            f"in {vectors}: embed the texts again, or delete it."
+        )
+    return record
+
+
+def _record_of(vectors):
     path = record_path(vectors)
     if not path.exists():
         return None
     check_inside(path, path.parent)
-    record = read_json(path, KEYS)
-    sound = isinstance(record["settings"], dict) and type(record["first"]) is int
-    sound = sound and isinstance(record["texts"], dict | None) and isinstance(record["model"], str)
-    if not sound:
-        raise ValueError(f"{path} is damaged. Restore or delete it.")
-    return record if record["vectors"] == os.path.getsize(vectors) else None
+    record = e.checked(path, read_json(path, KEYS), EXPECTED)
+    if "identity" not in record:
+        return record if record["vectors"] == os.path.getsize(vectors) else None
+    return record if is_identified(vectors, record["identity"]) else None
+
+
+def recorded_texts(record, vectors):
+    """The file that was embedded and its column, or (None, None) where it is not found.
+
+    A record may come from elsewhere, so it leads to a file in the folder of the vectors only.
+    """
+    source = record["texts"] if record else None
+    if source is None:
+        return None, None
+    folder = pathlib.Path(vectors).resolve().parent
+    path = folder / source["path"]
+    if path.resolve().parent != folder:
+        reason = "is not in the folder of the vectors"
+    elif not _is_unchanged(path, source):
+        reason = "is missing or has changed"
+    else:
+        column = source.get("column")
+        return path, tuple(column) if isinstance(column, list) else column
+    LOGGER.warning(
+        f"The texts are not shown, because {quote(source['path'])} {reason}: give them as texts= "
+        "(--texts)."
+    )
+    return None, None
+
+
+def _is_unchanged(path, source):
+    if "digest" in source:
+        return is_identified(path, source)
+    return path.is_file() and path.stat().st_size == source["bytes"]
+
+
+def _is_record(path):
+    try:
+        read_json(path, KEYS)
+    except ValueError:
+        return False
+    return True
 
 
 def check_model(record, vectors, directory):

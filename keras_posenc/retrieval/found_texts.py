@@ -5,7 +5,7 @@ import os
 from keras_posenc.text import read_texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.files import ids_in
-from keras_posenc.text.ids import parts_of_file
+from keras_posenc.text.ids import id_text, parts_of_file
 from keras_posenc.untrusted import quote
 
 
@@ -62,7 +62,7 @@ def _rows(texts, column, by_row):
             ids = range(count + 1, count + len(part_texts) + 1)
         for each, text in zip(ids, part_texts, strict=True):
             count += 1
-            yield str(count if by_row else each), each, text
+            yield id_text(count if by_row else each), each, text
 
 
 def _is_path(texts):

@@ -23,6 +23,9 @@ class ChunkVectors:
         texts: (M,) int array, the index of the text that a chunk is of.
         starts, ends: (M,) int arrays, in characters of that text.
 
+    Raises:
+        ValueError: if the arrays do not fit each other.
+
     Example:
 
     >>> found = ChunkVectors(np.eye(2), np.array([0, 0]), np.array([0, 4]), np.array([3, 9]))
@@ -34,6 +37,28 @@ class ChunkVectors:
     texts: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
+
+    def __post_init__(self):
+        places = [np.asarray(each) for each in (self.texts, self.starts, self.ends)]
+        shapes = [each.shape for each in places]
+        if np.ndim(self.vectors) != 2 or shapes != [(len(self.vectors),)] * 3:
+            raise ValueError(
+                "`texts`, `starts` and `ends` must have a number per vector. Received: shapes "
+                f"{', '.join(map(str, shapes))} for vectors of shape {np.shape(self.vectors)}"
+            )
+        texts, starts, ends = places
+        if any(each.dtype.kind not in "iu" for each in places):
+            kinds = ", ".join(str(each.dtype) for each in places)
+            raise ValueError(
+                f"`texts`, `starts` and `ends` must be whole numbers. Received: {kinds}"
+            )
+        wrong = np.flatnonzero((texts < 0) | (starts < 0) | (ends <= starts))
+        if len(wrong):
+            text, start, end = (int(each[wrong[0]]) for each in places)
+            raise ValueError(
+                "A chunk must have the number of a text, from 0, and an end after its start. "
+                f"Received: text {text}, start {start}, end {end}"
+            )
 
     def of(self, texts):
         """The chunks themselves, cut from the list of texts.

@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from keras_posenc.training.metrics import unit_rows
-
 ROWS = 2**16  # of vectors that are compared together
 MOST_PRODUCTS = 2**25  # that are in memory at a time
 
 
-def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS):
+def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS, where="`vectors`"):
     """Finds the nearest vectors of each query.
 
     Args:
@@ -16,11 +14,15 @@ def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS):
         vectors: (N, D) array, which may be a memory map.
         most: int. Number of vectors to find per query.
         excluded: list of lists. Numbers of the vectors to leave out, per query. Default: none.
-        unit: bool. Whether to scale the vectors to length 1 first.
+        unit: bool. Whether to divide the products by the lengths of the vectors.
         rows: int. Number of vectors that are compared together.
+        where: str. What the vectors are, in an error.
 
     Returns:
         list of (numbers, products) per query, the nearest first and ties by their numbers.
+
+    Raises:
+        ValueError: if a product is not finite.
     """
     found, size = [], max(1, MOST_PRODUCTS // min(rows, len(vectors)))
     for start in range(0, len(queries), size):
@@ -28,7 +30,14 @@ def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS):
         best = [(np.zeros(0, int), np.zeros(0, asked.dtype))] * len(asked)
         for first in range(0, len(vectors), rows):
             block = vectors[first : first + rows]
-            products = asked @ (unit_rows(block) if unit else block).T
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                products = asked @ block.T
+            check_scores(products, where, first)
+            if unit:
+                # The products are far fewer numbers than the vectors, so these are not rescaled.
+                lengths = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=asked.dtype))
+                check_scores(lengths[None], where, first)
+                products /= np.maximum(lengths, 1e-12)
             for place, row in enumerate(products):
                 if excluded is not None:
                     hidden = np.array(excluded[start + place], int) - first
@@ -38,17 +47,36 @@ def nearest(queries, vectors, most, excluded=None, *, unit=False, rows=ROWS):
     return found
 
 
+def check_scores(scores, where, first=0):
+    """Raises ValueError if the scores (Q, N) of vectors, from the number `first` on, are not
+    finite."""
+    if not np.isfinite(scores).all():
+        number = first + int(np.flatnonzero(~np.isfinite(scores).all(axis=0))[0])
+        raise ValueError(
+            f"{where}: vector {number + 1} has a score that is no finite number, so it or a query "
+            "has NaN, infinity, or a number too large. Embed the texts again, in float32 or "
+            "bfloat16."
+        )
+
+
 def largest(scores, most):
     """The indices of the largest scores, the largest first and ties in order, without any -inf."""
     last = min(most, len(scores))
-    best = np.argpartition(-scores, last - 1)[:last]
+    bound = np.partition(scores, len(scores) - last)[len(scores) - last]
+    above = np.flatnonzero(scores > bound)
+    # Of those at the border the first ones, so that the best 5 begin the best 10.
+    level = np.flatnonzero(scores == bound)[: last - len(above)]
+    best = np.concatenate([above, level])
     best = best[np.lexsort((best, -scores[best]))]
     return best[scores[best] > -np.inf]
 
 
 def _merged(best, first, row, most):
     """The best of the results so far and of a row of products, whose numbers start at `first`."""
-    chosen = largest(row, most)
+    if len(best[0]) < most:
+        chosen = largest(row, most)
+    else:  # of equal scores the earlier number comes first
+        chosen = np.flatnonzero(row > best[1][-1])
     numbers = np.concatenate([best[0], chosen + first])
     scores = np.concatenate([best[1], row[chosen]])
     order = largest(scores, most) if len(scores) else slice(None)

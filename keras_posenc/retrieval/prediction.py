@@ -7,6 +7,7 @@ from keras_posenc.models.inputs import inputs_of
 from keras_posenc.text import TextBatches
 from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options
 from keras_posenc.training.progress import BatchProgress
+from keras_posenc.training.tasks.finetune_task import check_encoded
 
 
 def predicted(model, texts, verbose="auto", **options):
@@ -41,6 +42,7 @@ def predicted(model, texts, verbose="auto", **options):
         if weights:  # 0 for rows that fill up the batch
             real = weights[0] > 0
             outputs, numbers = outputs[real], numbers[real]
+        check_encoded(outputs)
         for part in backend.gather((outputs, numbers.tolist())):  # of each process
             yield from zip(*part, strict=True)
         progress.step()
@@ -57,9 +59,9 @@ def ranked(scores, top_k=None):
         list of dicts with the keys `corpus_id` and `score`, from the best to the worst.
 
     Raises:
-        ValueError: if `top_k` is no int, or less than 1.
+        ValueError: if `top_k` is no int, or less than 1, or a score is not finite.
     """
     if top_k is not None:
         checks.whole("top_k", top_k)
-    order = np.argsort(-scores, kind="stable")[:top_k]
+    order = np.argsort(-check_encoded(scores), kind="stable")[:top_k]
     return [{"corpus_id": int(n), "score": float(scores[n])} for n in order]

@@ -22,6 +22,7 @@ from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 from keras_posenc.text.shapes import longest_length, shape_options
+from keras_posenc.training.tasks.finetune_task import check_encoded
 from keras_posenc.training.text_model import TextModel, check_chunks
 from keras_posenc.untrusted import quote
 
@@ -196,7 +197,7 @@ class Reranker:
             **shape_options(self.model),
         )
         texts = TextModel(self.model, self.tokenizer)
-        logits = texts.of_batches(batches, verbose).astype("float32")
+        logits = check_encoded(texts.of_batches(batches, verbose)).astype("float32")
         # The windows of a document follow each other.
         first = np.searchsorted(batches.text_of, np.arange(len(pairs)))
         logits = np.maximum.reduceat(logits, first, axis=0)

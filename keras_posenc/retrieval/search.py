@@ -10,16 +10,20 @@ from keras_posenc import checks
 from keras_posenc.checkpoints.model_settings import read_prompts, read_similarity
 from keras_posenc.retrieval.embed import open_embedder
 from keras_posenc.retrieval.embed_checks import check_kind
-from keras_posenc.retrieval.embedding_record import check_model, read_record
+from keras_posenc.retrieval.embedding_record import (
+    check_model,
+    read_record,
+    recorded_texts,
+)
 from keras_posenc.retrieval.found_texts import found_texts
 from keras_posenc.retrieval.late_interaction import MAXSIM, LateInteraction
 from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
-from keras_posenc.retrieval.nearest import largest, nearest
+from keras_posenc.retrieval.nearest import check_scores, largest, nearest
 from keras_posenc.retrieval.sparse import SparseEmbedder, SparseVectors
 from keras_posenc.retrieval.stored_vectors import stored_vectors
 from keras_posenc.text.documents import kind_of_all
+from keras_posenc.text.ids import id_text
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
-from keras_posenc.text.truncation import LOGGER
 from keras_posenc.training.metrics import unit_rows
 from keras_posenc.training.saved_models import is_finetuned, prompts_of
 from keras_posenc.untrusted import quote, shorten
@@ -64,7 +68,7 @@ def search(
         output: str or path. Path of the .jsonl file for the result; its folder is created. By
             default nothing is written.
         texts: list of str, or a path for `read_texts`. The embedded texts, to show what was found.
-            Default: the file that was embedded, if it is still there and unchanged.
+            Default: the file that was embedded, if it is unchanged and in the folder of `vectors`.
         text: str. Name of the column of texts; by default as for `embed`, or one with a usual name.
         top_k: int. Number of texts, or chunks, to return per query.
         prompt: str. Text in front of queries, as in `open_embedder`. Default: the directory's
@@ -117,9 +121,13 @@ def search(
     made = record["settings"] if record else {}
     opening = {name: made.get(name) if value is None else value for name, value in opening.items()}
     opening["token_budget"] = token_budget
-    unit = read_similarity(directory, _similarities(stored.vectors))
+    cosine = read_similarity(directory, _similarities(stored.vectors))
     encode = _encoder(directory, stored.vectors, opening, prompt, made.get("prompt"))
-    nearest_of = _best(directory, encode(queries, verbose), stored.vectors, top_k, unit)
+    where = str(vectors) if is_file else "`vectors`"
+    # Vectors that are known to have length 1 need not be rescaled.
+    rescale = cosine and not (record and record.get("unit"))
+    asked = encode(queries, verbose)
+    nearest_of = _best(directory, asked, stored.vectors, top_k, cosine, rescale, where)
     found = []
     for query, (numbers, scores) in zip(queries, nearest_of, strict=True):
         for rank, (number, score) in enumerate(zip(numbers, scores, strict=True), 1):
@@ -131,7 +139,8 @@ def search(
                 row |= {"start": int(starts[number]), "end": int(ends[number])}
             found.append(row)
     if texts is None:
-        texts, text = _recorded_texts(record, text)
+        texts, column = recorded_texts(record, vectors)
+        text = column if text is None else text
     if texts is not None:
         _add_texts(found, texts, text, stored.name == "row")
     if output is not None:
@@ -216,8 +225,9 @@ def _similarities(vectors):
     return SPARSE_SIMILARITIES if isinstance(vectors, SparseVectors) else SIMILARITIES
 
 
-def _best(directory, queries, vectors, top_k, unit):
-    """(numbers, scores) per query; `unit` is whether to compare vectors at length 1."""
+def _best(directory, queries, vectors, top_k, cosine, rescale, where):
+    """(numbers, scores) per query; `rescale` is whether the vectors may have another length than 1,
+    which matters to cosines."""
     if isinstance(vectors, MultiVectors):
         scores = maxsim(queries, vectors)
     elif isinstance(vectors, SparseVectors):
@@ -231,32 +241,18 @@ def _best(directory, queries, vectors, top_k, unit):
                 f"`vectors` must have {size} numbers, as those of {directory} have: give the "
                 f"`dimension` of `embed`, or the model that made them. Received: {width} numbers"
             )
-        return nearest(unit_rows(queries) if unit else queries, vectors, top_k, unit=unit)
+        queries = unit_rows(queries) if cosine else queries
+        return nearest(queries, vectors, top_k, unit=rescale, where=where)
+    check_scores(scores, where)
     best = [largest(row, top_k) for row in scores]
     return [(numbers, row[numbers]) for numbers, row in zip(best, scores, strict=True)]
 
 
-def _recorded_texts(record, column):
-    """The file that was embedded and its column, or (None, None) where it is not found."""
-    source = record["texts"] if record else None
-    if source is None:
-        return None, None
-    path, size, named = (source.get(key) for key in ("path", "bytes", "column"))
-    if not isinstance(path, str) or not os.path.isfile(path) or os.path.getsize(path) != size:
-        LOGGER.warning(
-            f"The texts are not shown, because {quote(path)} is missing or has changed: give them "
-            "as texts= (--texts)."
-        )
-        return None, None
-    named = tuple(named) if isinstance(named, list) else named
-    return path, named if column is None else column
-
-
 def _add_texts(found, texts, column, by_row):
     """Adds to each result its text, or its chunk, and the id that the texts' file has."""
-    known = found_texts(texts, column, by_row, {str(row["id"]) for row in found})
+    known = found_texts(texts, column, by_row, {id_text(row["id"]) for row in found})
     for row in found:
-        row["id"], whole = known[str(row["id"])]
+        row["id"], whole = known[id_text(row["id"])]
         row["text"] = whole[row["start"] : row["end"]] if "start" in row else whole
         if row.get("end", 0) > len(whole):
             raise ValueError(

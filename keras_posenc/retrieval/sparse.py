@@ -34,6 +34,9 @@ class SparseVectors:
         offsets: (N + 1,) int array, from 0 to M.
         size: int, the number of tokens in the vocabulary.
 
+    Raises:
+        ValueError: if the arrays do not fit each other.
+
     Example:
 
     >>> rows = SparseVectors.of(np.array([[0, 2.0, 0], [1, 0, 3]]))
@@ -47,6 +50,37 @@ class SparseVectors:
     values: np.ndarray
     offsets: np.ndarray
     size: int
+
+    def __post_init__(self):
+        indices, values, offsets = map(np.asarray, (self.indices, self.values, self.offsets))
+        if indices.ndim != 1 or values.shape != indices.shape:
+            raise ValueError(
+                "`values` must have a number per index. Received: shapes "
+                f"{values.shape} and {indices.shape}"
+            )
+        if indices.dtype.kind not in "iu" or offsets.dtype.kind not in "iu":
+            raise ValueError(
+                "`indices` and `offsets` must be whole numbers. Received: "
+                f"{indices.dtype} and {offsets.dtype}"
+            )
+        steps = np.diff(offsets)
+        if (
+            offsets.ndim != 1
+            or [*offsets[:1], *offsets[-1:]] != [0, len(indices)]
+            or (steps < 0).any()
+        ):
+            raise ValueError(
+                f"`offsets` must rise from 0 to the number of indices, {len(indices)}. Received: "
+                f"{offsets.tolist()[:10]}"
+            )
+        rising = np.diff(indices, prepend=-1) > 0
+        rising[offsets[:-1][steps > 0]] = True
+        most = np.inf if self.size is None else self.size
+        if not rising.all() or (indices < 0).any() or (indices >= most).any():
+            raise ValueError(
+                f"`indices` must rise in each row and be from 0 to {most} (not included). "
+                f"Received: {indices.tolist()[:10]}"
+            )
 
     def __len__(self):
         return len(self.offsets) - 1

@@ -116,11 +116,12 @@ def _check_dense(found, where):
 
 def _table(path):
     """`StoredVectors` of a file with a row per vector."""
-    ids, places, columns = [], [], None
+    ids, places, columns, has_places = [], [], None, False
     numbers, values, counts = bytearray(), bytearray(), []
     for part in file_parts(path, ROWS):
         for line, row in part.rows:
-            columns = columns or _columns(path, part.columns)
+            if columns is None:
+                columns, has_places = _columns(path, part.columns), "start" in part.columns
             name, kind = columns
             try:
                 ids.append(row[name])
@@ -130,25 +131,40 @@ def _table(path):
                 counts.append(len(found))
                 numbers += found.tobytes()
                 if kind == "indices":
-                    values += np.asarray(row["values"], "f4").tobytes()
-                if "start" in row:
-                    places.append((int(row["start"]), int(row["end"])))
+                    weights = np.asarray(row["values"], "f4")
+                    if weights.shape != found.shape or not np.isfinite(weights).all():
+                        raise ValueError("not a finite value per index")
+                    values += weights.tobytes()
+                if has_places:
+                    places.append(_place(row))
             except (KeyError, TypeError, ValueError) as error:
                 raise ValueError(
                     f"{path}, line {line}: not a row that `embed` wrote ({quote(str(error))})."
                 ) from None
     name, kind = columns
     numbers = np.frombuffer(numbers, KINDS[kind])
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    if kind == "indices":
-        vectors = SparseVectors(numbers, np.frombuffer(values, "f4"), offsets, size=None)
-    elif kind == "vectors":
-        vectors = MultiVectors(_rows(path, numbers, offsets[-1]), offsets)
+    offsets = np.concatenate([[0], np.cumsum(counts, dtype=int)])
+    if kind != "vector":
+        try:
+            if kind == "indices":
+                vectors = SparseVectors(numbers, np.frombuffer(values, "f4"), offsets, size=None)
+            else:
+                vectors = MultiVectors(_rows(path, numbers, offsets[-1]), offsets)
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged ({error}). Embed the texts again.") from None
     else:
         vectors = _rows(path, numbers, len(ids))
         if len(set(counts)) > 1:
             raise ValueError(f"{path}: the vectors must be of one size. Embed the texts again.")
     return StoredVectors(vectors, name, ids, list(np.array(places).T) if places else None)
+
+
+def _place(row):
+    """Where a chunk begins and ends, in characters of its text."""
+    start, end = row["start"], row["end"]
+    if not (isinstance(start, int) and isinstance(end, int) and 0 <= start < end):
+        raise ValueError(f"a chunk from {start!r} to {end!r}")
+    return start, end
 
 
 def _columns(path, columns):

@@ -7,9 +7,10 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc.text.ids import read_ids
-from keras_posenc.untrusted import json_line, quote
-from keras_posenc.writing import replacing
+from keras_posenc.companions import identify
+from keras_posenc.text.ids import id_text, read_ids
+from keras_posenc.untrusted import SURROGATES, json_line, quote
+from keras_posenc.writing import check_place, make_folder, replacing
 
 TABLES = (".jsonl", ".parquet")
 
@@ -23,7 +24,8 @@ def check_output(output, suffix):
 
     Raises:
         ImportError: if the format needs a package that is not installed.
-        ValueError: if there is no such format.
+        OSError: if the file cannot be written.
+        ValueError: if there is no such format, or a folder is in the place of the file.
     """
     found = pathlib.Path(output).suffix
     if found not in (suffix, *TABLES):
@@ -36,37 +38,73 @@ def check_output(output, suffix):
             f"output={quote(str(output))} needs pyarrow: pip install pyarrow, or give a .jsonl "
             "file."
         )
+    check_place(output)
 
 
 def ids_of(texts, output):
     """(name, ids) of the rows of a table: the numbers of the texts if a file has no ids, or there
-    is no file; None where no table is to be written."""
-    if output is None or pathlib.Path(output).suffix not in TABLES:
+    is no file; None where no table is to be written.
+
+    A column of a .parquet file has one type, so ids of several types, or that it cannot hold,
+    become text, as in `id_text`.
+
+    Raises:
+        ValueError: if two ids are the same text, or as `read_ids` does.
+    """
+    suffix = None if output is None else pathlib.Path(output).suffix
+    if suffix not in TABLES:
         return None
-    if isinstance(texts, (str, os.PathLike)):
-        return read_ids(texts)
-    return "row", range(1, len(texts) + 1)
+    if not isinstance(texts, (str, os.PathLike)):
+        return "row", range(1, len(texts) + 1)
+    name, ids = read_ids(texts)
+    if suffix == ".jsonl" or isinstance(ids, range) or _fit_a_column(ids):
+        return name, ids
+    shown = {}
+    for each in ids:
+        other = shown.setdefault(id_text(each), each)
+        if other is not each:
+            raise ValueError(
+                f"{texts}: in a .parquet file the ids {quote(other)} and {quote(each)} are the "
+                "same text. Give a .jsonl file as output, or other ids."
+            )
+    return name, list(shown)
 
 
-def write_vectors(output, found, ids):
+def _fit_a_column(ids):
+    """Whether a column of a .parquet file holds these ids as they are."""
+    kinds = set(map(type, ids))
+    if kinds == {int}:
+        return -(2**63) <= min(ids) and max(ids) < 2**63
+    if kinds == {str}:
+        return not any(map(SURROGATES.search, ids))
+    return kinds in ({float}, {bool})
+
+
+def write_vectors(output, found, ids, record=None):
     """Writes vectors in the format that the suffix of `output` names.
 
     Args:
         output: str or path, which `check_output` has passed.
         found: what `embed` returns.
         ids: (name, ids of the texts). Tables need them.
+        record: `EmbeddingRecord` of the output, or None. It is written with the vectors.
     """
-    suffix = pathlib.Path(output).suffix
+    make_folder(pathlib.Path(output).parent)
     with replacing(output) as partial:
-        if suffix == ".jsonl":
+        if partial.suffix == ".jsonl":
             with open(partial, "w", encoding="utf-8") as file:
                 file.writelines(f"{json_line(row)}\n" for row in _rows(found, ids))
-        elif suffix == ".parquet":
+        elif partial.suffix == ".parquet":
             _write_parquet(partial, list(_rows(found, ids)))
         elif dataclasses.is_dataclass(found):
             np.savez(partial, **dataclasses.asdict(found))
         else:
             np.save(partial, found)
+        if record is not None:
+            identity = identify(partial)
+            record.discard()
+    if record is not None:
+        record.write(identity)
 
 
 def json_lines(found, ids):

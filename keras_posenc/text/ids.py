@@ -2,7 +2,7 @@
 
 from keras_posenc.text.file_parts import STREAMED, file_parts
 from keras_posenc.text.files import READERS, FilePart, existing, ids_in, read_rows
-from keras_posenc.untrusted import quote
+from keras_posenc.untrusted import SURROGATES, quote
 
 ROWS = 1024  # that are read together
 
@@ -38,6 +38,11 @@ def read_ids(path):
     if len(set(map(str, ids))) < len(ids):
         raise _repeated(path)
     return name, ids
+
+
+def id_text(each):
+    """The text of an id, which every format can hold: what no encoding can write is escaped."""
+    return SURROGATES.sub(lambda found: ascii(found[0])[1:-1], str(each))
 
 
 def parts_of_file(path):

@@ -3,13 +3,16 @@
 import pathlib
 
 from keras_posenc.untrusted import json_line
-from keras_posenc.writing import make_folder, write_text
+from keras_posenc.writing import check_place, make_folder, write_text
 
 
 def check_jsonl(output):
-    """Raises ValueError unless a file has this format; None is no file."""
-    if output is not None and pathlib.Path(output).suffix != ".jsonl":
+    """Raises an error unless a file has this format and can be written; None is no file."""
+    if output is None:
+        return
+    if pathlib.Path(output).suffix != ".jsonl":
         raise ValueError(f"`output` must be a .jsonl file. Received: {str(output)!r}")
+    check_place(output)
 
 
 def write_jsonl(output, rows):

@@ -5,25 +5,40 @@ import hashlib
 import json
 import os
 import pathlib
-import shutil
 
 from keras_posenc import backend
 from keras_posenc import expected as e
-from keras_posenc.checkpoints.folder import owned
+from keras_posenc.checkpoints.folder import LOCK, owned
+from keras_posenc.companions import (
+    check_folder_is_ours,
+    companion,
+    identify,
+    is_identified,
+    remove_files,
+)
 from keras_posenc.training.progress import Progress, printer
 from keras_posenc.training.runs import check_same_run, environment
 from keras_posenc.untrusted import check_inside, read_json
-from keras_posenc.writing import make_folder, open_regular, write_text
+from keras_posenc.writing import check_place, make_folder, open_regular, write_text
 
-# What is known of the parts that are written.
-STATE = {"parts": 0, "bytes": 0, "digest": ""}
+# What is known of the parts that are written; at the end also of the whole file.
+STATE = {"parts": 0, "bytes": 0, "digest": "", "file": None}
+DATA, RECIPE, PROGRESS = "data", "recipe.json", "progress.json"
+# In the order in which they are removed: as long as the progress is there, the run is known.
+NAMES = (DATA, PROGRESS, RECIPE, LOCK)
+IDENTITY = e.keys({"bytes": e.count, "time": e.whole(most=2**63), "digest": e.string})
+# What may be written into the folder of a model, and is no part of it.
+OUTPUTS = (".npy", ".npz", ".jsonl", ".parquet")
 
 
-def write_parts(output, settings, directory, stream, size, rows, compute, verbose="auto"):
+def write_parts(
+    output, settings, directory, stream, size, rows, compute, verbose="auto", ids=None, record=None
+):
     """Writes what is computed of many texts, a part at a time.
 
     The parts are in the folder `output`.parts until all are there. Another call with the same
-    arguments continues after the last part that is whole.
+    arguments continues after the last part that is whole. A process killed at the end, while files
+    are moved and removed, leaves a result that the next call completes without computing.
 
     Args:
         output: str or path. The file.
@@ -35,22 +50,21 @@ def write_parts(output, settings, directory, stream, size, rows, compute, verbos
         compute: Function of a list of texts and of the number of texts before them. It returns
             bytes.
         verbose: int. 0 prints no progress.
+        ids: sequence. The ids of the rows, if the file has them.
+        record: `EmbeddingRecord` of the output, or None. It is written with the file.
 
     Raises:
         BlockingIOError: if another call writes the same output.
-        ValueError: if there are parts of a call with other arguments, or of other texts.
+        OSError: if the output cannot be written.
+        ValueError: if there are parts of a call with other arguments, or of other texts or ids.
     """
     if backend.processes()[1] > 1:
         raise ValueError(
             "part_size is for one process: start each process without the others, with a `shard` "
             f"of its own. Received: part_size={size}"
         )
-    output = pathlib.Path(output)
-    if output.is_dir():
-        raise ValueError(f"{output} is a folder: give the path of a file, which is replaced.")
-    make_folder(output.parent)
-    folder = output.with_name(f"{output.name}.parts")
-    record = {
+    output, folder = pathlib.Path(output), parts_folder(output)
+    run = {
         **settings,
         "directory": str(directory),
         "files": _files(directory),
@@ -60,60 +74,132 @@ def write_parts(output, settings, directory, stream, size, rows, compute, verbos
         "last": rows.stop,
         **environment(),
     }
+    texts_and_ids = _Parts(stream, size, rows, ids)
+    print_line = printer(verbose, to_errors=True)
+    if not (folder / PROGRESS).exists() and _is_complete(record, run, texts_and_ids):
+        print_line(f"{output} is complete. Remove it to compute it again.")
+        remove_files(folder, NAMES)
+        return
+    make_folder(output.parent)
     with owned(folder):
         remedy = f"Give those arguments, another output, or remove {folder} to start again."
-        check_same_run(folder, record, remedy)
-        write_text(folder / "recipe.json", json.dumps(record, indent=1, ensure_ascii=False))
-        with contextlib.closing(open_regular(folder / "data")) as file:
-            _write(file, folder, record, stream, compute, printer(verbose, to_errors=True))
-        os.replace(folder / "data", output)
-    shutil.rmtree(folder)
+        check_same_run(folder, run, remedy)
+        write_text(folder / RECIPE, json.dumps(run, indent=1, ensure_ascii=False))
+        identity, digest = _finish(output, folder, texts_and_ids, compute, print_line, record)
+        if record is not None:
+            record.write(identity, {"settings": _digest(json.dumps(run)), "texts": digest})
+        remove_files(folder, NAMES[:-1])
+    remove_files(folder, NAMES)
 
 
-def _write(file, folder, record, stream, compute, print_line):
-    """Writes the parts that are not there yet."""
-    state = _state(folder, file)
-    first, last, size = record["first"], record["last"], record["part_size"]
-    total = -(-(last - first) // size)
-    if state["parts"]:
-        print_line(f"resuming after part {state['parts']:,} of {total:,}")
-    progress = Progress(total, state["parts"], print_line, unit="part")
-    digest = ""
-    for number, texts in enumerate(stream.parts(size, first, last)):
-        digest = _chained(digest, texts)
-        if number < state["parts"]:
-            if number == state["parts"] - 1 and digest != state["digest"]:
+def parts_folder(output):
+    """The folder of the parts of a file that is not complete yet.
+
+    Raises:
+        OSError: if the file cannot be written.
+        ValueError: if something else is in the place of the file or of the folder.
+    """
+    check_place(output)
+    folder = companion(output, ".parts")
+    check_folder_is_ours(folder, NAMES)
+    return folder
+
+
+class _Parts:
+    """The texts of a run, part by part, with what tells them and their ids from others."""
+
+    def __init__(self, stream, size, rows, ids):
+        self._arguments, self._ids = (size, rows.start, rows.stop), ids
+        self._stream, self.size, self.count = stream, size, -(-len(rows) // size)
+
+    def __iter__(self):
+        """Yields (texts, digest of these and of all before)."""
+        digest = ""
+        for number, texts in enumerate(self._stream.parts(*self._arguments)):
+            first = number * self.size
+            ids = None if self._ids is None else list(self._ids[first : first + self.size])
+            digest = _digest(digest + repr(texts) + ("" if ids is None else repr(ids)))
+            yield texts, digest
+
+
+def _is_complete(record, run, parts):
+    """Whether the record tells that the output is what this call would compute."""
+    made = None if record is None else record.run()
+    if made is None or made["settings"] != _digest(json.dumps(run)):
+        return False
+    return made["texts"] == [digest for _, digest in parts][-1]
+
+
+def _finish(output, folder, parts, compute, print_line, record):
+    """Writes the parts that are not there yet, and moves the file to its place.
+
+    Returns:
+        (the identity of the file, the digest of the texts).
+    """
+    state = _state(folder, output)
+    moved = state["file"] is not None and not (folder / DATA).exists()
+    with contextlib.ExitStack() as stack:
+        file = None
+        if not moved:
+            file = stack.enter_context(contextlib.closing(open_regular(folder / DATA)))
+        state = _write(file, folder, state, parts, compute, print_line)
+    if not moved:
+        state |= {"file": identify(folder / DATA)}
+        write_text(folder / PROGRESS, json.dumps(state))
+        if record is not None:
+            record.discard()
+        os.replace(folder / DATA, output)
+    return state["file"], state["digest"]
+
+
+def _write(file, folder, state, parts, compute, print_line):
+    """Writes the parts that are not there yet, and returns the new state."""
+    done = state["parts"]
+    if done:
+        print_line(f"resuming after part {done:,} of {parts.count:,}")
+    progress = Progress(parts.count, done, print_line, unit="part")
+    for number, (texts, digest) in enumerate(parts):
+        if number < done:
+            if number == done - 1 and digest != state["digest"]:
                 raise ValueError(
-                    f"{folder} holds parts of other texts than those that are given: remove it to "
-                    "start again, or give another output."
+                    f"{folder} holds parts of other texts, or ids, than those that are given: "
+                    "remove it to start again, or give another output."
                 )
             continue
         file.seek(state["bytes"])
         file.truncate()
-        data = memoryview(compute(texts, number * size))
+        data = memoryview(compute(texts, number * parts.size))
         while data:
             data = data[file.write(data) :]
         os.fsync(file.fileno())
-        state = {"parts": number + 1, "bytes": file.tell(), "digest": digest}
-        write_text(folder / "progress.json", json.dumps(state))
+        state = {**STATE, "parts": number + 1, "bytes": file.tell(), "digest": digest}
+        write_text(folder / PROGRESS, json.dumps(state))
         progress.step()
+    return state
 
 
-def _state(folder, file):
+def _state(folder, output):
     """What the last call left, where it is sound."""
-    path = folder / "progress.json"
+    path, data = folder / PROGRESS, folder / DATA
     if not path.exists():
         return STATE
     check_inside(path, folder)
-    written = e.whole(most=os.fstat(file.fileno()).st_size)
-    expected = e.keys({"parts": e.count, "bytes": written, "digest": e.string})
-    return e.checked(path, read_json(path), expected, f"Remove {folder} to start again.")
+    remedy = f"Remove {folder} to start again."
+    state = STATE | read_json(path, remedy=remedy)
+    if not data.exists() and isinstance(state["file"], dict):
+        if not is_identified(output, state["file"]):
+            raise ValueError(
+                f"{output} was moved from {folder} by an earlier call, and has changed since then. "
+                + remedy
+            )
+        data = output
+    written = e.whole(most=data.stat().st_size if data.exists() else 0)
+    keys = {"parts": e.count, "bytes": written, "digest": e.string, "file": e.maybe(IDENTITY)}
+    return e.checked(path, state, e.keys(keys), remedy)
 
 
-def _chained(digest, texts):
-    """A fingerprint of texts and of all that came before them."""
-    content = digest + repr(texts)
-    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+def _digest(text):
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _files(directory):
@@ -121,7 +207,15 @@ def _files(directory):
     directory = pathlib.Path(directory)
     found = []
     for path in sorted(directory.rglob("*")):
-        if path.is_file() and not path.name.startswith("."):
+        place = path.relative_to(directory)
+        if path.is_file() and not any(map(_is_output, place.parts)):
             status = path.stat()
-            found.append((str(path.relative_to(directory)), status.st_size, status.st_mtime_ns))
-    return hashlib.sha256(repr(found).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            found.append((str(place), status.st_size, status.st_mtime_ns))
+    return _digest(repr(found))[:16]
+
+
+def _is_output(name):
+    """Whether a file or a folder of this name is temporary, or of an output."""
+    return name.startswith(".") or name.removesuffix(".parts").removesuffix(".json").endswith(
+        OUTPUTS
+    )

@@ -62,10 +62,10 @@ def test_a_folder_in_a_file(tmp_path):
 
 
 def test_what_a_kill_left_is_cleared(tmp_path):
-    (tmp_path / ".partial-state.zip").write_text("half")
-    (tmp_path / ".partial-results").mkdir()
-    (tmp_path / ".partial-results" / "a").write_text("half")
+    (tmp_path / ".partial-abcd_123").mkdir()
+    (tmp_path / ".partial-abcd_123" / "a").write_text("half")
     (tmp_path / ".results").mkdir()
+    (tmp_path / ".results" / ".complete").touch()
     (tmp_path / ".results" / "b").write_text("new")
     (tmp_path / "b").write_text("old")
     assert folder.newest(tmp_path, "b").read_text() == "new"

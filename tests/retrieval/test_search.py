@@ -11,6 +11,7 @@ from keras_posenc.checkpoints.model_settings import MODEL_CONFIG
 from keras_posenc.retrieval import (
     LateInteraction,
     SparseEmbedder,
+    embedding_record,
     maxsim,
     open_embedder,
     search,
@@ -216,7 +217,7 @@ def test_vectors_of_another_model_are_refused(pretrained, tmp_path):
         search(tmp_path / "two", tmp_path / "found.npy", "w1")
     keys = dict.fromkeys(("directory", "model", "vectors", "settings", "first", "texts"))
     (tmp_path / "found.npy.json").write_text(json.dumps(keys))
-    with pytest.raises(ValueError, match=r"found.npy.json is damaged. Restore or delete it."):
+    with pytest.raises(ValueError, match=r"found.npy.json is damaged \(model should be a text"):
         search(tmp_path / "two", tmp_path / "found.npy", "w1")
 
 
@@ -311,3 +312,88 @@ def test_a_table_has_one_line_per_result():
     ]
     lines = search_table([row | {"start": 3, "end": 9, "text": "a\n" * 90}]).splitlines()
     assert len(lines) == 3 and lines[2].startswith("1     -0.5000  7   3-9    a a a")
+
+
+@pytest.mark.once
+def test_a_record_of_other_vectors_is_not_used(pretrained, tmp_path, monkeypatch, caplog):
+    """As after a full disk or a kill between the vectors and their record."""
+    path = tmp_path / "found.npy"
+    embed(pretrained, ["w1 w2"], path, prompt="w5 ", verbose=0)
+    old = (tmp_path / "found.npy.json").read_text()
+    assert embedding_record.read_record(path)["settings"] == {"prompt": "w5 "}
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(embedding_record, "write_text", full)
+        with pytest.raises(OSError, match="No space left"):
+            embed(pretrained, ["w1 w2"], path, prompt="w6 ", verbose=0)
+    assert embedding_record.read_record(path) is None
+    (tmp_path / "found.npy.json").write_text(old)
+    assert embedding_record.read_record(path) is None
+    assert "json is not used, because it belongs to other vectors" in caplog.text
+    embed(pretrained, ["w1 w2"], path, prompt="w5 ", verbose=0)
+    shutil.copy(path, tmp_path / "copy.npy")  # at another time
+    shutil.copy(tmp_path / "found.npy.json", tmp_path / "copy.npy.json")
+    assert embedding_record.read_record(tmp_path / "copy.npy")["settings"] == {"prompt": "w5 "}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("place", ["elsewhere", "../elsewhere", "link"])
+def test_a_record_leads_only_to_texts_in_its_folder(pretrained, tmp_path, caplog, place):
+    (tmp_path / "elsewhere.txt").write_text("w1\nw2\n")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    source = tmp_path / "elsewhere.txt"
+    embed(pretrained, source, folder / "found.npy", verbose=0)
+    path = folder / "found.npy.json"
+    record = json.loads(path.read_text())
+    if place == "link":
+        (folder / "texts.txt").symlink_to(source)
+        record["texts"]["path"] = "texts.txt"
+    elif place.startswith(".."):
+        record["texts"]["path"] = "../elsewhere.txt"
+    path.write_text(json.dumps(record))
+    assert "text" not in search(pretrained, folder / "found.npy", "w1", verbose=0)[0]
+    assert "is not in the folder of the vectors: give them as texts=" in caplog.text
+    options = {"texts": source, "verbose": 0}
+    assert "text" in search(pretrained, folder / "found.npy", "w1", **options)[0]
+
+
+@pytest.mark.once
+def test_texts_are_known_as_they_were_read(pretrained, tmp_path, monkeypatch, caplog):
+    """A file that is rewritten during the run, with the same size, has changed."""
+    from keras_posenc.training.text_model import TextModel
+
+    source = tmp_path / "texts.txt"
+    source.write_text("w1\nw2\n")
+    judged = TextModel.judged
+
+    def rewriting(self, *arguments):
+        source.write_text("w3\nw4\n")
+        return judged(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TextModel, "judged", rewriting)
+        embed(pretrained, source, tmp_path / "found.npy", verbose=0)
+    assert "text" not in search(pretrained, tmp_path / "found.npy", "w1", verbose=0)[0]
+    assert "is missing or has changed" in caplog.text
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("taken", ["file", "folder", "link"])
+def test_the_name_of_a_record_may_be_taken(pretrained, tmp_path, taken):
+    path = tmp_path / "found.npy.json"
+    if taken == "file":
+        path.write_text('{"mine": 1}')
+    elif taken == "folder":
+        path.mkdir()
+    else:
+        (tmp_path / "precious").write_text("mine")
+        path.symlink_to(tmp_path / "precious")
+    what = "this library has not written it" if taken == "file" else "it is a link, a folder or a"
+    with pytest.raises(ValueError, match=f"npy.json is refused: {what}"):
+        embed(pretrained, ["w1"], tmp_path / "found.npy", verbose=0)
+    assert not (tmp_path / "found.npy").exists()
+    assert taken != "file" or path.read_text() == '{"mine": 1}'

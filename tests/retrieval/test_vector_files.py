@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_posenc.retrieval import embed, vector_files
+from keras_posenc.retrieval import embed, search, vector_files
 from keras_posenc.retrieval.late_chunking import ChunkVectors
 from keras_posenc.retrieval.multi_vectors import MultiVectors
 from keras_posenc.retrieval.sparse import SparseVectors
@@ -169,3 +169,27 @@ def test_ids_that_no_encoding_can_write(pretrained, tmp_path):
     embed(pretrained, tmp_path / "texts.jsonl", tmp_path / "found.jsonl", verbose=0)
     assert (tmp_path / "found.jsonl").read_bytes().isascii()
     assert [row["id"] for row in rows_of(tmp_path / "found.jsonl")] == ids
+
+
+@pytest.mark.parametrize(
+    "ids", [["a", 1], [1.0, 1], [True, 1], [10**30, 1], ["\ud800", "c"]], ids=repr
+)
+def test_ids_of_several_types_are_the_same_in_both_tables(pretrained, tmp_path, ids):
+    pytest.importorskip("pyarrow")
+    lines = [json.dumps({"text": f"w{n}", "id": each}) + "\n" for n, each in enumerate(ids)]
+    (tmp_path / "texts.jsonl").write_text("".join(lines))
+    results = []
+    for suffix in (".jsonl", ".parquet"):
+        path = tmp_path / f"found{suffix}"
+        embed(pretrained, tmp_path / "texts.jsonl", path, verbose=0)
+        results.append(search(pretrained, path, ["w1"], verbose=0))
+    assert [row["id"] for row in results[0]] == [row["id"] for row in results[1]]
+    assert sorted(map(repr, (row["id"] for row in results[1]))) == sorted(map(repr, ids))
+
+
+def test_ids_that_become_one_in_a_column_are_refused_at_once(tmp_path):
+    pytest.importorskip("pyarrow")
+    lines = [json.dumps({"text": "w1", "id": each}) + "\n" for each in ("\\ud800", "\ud800")]
+    (tmp_path / "texts.jsonl").write_text("".join(lines))
+    with pytest.raises(ValueError, match="in a .parquet file the ids .* are the same text"):
+        embed("nowhere", tmp_path / "texts.jsonl", tmp_path / "found.parquet")

@@ -117,7 +117,8 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path, finetuned, pretrained, c
     with zipfile.ZipFile(state) as archive:
         done = len(json.loads(archive.read("record.json"))["history"])
     assert 1 <= done < 7 and not (output / "metrics.json").exists()
-    (output / ".partial-state.zip").write_bytes(b"what a kill while writing leaves")
+    (output / ".partial-abcd_123").mkdir()
+    (output / ".partial-abcd_123" / "state.zip").write_bytes(b"what a kill while writing leaves")
 
     metrics = finetune(
         pretrained, corpus / "train.tsv", output, test=corpus / "test.tsv", **SETTINGS

@@ -1,6 +1,8 @@
 """Files that are written part by part: vectors and predictions of more texts than memory holds."""
 
 import json
+import os
+import pathlib
 import signal
 import time
 
@@ -10,6 +12,7 @@ from forks import Fork
 
 from keras_posenc import backend
 from keras_posenc.retrieval import embed
+from keras_posenc.retrieval.embedding_record import EmbeddingRecord, read_record
 from keras_posenc.text.text_stream import TextStream
 from keras_posenc.training import predict
 from keras_posenc.training.part_file import write_parts
@@ -106,7 +109,9 @@ def test_parts_of_another_call_are_refused(pretrained, lines, tmp_path, monkeypa
         run(max_length=8)
     with pytest.raises(ValueError, match="part_size was 4 and is now 5"):
         run(part_size=5)
-    with pytest.raises(ValueError, match="holds parts of other texts than those that are given"):
+    with pytest.raises(
+        ValueError, match="holds parts of other texts, or ids, than those that are given"
+    ):
         run([TEXTS[1], *TEXTS[1:]])
     (tmp_path / "v.npy.parts" / "data").write_bytes(b"")
     with pytest.raises(
@@ -189,7 +194,7 @@ def test_a_killed_call_continues_after_its_last_whole_part(tmp_path):
 
         texts = [f"text{{n}}" for n in range(60)]
         write_parts(
-            folder / "out", {{}}, folder / "model", TextStream(texts), 1, slice(0, 60), compute, 0
+            folder / "out", {{}}, folder / "model", TextStream(texts), 1, range(60), compute, 0
         )
         """
     process = Fork("code", program)
@@ -208,3 +213,122 @@ def test_a_killed_call_continues_after_its_last_whole_part(tmp_path):
     assert calls.read_text().split() == [str(n) for n in range(done, 60)]
     expected = "".join(f"text{n}" * 1000 for n in range(60)).encode()
     assert (tmp_path / "out").read_bytes() == expected
+
+
+class Killed(BaseException):
+    """In the place of a kill: nothing handles it."""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("has_record", [True, False], ids=["record", "no record"])
+def test_a_result_is_whole_wherever_the_end_was_interrupted(tmp_path, monkeypatch, has_record):
+    """Before each rename and removal after the last part."""
+    (tmp_path / "model").mkdir()
+    output, parts = tmp_path / "out.npy", tmp_path / "out.npy.parts"
+    computed = []
+
+    def compute(texts, before):
+        computed.append(before)
+        return "".join(texts).encode()
+
+    def run():
+        record = EmbeddingRecord(output, "model", {}, TEXTS, None) if has_record else None
+        arguments = (TextStream(TEXTS), 4, range(len(TEXTS)), compute, 0)
+        write_parts(output, {}, tmp_path / "model", *arguments, record=record)
+
+    def stop_before(number, seen):
+        def patched(function):
+            def call(*arguments, **options):
+                progress = parts / "progress.json"
+                if seen or (progress.exists() and json.loads(progress.read_text())["parts"] == 3):
+                    seen.append(function)
+                if len(seen) > number:
+                    raise Killed
+                return function(*arguments, **options)
+
+            return call
+
+        patch = monkeypatch.context()
+        patches = patch.__enter__()
+        for owner, name in ((os, "replace"), (pathlib.Path, "unlink"), (pathlib.Path, "rmdir")):
+            patches.setattr(owner, name, patched(getattr(owner, name)))
+        return patch
+
+    for number in range(30):
+        output.unlink(missing_ok=True)
+        (tmp_path / "out.npy.json").unlink(missing_ok=True)
+        patch = stop_before(number, [])
+        try:
+            run()
+            break
+        except Killed:
+            pass
+        finally:
+            patch.__exit__(None, None, None)
+        is_known = has_record or (parts / "progress.json").exists()
+        computed.clear()
+        run()
+        assert computed == [] or not is_known, number
+        assert output.read_bytes() == "".join(TEXTS).encode() and not parts.exists()
+        assert not has_record or read_record(output) is not None
+    assert number > 8 - 2 * (not has_record)
+
+
+@pytest.mark.once
+def test_a_complete_file_is_not_computed_again(pretrained, lines, tmp_path, monkeypatch, capsys):
+    run = lambda **options: embed(pretrained, lines, tmp_path / "v.npy", **options)  # noqa: E731
+    first = np.array(run(part_size=4, verbose=0))
+    with monkeypatch.context() as patched:
+        die_after(patched, 0)
+        np.testing.assert_array_equal(run(part_size=4), first)
+        assert "v.npy is complete. Remove it to compute it again" in capsys.readouterr().err
+    lines.write_text(lines.read_text().replace("w1", "w2"))
+    assert not np.array_equal(run(part_size=4, verbose=0), first)
+    with monkeypatch.context() as patched:
+        sizes = die_after(patched, 9)
+        run(part_size=5, verbose=0)  # with other settings
+    assert sizes == [5, 5, 1]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("taken", ["file", "folder", "link"])
+def test_a_folder_of_parts_is_the_run_s_own(pretrained, lines, tmp_path, taken):
+    parts, precious = tmp_path / "v.npy.parts", tmp_path / "precious"
+    precious.mkdir()
+    if taken == "link":
+        parts.symlink_to(precious)
+    elif taken == "folder":
+        parts.mkdir()
+        (parts / "mine").write_text("mine")
+    else:
+        parts.write_text("mine")
+    what = "mine is refused: a run has not" if taken == "folder" else "parts is refused: it is a"
+    with pytest.raises(ValueError, match=what):
+        embed(pretrained, lines, tmp_path / "v.npy", part_size=4, verbose=0)
+    assert not list(precious.iterdir()) and not (tmp_path / "v.npy").exists()
+    assert taken != "folder" or (parts / "mine").read_text() == "mine"
+
+
+@pytest.mark.once
+def test_parts_in_the_folder_of_the_model_and_of_other_ids(pretrained, tmp_path, monkeypatch):
+    import shutil
+
+    model = tmp_path / "model"
+    shutil.copytree(pretrained, model)
+    source = model / "texts.csv"
+
+    def run(ids, stop):
+        rows = "".join(f"{each},w{n}\n" for n, each in enumerate(ids))
+        source.write_text("id,text\n" + rows)
+        os.utime(source, (1, 1))
+        with monkeypatch.context() as patched:
+            die_after(patched, stop)
+            return embed(model, source, model / "v.jsonl", part_size=2, verbose=0)
+
+    with pytest.raises(KeyboardInterrupt):
+        run("abcdef", 1)
+    with pytest.raises(ValueError, match="holds parts of other texts, or ids, than those"):
+        run("xbcdef", 9)
+    assert run("abcdef", 2) == 6
+    rows = [json.loads(line)["id"] for line in (model / "v.jsonl").read_text().splitlines()]
+    assert rows == list("abcdef")

@@ -171,3 +171,14 @@ def check_finite(outputs):
             "The model's logits are not finite numbers: the training has diverged. "
             "Lower learning_rate or train with a longer warm-up."
         )
+
+
+def check_encoded(outputs):
+    """Raises ValueError if what a model makes of texts is not finite; returns it else."""
+    if not np.isfinite(outputs).all():
+        raise ValueError(
+            "The model's outputs are not finite numbers: a weight is NaN or infinite, or a number "
+            "is too large for float16. Restore the weights, or compute in float32 or bfloat16 (see "
+            "keras.config.set_dtype_policy)."
+        )
+    return outputs

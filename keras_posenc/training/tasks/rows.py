@@ -1,6 +1,6 @@
 """No task: a row of numbers for each text, whatever they mean."""
 
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
+from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_encoded, pooled
 
 
 class RowPerText(FinetuneTask):
@@ -13,4 +13,4 @@ class RowPerText(FinetuneTask):
         """They may be of anything."""
 
     def merged(self, texts, batches, outputs, label_names, pool):
-        return pooled(batches, outputs, pool)
+        return pooled(batches, check_encoded(outputs), pool)
