@@ -1,8 +1,8 @@
 """`devices=2`, then one device, then two again, in one process: prints what each found, as JSON.
 
-The vectors of three texts, and the losses that `fit` shows for rows of unequal weights: after a
-batch, and of the epoch. Devices are
-made before all else, so this is a program; `tests/training/test_devices.py` runs it.
+The vectors of three texts, the losses that `fit` shows for rows of unequal weights, after a batch
+and of the epoch, and a step of each loss that compares the rows of a batch. Devices are made before
+all else, so this is a program; `tests/training/test_devices.py` runs it.
 """
 
 import json
@@ -12,9 +12,11 @@ import keras
 import numpy as np
 
 from keras_posenc import embed
-from keras_posenc.metrics import MeanLoss
+from keras_posenc.losses import CoSENT, MaxSimRanking, MultipleNegativesRanking
+from keras_posenc.metrics import InBatchAccuracy, MeanLoss
 from keras_posenc.training.devices import on_devices
 
+MEAN = "mean_with_sample_weight"
 TEXTS = ["w1 w2 w3", "w4 w5 w6", "w7 w8 w9"]
 ROWS = np.arange(8, dtype="float32")[:, None]
 WEIGHTS = np.array([2, 1, 1, 0, 0.5, 0, 0, 0], "float32")
@@ -36,11 +38,37 @@ def shown_losses(devices=None):
     return [float(first[0]), float(history["loss"][0])]
 
 
+PAIRS = np.random.default_rng(0).normal(size=(8, 2, 3)).astype("float32")
+TOKENS = np.concatenate([PAIRS[:, :, None].repeat(2, axis=2), np.ones((8, 2, 2, 1))], axis=-1)
+SCORES = np.linspace(-0.5, 1, 8).astype("float32")
+IN_BATCH = {  # rows, their labels, a loss that compares them
+    "ranking": (PAIRS, np.arange(8) // 2, MultipleNegativesRanking(reduction=MEAN)),
+    "cosent": (PAIRS, SCORES, CoSENT(reduction=MEAN)),
+    "late": (TOKENS.astype("float32"), np.arange(8) // 2, MaxSimRanking(reduction=MEAN)),
+}
+
+
+@on_devices
+def in_batch(devices=None):
+    """Loss, accuracy and weights of a step whose loss compares the rows of the batch."""
+    found = {}
+    for name, (rows, labels, loss) in IN_BATCH.items():
+        dense = keras.layers.Dense(rows.shape[-1], kernel_initializer="identity", use_bias=False)
+        model = keras.Sequential([keras.Input(rows.shape[1:]), dense])
+        metrics = [MeanLoss(loss), *([InBatchAccuracy()] if name == "ranking" else [])]
+        model.compile(keras.optimizers.SGD(0.1), loss, weighted_metrics=metrics)
+        history = model.fit(rows, labels, batch_size=8, shuffle=False, verbose=0).history
+        weights = keras.ops.convert_to_numpy(dense.kernel).ravel().tolist()
+        found[name] = [*(float(history[key][0]) for key in sorted(history)), *weights]
+    return found
+
+
 squares = ROWS[:, 0] ** 2
 expected = [float(np.average(squares[:n], weights=WEIGHTS[:n])) for n in (4, 8)]
-found = {"vectors": [], "losses": [], "expected": expected}
+found = {"vectors": [], "losses": [], "in_batch": [], "expected": expected}
 for devices in (2, None, 2):
     vectors = embed(sys.argv[1], TEXTS, max_length=8, devices=devices, verbose=0)
     found["vectors"].append(vectors.tolist())
     found["losses"].append(shown_losses(devices=devices))
+    found["in_batch"].append(in_batch(devices=devices))
 print(json.dumps(found))

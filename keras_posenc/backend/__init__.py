@@ -11,6 +11,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `platform` | "cpu", "gpu" or "tpu": what a tensor's program is traced for |
 | `on_accelerator` | whether a tensor is computed on a GPU or TPU |
 | `sum_over_replicas` | the sum over the devices that compute a step together |
+| `gather_rows` | the rows of a tensor on all those devices |
 | `row_multiple` | the number that must divide the rows of a batch, so that devices can share them |
 | `processes` | the rank of this process, and how many work together |
 | `launched_processes` | how many processes were launched as one job |

@@ -67,6 +67,7 @@ class LocalPredictions:
             yield
         finally:
             self._is_local = False
+            self._jax_state = None  # else the next step would take over the local copies
             keras.distribution.set_distribution(distribution)
 
     def _get_jax_state(self, **kinds):

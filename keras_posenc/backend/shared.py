@@ -40,6 +40,7 @@ NAMES = (
     "exporting_free_sizes",
     "fused_kernels",
     "gather",
+    "gather_rows",
     "gelu",
     "gradient",
     "has_kernel",
@@ -124,6 +125,12 @@ def row_multiple():
 def sum_over_replicas(x):
     """The sum of a tensor over the replicas that compute a step together, each with a part."""
     return x
+
+
+def gather_rows(x):
+    """The rows of a tensor on all replicas that compute a step together, in their order, and the
+    number of rows before those of this replica."""
+    return x, 0
 
 
 def processes():

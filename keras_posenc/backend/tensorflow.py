@@ -107,6 +107,18 @@ def sum_over_replicas(x):
     return context.all_reduce("sum", tf.convert_to_tensor(x))
 
 
+def gather_rows(x):
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return x, 0
+    x = tf.convert_to_tensor(x)
+    sizes = context.all_gather(tf.shape(x)[:1], axis=0)
+    first = tf.reduce_sum(sizes[: context.replica_id_in_sync_group])
+    rows = context.all_gather(x, axis=0)
+    rows.set_shape((None, *x.shape[1:]))  # it forgets them
+    return rows, first
+
+
 def launched_processes():
     cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     return max(1, sum(len(cluster.get(job, ())) for job in ("chief", "worker")))

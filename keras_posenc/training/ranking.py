@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import checks
-from keras_posenc.training.similarity_losses import without_false_negatives
+from keras_posenc.training.similarity_losses import whole_batch
 
 
 def _scores(y_pred):
@@ -203,15 +203,13 @@ class MaxSimRanking(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         y_pred = ops.cast(y_pred, "float32")
-        queries, others = y_pred[:, 0], ops.transpose(y_pred[:, 1:], (1, 0, 2, 3))
+        vectors, places, allowed = whole_batch(y_true, y_pred)
+        queries, others = y_pred[:, 0], ops.transpose(vectors[:, 1:], (1, 0, 2, 3))
         documents = ops.reshape(others, (-1, ops.shape(y_pred)[2], y_pred.shape[3]))
         products = ops.einsum("bqd,ntd->bnqt", queries[..., :-1], documents[..., :-1])
         scores = _best(products, queries[:, None, :, -1], documents[None, :, None, :, -1])
-        logits = self.scale * scores
-        targets = ops.arange(ops.shape(y_pred)[0])
-        return ops.sparse_categorical_crossentropy(
-            targets, without_false_negatives(y_true, logits, y_pred.shape[1] - 1), from_logits=True
-        )
+        logits = ops.where(allowed, self.scale * scores, -1e9)
+        return ops.sparse_categorical_crossentropy(places, logits, from_logits=True)
 
     def get_config(self):
         return {**super().get_config(), "scale": self.scale}

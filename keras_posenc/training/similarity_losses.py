@@ -3,43 +3,47 @@
 import keras
 from keras import ops
 
-from keras_posenc import checks
+from keras_posenc import backend, checks
 
 
 def _unit(vectors):
     return ops.normalize(ops.cast(vectors, "float32"), axis=-1)
 
 
-def _candidates(y_pred):
-    """Unit anchors (B, D) and candidates (S - 1) B x D: all second texts, all third texts, ..."""
-    vectors = _unit(y_pred)
-    others = ops.transpose(vectors[:, 1:], (1, 0, 2))
-    return vectors[:, 0], ops.reshape(others, (-1, vectors.shape[-1]))
-
-
-def without_false_negatives(y_true, scores, sides):
-    """Scores (B, sides x B) of rows and candidates, -1e9 for those that are no negatives.
+def whole_batch(y_true, y_pred):
+    """What is compared in a batch, whose rows replicas of TensorFlow share.
 
     Args:
-        y_true: (B,) or (B, 1) integers: rows of the same number are no negatives of each other.
-        scores: (B, sides x B), the candidates of the first side first.
-        sides: int.
+        y_true: (B,) or (B, 1) integers. Rows of the same number are no negatives of each other.
+        y_pred: (B, S, ...), of this replica.
+
+    Returns:
+        y_pred (N, S, ...) of all replicas, the places (B,) of the rows of this one among them, and
+        a mask (B, (S - 1) N) of the candidates that may be negatives or are the positive. The
+        candidates of the first side come first.
     """
-    rows = ops.shape(scores)[0]
     ids = ops.reshape(ops.cast(y_true, "int32"), (-1,))
+    all_ids, first = backend.gather_rows(ids)
+    vectors, _ = backend.gather_rows(y_pred)
+    places = first + ops.arange(ops.shape(y_pred)[0])
     # What fills a batch up belongs to no text, and is no negative of any.
-    same = ops.logical_or(ops.equal(ids[:, None], ids[None]), ids[None] < 0)
-    same = ops.tile(same, (1, sides))
-    places = ops.arange(rows * sides)
-    is_positive = ops.equal(places[None] % rows, ops.arange(rows)[:, None])
-    return ops.where(ops.logical_and(same, ops.logical_not(is_positive)), -1e9, scores)
+    same = ops.logical_or(ops.equal(ids[:, None], all_ids[None]), all_ids[None] < 0)
+    sides = y_pred.shape[1] - 1
+    rows = ops.shape(vectors)[0]
+    is_positive = ops.equal(ops.arange(rows * sides)[None] % rows, places[:, None])
+    allowed = ops.logical_or(is_positive, ops.logical_not(ops.tile(same, (1, sides))))
+    return vectors, places, allowed
 
 
 def _cosines(y_true, y_pred):
-    """Cosines of anchors and candidates, -1e9 for those that are no negatives."""
-    anchors, candidates = _candidates(y_pred)
-    cosines = ops.matmul(anchors, ops.transpose(candidates))
-    return without_false_negatives(y_true, cosines, y_pred.shape[1] - 1)
+    """Cosines (B, (S - 1) N) of anchors and candidates, -1e9 for those that are no negatives, and
+    the places (B,) of the positives."""
+    unit = _unit(y_pred)
+    vectors, places, allowed = whole_batch(y_true, unit)
+    others = ops.transpose(vectors[:, 1:], (1, 0, 2))
+    candidates = ops.reshape(others, (-1, vectors.shape[-1]))
+    cosines = ops.matmul(unit[:, 0], ops.transpose(candidates))
+    return ops.where(allowed, cosines, -1e9), places
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")
@@ -92,9 +96,8 @@ class MultipleNegativesRanking(keras.losses.Loss):
         self.scale = checks.number("scale", scale, above=0)
 
     def call(self, y_true, y_pred):
-        logits = self.scale * _cosines(y_true, y_pred)
-        targets = ops.arange(ops.shape(y_pred)[0])
-        return ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+        cosines, places = _cosines(y_true, y_pred)
+        return ops.sparse_categorical_crossentropy(places, self.scale * cosines, from_logits=True)
 
     def get_config(self):
         return {**super().get_config(), "scale": self.scale}
@@ -178,13 +181,15 @@ class CoSENT(keras.losses.Loss):
         vectors = _unit(y_pred)
         cosines = ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
         scores = ops.reshape(ops.cast(y_true, "float32"), (-1,))
+        cosines, _ = backend.gather_rows(cosines)
+        scores, _ = backend.gather_rows(scores)
         is_pair = scores >= -1
         ordered = ops.logical_and(scores[:, None] > scores[None], is_pair[None])
         gaps = self.scale * (cosines[None] - cosines[:, None])
         gaps = ops.reshape(ops.where(ordered, gaps, -1e9), (-1,))
         # The 0 stands for the 1 in the logarithm.
         loss = ops.logsumexp(ops.concatenate([ops.zeros((1,)), gaps]), axis=0)
-        return ops.broadcast_to(loss, ops.shape(cosines))
+        return ops.broadcast_to(loss, ops.shape(y_pred)[:1])
 
     def get_config(self):
         return {**super().get_config(), "scale": self.scale}
@@ -216,6 +221,7 @@ class InBatchAccuracy(keras.metrics.Mean):
         super().__init__(name=name, dtype=dtype)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        nearest = ops.argmax(_cosines(y_true, y_pred), axis=-1)
-        right = ops.equal(nearest, ops.arange(ops.shape(y_pred)[0], dtype=nearest.dtype))
+        cosines, places = _cosines(y_true, y_pred)
+        nearest = ops.argmax(cosines, axis=-1)
+        right = ops.equal(nearest, ops.cast(places, nearest.dtype))
         super().update_state(ops.cast(right, "float32"), sample_weight)

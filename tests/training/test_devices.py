@@ -175,3 +175,7 @@ def test_two_devices_find_what_one_does(pretrained):
     np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(again, one, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found["losses"], [found["expected"]] * 3, rtol=1e-5)
+    two, one, again = found["in_batch"]
+    for name, numbers in one.items():
+        np.testing.assert_allclose(two[name], numbers, rtol=1e-4, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(again[name], numbers, rtol=1e-4, atol=1e-6, err_msg=name)
