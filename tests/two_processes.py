@@ -50,12 +50,29 @@ pretrained = pretrain(
     verbose=0,
     **rates,
 )
+tagged = [text.split() for text in texts]
+tags = tagged, [["B-X" if word < "w2" else "O" for word in words] for words in tagged]
+# Tags are predicted after each epoch, between two that train on both.
+tagger = finetune(
+    sys.argv[1],
+    tags,
+    f"{sys.argv[2]}-tagged",
+    task="tag",
+    validation=tags,
+    max_length=12,
+    epochs=2,
+    token_budget=96,
+    dropout_rate=0.0,
+    attention_dropout_rate=0.0,
+    verbose=0,
+)
 long = [" ".join(rng.choice([f"w{n}" for n in range(35)], 60)) for _ in range(3)]
 stretched = stretch(
     sys.argv[1], long, f"{sys.argv[2]}-stretched", length=24, steps=2, verbose=False
 ).report
 numbers = [metrics["validation"]["loss"], *(each.probability for each in results)]
 numbers += [*pretrained["losses"], *pretrained["after"].values()]
+numbers += [tagger["validation"]["loss"], tagger["validation"]["f1"]]
 numbers += [*stretched["losses"], stretched["within"]["after"]]
 numbers += [*vectors[:, 0], *of_chunks[:, 0]]
 print(json.dumps([float(number) for number in numbers]))
