@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_posenc.backend import shared, weighing
+from keras_posenc.backend import shared, tensorflow_replicas, weighing
 from keras_posenc.backend.shared import *  # noqa: F403
 
 __all__ = shared.NAMES
@@ -30,6 +30,10 @@ TRAITS = shared.Traits(
     priced_shapes=2,
 )
 
+
+gather_rows = tensorflow_replicas.gather_rows
+row_multiple = tensorflow_replicas.row_multiple
+sum_over_replicas = tensorflow_replicas.sum_over_replicas
 
 # Number of devices -> the one strategy of the process that is over so many.
 STRATEGIES = {}
@@ -93,30 +97,6 @@ def platform(x):
 
 def on_accelerator(x):
     return platform(x) != "cpu"
-
-
-def row_multiple():
-    return tf.distribute.get_strategy().num_replicas_in_sync
-
-
-def sum_over_replicas(x):
-    context = tf.distribute.get_replica_context()
-    # Outside of a replica, variables of metrics are the sums already.
-    if context is None or context.num_replicas_in_sync == 1:
-        return x
-    return context.all_reduce("sum", tf.convert_to_tensor(x))
-
-
-def gather_rows(x):
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return x, 0
-    x = tf.convert_to_tensor(x)
-    sizes = context.all_gather(tf.shape(x)[:1], axis=0)
-    first = tf.reduce_sum(sizes[: context.replica_id_in_sync_group])
-    rows = context.all_gather(x, axis=0)
-    rows.set_shape((None, *x.shape[1:]))  # it forgets them
-    return rows, first
 
 
 def launched_processes():
