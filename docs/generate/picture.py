@@ -93,7 +93,7 @@ def distance(figure):
     panels = figure.subplots(1, 2, sharey=True)
     titles = {"opening": "name in the first sentence", "inside": "name inside the document"}
     for axes, (place, title) in zip(panels, titles.items(), strict=True):
-        ways = [study.ALONE, study.FIRST, study.WINDOWS, study.WINDOWS_LOG_N, study.STRETCHED_LOG_N]
+        ways = [study.ALONE, study.FIRST, study.WINDOWS, study.STRETCHED_LOG_N, study.CONTEXTUAL]
         found = study.by_distance(rows, place, ways)
         search.draw_recall(axes, found)
         axes.set_title(title)

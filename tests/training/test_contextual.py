@@ -302,6 +302,7 @@ def test_passages_learn_the_name_far_before_them(small, corpus):
     assert losses[-1] < losses[0] / 2
 
 
+@pytest.mark.once
 def test_a_run_that_was_killed_goes_on_to_the_same_end(small, tmp_path, monkeypatch):
     settings = {**SHORT, "steps": 3, "test": TEXTS}
     whole = contextualize(small, TEXTS, tmp_path / "whole", **settings)[1]

@@ -72,19 +72,18 @@ def contextualize(
     """Trains an embedder, without labels, so that vectors of passages have distant context.
 
     Late chunking gives a passage the context of its document, but a pretrained encoder brings
-    little of a name to a sentence that says "she" 800 tokens later. This training teaches it that,
+    little of a name to a passage with "she" 800 tokens later. This training teaches it that,
     on your documents and in minutes. Afterwards `embed(late=True)` and `search` find passages by
     names and topics that stand far before them.
 
     In each step, a text is copied four times with another name, or two texts are woven together and
     copied with two. A name stands only in its introduction; in later passages a pronoun replaces
-    it. The teacher is the
-    original encoder. It reads each passage alone, with the name. The student reads the whole copy,
-    and must tell the passages of all copies apart by contrast (`ContextualModel`). In other steps,
-    a word that is frequent in one text and rare in the others takes the place of the name, and is
-    left out of the passages. That needs no pronouns, and works in every language. Two further
-    terms keep the features of near context and of texts that are read alone, so queries stay where
-    they were.
+    it. The teacher is the original encoder, which reads each passage alone, with the name. The
+    student reads the whole copy, and must distinguish the passages of all copies
+    (`ContextualModel` has the loss). In other steps, a word that is frequent in one text and rare
+    in the others takes the place of the name, and is left out of the passages. That needs no
+    pronouns, and works in every language. Two further terms keep the features of near context and
+    of texts that are read alone, so queries stay where they were.
 
     The same call resumes an interrupted run from its last state. If the run is complete, the call
     returns immediately.

@@ -40,8 +40,8 @@ class Language:
     """What is known of a language: its pronouns, and the words around a name.
 
     Attributes:
-        pronouns: tuple of `Pronoun`. The first ones are told from a text by their frequency; the
-            last one stands for names without such a pronoun.
+        pronouns: tuple of `Pronoun`. The pronoun of a name is the first one that is frequent
+            behind it, or the last one if none is.
         prepositions: frozenset of words in lower case. Behind them a name is an object.
         titles: frozenset of words that belong to the name behind them, such as "Mr".
         possessive: str, a regular expression of the ending of a possessive, such as "['’]s".
