@@ -42,7 +42,7 @@ from keras_posenc.training import contextualize, stretch
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_context.json"
 LENGTH, WINDOW = 4096, 512
 STRETCH = {"length": LENGTH, "train_length": 1536, "steps": 24}
-TABLE = {"stretch": "hierarchical", "hierarchical_position": 0.2, "kept_rows": 1}
+TABLE = {"extension": "hierarchical:0.2,kept_rows=1"}
 LOCAL = [{"name": "window", "window": 257, "global_tokens": 1}]  # 256 tokens to each side
 EVERY_THIRD = {**TABLE, "encodings": [[] if layer % 3 == 0 else LOCAL for layer in range(6)]}
 TRAINED = 128  # the length of the texts that this MiniLM was last trained on
@@ -68,7 +68,7 @@ UNTRAINED = {
     "late chunking, stretched, untrained": TABLE,
     "the same, every third layer global": EVERY_THIRD,
     "late chunking, positions of Su (2020), untrained": {"hierarchical_position": True},
-    "late chunking, interpolated, untrained": {"stretch": "interpolate", "max_position": LENGTH},
+    "late chunking, interpolated, untrained": {"extension": "interpolate", "max_position": LENGTH},
     "late chunking, stretched, with log-n, untrained": {**TABLE, "encodings": [LOG_N]},
 }
 TRAINABLE = (*STRETCHES, CONTEXTUAL)

@@ -45,10 +45,10 @@ WAYS = {
     "hierarchical, alpha 0.45": {"hierarchical_position": 0.45},
     "hierarchical, alpha 0.6": {"hierarchical_position": 0.6},
     "hierarchical, alpha 0.8": {"hierarchical_position": 0.8},
-    "hierarchical 0.4 without row 0": {"hierarchical_position": 0.4, "kept_rows": 1},
-    "tile": {"stretch": "tile"},
-    "interpolate": {"stretch": "interpolate"},
-    "fresh": {"stretch": "fresh"},
+    "hierarchical 0.4 without row 0": {"extension": "hierarchical:0.4,kept_rows=1"},
+    "tile": {"extension": "tile"},
+    "interpolate": {"extension": "interpolate"},
+    "fresh": {"extension": "fresh"},
     "unstretched": {},
 }
 # The ways of one model alone: row 0 is unlike the others where [CLS] stands on it.

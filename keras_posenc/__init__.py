@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from keras_posenc.encodings.base import Encoding
     from keras_posenc.encodings.contextual import ContextualPositionEmbedding
     from keras_posenc.encodings.rotary import RotaryEmbedding
+    from keras_posenc.extension import Extension
     from keras_posenc.layers.norm import ConditionalLayerNormalization, RMSNormalization
     from keras_posenc.layers.structured.crf import ConditionalRandomField
     from keras_posenc.layers.structured.decoders import ChainMarginals, ViterbiDecoder
@@ -126,6 +127,7 @@ __all__ = [
     "TextModel",
     "Generator",
     "Config",
+    "Extension",
     "read_config",
     "Family",
     "register_family",

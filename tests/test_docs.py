@@ -149,7 +149,7 @@ def test_every_family_has_a_page(generate):
         in (pages["modernbert"])
     )
     assert re.search(r"largest difference \| \d\.\de-0[67] on jax", pages["modernbert"])
-    assert "| longer texts | `rope_scaling=` |" in pages["modernbert"]
+    assert '| longer texts | `extension="yarn:4"` |' in pages["modernbert"]
     assert "| longer texts | `hierarchical_position=True`" in pages["bert"]
     assert "`ForQuestionAnswering`" in pages["bert"]
 

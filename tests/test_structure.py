@@ -27,6 +27,7 @@ FLOORS = [
     ("companions", "expected", "maps", "nested_layers"),
     ("positions",),
     ("encodings",),
+    ("extension",),
     ("attention",),
     ("layers",),
     ("checkpoints",),

@@ -40,6 +40,7 @@ PAGES = {
             "build_encoder_decoder",
             "Generator",
             "Config",
+            "Extension",
             "read_config",
             "layout_map",
             "export_model",

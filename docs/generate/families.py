@@ -57,9 +57,9 @@ checkpoints with random weights ([how it was measured](../guides/families.md)).
 
 def _longer(family):
     if family.defaults.get("position_table", True):
-        return "`hierarchical_position=True`, or another `stretch=`"
+        return "`hierarchical_position=True`, or another `extension=`"
     if "rotary" in family.positions:
-        return "`rope_scaling=`"
+        return '`extension="yarn:4"`'
     return "no setting needed: far distances share the last bucket, or have the largest bias"
 
 

@@ -4,8 +4,9 @@ import inspect
 import json
 
 from keras_posenc.analysis.page import code, pairs
+from keras_posenc.extension import Extension
 from keras_posenc.training import contextualize, finetune, stretch
-from keras_posenc.training.runs import IN_MEMORY
+from keras_posenc.training.runs import IN_MEMORY, with_extension
 
 FUNCTIONS = {each.__name__: each for each in (contextualize, finetune, stretch)}
 ROLES = {"train": "training data", "texts": "texts", "validation": "validation", "test": "test"}
@@ -46,12 +47,19 @@ def _described(source):
 def _call(name, directory, recipe, data):
     """The call of Python, with what differs from the defaults; texts in memory by their keyword."""
     function = FUNCTIONS[name]
+    if "extension" not in recipe:
+        recipe = with_extension(recipe)
     given = {**recipe, **data, "output": directory}  # a recipe has digests in place of data
     if len(stages := given.get("lengths") or []) == 1:
         (given["max_length"], given["epochs"]), given["lengths"] = *stages, None
     parts = []
     for key, parameter in inspect.signature(function).parameters.items():
         value = given.get(key)
+        if key == "extension" and value is not None:
+            # A recipe has the numbers that a short form leaves out.
+            extension = Extension.of(value)
+            usual = Extension.of(parameter.default).get_config()
+            value = parameter.default if extension.get_config() == usual else str(extension)
         written = key if value == IN_MEMORY else _literal(value)
         if parameter.default is parameter.empty:
             parts.append(written)

@@ -7,6 +7,7 @@ import math
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.load import Loader
 from keras_posenc.checkpoints.reader import folder_of
+from keras_posenc.extension import former_arguments
 from keras_posenc.hub_names import from_hub
 from keras_posenc.models.config_file import CONFIG_NAMES, read_config
 from keras_posenc.models.config_size import check_size, fit_labels
@@ -18,13 +19,13 @@ from keras_posenc.untrusted import shorten
 MOST_VALUE = 2000  # characters
 
 
+@former_arguments()
 def open_model(
     checkpoint,
     config=None,
     model=None,
     *,
-    stretch=None,
-    alpha=None,
+    extension=None,
     max_position=None,
     ignore=None,
     adapter=None,
@@ -35,10 +36,8 @@ def open_model(
         checkpoint: str. Path of the weights, or of a directory with weights and config.
         config: str. Path of the config. Default: the config in the directory of `checkpoint`.
         model: str. Family of the checkpoint. Default: the one its config names.
-        stretch: str or None. How to serve more positions than the checkpoint has. One of
-            "hierarchical", "tile", "interpolate" or "fresh". None serves only those it has.
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.4, as in Su
-            (2020).
+        extension: `Extension`, str or dict. How to serve more positions than the checkpoint has,
+            such as "hierarchical" or "yarn:4". None serves only those it has.
         max_position: int. Number of positions to serve, if stretched.
         ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         adapter: str. Directory of a LoRA adapter in PEFT's format, which is merged into the
@@ -54,7 +53,7 @@ def open_model(
 
     Example:
 
-    >>> model = open_model("all-MiniLM-L6-v2", stretch="hierarchical", max_position=1536)
+    >>> model = open_model("all-MiniLM-L6-v2", extension="hierarchical", max_position=1536)
     >>> [tuple(output.shape) for output in model.outputs]  # the pooler's
     [(None, 384)]
     """
@@ -63,8 +62,7 @@ def open_model(
         config,
         checkpoint,
         model=model,
-        stretch=stretch,
-        alpha=alpha,
+        extension=extension,
         max_position=max_position,
         ignore=ignore,
         adapter=adapter,

@@ -13,6 +13,7 @@ from keras_posenc import checks
 from keras_posenc.bench.reading import POOLINGS, by_words, embedded, first_rank
 from keras_posenc.bench.settings import file_name, one_part, read_result
 from keras_posenc.checkpoints.folder import owned
+from keras_posenc.extension import Extension
 from keras_posenc.models.config_file import read_config
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.tasks.retrieval import needles, passkeys
@@ -222,9 +223,9 @@ class _OnePass:
 
 class _Stretch(_OnePass):
     def __init__(self, stretch, alpha=None, kept_rows=None):
-        self.options = {"stretch": stretch, "alpha": alpha, "kept_rows": kept_rows}
         if alpha is not None and stretch != "hierarchical":
             raise ValueError(f"alpha={alpha!r} belongs to hierarchical, not to {stretch}.")
+        self.extension = Extension(stretch, alpha, kept_rows)
 
     def check(self, source, lengths):
         pass
@@ -232,7 +233,7 @@ class _Stretch(_OnePass):
     def model(self, source, length):
         if length <= source.length:
             return source.model
-        return source.build(max_position=length, **self.options)
+        return source.build(max_position=length, extension=self.extension)
 
 
 class _Checkpoint(_OnePass):

@@ -139,6 +139,17 @@ ENCODINGS = {
     "nargs": "+",
     "help": "Encodings, such as alibi; several together as rotary+log_n; none for no encoding",
 }
+EXTENSION = {"metavar": "NAME:NUMBER", "help": "How to serve more positions, as hierarchical:0.2"}
+# `extension`, and its parts as options of their own.
+PARTS = {
+    "extension": EXTENSION,
+    "stretch": {
+        "choices": ("hierarchical", "tile", "interpolate", "fresh"),
+        "help": "How to serve more positions",
+    },
+    "alpha": {**FLOAT, "help": "For --stretch hierarchical: weight of the block index"},
+    "kept_rows": {**INT, "help": "For --stretch hierarchical, tile: number of reserved first rows"},
+}
 COMMANDS = (
     Command(
         "finetune",
@@ -153,13 +164,14 @@ COMMANDS = (
             "lengths": {"metavar": "LENGTHxEPOCHS,...", "type": _stages},
             "output": {"help": "Directory for the model, metrics.json and report.html"},
             "no_report": REPORT,
+            **PARTS,
         },
     ),
     Command(
         "pretrain",
         "checkpoint corpus output",
         ("training.pretrain",),
-        more={"corpus": {"help": TEXTS}},
+        more={"corpus": {"help": TEXTS}, **PARTS},
     ),
     Command(
         "stretch",
@@ -168,7 +180,12 @@ COMMANDS = (
         more={
             "checkpoint": {"help": CHECKPOINT},
             "texts": {"help": f"Long {TEXTS[0].lower()}{TEXTS[1:]}"},
-            "stretch": {"former": "--start"},
+            **PARTS,
+            "stretch": {
+                **PARTS["stretch"],
+                "choices": ("hierarchical", "tile", "interpolate"),
+                "former": "--start",
+            },
             "output": {"help": "Directory for the new checkpoint, metrics.json and report.html"},
             "no_report": REPORT,
         },
@@ -181,6 +198,7 @@ COMMANDS = (
             "checkpoint": {"help": "Directory of an embedder that pools by the mean"},
             "texts": {"help": f"Documents, best those to search. {TEXTS}"},
             "log_n": {"metavar": "N|none", "type": number_or_none},
+            "extension": EXTENSION,
             "output": {"help": "Directory for the new embedder, metrics.json and report.html"},
             "no_report": REPORT,
         },
@@ -272,6 +290,7 @@ COMMANDS = (
                 "choices": ("huggingface", "google", "keras"),
                 "help": "Format to write (default: huggingface)",
             },
+            **PARTS,
         },
         summary="Writes a checkpoint in another format, optionally with more positions",
     ),
@@ -322,7 +341,7 @@ PLOTS = (
         "similarity",
         "checkpoint",
         ("analysis.open_model",),
-        without=("alpha", "max_position"),
+        without=("extension", "max_position"),
         more={
             "stretch": {
                 "action": "append",

@@ -10,6 +10,7 @@ REPLACING = "from keras_posenc.writing import replacing"
 
 
 def _finetune(arguments):
+    arguments = _extended(arguments, "hierarchical")
     positional = [arguments.pop(name) for name in ("checkpoint", "train", "output")]
     report = not arguments.pop("no_report", False)
     return _program(
@@ -23,6 +24,7 @@ def _finetune(arguments):
 
 
 def _stretch(arguments):
+    arguments = _extended(arguments, "hierarchical", alpha=0.2, kept_rows=1)
     positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
     report = not arguments.pop("no_report", False)
     return _program(
@@ -49,6 +51,7 @@ def _contextualize(arguments):
 
 
 def _pretrain(arguments):
+    arguments = _extended(arguments, "hierarchical")
     positional = [arguments.pop(name) for name in ("checkpoint", "corpus", "output")]
     return _program(
         "from keras_posenc.training import pretrain, pretrain_summary",
@@ -179,9 +182,11 @@ def _inspect(arguments):
 def _convert(arguments):
     checkpoint, output = arguments.pop("checkpoint"), arguments.pop("output")
     form = arguments.pop("format", "huggingface")
+    arguments = _extended(arguments)
     saving = {name: arguments.pop(name) for name in ("positions", "dtype") if name in arguments}
     if "positions" in saving:
-        arguments = {"stretch": "hierarchical", **arguments, "max_position": saving["positions"]}
+        arguments = {"extension": "hierarchical", **arguments}
+        arguments["max_position"] = saving["positions"]
     if form == "keras":
         if "dtype" in saving:
             raise ValueError("--dtype belongs to the formats huggingface and google.")
@@ -287,7 +292,7 @@ def _curves(arguments, measure, size, picture):
 def _similarity(arguments):
     checkpoint, count = arguments.pop("checkpoint"), arguments.pop("positions", 2048)
     stretches = arguments.pop("stretch", ["hierarchical"])
-    keywords = {"stretch": _Name("stretch"), "max_position": count, **arguments}
+    keywords = {"extension": _Name("stretch"), "max_position": count, **arguments}
     return [
         "import numpy as np\n\n"
         "from keras_posenc.analysis import open_model, pictures, position_similarity",
@@ -329,6 +334,24 @@ def _gates(arguments):
         'tokens = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]',
         f"pictures.contextual_positions(result, tokens, head={head}, size=(10, 4.6))",
     ]
+
+
+def _extended(arguments, table=None, **usual):
+    """The arguments with `extension` in its short form, in place of the options for its parts."""
+    parts = {
+        name: arguments[name] for name in ("stretch", "alpha", "kept_rows") if name in arguments
+    }
+    if not parts:
+        return arguments
+    arguments = {name: value for name, value in arguments.items() if name not in parts}
+    if "extension" in arguments:
+        raise ValueError(f"Give --extension, or --{min(parts).replace('_', '-')}; not both.")
+    table = parts.pop("stretch", table or "hierarchical")
+    belongs = {"hierarchical": ("alpha", "kept_rows"), "tile": ("kept_rows",)}.get(table, ())
+    numbers = {name: value for name, value in usual.items() if name in belongs} | parts
+    texts = [f"{numbers.pop('alpha'):g}"] if "alpha" in numbers else []
+    texts += [f"{name}={value}" for name, value in numbers.items()]
+    return {**arguments, "extension": ":".join([table, ",".join(texts)] if texts else [table])}
 
 
 def _progress():

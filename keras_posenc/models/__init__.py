@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from keras_posenc.lazy import names_on_request
 
 if TYPE_CHECKING:
+    from keras_posenc.extension import Extension
     from keras_posenc.models.config import Config
     from keras_posenc.models.config_file import read_config
     from keras_posenc.models.factory import build_transformer_model
@@ -23,6 +24,7 @@ __all__ = [
     "build_encoder_decoder",
     "build_transformer_model",
     "Config",
+    "Extension",
     "embedder",
     "export_model",
     "FAMILIES",

@@ -4,6 +4,7 @@ import dataclasses
 
 import keras
 
+from keras_posenc.extension import Extension
 from keras_posenc.models.config import FIELDS
 from keras_posenc.models.families import FAMILIES
 from keras_posenc.models.families.family import ALIASES, nearest
@@ -23,7 +24,7 @@ def sort_arguments(arguments, model, others):
         if name == "autoresize_weights":
             raise TypeError(
                 "`autoresize_weights` is not supported: resizing a table reorders its positions. "
-                "To serve more positions give `hierarchical_position=True` or a `stretch`."
+                "To serve more positions give `hierarchical_position=True` or an `extension`."
             )
         if name not in KEYWORDS | for_config:
             near = nearest(name, KEYWORDS | for_config | others, cutoff=0)
@@ -34,24 +35,35 @@ def sort_arguments(arguments, model, others):
     return graph, {k: v for k, v in arguments.items() if k in for_config}
 
 
-def stretching_of(stretch, alpha, hierarchical_position):
-    """The scheme and its alpha, which alone stands for "hierarchical"; bert4keras's argument has
-    both together."""
+def extension_of(extension, hierarchical_position):
+    """The `Extension` of either argument; bert4keras's is True, or the weight of the block index.
+
+    Raises:
+        ValueError: if both are given.
+    """
+    extension = Extension.of(extension)
     if hierarchical_position is None or hierarchical_position is False:
-        return ("hierarchical" if stretch is None and alpha is not None else stretch), alpha
-    if stretch not in (None, "hierarchical"):
+        return extension
+    if extension is not None:
         raise ValueError(
-            f"Give `stretch` or `hierarchical_position`, not both. Received: stretch={stretch!r}, "
-            f"hierarchical_position={hierarchical_position!r}"
+            "Give `extension` or `hierarchical_position`, not both. Received: "
+            f"extension={str(extension)!r}, hierarchical_position={hierarchical_position!r}"
         )
-    if hierarchical_position is True:
-        return "hierarchical", alpha
-    if alpha is not None:
-        raise ValueError(
-            "Give `alpha` or a number as `hierarchical_position`, not both. Received: "
-            f"alpha={alpha!r}, hierarchical_position={hierarchical_position!r}"
-        )
-    return "hierarchical", hierarchical_position
+    alpha = None if hierarchical_position is True else hierarchical_position
+    return Extension("hierarchical", alpha)
+
+
+def trained_extension(stretching):
+    """The `Extension` of a saved table of positions and its number of positions, or None twice.
+
+    Args:
+        stretching: dict, that of a `Checkpoint`.
+    """
+    fields = dict(stretching)
+    if not fields:
+        return None, None
+    max_position = fields.pop("max_position", None)
+    return Extension(fields.pop("stretch"), **fields), max_position
 
 
 def with_vocabulary(config, keep_tokens, compound_tokens):
@@ -95,18 +107,15 @@ def with_head(config, options):
     return config, () if label_names is None else layers
 
 
-def check_stretching(stretch, kept_rows, absolute_positions, config):
-    """Refuses to stretch a table that there is not, and rows to keep of one that is not
-    stretched."""
-    if stretch is None:
-        raise ValueError(
-            f"`kept_rows` is for a stretched table. Received: kept_rows={kept_rows!r}, stretch=None"
-        )
+def check_table(extension, absolute_positions, config):
+    """Refuses to extend a table of positions that there is not."""
     if not (absolute_positions and config.position_table):
         why = "`absolute_positions=False` leaves out the table of positions"
         if not config.position_table:
             why = f"{FAMILIES[config.family].title} has no table of positions"
-        raise ValueError(f"{why}, so there is nothing to stretch. Received: stretch={stretch!r}")
+        raise ValueError(
+            f"{why}, so there is nothing to extend. Received: extension={str(extension)!r}"
+        )
 
 
 def check_position_ids(position_ids, options):

@@ -6,14 +6,16 @@ import os
 from keras_posenc import checks
 from keras_posenc.checkpoints.adapter import check_tied, with_adapter
 from keras_posenc.checkpoints.load import Loader
+from keras_posenc.extension import former_arguments
 from keras_posenc.models.arguments import (
     check_caches,
     check_packed,
     check_position_ids,
     check_segments,
-    check_stretching,
+    check_table,
+    extension_of,
     sort_arguments,
-    stretching_of,
+    trained_extension,
     with_head,
     with_vocabulary,
 )
@@ -28,6 +30,7 @@ from keras_posenc.untrusted import quote
 APPLICATIONS = ("encoder", "lm", "unilm")
 
 
+@former_arguments()
 @checks.renamed_argument("labels", "label_names")
 def build_transformer_model(
     config_path=None,
@@ -37,13 +40,10 @@ def build_transformer_model(
     return_keras_model=True,
     *,
     hierarchical_position=None,
-    stretch=None,
-    alpha=None,
-    kept_rows=None,
+    extension=None,
     max_position=None,
     encodings=None,
     absolute_positions=True,
-    rope_scaling=None,
     position_ids=None,
     keep_tokens=None,
     compound_tokens=None,
@@ -69,16 +69,12 @@ def build_transformer_model(
             (segment 1) sees the prompt and its own past.
         return_keras_model: bool. False returns the `Transformer`, which has .model, .layers,
             .account.
-        hierarchical_position: True or float, as in bert4keras: short for `stretch="hierarchical"`,
-            with that `alpha`. The table of n rows serves n^2 positions.
-        stretch: str. How to serve more positions: "hierarchical", "tile", "interpolate" or "fresh".
-            Without an argument of positions, a .keras file, such as that of `finetune`, serves
-            those that it was saved with.
-        alpha: float. Weight of the block index in "hierarchical", which is the `stretch` where only
-            `alpha` is given. Default 0.4, as in Su (2020).
-        kept_rows: int. Number of first rows of the table that "hierarchical" and "tile" do not
-            repeat. With 1, the row of [CLS] serves position 0 only, which loses less. Default 0, as
-            in Su (2020).
+        hierarchical_position: True or float, as in bert4keras: short for
+            `extension="hierarchical"`, with that `alpha`. The table of n rows serves n^2 positions.
+        extension: `Extension`, str or dict. How to serve more positions: "hierarchical", "tile",
+            "interpolate" or "fresh" for a table of positions, and "yarn:4" or another scaling for
+            rotary encodings. Without an argument of positions, a .keras file, such as that of
+            `finetune`, serves those that it was saved with.
         max_position: int. Number of positions to serve (required by "interpolate" and "fresh").
             Without an extension, the rows of the table, which must be the checkpoint's.
         encodings: list. Position encodings of the attention: names, dicts or instances for every
@@ -89,10 +85,6 @@ def build_transformer_model(
             `{"name": "t5", "shared": True}` equal encodings have one table for all layers.
             Default: those that the config names.
         absolute_positions: bool. False omits the table of positions, even if a checkpoint has one.
-        rope_scaling: dict, as in Hugging Face's configs, such as {"rope_type": "yarn", "factor":
-            4.0}. Replaces the scaling of all rotary encodings, so that they serve longer texts
-            without training. See `RotaryEmbedding` for the types and their fields. The original
-            length is that of the config.
         position_ids: layer. Makes the ids from `token_ids`, such as `RandomPositionIds`.
         keep_tokens: list of int. Token ids to keep in the token table and the MLM bias.
         compound_tokens: list. Tokens to append; each is a list of ids (mean of their rows) or (ids,
@@ -159,9 +151,10 @@ def build_transformer_model(
         checkpoint_path = config_path
     arguments = set(inspect.signature(build_transformer_model).parameters) - {"kwargs"}
     options, sizes = sort_arguments(kwargs, model, arguments)
-    stretch, alpha = stretching_of(stretch, alpha, hierarchical_position)
+    extension = extension_of(extension, hierarchical_position)
+    extended = extension is not None and extension.table is not None
     if max_position is not None and (
-        stretch is None or config_path is None and "max_position_embeddings" not in sizes
+        not extended or config_path is None and "max_position_embeddings" not in sizes
     ):
         sizes["max_position"] = max_position
     config = read_config(config_path, model, **sizes)
@@ -169,15 +162,16 @@ def build_transformer_model(
     if application != "encoder":
         options["with_mlm"] = options.get("with_mlm") or True
     config, new = with_head(config, options)
-    config, encodings, swapped = choose_encodings(config, encodings, rope_scaling)
+    scaling = extension and extension.rope_scaling
+    config, encodings, swapped = choose_encodings(config, encodings, scaling)
     if encodings:
         check_encodings(encodings, application, options, config)
     if application == "unilm":
         check_segments(config)
     if options.get("attention_caches"):
         check_caches(options["attention_caches"], application, config)
-    if stretch is not None or kept_rows is not None:
-        check_stretching(stretch, kept_rows, absolute_positions, config)
+    if extended:
+        check_table(extension, absolute_positions, config)
     if options.get("packed"):
         check_packed(options, config)
         options["custom_position_ids"] = True
@@ -200,10 +194,9 @@ def build_transformer_model(
             ignore=ignore,
             new=new,
         )
-        given = (stretch, alpha, kept_rows, max_position)
-        if absolute_positions and config.position_table and given == (None,) * 4:
-            names = ("stretch", "alpha", "kept_rows", "max_position")
-            stretch, alpha, kept_rows, max_position = map(loader.checkpoint.stretching.get, names)
+        if absolute_positions and config.position_table and not extended and max_position is None:
+            extension, max_position = trained_extension(loader.checkpoint.stretching)
+            extended = extension is not None
         if not ignore_invalid_weights:
             check_size(config, loader)
         if options.get("head") is not None and options.get("label_names") is None:
@@ -213,10 +206,8 @@ def build_transformer_model(
         raise ValueError(f"`{name}` is for a checkpoint's tensors. Received: {name}={quote(value)}")
     options = Options(
         application=application,
-        stretch=stretch,
-        alpha=alpha,
-        kept_rows=kept_rows,
-        max_position=max_position if stretch else None,
+        extension=extension if extended else None,
+        max_position=max_position if extended else None,
         encodings=encodings,
         swapped=swapped,
         absolute_positions=absolute_positions and config.position_table,

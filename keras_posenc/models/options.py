@@ -8,6 +8,7 @@ class Options:
     """Options of the graph; every field is a keyword of `build_transformer_model`.
 
     Attributes:
+        extension: `Extension` of the table of positions, or None.
         encodings: list of specs for every layer, the family's own included.
         head: `TaskHead`, or None; the keyword names its task.
         swapped: bool. Whether the user gave some of them.
@@ -15,9 +16,7 @@ class Options:
     """
 
     application: str = "encoder"
-    stretch: str | None = None
-    alpha: float | None = None
-    kept_rows: int | None = None
+    extension: object = None
     max_position: int | None = None
     encodings: tuple = ()
     swapped: bool = False
@@ -49,9 +48,7 @@ class Options:
 # Fields that the factory derives from its own arguments.
 DERIVED = {
     "application",
-    "stretch",
-    "alpha",
-    "kept_rows",
+    "extension",
     "max_position",
     "encodings",
     "swapped",

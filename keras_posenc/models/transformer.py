@@ -130,21 +130,23 @@ class Transformer:
         return x
 
     def _absolute_positions(self, x, size):
+        extension = self.options.extension
+        stretch = extension and extension.table
         positions = self.layer(
             position_embedding,
             "Embedding-Position",
             input_dim=self.config.max_position,
             output_dim=size,
-            stretch=self.options.stretch,
-            alpha=self.options.alpha,
-            kept_rows=self.options.kept_rows,
+            stretch=stretch,
+            alpha=extension and extension.alpha,
+            kept_rows=extension and extension.kept_rows,
             max_position=self.options.max_position,
             embeddings_initializer=self.initializer("Embedding-Position/embeddings"),
         )
-        if not isinstance(positions, STRETCHES[self.options.stretch]):
+        if not isinstance(positions, STRETCHES[stretch]):
             raise ValueError(
                 f"`layers` brings a {type(positions).__name__}, which is not what "
-                f"stretch={self.options.stretch!r} needs: leave Embedding-Position out of `layers`."
+                f"{str(extension)!r} needs: leave Embedding-Position out of `layers`."
             )
         return positions(x, self.ids)
 

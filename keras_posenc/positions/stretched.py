@@ -9,6 +9,19 @@ from keras_posenc.positions.learned import LearnedPositionEmbedding
 MOST_POSITIONS = 2**31 - 1  # of int32 ids
 
 
+def check_alpha(alpha):
+    """Returns the weight of the block index as a float; raises ValueError if it is of no use."""
+    why = "at 0 the block index vanishes, at 1 u = (p - alpha p[0]) / (1 - alpha) divides by 0"
+    remedy = "the usual value is 0.4"
+    alpha = float(checks.number("alpha", alpha, above=0, below=1, why=why, remedy=remedy))
+    if alpha == 0.5:
+        raise ValueError(
+            "`alpha` must not be 0.5: positions i n + j and j n + i would share one row. "
+            "The usual value is 0.4."
+        )
+    return alpha
+
+
 class _RepeatingPositionEmbedding(LearnedPositionEmbedding):
     """A table whose rows serve many positions each, except the first `kept_rows`: those of [CLS],
     which are unlike the others, may stand where they were trained and nowhere else."""
@@ -91,14 +104,7 @@ class HierarchicalPositionEmbedding(_RepeatingPositionEmbedding):
     )
 
     def __init__(self, input_dim: int, output_dim: int, alpha: float = 0.4, **kwargs):
-        why = "at 0 the block index vanishes, at 1 u = (p - alpha p[0]) / (1 - alpha) divides by 0"
-        remedy = "the usual value is 0.4"
-        alpha = float(checks.number("alpha", alpha, above=0, below=1, why=why, remedy=remedy))
-        if alpha == 0.5:
-            raise ValueError(
-                "`alpha` must not be 0.5: positions i n + j and j n + i would share one row. "
-                "The usual value is 0.4."
-            )
+        alpha = check_alpha(alpha)
         super().__init__(input_dim, output_dim, **kwargs)
         self.alpha = alpha
         repeated = (self.input_dim - self.kept_rows) ** 2

@@ -3,6 +3,7 @@
 from keras_posenc import checks
 from keras_posenc.checkpoints.model_settings import prompt_of_side, read_prompts
 from keras_posenc.checkpoints.sentence_transformers import read_longest
+from keras_posenc.extension import Extension
 from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
 from keras_posenc.text.truncation import LOGGER
@@ -47,12 +48,11 @@ def read_encoder(transformer, *, max_length, stretch, alpha, rope_scaling, pair=
         elif stretch is None:
             max_length = positions
     tokenizer.pad_id = padding_id(tokenizer, config.pad_token_id)
-    arguments = {
-        "stretch": stretch,
-        "alpha": alpha,
-        "rope_scaling": _scaling(rope_scaling),
-        "pad_token_id": tokenizer.pad_id,
-    }
+    if stretch is None and alpha is not None:
+        stretch = "hierarchical"
+    scaling = _scaling(rope_scaling)
+    extension = Extension(stretch, alpha, rope_scaling=scaling) if stretch or scaling else None
+    arguments = {"extension": extension, "pad_token_id": tokenizer.pad_id}
     if stretch is not None:
         arguments["max_position"] = max_length
     arguments = {name: value for name, value in arguments.items() if value is not None}

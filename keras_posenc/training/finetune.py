@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_posenc import checks
+from keras_posenc.extension import former_arguments
 from keras_posenc.text import Texts
 from keras_posenc.text.labels.protocol import class_weights
 from keras_posenc.training.cached_texts import cached_documents
@@ -27,6 +28,7 @@ from keras_posenc.writing import subfolder
 METRICS = ("labels", "train", "validation", "test", "versions")
 
 
+@former_arguments("hierarchical")
 @on_devices
 def finetune(
     checkpoint,
@@ -46,8 +48,7 @@ def finetune(
     epochs=None,
     lengths=None,
     longer="cut",
-    stretch="hierarchical",
-    alpha=0.4,
+    extension="hierarchical",
     stretch_first=None,
     stride=None,
     pooling="mean",
@@ -120,14 +121,13 @@ def finetune(
         longer: str. What a stage does with longer documents. One of "cut", which truncates them, or
             "skip", which leaves them to later stages. Skipping helps if the evidence for a label
             may be in the part that is cut off. Inference truncates in either case.
-        stretch: str. How to serve more positions than the checkpoint has, if a length needs them.
-            One of "hierarchical", "tile", "interpolate" or "fresh". For the output of `finetune`,
-            that of its training, like `alpha`.
-        alpha: float. Weight of the block index in hierarchical positions. As in Su (2020);
-            `keras_posenc.stretch` has 0.2.
+        extension: `Extension`, str or dict. How to serve more positions than the checkpoint has, if
+            a length needs them: "hierarchical" as in Su (2020), "hierarchical:0.2" with another
+            weight of the block index, "tile", "interpolate" or "fresh". For the output of
+            `finetune`, that of its training.
         stretch_first: long texts without labels, as in `keras_posenc.stretch`. The checkpoint is
             first extended on them, with the defaults of that function, in `output`/stretched. Then
-            `stretch` and `alpha` are not used.
+            `extension` is not used.
         stride: int. Tokens that neighbouring windows of a passage share, for "qa". Default: a
             quarter of `max_length`.
         pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",

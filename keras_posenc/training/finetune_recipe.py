@@ -5,7 +5,7 @@ import keras
 from keras_posenc import checks
 from keras_posenc.training.callbacks import callback_record, check_kind
 from keras_posenc.training.matryoshka import check_dimensions
-from keras_posenc.training.recipe import LONGER, STRETCH_NAMES, Recipe
+from keras_posenc.training.recipe import LONGER, Recipe
 from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.tasks.embedding_losses import check_loss
 from keras_posenc.training.trainable import check_freeze
@@ -25,7 +25,6 @@ class FinetuneRecipe(Recipe):
 
     def check(self):
         checks.choice("task", self.task, TASKS)
-        checks.choice("stretch", self.stretch, STRETCH_NAMES)
         checks.choice("longer", self.longer, LONGER)
         if self.stride is not None:
             checks.whole("stride", self.stride, least=0)

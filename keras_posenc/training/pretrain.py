@@ -3,10 +3,11 @@
 import functools
 
 from keras_posenc import checks
+from keras_posenc.extension import former_arguments
 from keras_posenc.training.devices import on_devices
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
 from keras_posenc.training.processes import check_processes
-from keras_posenc.training.recipe import STRETCH_NAMES, Recipe
+from keras_posenc.training.recipe import Recipe
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.summary import of_metrics
 
@@ -19,8 +20,6 @@ class PretrainRecipe(Recipe):
     def check(self):
         super().check()
         checks.choice("objective", self.objective, OBJECTIVES)
-        if self.stretch is not None:
-            checks.choice("stretch", self.stretch, STRETCH_NAMES)
         checks.whole("length", self.length, least=3)
         checks.whole("epochs", self.epochs)
         if self.steps is not None:
@@ -35,6 +34,7 @@ class PretrainRecipe(Recipe):
         return self.length
 
 
+@former_arguments("hierarchical")
 @on_devices
 def pretrain(
     checkpoint,
@@ -46,8 +46,7 @@ def pretrain(
     validation=0.05,
     epochs=1,
     steps=None,
-    stretch="hierarchical",
-    alpha=0.4,
+    extension="hierarchical",
     masked=0.15,
     whole_words=True,
     max_ngram=1,
@@ -92,11 +91,10 @@ def pretrain(
             training. A float in (0, 1) holds out that fraction of `corpus`.
         epochs: int. Passes over the corpus.
         steps: int. Batches to train on, in place of `epochs`.
-        stretch: str. How to serve more positions than the checkpoint has, if `length` needs them.
-            One of "hierarchical", "tile", "interpolate" or "fresh". With None it is an error.
-            For the output of `finetune`, that of its training, like `alpha`.
-        alpha: float. Weight of the block index in hierarchical positions. As in Su (2020);
-            `keras_posenc.stretch` has 0.2.
+        extension: `Extension`, str or dict. How to serve more positions than the checkpoint has, if
+            `length` needs them: "hierarchical" as in Su (2020), "hierarchical:0.2" with another
+            weight of the block index, "tile", "interpolate" or "fresh". With None it is an error.
+            For the output of `finetune`, that of its training.
         masked: float in (0, 1). Fraction of the tokens to predict.
         whole_words: bool. Mask all pieces of a word together.
         max_ngram: int. Maximum number of neighbouring words masked together.

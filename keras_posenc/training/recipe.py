@@ -1,14 +1,16 @@
 """The settings of a run, checked and stored beside its results."""
 
+import dataclasses
+
 from keras_posenc import checks
+from keras_posenc.extension import TABLES, Extension
+from keras_posenc.models.arguments import trained_extension
 from keras_posenc.models.config import RATES, plain
-from keras_posenc.positions import stretched
 from keras_posenc.training.optimizer import check_optimizer, optimizer_of
 from keras_posenc.training.runs import environment
 from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.source import Source
 
-STRETCH_NAMES = tuple(name for name in stretched.STRETCHES if name)
 SCHEDULES = {"cosine": cosine_warmup, "linear": LinearWarmup}
 LONGER = ("cut", "skip")
 # Arguments of every run that are no settings: its texts, of which it stores a digest, and where and
@@ -37,9 +39,11 @@ class Recipe:
 
     schedule = "cosine"
     optimizer, use_ema = None, False
+    tables = TABLES  # the extensions that a run can train
 
     def __init__(self, **settings):
         vars(self).update(settings)
+        self.extension = Extension.of(self.extension)
         self.check()
 
     @classmethod
@@ -67,6 +71,9 @@ class Recipe:
 
     def check(self):
         """Raises ValueError for a setting that is invalid."""
+        if self.extension is not None:
+            table = self.extension.table if self.extension.rope_scaling is None else None
+            checks.choice("extension", table or str(self.extension), self.tables)
         checks.number("learning_rate", self.learning_rate, above=0)
         checks.number("warmup", self.warmup, least=0, below=1)
         checks.number("weight_decay", self.weight_decay, least=0)
@@ -78,7 +85,8 @@ class Recipe:
     def record(self, **texts):
         """Returns what decides whether another call is the same run: all settings, the environment,
         and digests of the texts."""
-        return {**vars(self), **environment(), **texts}
+        extension = self.extension and self.extension.get_config()
+        return {**vars(self), "extension": extension, **environment(), **texts}
 
     @property
     def source(self):
@@ -97,35 +105,24 @@ class Recipe:
             return options
         if trained:
             return options | self._continued(trained)
-        if self.stretch is None:
+        if self.extension is None:
             raise ValueError(
                 f"{self.checkpoint} has {config.max_position} positions, and length={self.longest} "
-                f"needs more: give a stretch, one of {', '.join(STRETCH_NAMES)}, or a smaller "
-                "length."
+                f"needs more: give an extension, one of {', '.join(TABLES)}, or a smaller length."
             )
-        return options | self.extension()
+        return options | {"extension": self.extension, "max_position": self.longest}
 
     def _continued(self, trained):
         """The keywords by which positions keep the meaning that they were trained with."""
-        given = {"stretch": self.stretch, "alpha": self.alpha}
-        needed = {name: trained[name] for name in given if name in trained}
-        if needed != {name: given[name] for name in needed}:
-            needed, given = (
-                ", ".join(f"{name}={value!r}" for name, value in each.items())
-                for each in (needed, given)
-            )
+        needed, max_position = trained_extension(trained)
+        given = dataclasses.replace(self.extension, kept_rows=None) if self.extension else None
+        first = dataclasses.replace(needed, kept_rows=None)
+        if given is None or given.get_config() != first.get_config():
             raise ValueError(
-                f"`stretch` and `alpha` must be those that {self.checkpoint} was trained with: "
-                f"give {needed}. Received: {given}"
+                f"`extension` must be that which {self.checkpoint} was trained with: give "
+                f"extension={str(first)!r}. Received: extension={str(given)!r}"
             )
-        return trained | {"max_position": max(self.longest, trained.get("max_position", 0))}
-
-    def extension(self):
-        """The keywords of `build_transformer_model` for `longest` positions."""
-        extension = {"stretch": self.stretch, "max_position": self.longest}
-        if self.stretch == "hierarchical":
-            extension["alpha"] = self.alpha
-        return extension
+        return {"extension": needed, "max_position": max(self.longest, max_position or 0)}
 
     def compile(self, model, steps, loss, **options):
         """Compiles a model for a number of training steps, and builds its optimizer.

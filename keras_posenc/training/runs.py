@@ -16,6 +16,7 @@ import keras
 
 from keras_posenc import expected as e
 from keras_posenc.checkpoints.folder import owned, replacing_together
+from keras_posenc.extension import Extension
 from keras_posenc.training.processes import by_first, is_first, together
 from keras_posenc.training.progress import Progress
 from keras_posenc.training.training_state import load_state, save_state
@@ -135,8 +136,8 @@ def check_same_run(output, record, remedy=REMEDY):
     before, record = read_json(path), json.loads(json.dumps(record))
     added = ADDED | {"dtype_policy": record.get("dtype_policy")}
     before = {key: value for key, value in added.items() if key in record} | before
-    if "start" in before and "stretch" in record:  # its name until version 0.2
-        before["stretch"] = before.pop("start")
+    if "extension" in record and "extension" not in before:
+        before = with_extension(before)
     other = [
         f"{shorten(place)} was {_shown(then)} and is now {_shown(now)}"
         for key in {**before, **record}
@@ -144,6 +145,17 @@ def check_same_run(output, record, remedy=REMEDY):
     ]
     if other:
         raise ValueError(f"{output} holds a run with other settings: {'; '.join(other)}. {remedy}")
+
+
+def with_extension(record):
+    """The record of a run by version 0.4 or earlier, with one `extension` in place of its parts."""
+    record = dict(record)
+    table = record.pop("start", None)  # its name until version 0.2
+    table = record.pop("stretch", table)
+    fields = {name: record.pop(name, None) for name in ("alpha", "kept_rows")}
+    belongs = {"hierarchical": ("alpha", "kept_rows"), "tile": ("kept_rows",)}.get(table, ())
+    fields = {name: fields[name] for name in belongs}
+    return record | {"extension": table and Extension(table, **fields).get_config()}
 
 
 def _shown(value):

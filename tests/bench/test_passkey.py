@@ -62,7 +62,7 @@ def test_each_way_reads_as_it_says(english, tmp_path):
         return unit(np.asarray(features)[0].mean(0))
 
     short = build_transformer_model(english)
-    tile = build_transformer_model(english, stretch="tile", max_position=80)
+    tile = build_transformer_model(english, extension="tile", max_position=80)
     queries = [read(short, ids) for ids in tokenizer.contents(made.queries)]
     chunks = [[read(short, ids[:46]), read(short, ids[46:])] for ids in made.documents]
     expected = {
@@ -98,7 +98,7 @@ def test_what_is_done_is_not_repeated(pretrained, tmp_path):
 def test_needles_and_further_checkpoints(pretrained, tmp_path):
     stretched = tmp_path / "longer"
     model = build_transformer_model(
-        pretrained, stretch="tile", max_position=80, return_keras_model=False
+        pretrained, extension="tile", max_position=80, return_keras_model=False
     )
     save_checkpoint(model, stretched, positions=80)
     Tokenizer(pretrained).save(stretched)

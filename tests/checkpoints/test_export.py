@@ -49,7 +49,7 @@ def test_stretched_positions_as_plain_rows(tiny_config, arrays, tmp_path, stretc
     import transformers
 
     longer = {} if stretch in ("hierarchical", "tile") else {"max_position": 30}
-    model = build_transformer_model(tiny_config, arrays, stretch=stretch, **longer)
+    model = build_transformer_model(tiny_config, arrays, extension=stretch, **longer)
     save_checkpoint(model, tmp_path, positions=30)
     ids = np.random.default_rng(0).integers(5, 40, (2, 30))
     ours = keras.ops.convert_to_numpy(model({"token_ids": ids, "segment_ids": 0 * ids}))
@@ -145,9 +145,9 @@ def test_errors(make, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=f"from 1 to 12. Received: {positions}"):
             save_checkpoint(transformer, tmp_path, positions=positions)
     with pytest.raises(ValueError, match="from 1 to 144. Received: 145"):
-        save_checkpoint(make(stretch="hierarchical"), tmp_path, positions=145)
+        save_checkpoint(make(extension="hierarchical"), tmp_path, positions=145)
     with pytest.raises(ValueError, match="8 fresh positions .* table of 12: give positions=20"):
-        save_checkpoint(make(stretch="fresh", max_position=20), tmp_path)
+        save_checkpoint(make(extension="fresh", max_position=20), tmp_path)
     with pytest.raises(
         ValueError, match="have no place in a bert checkpoint, such as Transformer-0"
     ):

@@ -196,7 +196,7 @@ def test_ignore_missing(make, arrays, values):
 def test_fresh_weights_keep_their_values(make, arrays, values):
     condition = keras.Input((4,), name="condition")
     transformer = make(
-        stretch="fresh",
+        extension="fresh",
         max_position=20,
         layer_norm_cond=condition,
         additional_input_layers=condition,

@@ -12,6 +12,7 @@ from keras_posenc.bench import reading
 from keras_posenc.cli import signatures
 from keras_posenc.cli.arguments import parser
 from keras_posenc.cli.commands import COMMANDS, PLOTS
+from keras_posenc.extension import TABLES
 from keras_posenc.models import pooling
 from keras_posenc.training import pretraining, recipe
 from keras_posenc.training.stretching import stretch_recipe
@@ -58,6 +59,10 @@ def test_every_keyword_of_the_function_is_an_option(name):
     without = {"verbose", "spans", "callbacks"}
     keywords = set(inspect.signature(FUNCTIONS[name]).parameters) - without
     only_here = {name: {"no_report"} for name in ("finetune", "stretch")}
+    parts = {"stretch", "alpha", "kept_rows"}  # of `extension`
+    only_here = {
+        each: only_here.get(each, set()) | parts for each in ("finetune", "pretrain", "stretch")
+    }
     only_here |= {"evaluate": {"output"}, "bench passkey": {"no_pictures"}}
     only_here["search"] = {"file"}
     only_here["predict"] = {"format", "file", "question", "output"}
@@ -99,15 +104,15 @@ def test_types_choices_and_defaults_are_read_from_the_source():
 def test_the_choices_are_those_of_the_functions():
     for command, name, values in (
         ("finetune", "task", TASKS),
-        ("finetune", "stretch", recipe.STRETCH_NAMES),
+        ("finetune", "stretch", TABLES),
         ("finetune", "longer", recipe.LONGER),
         ("finetune", "schedule", recipe.SCHEDULES),
         ("finetune", "pooling", (*pooling.POOLINGS, "head")),
         ("pretrain", "objective", pretraining.OBJECTIVES),
-        ("pretrain", "stretch", recipe.STRETCH_NAMES),
-        ("stretch", "stretch", stretch_recipe.WEIGHTLESS),
-        ("embed", "stretch", stretch_recipe.WEIGHTLESS),
-        ("convert", "stretch", recipe.STRETCH_NAMES),
+        ("pretrain", "stretch", TABLES),
+        ("stretch", "stretch", stretch_recipe.StretchRecipe.tables),
+        ("embed", "stretch", stretch_recipe.StretchRecipe.tables),
+        ("convert", "stretch", TABLES),
         ("bench passkey", "pooling", reading.POOLINGS),
     ):
         assert tuple(actions(command)[name].choices) == tuple(values), (command, name)

@@ -314,7 +314,7 @@ def test_convert(capsys, tmp_path, pretrained, form):
 def test_convert_writes_stretched_positions_as_plain_rows(capsys, tmp_path, pretrained):
     arguments = ("convert", pretrained, tmp_path, "--positions", 40, "--alpha", 0.3)
     program, _ = run(capsys, *arguments)
-    assert 'stretch="hierarchical"' in program
+    assert 'extension="hierarchical:0.3"' in program
     names = [name for name in open_checkpoint(tmp_path) if "position_embeddings" in name]
     rows = open_checkpoint(tmp_path)[names[0]]
     table = open_checkpoint(pretrained)["Embedding-Position/embeddings"].astype("float64")

@@ -120,7 +120,7 @@ def test_errors(tiny_config, tmp_path):
         ValueError, "ALiBi is for causal attention, which is application='lm'", encodings=["alibi"]
     )
     refused(
-        ValueError, "nothing to stretch. Received: stretch='hierarchical'",
+        ValueError, "nothing to extend. Received: extension='hierarchical'",
         absolute_positions=False, hierarchical_position=True,
     )  # fmt: skip
     refused(ValueError, "a layer that makes ids.*Received: 5", position_ids=5)

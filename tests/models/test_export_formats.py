@@ -246,7 +246,9 @@ if BACKEND == "jax":
     def test_an_encoder_in_a_saved_model(tmp_path):
         """Its inputs have one free length. JAX writes gelu in words that older TensorFlow lacks."""
         config = {**SIZES, "num_hidden_layers": 1, "max_position_embeddings": 12}
-        encoder = build_transformer_model({**config, "hidden_act": "relu"}, stretch="hierarchical")
+        encoder = build_transformer_model(
+            {**config, "hidden_act": "relu"}, extension="hierarchical"
+        )
         model = classifier(encoder, 3)
         loaded = saved(model, tmp_path)
         check(model, lambda *arrays: loaded.serve(list(arrays)).numpy())

@@ -109,14 +109,14 @@ def test_activations_of_heads_can_be_named(tiny_config):
 @pytest.mark.once
 def test_keywords_alone_may_say_rows_and_reach(tiny_config):
     tiny_config.pop("model_type")
-    model = build_transformer_model(**tiny_config, max_position=20, stretch="fresh")
+    model = build_transformer_model(**tiny_config, max_position=20, extension="fresh")
     layer = model.get_layer("Embedding-Position")
     assert (layer.embeddings.shape, layer.fresh.shape) == ((12, 16), (8, 16))
 
 
 @pytest.mark.parametrize("stretch", ["hierarchical", "tile", "interpolate", "fresh"])
 def test_every_stretch_serves_long_inputs(tiny_config, stretch):
-    model = build_transformer_model(tiny_config, stretch=stretch, max_position=60)
+    model = build_transformer_model(tiny_config, extension=stretch, max_position=60)
     assert predict(model, batch(60)).shape == (2, 60, 16)
     layer = model.get_layer("Embedding-Position")
     assert layer.embeddings.shape == (12, 16)
@@ -124,13 +124,11 @@ def test_every_stretch_serves_long_inputs(tiny_config, stretch):
 
 @pytest.mark.once
 def test_the_row_of_the_first_token_may_be_kept_for_it(tiny_config):
-    model = build_transformer_model(tiny_config, hierarchical_position=0.2, kept_rows=1)
+    model = build_transformer_model(tiny_config, extension="hierarchical:0.2,kept_rows=1")
     layer = model.transformer.layers["Embedding-Position"]
     table = ops.convert_to_numpy(layer.embeddings)
     rows = ops.convert_to_numpy(layer.rows(ops.arange(60)))
     np.testing.assert_allclose(rows[1:], oracles.hierarchical(table[1:], 0.2, range(59)), atol=1e-5)
-    with pytest.raises(ValueError, match="`kept_rows` is for a stretched table. Received: kept_ro"):
-        build_transformer_model(tiny_config, kept_rows=1)
 
 
 @pytest.mark.once
@@ -147,8 +145,8 @@ def test_hierarchical_position_gives_alpha(tiny_config):
         .alpha
         == 0.4
     )
-    for same in ({"stretch": "hierarchical"}, {"hierarchical_position": True}, {}):
-        model = build_transformer_model(tiny_config, alpha=0.2, **same)
+    for same in ({"hierarchical_position": 0.2}, {"extension": "hierarchical:0.2"}):
+        model = build_transformer_model(tiny_config, **same)
         assert model.get_layer("Embedding-Position").alpha == 0.2
     for off in (False, None):
         plain = build_transformer_model(tiny_config, hierarchical_position=off)
@@ -316,7 +314,7 @@ def test_weights_start_at_the_configs_range(tiny_config):
 def test_what_is_loaded_is_not_drawn_first_and_a_clone_is_drawn(tiny_config, tmp_path):
     source = build_transformer_model(tiny_config, with_mlm=True)
     save_checkpoint(source, tmp_path)
-    loaded = build_transformer_model(tmp_path, with_mlm=True, stretch="fresh", max_position=20)
+    loaded = build_transformer_model(tmp_path, with_mlm=True, extension="fresh", max_position=20)
     positions = loaded.get_layer("Embedding-Position")
     assert ops.convert_to_numpy(positions.fresh).std() > 0.01
     np.testing.assert_array_equal(predict(loaded, (x := batch())), predict(source, x))
@@ -460,17 +458,11 @@ def test_errors_name_the_value_and_the_remedy(tiny_config, tmp_path, minilm):
     )
     refused(ValueError, "must not be 0.5", tiny_config, hierarchical_position=0.5)
     refused(
-        ValueError, "`alpha` or a number as `hierarchical_position`, not both",
-        tiny_config, alpha=0.2, hierarchical_position=0.3,
+        ValueError, "`extension` or `hierarchical_position`, not both. Received: extension='tile'",
+        tiny_config, extension="tile", hierarchical_position=True,
     )  # fmt: skip
-    message = '`alpha` belongs to stretch="hierarchical"'
-    refused(ValueError, message, tiny_config, alpha=0.2, stretch="tile")
-    refused(
-        ValueError, "`stretch` or `hierarchical_position`, not both",
-        tiny_config, stretch="tile", hierarchical_position=True,
-    )  # fmt: skip
-    refused(ValueError, "`stretch` must be one of", tiny_config, stretch="pad")
-    refused(ValueError, "stretch='fresh' needs `max_position`", tiny_config, stretch="fresh")
+    refused(ValueError, "`extension` must be one of", tiny_config, extension="pad")
+    refused(ValueError, "stretch='fresh' needs `max_position`", tiny_config, extension="fresh")
     refused(ValueError, "out of reach", tiny_config, hierarchical_position=True, max_position=145)
     refused(
         ValueError, "answer by segments", tiny_config, application="unilm", segment_vocab_size=0

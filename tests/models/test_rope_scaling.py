@@ -30,7 +30,7 @@ def test_rope_scaling_is_that_of_transformers(rotating, tmp_path, kind):
     scaling = {"rope_type": kind, **SCALINGS[kind]}
     if kind == "llama3":
         scaling["original_max_position_embeddings"] = 16
-    ours = build_transformer_model(rotating, rope_scaling=scaling)
+    ours = build_transformer_model(rotating, extension=scaling)
     config = transformers.AutoConfig.from_pretrained(rotating)
     parameters = {**scaling, "rope_theta": 100.0}
     if kind in ("yarn", "longrope"):
@@ -64,8 +64,8 @@ def test_other_distances_take_the_place_of_the_familys_rotary(rotating, name):
     found = [ops.convert_to_numpy(model([ids])) for model in (plain, other)]
     np.testing.assert_allclose(*found, atol=1e-5)
     scaled = {"rope_type": "linear", "factor": 2.0}
-    both = build_transformer_model(rotating, encodings=[name], rope_scaling=scaled)
-    found = [build_transformer_model(rotating, rope_scaling=scaled), both]
+    both = build_transformer_model(rotating, encodings=[name], extension=scaled)
+    found = [build_transformer_model(rotating, extension=scaled), both]
     np.testing.assert_allclose(*(ops.convert_to_numpy(m([ids])) for m in found), atol=1e-5)
 
 
@@ -74,7 +74,7 @@ def test_positions_are_dropped_by_a_fraction_of_zero(rotating, tmp_path):
     """DroPE: a reordered text is the same set of features; the saved model has none either."""
     dropped = {"rope_type": "proportional", "partial_rotary_factor": 0.0}
     temperature = {"name": "temperature", "value": 1.2}
-    model = build_transformer_model(rotating, rope_scaling=dropped, encodings=[temperature])
+    model = build_transformer_model(rotating, extension=dropped, encodings=[temperature])
     save_checkpoint(model, tmp_path)
     ids = token_ids(12)[0][:1]
     found = ops.convert_to_numpy(model([ids]))
@@ -87,7 +87,7 @@ def test_positions_are_dropped_by_a_fraction_of_zero(rotating, tmp_path):
 
 @pytest.mark.once
 def test_rope_scaling_that_no_config_has(rotating, tmp_path):
-    su = build_transformer_model(rotating, rope_scaling={"type": "su_fixed", "factor": 4.0})
+    su = build_transformer_model(rotating, extension={"type": "su_fixed", "factor": 4.0})
     save_checkpoint(su, tmp_path / "su")
     assert json.loads((tmp_path / "su" / "config.json").read_text())["model_type"].startswith(
         "keras_posenc-"
@@ -96,10 +96,10 @@ def test_rope_scaling_that_no_config_has(rotating, tmp_path):
     inputs = [np.arange(1, 25)[None] % 9] * len(su.inputs)
     np.testing.assert_array_equal(*(ops.convert_to_numpy(m(inputs)) for m in (su, again)))
     with pytest.raises(ValueError, match="Unknown rope type 'yan': did you mean 'yarn'?"):
-        build_transformer_model(rotating, rope_scaling={"type": "yan", "factor": 4.0})
+        build_transformer_model(rotating, extension={"type": "yan", "factor": 4.0})
     publish(tmp_path / "bert", "BertModel", **SIZES)
     with pytest.raises(ValueError, match="scales rotary encodings, and BERT has none; a table"):
-        build_transformer_model(tmp_path / "bert", rope_scaling={"type": "ntk", "factor": 4.0})
+        build_transformer_model(tmp_path / "bert", extension={"type": "ntk", "factor": 4.0})
 
 
 PARTIAL = {
@@ -138,7 +138,7 @@ def test_a_fraction_without_a_scaling_is_ignored_as_by_transformers(tmp_path, na
     # An argument is not a key of a file: it rotates the fraction, also once it is written.
     if parts is rope:
         half = {"rope_type": "default", "partial_rotary_factor": 0.5}
-        partly = build_transformer_model(tmp_path, rope_scaling=half)
+        partly = build_transformer_model(tmp_path, extension=half)
         save_checkpoint(partly, tmp_path / "partly")
         models = partly, build_transformer_model(tmp_path / "partly")
         found = [ops.convert_to_numpy(model([ids])) for model in models]
@@ -160,7 +160,7 @@ WITHOUT_A_KEY = {
 def test_a_scaling_that_files_of_a_family_cannot_have_is_kept(name, tmp_path):
     kind = "dynamic" if name == "llama" else "linear"
     scaling = {"rope_type": kind, "factor": 4.0, "original_max_position_embeddings": 8}
-    model = build_transformer_model(WITHOUT_A_KEY[name], rope_scaling=scaling)
+    model = build_transformer_model(WITHOUT_A_KEY[name], extension=scaling)
     save_checkpoint(model, tmp_path)
     written = json.loads((tmp_path / "config.json").read_text())["model_type"]
     assert written.startswith("keras_posenc-")

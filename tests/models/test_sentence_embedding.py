@@ -389,8 +389,9 @@ def test_files_that_are_refused(copied, tmp_path):
 @pytest.mark.once
 def test_arguments_that_are_refused(pretrained, gemma_like, tmp_path):
     encoder = build_transformer_model(pretrained)
-    with pytest.raises(TypeError, match="stretch are for building an encoder, and `source` is one"):
-        embedder(encoder, stretch="tile")
+    message = "extension are for building an encoder, and `source` is one"
+    with pytest.raises(TypeError, match=message):
+        embedder(encoder, extension="tile")
     with pytest.raises(ValueError, match=r"needs the features \(B, T, D\) of an encoder without"):
         embedder(pretrained, with_pool=True, ignore_invalid_weights=True)
     with pytest.raises(

@@ -38,7 +38,8 @@ def test_a_classifier_embeds_all_that_it_was_trained_to_read(finetuned, caplog):
 def test_so_does_its_encoder(pretrained, tmp_path, stretch):
     """`build_transformer_model` reads the positions of the training, too."""
     labelled = ([LONG, "w1 w2"], ["a", "b"])
-    options = {"max_length": 48, "stretch": stretch, "alpha": 0.3, **OPTIONS}
+    extension = stretch + (":0.3" if stretch == "hierarchical" else "")
+    options = {"max_length": 48, "extension": extension, **OPTIONS}
     finetune(pretrained, labelled, tmp_path / "out", **options)
     trained = load_finetuned(tmp_path / "out")
     inputs, _ = trained.batches([LONG], ["a"])[0]
@@ -55,7 +56,8 @@ def test_so_does_its_encoder(pretrained, tmp_path, stretch):
 @pytest.mark.parametrize("stretch", ["hierarchical", "tile", "interpolate", "fresh"])
 def test_training_goes_on_with_its_positions(pretrained, tmp_path, stretch):
     labelled = ([LONG, "w1 w2"], ["a", "b"])
-    first = {"max_length": 48, "stretch": stretch, "alpha": 0.3, **OPTIONS}
+    extension = stretch + (":0.3" if stretch == "hierarchical" else "")
+    first = {"max_length": 48, "extension": extension, **OPTIONS}
     finetune(pretrained, labelled, tmp_path / "first", **first)
     finetune(tmp_path / "first", labelled, tmp_path / "next", **first)
     layers = [
@@ -66,10 +68,10 @@ def test_training_goes_on_with_its_positions(pretrained, tmp_path, stretch):
         del each["embeddings_initializer"]
     assert layers[0] == layers[1]
     other = "tile" if stretch == "hierarchical" else "hierarchical"
-    needed = f"give stretch='{stretch}'" + (", alpha=0.3" if stretch == "hierarchical" else "")
-    with pytest.raises(ValueError, match=f"{needed}. Received: stretch='{other}', alpha=0.3"):
-        finetune(tmp_path / "first", labelled, tmp_path / "other", **first | {"stretch": other})
-    settings = {"length": 48, "stretch": other, "alpha": 0.3, "steps": 1, "verbose": 0}
+    needed = f"give extension='{extension}'. Received: extension='{other}'"
+    with pytest.raises(ValueError, match=needed):
+        finetune(tmp_path / "first", labelled, tmp_path / "other", **first | {"extension": other})
+    settings = {"length": 48, "extension": other, "steps": 1, "verbose": 0}
     with pytest.raises(ValueError, match=needed):
         pretrain(tmp_path / "first", [LONG] * 8, tmp_path / "other", **settings)
 
@@ -77,9 +79,11 @@ def test_training_goes_on_with_its_positions(pretrained, tmp_path, stretch):
 def test_positions_that_are_given_replace_those_of_the_training(finetuned):
     layer = build_transformer_model(finetuned).get_layer("Embedding-Position")
     assert layer.alpha == 0.4 and layer.max_position == 256
-    layer = build_transformer_model(finetuned, alpha=0.2).get_layer("Embedding-Position")
+    layer = build_transformer_model(finetuned, extension="hierarchical:0.2").get_layer(
+        "Embedding-Position"
+    )
     assert layer.alpha == 0.2 and layer.max_position == 256
-    tiled = build_transformer_model(finetuned, stretch="tile", kept_rows=1)
+    tiled = build_transformer_model(finetuned, extension="tile:kept_rows=1")
     assert tiled.get_layer("Embedding-Position").kept_rows == 1
     plain = build_transformer_model(finetuned, max_position=16)
     with pytest.raises(ValueError, match="positions run from 0 to 15"):

@@ -172,7 +172,7 @@ def test_overwrite_starts_anew(tmp_path, pretrained, corpus):
 
 @pytest.mark.once
 def test_positions_that_a_stretch_adds_are_saved(tmp_path, pretrained, corpus):
-    settings = {**SETTINGS, "lengths": [(24, 1)], "stretch": "fresh"}
+    settings = {**SETTINGS, "lengths": [(24, 1)], "extension": "fresh"}
     metrics = finetune(pretrained, corpus / "train.tsv", tmp_path, **settings)
     again = evaluate(tmp_path, corpus / "train.tsv", verbose=0)
     assert metrics["validation"]["documents"] + metrics["train"]["documents"] == 48

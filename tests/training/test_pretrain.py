@@ -184,8 +184,10 @@ def test_what_cannot_be_pretrained(with_head, texts, tmp_path):
     refused("`steps` must be a positive integer. Received: 0", steps=0)
     refused("`masked` must be a number above 0 and below 1. Received: 1", masked=1)
     refused("`max_ngram` must be a positive integer. Received: 0", max_ngram=0)
-    refused("`stretch` must be one of .'hierarchical'.*Received: 'half'", stretch="half")
-    refused("has 16 positions, and length=24 needs more: give a stretch", length=24, stretch=None)
+    refused("`extension` must be one of .'hierarchical'.*Received: 'half'", extension="half")
+    refused(
+        "has 16 positions, and length=24 needs more: give an extension", length=24, extension=None
+    )
     refused("`validation` must be a number above 0 and below 1", validation=1.5)
     refused("`corpus` has 1 texts, of which none can be held out", corpus=texts[:1])
     refused("Text 0 is 3: this objective needs a str", TypeError, corpus=[3, "a"])

@@ -59,9 +59,9 @@ def test_stages_that_are_no_pairs_are_refused(lengths):
     ("setting", "value", "match"),
     [
         (
-            "stretch",
+            "extension",
             "spline",
-            "`stretch` must be one of .'hierarchical', 'tile', .* Received: 'spline'",
+            "`extension` must be one of .'hierarchical', 'tile', .* Received: 'spline'",
         ),
         ("schedule", "step", "`schedule` must be one of .'cosine', 'linear'.. Received: 'step'"),
         ("longer", "split", "`longer` must be one of .'cut', 'skip'.. Received: 'split'"),

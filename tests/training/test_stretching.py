@@ -294,11 +294,12 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
 
     refused("serves 12 positions already: give a length above that. Received: length=12", length=12)
     refused(
-        "`stretch` must be one of .'hierarchical', 'tile', 'interpolate'.. Received: 'fresh'",
-        stretch="fresh",
+        "`extension` must be one of .'hierarchical', 'tile', 'interpolate'.. Received: 'fresh'",
+        extension="fresh",
     )
-    with pytest.warns(DeprecationWarning, match="`start` of stretch is called `stretch` now"):
-        refused("`stretch` must be one of", start="fresh")
+    former = pytest.warns(DeprecationWarning, match="give extension='fresh' in place of `stretch`")
+    with former, pytest.warns(DeprecationWarning, match="`start` of stretch is called `stretch`"):
+        refused("`extension` must be one of", start="fresh")
     refused("`keep` must be one of .'context', 'features'.. Received: 'all'", keep="all")
     refused("`global_every` selects .*set `local`, too. Received: global_every=2", global_every=2)
     refused("`global_every` must be a positive integer. Received: 0", local=4, global_every=0)

@@ -134,7 +134,7 @@ def test_lora_leaves_out_what_is_frozen(checkpoint):
 @pytest.mark.once
 @pytest.mark.parametrize("settings", [{"lora_rank": 1}, {"freeze": "embeddings"}])
 def test_new_positions_are_learned_all_the_same(checkpoint, settings):
-    encoder = encoder_of(checkpoint, stretch="fresh", max_position=32)
+    encoder = encoder_of(checkpoint, extension="fresh", max_position=32)
     choose_trainable(encoder, **settings)
     assert any("fresh" in variable.path for variable in encoder.trainable_variables)
 

@@ -61,9 +61,7 @@ def contextualize(
     names=None,
     language="auto",
     log_n=128,
-    stretch="hierarchical",
-    alpha=0.2,
-    kept_rows=1,
+    extension="hierarchical:0.2,kept_rows=1",
     text=None,
     seed=0,
     overwrite=False,
@@ -109,7 +107,7 @@ def contextualize(
         log_n: int or None. Length m from which on attention is sharper, by the factor ln n / ln m
             for n tokens (`LogN`). A good value is the length that the checkpoint was last trained
             with. None: attention stays as it is.
-        stretch, alpha, kept_rows: initial values of new positions, as in `stretch`.
+        extension: `Extension`, str or dict. Initial values of new positions, as in `stretch`.
         text: str. Name of the column of texts; by default one with a usual name, such as text or
             content (see `read_texts`).
         seed: int. Seed of the choice of texts.

@@ -3,7 +3,7 @@
 from keras_posenc import checks
 from keras_posenc.training.contextual.pronouns import LANGUAGES
 from keras_posenc.training.recipe import Recipe
-from keras_posenc.training.stretching.stretch_recipe import WEIGHTLESS, StretchRecipe
+from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
 
 LEAST = 128  # tokens of a copy: two introductions and a passage
 
@@ -15,7 +15,6 @@ class ContextualRecipe(StretchRecipe):
 
     def check(self):
         Recipe.check(self)
-        checks.choice("stretch", self.stretch, WEIGHTLESS)
         checks.whole("train_length", self.train_length, least=LEAST)
         checks.whole("max_length", self.max_length, least=self.train_length)
         checks.whole("steps", self.steps, least=0)
@@ -32,7 +31,5 @@ class ContextualRecipe(StretchRecipe):
     def options(self, config):
         arguments = {}
         if config.beyond_table(self.max_length) is not None:
-            arguments = self.extension()
-            if self.stretch != "interpolate":
-                arguments["kept_rows"] = self.kept_rows
+            arguments = {"extension": self.extension, "max_position": self.longest}
         return arguments | self.encodings(config)

@@ -12,6 +12,7 @@ import keras
 from keras_posenc import backend, checks
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.sentence_transformers import sentence_transformers_files
+from keras_posenc.extension import former_arguments
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.progress import printer
@@ -42,6 +43,7 @@ class Stretched(typing.NamedTuple):
 
 
 @checks.renamed_argument("start", "stretch")
+@former_arguments("hierarchical:0.2,kept_rows=1")
 def stretch(
     checkpoint,
     texts,
@@ -55,9 +57,7 @@ def stretch(
     steps=64,
     learning_rate=None,
     log_n=None,
-    stretch="hierarchical",
-    alpha=0.2,
-    kept_rows=1,
+    extension="hierarchical:0.2,kept_rows=1",
     train_length=None,
     text=None,
     config=None,
@@ -111,13 +111,10 @@ def stretch(
             for n tokens, in the teacher, too (`LogN`). It keeps the effect of distant text, which
             attention to more tokens dilutes. A good value is the length that the checkpoint was
             last trained with, such as 128 for all-MiniLM-L6-v2. None: attention stays as it is.
-        stretch: str. Initial values of the new positions. One of "hierarchical", "tile" or
-            "interpolate".
-        alpha: float. Weight of the block index in hierarchical positions. Default 0.2, not Su's 0.4
+        extension: `Extension`, str or dict. Initial values of the new positions: "hierarchical",
+            "tile" or "interpolate". The default has the weight 0.2 of the block index, not Su's 0.4
             as everywhere else: the new positions start closer to the trained ones, so the training
-            has less to recover.
-        kept_rows: int. Number of first rows of the table that are reserved, such as that of [CLS].
-            No new position uses them.
+            has less to recover. It reserves the row of [CLS], which no new position then uses.
         train_length: int. Tokens of the texts for training and measuring. Default: `length`, but at
             most four times the old length, because later positions share the rows of these.
         text: str. Name of the column of texts; by default one with a usual name, such as text or

@@ -3,8 +3,6 @@
 from keras_posenc import checks
 from keras_posenc.training.recipe import Recipe
 
-# Of the stretches, those that add no weights.
-WEIGHTLESS = ("hierarchical", "tile", "interpolate")
 KEEP = ("context", "features")
 
 
@@ -14,10 +12,10 @@ class StretchRecipe(Recipe):
     warmup = 0.1
     weight_decay = 0.0
     clip = 1.0
+    tables = ("hierarchical", "tile", "interpolate")  # those that add no weights
 
     def check(self):
         super().check()
-        checks.choice("stretch", self.stretch, WEIGHTLESS)
         checks.choice("keep", self.keep, KEEP)
         checks.whole("length", self.length, least=3)
         checks.whole("train_length", self.train_length, least=3)
@@ -55,9 +53,7 @@ class StretchRecipe(Recipe):
                 f"train_length={self.train_length}: give a length above the {config.max_position} "
                 f"positions that {self.checkpoint} serves, up to length={self.length}."
             )
-        arguments = self.extension()
-        if self.stretch != "interpolate":
-            arguments["kept_rows"] = self.kept_rows
+        arguments = {"extension": self.extension, "max_position": self.longest}
         return arguments | self.encodings(config, self.local)
 
     def encodings(self, config, local=None):
