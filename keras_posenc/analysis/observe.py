@@ -176,13 +176,15 @@ def rotary_terms_of(layer, states):
     (2, 64)
     """
     rotary = layer.encodings[_index(layer, RotaryEmbedding)]
-    heads = map(ops.convert_to_numpy, layer._project(states, states, states)[:2])
+    heads = list(map(ops.convert_to_numpy, layer._project(states, states, states)[:2]))
+    count = heads[0].shape[2]
     contents, biases = [], []
     learned = (rotary.query_bias, rotary.key_bias) if rotary.use_bias else (0.0, 0.0)
     for x, bias, more in zip(heads, _biases_of_heads(layer), learned, strict=True):
         bias = np.zeros((1, x.shape[-1])) if bias is None else ops.convert_to_numpy(bias)
         bias = np.reshape(bias, (-1, x.shape[-1]))
-        bias = np.repeat(bias, x.shape[2] // len(bias), axis=0)  # heads that share keys
+        x = np.repeat(x, count // x.shape[2], axis=2)  # heads that share keys
+        bias = np.repeat(bias, count // len(bias), axis=0)
         contents.append(x - bias)
         biases.append(bias + ops.convert_to_numpy(more))
     return rotary_terms(*contents, *biases, rotary=rotary)
