@@ -106,7 +106,7 @@ def parts_folder(output):
 
 
 class _Parts:
-    """The texts of a run, part by part, with what tells them and their ids from others."""
+    """The texts of a run, part by part, with a digest of them and their ids."""
 
     def __init__(self, stream, size, rows, ids):
         self._arguments, self._ids = (size, rows.start, rows.stop), ids
@@ -123,7 +123,7 @@ class _Parts:
 
 
 def _is_complete(record, run, parts):
-    """Whether the record tells that the output is what this call would compute."""
+    """Whether the record shows that the output is what this call would compute."""
     made = None if record is None else record.run()
     if made is None or made["settings"] != _digest(json.dumps(run)):
         return False

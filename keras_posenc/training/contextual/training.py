@@ -51,7 +51,8 @@ class ContextualTraining:
         def start():
             print_line(
                 f"{self.corpus.summary()}; {self.recipe.steps:,} steps of {COPIES} copies of up to "
-                f"{self.recipe.train_length:,} tokens, about {self.gigabytes():.1f} GB of memory"
+                f"{self.recipe.train_length:,} tokens, about {self.gigabytes():.1f} GB of memory "
+                "beside the program"
             )
             return self.at_start()
 
