@@ -3,7 +3,7 @@
 import inspect
 import json
 
-from keras_posenc.analysis.page import code, pairs
+from keras_posenc.analysis.page import code, escaped, pairs, setting, table
 from keras_posenc.extension import Extension
 from keras_posenc.training import contextualize, finetune, stretch
 from keras_posenc.training.runs import IN_MEMORY, with_extension
@@ -29,10 +29,24 @@ def about(name, directory, recipe, metrics):
     rows += [(title, _described(data[role])) for role, title in ROLES.items() if role in data]
     rows.append(("date", metrics.get("finished")))
     rows.append(("versions", versions(metrics)))
-    table = pairs([(title, value) for title, value in rows if value is not None])
+    facts = pairs([(title, value) for title, value in rows if value is not None])
     if not {"train", "texts"} & data.keys():  # of an earlier version
-        return table
-    return table + code(_call(name, directory, recipe, data))
+        return facts
+    return facts + code(_call(name, directory, recipe, data))
+
+
+def settings(recipe, metrics):
+    """A table of a run's settings, with the versions that it was computed with.
+
+    Args:
+        recipe: dict, its settings.
+        metrics: dict, its metrics.
+
+    Returns:
+        str, HTML.
+    """
+    rows = [(key, setting(value)) for key, value in recipe.items()]
+    return table(["setting", "value"], rows) + f"<p class=note>{escaped(versions(metrics))}</p>"
 
 
 def versions(metrics):

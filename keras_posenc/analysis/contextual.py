@@ -1,11 +1,10 @@
 """A self-contained HTML report on a contextual training."""
 
-import json
 import pathlib
 
 from keras_posenc import expected as e
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.about import about, versions
+from keras_posenc.analysis.about import about, settings
 from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
 from keras_posenc.analysis.run_files import ORIGIN, read_metrics, read_recipe
 from keras_posenc.training.contextual.summary import WAYS
@@ -84,7 +83,7 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
         section("Examples", _examples(report)),
         section("Training", _training(report)),
         section("About this run", about("contextualize", str(directory), recipe, report)),
-        section("Settings", _settings(recipe, report)),
+        section("Settings", settings(recipe, report)),
     ]
     path = directory / "report.html" if path is None else pathlib.Path(path)
     write_page(path, title, body, "write_contextual_report")
@@ -139,8 +138,3 @@ def _training(report):
         + f"<p class=note>{len(report['losses']):,} steps in {report['seconds']:,.0f} s; "
         f"{escaped(report['targets'])}.</p>"
     )
-
-
-def _settings(recipe, report):
-    rows = [(key, json.dumps(value)) for key, value in recipe.items()]
-    return table(["setting", ""], rows) + f"<p class=note>{escaped(versions(report))}</p>"

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import json
 import string
 
 from keras_posenc.analysis import plot
@@ -20,13 +21,17 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff;
        max-width: 62rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
 h1 { font-size: 1.6rem; margin: 0 0 1rem; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid #ddd; }
-section { overflow-x: auto; }
+/* What is wider than a phone scrolls; a shadow at its right edge shows that there is more. */
+section { overflow-x: auto; background:
+  linear-gradient(to left, #fff 40%, transparent) right / 2rem 100% no-repeat local,
+  linear-gradient(to left, #bbb, transparent) right / .6rem 100% no-repeat scroll; }
 img { max-width: 100%; height: auto; display: block; }
 pre { background: #f5f5f5; padding: .6rem .8rem; overflow-x: auto; font-size: .88rem; }
 .verdict { font-size: 1.05rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem .25rem 0; text-align: left; border-bottom: 1px solid #eee;
          vertical-align: top; }
+.pairs td { overflow-wrap: anywhere; }
 thead th { border-bottom: 1px solid #999; }
 tbody th { font-weight: 600; }
 details { margin: .6rem 0; }
@@ -91,12 +96,19 @@ def table(names, rows):
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+def setting(value):
+    """A setting as a reader would write it; what was not set is a dash."""
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def pairs(rows):
     """A table of names and what they stand for."""
     body = "\n".join(
         f"<tr><th>{escaped(name)}</th><td>{escaped(value)}</td></tr>" for name, value in rows
     )
-    return f"<table><tbody>{body}</tbody></table>"
+    return f"<table class=pairs><tbody>{body}</tbody></table>"
 
 
 def code(text):

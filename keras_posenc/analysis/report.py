@@ -1,12 +1,19 @@
 """One self-contained HTML page about one fine-tuning, or about several side by side."""
 
 import dataclasses
-import json
 import pathlib
 
 from keras_posenc.analysis import plot
 from keras_posenc.analysis.about import about, versions
-from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
+from keras_posenc.analysis.page import (
+    details,
+    escaped,
+    picture,
+    section,
+    setting,
+    table,
+    write_page,
+)
 from keras_posenc.analysis.run_files import (
     SCORES,
     SETS,
@@ -66,7 +73,7 @@ def read_run(directory, name=None):
 
 
 def write_report(directories, path=None, title="Fine-tuning report"):
-    """Writes a page: a verdict, results, what was run, learning curves, each class, lengths.
+    """Writes a page: a verdict, results, learning curves, each class, lengths, what was run.
 
     The page needs no other file and no network. Without Matplotlib it has no figures, which is
     logged.
@@ -99,11 +106,11 @@ def write_report(directories, path=None, title="Fine-tuning report"):
         *(f"<p class=verdict>{escaped(_named(verdict(run), run, runs))}</p>" for run in runs),
         section("Results", _results(runs)),
         _by_length(runs),
-        *(section(_of("About this run", run, runs), _about(run)) for run in runs),
         *(section(_of("Learning curves", run, runs), _learning(run)) for run in runs),
         *(section(_of("Confusion matrix", run, runs), _confusion(run)) for run in runs),
         *(section(_of("Each class", run, runs), _classes(run)) for run in runs),
         section("Document lengths", _lengths(runs)),
+        *(section(_of("About this run", run, runs), _about(run)) for run in runs),
         section("Settings", _recipes(runs)),
     ]
     path = pathlib.Path(path)
@@ -257,7 +264,8 @@ def _recipes(runs):
     keys = list(dict.fromkeys(key for run in runs for key in run.recipe))
     # A digest of documents that are named in the first section would mislead as their name.
     keys = [key for key in keys if key not in ("train", "validation", "test")]
-    rows = [(key, *(json.dumps(run.recipe.get(key)) for run in runs)) for key in keys]
-    recipes = table(["setting", *(run.name for run in runs)], rows)
+    rows = [(key, *(setting(run.recipe.get(key)) for run in runs)) for key in keys]
+    names = [run.name for run in runs] if len(runs) > 1 else ["value"]
+    recipes = table(["setting", *names], rows)
     computed_by = "; ".join(dict.fromkeys(versions(run.metrics) for run in runs))
     return recipes + f"<p class=note>{escaped(computed_by)}</p>"

@@ -1,11 +1,10 @@
 """A self-contained HTML report on a stretched encoder."""
 
-import json
 import pathlib
 
 from keras_posenc import expected as e
 from keras_posenc.analysis import plot
-from keras_posenc.analysis.about import about, versions
+from keras_posenc.analysis.about import about, settings
 from keras_posenc.analysis.page import details, escaped, picture, section, table, write_page
 from keras_posenc.analysis.run_files import ORIGIN, read_metrics, read_recipe
 
@@ -56,7 +55,6 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
 
     body = [
         f"<p class=verdict>{escaped(_verdict(report, recipe))}</p>",
-        section("About this run", about("stretch", str(directory), recipe, report)),
         section(
             "Agreement by position",
             picture(draw, "Cosine of the features with the unstretched encoder's, by position.")
@@ -67,7 +65,8 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
         ),
         section("Distant context", _context(report)),
         section("Training", _training(report)),
-        section("Settings", _recipe(recipe, report)),
+        section("About this run", about("stretch", str(directory), recipe, report)),
+        section("Settings", settings(recipe, report)),
     ]
     path = directory / "report.html" if path is None else pathlib.Path(path)
     write_page(path, title, body, "write_stretch_report")
@@ -130,8 +129,3 @@ def _training(report):
         picture(draw, "Loss of every step.")
         + f"<p class=note>{len(report['losses']):,} steps in {report['seconds']:,.0f} s.</p>"
     )
-
-
-def _recipe(recipe, report):
-    rows = [(key, json.dumps(value)) for key, value in recipe.items()]
-    return table(["setting", ""], rows) + f"<p class=note>{escaped(versions(report))}</p>"

@@ -67,10 +67,10 @@ def test_a_page_holds_its_pictures_and_needs_nothing_else(tmp_path):
     assert headings == [
         "Results",
         "Accuracy by document length",
-        "About this run",
         "Learning curves",
         "Confusion matrix",
         "Document lengths",
+        "About this run",
         "Settings",
     ]
 
@@ -91,7 +91,7 @@ def test_runs_side_by_side(tmp_path):
     page = path.read_text("utf-8")
     assert "<title>Both</title>" in page and len(pictures(page)) == 6
     assert "<h2>Confusion matrix: 1,536 tokens</h2>" in page
-    assert "<th>alpha</th><td>0.4</td><td>null</td>" in page
+    assert "<th>alpha</th><td>0.4</td><td>–</td>" in page
 
 
 def test_a_run_that_nothing_judged(tmp_path):
