@@ -202,3 +202,9 @@ def test_lines_compared_with_bert4keras_are_counted():
         sections = re.findall(r"\]\(([a-z0-9-]+\.md)#?([a-z0-9-]*)\)", where)
         counted = sum(code_of(page.parent / name, anchor) for name, anchor in sections)
         assert lines == (str(counted) if sections else "–"), where
+
+
+def test_diagrams_are_in_step(generate):
+    remedy = "run `python docs/generate/diagrams.py`"
+    for name, svg in generate("diagrams").pictures().items():
+        assert (DOCS / "assets" / name).read_text("utf-8") == svg, f"{name}: {remedy}"
