@@ -1,11 +1,9 @@
-"""Draws the figures of the README, docs/assets/distance.svg and lengths.svg, from the files of
-results."""
+"""Draws docs/assets/distance.svg and lengths.svg from the files of results."""
 
 import json
 import pathlib
 
 import blocks
-import numpy as np
 import tables
 
 from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
@@ -27,20 +25,14 @@ PANELS = {
 }
 
 
-STEPS = 64
-# Way and steps in stretch.json, what is read of its rows -> name in the picture.
-AGREEMENT = {
-    ("every third layer global", STEPS, "teacher"): "original, windows shifted",
-    ("every third layer global", STEPS, "after"): "extended by stretch",
-    ("as published", 0, "before"): "before training",
-}
+# Ticks whose numbers would run into the next.
+BESIDE_ANOTHER = (30, 50)
 
 
 @styled
 def lengths(figure):
-    """Features of an extended BERT, by position; accuracy by length, one panel per task."""
-    stretching, *panels = figure.subplots(1, 1 + len(PANELS))
-    agreement(stretching)
+    """Accuracy by length, one panel per task."""
+    panels = figure.subplots(1, len(PANELS))
     for axes, (name, panel) in zip(panels, PANELS.items(), strict=True):
         title, split, names = panel
         found = tables.bench(name)
@@ -53,7 +45,7 @@ def lengths(figure):
         axes.axvline(found[0]["train_lengths"][1], color="#333333", linestyle=":")
         axes.axhline(100 * found[0]["chance"], color="#767676", linestyle="--", linewidth=1)
         axes.set_xscale("log", base=2)
-        axes.set_xticks(at, [str(n) for n in at])
+        axes.set_xticks(at, [str(n) if n not in BESIDE_ANOTHER else "" for n in at])
         axes.minorticks_off()
         axes.set(title=title, xlabel="length of the test texts", ylim=(0, 103))
         below(axes)
@@ -63,26 +55,6 @@ def lengths(figure):
 def below(axes):
     """A legend that covers no line."""
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), borderaxespad=0)
-
-
-def agreement(axes):
-    """The mean cosine with the features of the unstretched model, by position."""
-    rows = json.loads((ROOT / "benchmarks" / "results" / "stretch.json").read_text("utf-8"))
-    for index, ((way, steps, name), label) in enumerate(AGREEMENT.items()):
-        bands = [
-            row["agreement"]
-            for row in rows
-            if row["way"] == way
-            and (row["settings"]["length"], row["settings"]["steps"]) == (2048, steps)
-        ]
-        at = [(part["from"] + part["to"]) / 2 for part in bands[0]]
-        seeds = np.array([[part[name] for part in parts] for parts in bands])
-        axes.plot(at, seeds.mean(0), color=COLOURS[index], label=label)
-        axes.fill_between(at, seeds.min(0), seeds.max(0), color=COLOURS[index], alpha=0.15, lw=0)
-    axes.axvline(512, color="#333333", linestyle=":")
-    axes.set(title="MiniLM extended to 2,048", xlabel="position", ylim=(0, 1.03))
-    axes.set_ylabel("cosine with the original")
-    below(axes)
 
 
 @styled
@@ -102,7 +74,7 @@ def distance(figure):
     figure.legend(handles, labels, loc="outside upper left", ncols=2)
 
 
-FIGURES = {"lengths": (lengths, (9.6, 4.0)), "distance": (distance, (9.6, 4.2))}
+FIGURES = {"lengths": (lengths, (8.6, 4.0)), "distance": (distance, (9.6, 4.2))}
 
 if __name__ == "__main__":
     for name, (draw, size) in FIGURES.items():
