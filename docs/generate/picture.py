@@ -1,9 +1,11 @@
-"""Draws docs/assets/distance.svg and lengths.svg from the files of results."""
+"""Draws the figures of results in docs/assets."""
 
+import itertools
 import json
 import pathlib
 
 import blocks
+import numpy as np
 import tables
 
 from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
@@ -74,7 +76,42 @@ def distance(figure):
     figure.legend(handles, labels, loc="outside upper left", ncols=2)
 
 
-FIGURES = {"lengths": (lengths, (8.6, 4.0)), "distance": (distance, (9.6, 4.2))}
+# Ways of distant_facts.json -> names in the picture.
+READINGS = {
+    "stretched, one pass": "stretched, full context",
+    "512-token chunks, averaged": "512-token chunks",
+    "first 512 tokens": "first 512 tokens",
+    "naive Bayes, all words": "bag-of-words (naive Bayes)",
+}
+BANDS = (0, 512, 768, 1024, 1280)
+
+
+@styled
+def facts(figure):
+    """Whether two facts agree, by the length of the text."""
+    rows = json.loads((ROOT / "benchmarks" / "results" / "distant_facts.json").read_text("utf-8"))
+    rows = [row for row in rows if row["length"] == 1536]
+    tokens = np.concatenate([row["tokens"] for row in rows])
+    bands = np.searchsorted(BANDS, tokens, side="left") - 1
+    names = [f"{low + 1:,}–{high:,}" for low, high in itertools.pairwise([*BANDS, 1536])]
+    axes = figure.subplots()
+    for index, (way, label) in enumerate(READINGS.items()):
+        right = np.concatenate([row["right"][way] for row in rows])
+        means = [100 * right[bands == band].mean() for band in range(len(BANDS))]
+        at = np.arange(len(BANDS)) + (index - 1.5) * 0.2
+        axes.bar(at, means, width=0.19, color=COLOURS[index], label=label)
+    axes.axhline(50, color="#767676", linestyle="--", linewidth=1)
+    axes.set_xticks(range(len(BANDS)), names)
+    axes.set(xlabel="tokens of the text", ylim=(0, 103))
+    axes.set_ylabel("accuracy (%; dashed: chance)")
+    figure.legend(loc="outside upper left", ncols=2)
+
+
+FIGURES = {
+    "facts": (facts, (8.6, 3.8)),
+    "lengths": (lengths, (8.6, 4.0)),
+    "distance": (distance, (9.6, 4.2)),
+}
 
 if __name__ == "__main__":
     for name, (draw, size) in FIGURES.items():
