@@ -1,4 +1,4 @@
-"""Attention over devices that share each text; `tests/attention/test_sequence.py` runs it.
+"""Attention over devices that share texts; `tests/attention/test_sequence.py` runs it.
 
     KERAS_BACKEND=jax XLA_FLAGS=--xla_force_host_platform_device_count=8 python many_rows.py
 
@@ -19,11 +19,23 @@ import numpy as np
 
 from keras_posenc import PositionalAttention, backend
 
-# Encodings, causal, length, devices.
+# Encodings, causal, length, devices along the axes of the mesh.
 CASES = {
-    "bias": (["t5"], True, 512, 4),
+    "bias": (["t5"], True, 512, {"sequence": 4}),
     # It reaches beyond the device before.
-    "window": ([{"name": "window", "window": 140}], True, 1024, 8),
+    "window": ([{"name": "window", "window": 140}], True, 1024, {"sequence": 8}),
+    # Of all texts: the gradient of its table is a sum over the batch.
+    "bias of texts": (["t5"], False, 256, {"batch": 2}),
+    "bias of texts and heads": (["t5"], False, 256, {"batch": 2, "model": 2}),
+    "bias of texts and rows": (["t5"], True, 512, {"batch": 2, "sequence": 2}),
+    "content bias of texts": (["deberta"], False, 256, {"batch": 2}),
+    "bias of texts in a window": (
+        ["kerple", {"name": "window", "window": 40}],
+        True,
+        512,
+        {"batch": 2},
+    ),
+    "plain texts": (["rotary"], False, 256, {"batch": 2}),
 }
 KINDS = "all-gather|all-reduce|reduce-scatter|collective-permute|all-to-all"
 COLLECTIVE = re.compile(rf"= (\S.*?) ({KINDS})(?:-start)?\(")
@@ -36,7 +48,7 @@ def put(x, mesh, *axes):
 
 def measured(encodings, causal, length, devices):
     keras.utils.set_random_seed(0)
-    layer = PositionalAttention(2, 4, encodings=list(encodings))
+    layer = PositionalAttention(2, 4, encodings=list(encodings), dropout=0.1)
     layer.build((2, length, 8), (2, length, 8))
     weights = [v.value for v in layer.trainable_variables]
     fixed = [v.value for v in layer.non_trainable_variables]
@@ -57,12 +69,14 @@ def measured(encodings, causal, length, devices):
         return [np.asarray(each) for each in jax.tree.leaves((y, of_all))], program.as_text()
 
     alone, _ = found(x)
-    mesh = keras.distribution.DeviceMesh((devices,), ["sequence"], jax.devices()[:devices])
+    axes, sizes = list(devices), list(devices.values())
+    mesh = keras.distribution.DeviceMesh(sizes, axes, jax.devices()[: math.prod(sizes)])
     layouts = keras.distribution.LayoutMap(mesh)
     scope = keras.distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch").scope()
     with scope:
         weights = [put(w, mesh) for w in weights]
-        together, text = found(put(x, mesh, None, "sequence"))
+        split = [axis if axis in devices else None for axis in ("batch", "sequence")]
+        together, text = found(put(x, mesh, *split))
     pairs = zip(alone, together, strict=True)
     apart = [np.abs(a - b).max() / max(1, np.abs(a).max()) for a, b in pairs]
     looped = "\n".join(line for line in text.splitlines() if "/while/" in line)
@@ -108,6 +122,8 @@ def trained(mesh=None):
 def main():
     backend.TRAITS = dataclasses.replace(backend.TRAITS, map_bytes=0, block_bytes=0)
     results = {case: measured(*arguments) for case, arguments in CASES.items()}
+    backend.batch_shards = lambda x: 1
+    results["bias of texts, split by XLA"] = measured(*CASES["bias of texts"])
     mesh = keras.distribution.DeviceMesh((2, 2), ["batch", "sequence"], jax.devices()[:4])
     print(json.dumps({"cases": results, "losses": [trained(), trained(mesh)]}))
 

@@ -45,6 +45,7 @@ subpackage imports a backend, except for writing the backend's file formats.
 | `has_kernel`, `kernel_forms_map` | what the backend's fused attention kernels can do |
 | `kernel_multiple`, `runs_cudnn` | which heads and masks they take |
 | `fused_kernels` | refuses a kernel that would materialise a large matrix |
+| `batch_shards`, `over_batch` | a function whose texts are split over several devices |
 | `sequence_shards`, `over_sequence` | attention whose rows are split over several devices |
 | `with_neighbours` | a device's part of a tensor, with columns of the devices around it |
 | `has_splash`, `splash` | the kernel for attention on TPUs that JAX ships |

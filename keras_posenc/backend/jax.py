@@ -11,6 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from keras import ops
 
 from keras_posenc.backend import (
+    jax_batch,
     jax_cache,
     jax_groups,
     jax_lookup,
@@ -25,6 +26,7 @@ from keras_posenc.backend.weighing import keep_by_hash
 
 __all__ = shared.NAMES
 
+batch_shards = jax_batch.batch_shards
 cache_programs = jax_cache.cache_programs
 keeps_programs = jax_cache.keeps_programs
 by_group = jax_groups.by_group
@@ -32,6 +34,7 @@ device_count = jax_processes.device_count
 gather = jax_processes.gather
 launched_processes = jax_processes.launched_processes
 has_splash = jax_splash.has_splash
+over_batch = jax_batch.over_batch
 over_devices = jax_processes.over_devices
 over_sequence = jax_sequence.over_sequence
 processes = jax_processes.processes

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import keras
 from jax.sharding import PartitionSpec
 
+from keras_posenc.backend.jax_batch import mesh_of_map
+
 AXIS = "sequence"
 
 
@@ -49,7 +51,7 @@ def over_sequence(function, tensors, split, gathered, axis):
     # layer, the whole text on every device.
     on_devices = jax.shard_map(
         jax.checkpoint(on_each),
-        mesh=keras.distribution.distribution().device_mesh.backend_mesh,
+        mesh=mesh_of_map(),
         in_specs=(specs,),
         out_specs=_spec(axis),
         axis_names={AXIS},

@@ -15,6 +15,15 @@ from keras_posenc.backend.exports import (  # noqa: F401
     saved_model_options,
 )
 from keras_posenc.backend.head_groups import by_rows_of_groups, repeated_heads
+from keras_posenc.backend.jax_alone import (  # noqa: F401
+    batch_shards,
+    has_splash,
+    over_batch,
+    over_sequence,
+    sequence_shards,
+    splash,
+    with_neighbours,
+)
 
 NAMES = (
     "SafeTrainer",
@@ -23,6 +32,7 @@ NAMES = (
     "all_true",
     "apart",
     "await_calls",
+    "batch_shards",
     "bind_keywords",
     "by_group",
     "cache_programs",
@@ -61,6 +71,7 @@ NAMES = (
     "map_blocks",
     "on_accelerator",
     "one_pass",
+    "over_batch",
     "over_devices",
     "over_sequence",
     "overwrite",
@@ -246,31 +257,6 @@ def runs_cudnn(q):
 def fused_kernels(q, k):
     """Within it, attention runs a kernel that does not materialise a large matrix, or fails."""
     return contextlib.nullcontext()
-
-
-def sequence_shards(q):
-    """Number of devices over which the rows of a text are split; only JAX splits them."""
-    return 1
-
-
-def over_sequence(function, tensors, split, gathered, axis):
-    """function(tensors), each device with its part of some tensors and all of the others."""
-    raise NotImplementedError("Context parallelism is JAX's.")
-
-
-def with_neighbours(x, axis, before, after):
-    """A device's part of a tensor inside `over_sequence`, extended by those before and after it."""
-    raise NotImplementedError("Context parallelism is JAX's.")
-
-
-def has_splash(q):
-    """Whether `splash` computes attention of these heads; only JAX has it."""
-    return False
-
-
-def splash(q, k, v, query_segments, key_segments, before, after):
-    """Attention of heads (B, T, H, D) over a band of diagonals and segments, on a TPU."""
-    raise NotImplementedError("Splash attention is JAX's.")
 
 
 def exact_product(x, y):

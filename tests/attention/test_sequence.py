@@ -1,4 +1,4 @@
-"""Attention whose rows are split over devices computes what one device computes."""
+"""Attention whose texts or rows are split over devices computes what one device computes."""
 
 import json
 import os
@@ -17,16 +17,22 @@ TEXTS = 2
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras distributes on JAX")
 def test_several_devices_attend_as_one():
     """Keys and values are gathered once in each direction, however many blocks there are; under a
-    window, devices only send each other the columns that it reaches."""
+    window, devices only send each other the columns that it reaches. The gradient of a bias is
+    summed over the devices once, behind the loop."""
     flags = os.environ.get("XLA_FLAGS", "")
     flags = f"{flags} --xla_force_host_platform_device_count=8"
     done = run_fork("file", SCRIPT, [], env={**os.environ, "XLA_FLAGS": flags})
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_allclose(*found["losses"], rtol=1e-5)
+    by_xla = found["cases"].pop("bias of texts, split by XLA")
+    assert by_xla["in loops"]["all-reduce"][1] == 2 * 64 * 256  # a block of the map of both heads
     for name, case in found["cases"].items():
         assert case["error"] < 1e-5, name
         assert not case["in loops"], name
+        if "texts" in name and "rows" not in name:
+            assert case["loops"], name
+            assert list(case["collectives"]) == ["all-reduce"], name
     assert found["cases"]["bias"]["loops"]
     collectives = found["cases"]["bias"]["collectives"]
     assert collectives.keys() == {"all-gather", "reduce-scatter", "all-reduce"}
