@@ -96,7 +96,7 @@ def test_pages_have_the_tables_of_the_results(generate):
 
 def test_links_between_pages_lead_somewhere():
     """What strict mkdocs would say, without mkdocs; pages that it generates are left to it."""
-    made = [DOCS / name for name in ("results", "notebooks", "api", "contributing.md")]
+    made = [DOCS / name for name in ("results", "notebooks", "contributing.md")]
     lost = []
     for path in [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text("utf-8")):
@@ -122,13 +122,13 @@ def test_every_encoding_has_a_page(generate):
     assert all(svg.startswith("<?xml") for svg in pictures.values())
 
 
-def test_pages_of_the_gallery_and_of_families_are_in_step(generate):
+def test_generated_pages_are_in_step(generate):
     """With their figures, so that a code host shows them; the figures' bytes depend on fonts."""
     made, remedy = generate("pages").pages(), "run `python docs/generate/pages.py`"
     kept = {"gallery/index.md"}
     found = {
         p.relative_to(DOCS).as_posix()
-        for f in ("gallery", "families")
+        for f in ("gallery", "families", "api")
         for p in (DOCS / f).glob("*.md")
     }
     assert found - kept == set(made), remedy
@@ -164,6 +164,71 @@ def test_every_public_name_is_in_the_reference(generate):
     # What a module offers is there, too, except the mapping of all encodings.
     rooms = [getattr(keras_posenc, name) for name in ("losses", "metrics", "heads", "encodings")]
     assert {name for room in rooms for name in room.__all__} - listed <= {"ENCODINGS", "get"}
+
+
+DOCSTRING = """Turns pages; `a_b` and a*b.
+
+Formula:
+
+    q_t = x * 2
+
+- one *star*
+- two
+
+Args:
+    pages, x: int. How many,
+        in words: (B, T).
+    kind: str.
+
+What follows.
+
+Raises:
+    ValueError: if there are none.
+
+Example:
+
+>>> turn(3)
+3
+"""
+AS_MARKDOWN = r"""Turns pages; `a_b` and a\*b.
+
+Formula:
+
+```text
+q_t = x * 2
+```
+
+- one \*star\*
+- two
+
+**Arguments**
+
+- `pages, x`: int. How many, in words: (B, T).
+- `kind`: str.
+
+What follows.
+
+**Raises**
+
+- `ValueError`: if there are none.
+
+**Example**
+
+```pycon
+>>> turn(3)
+3
+```"""
+
+
+def test_docstrings_become_markdown(generate):
+    assert generate("docstrings").markdown(DOCSTRING) == AS_MARKDOWN
+
+
+def test_the_reference_shows_signatures_and_constants(generate):
+    made = generate("api").pages()
+    assert "```python\nkeras_posenc.layout_map(" in made["api/models.md"]
+    assert "### Generator.predict\n" in made["api/models.md"]
+    assert not any(" at 0x" in text or "<class" in text for text in made.values())
 
 
 def test_the_repository_has_one_address(generate):

@@ -1,5 +1,26 @@
 """The pages of the API reference: every public name, where it belongs."""
 
+import importlib
+import inspect
+import re
+import textwrap
+
+import docstrings
+
+# Methods that every Keras object has.
+OF_KERAS = (
+    "build",
+    "call",
+    "get_config",
+    "from_config",
+    "compute_mask",
+    "compute_output_shape",
+    "compute_output_spec",
+    "get_build_config",
+    "build_from_config",
+)
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object that is a default
+
 PAGES = {
     "attention": (
         "Attention",
@@ -76,20 +97,14 @@ PAGES = {
 
 
 def pages():
-    """dict name of the page -> Markdown."""
+    """dict place below docs/ -> Markdown."""
     names = {name: members(name) for name in PAGES}
-    rows = "\n".join(
-        f"| [{PAGES[name][0]}]({name}.md) | {', '.join(f'`{member}`' for member in found)} |"
-        for name, found in names.items()
-    )
-    index = f"# API reference\n\n| page | names |\n|---|---|\n{rows}\n"
-    return {"index": index, **{name: _page(name, found) for name, found in names.items()}}
+    made = {f"api/{name}.md": _page(name, found) for name, found in names.items()}
+    return {"api/index.md": _index(names), **made}
 
 
 def members(name):
     """The public names on a page, in its order."""
-    import importlib
-
     from keras_posenc.encodings import ENCODINGS
 
     _, module, listed = PAGES[name]
@@ -101,7 +116,95 @@ def members(name):
     return listed
 
 
+def _index(names):
+    """A table of all names with their purpose, page by page."""
+    parts = [
+        "# API reference",
+        "Every public name, with its arguments, shapes, errors and an example. The "
+        "[guides](../guides/index.md) say what to use for which task.",
+    ]
+    for name, found in names.items():
+        title, module, _ = PAGES[name]
+        rows = [
+            f"| [`{each}`]({name}.md#{each.lower()}) | {_purpose(_thing(module, each))} |"
+            for each in found
+        ]
+        parts += [
+            f"## [{title}]({name}.md)",
+            f"In `{module}`.",
+            "\n".join(["| name | purpose |", "|---|---|", *rows]),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
 def _page(name, found):
     title, module, _ = PAGES[name]
-    parts = [f"# {title}", *(f"::: {module}.{member}" for member in found)]
+    parts = [f"# {title}"]
+    for each in found:
+        parts += [f"## {each}", *_described(f"{module}.{each}", _thing(module, each))]
     return "\n\n".join(parts) + "\n"
+
+
+def _described(dotted, thing):
+    """Signature and docstring of what users call, or the value of a constant."""
+    if not callable(thing):
+        value = repr(thing)
+        if isinstance(thing, dict):
+            value = "{" + ", ".join(f"{key!r}: ..." for key in thing) + "}"
+        shown = textwrap.fill(value, 96, subsequent_indent="    ")
+        return [f"```python\n{dotted} = {shown}\n```"]
+    parts = [_signature(dotted, thing), docstrings.markdown(inspect.getdoc(thing))]
+    if inspect.isclass(thing):
+        for method, function in sorted(_methods(thing).items()):
+            parts += [
+                f"### {thing.__name__}.{method}",
+                *([_signature(method, function)] if inspect.isfunction(function) else []),
+                docstrings.markdown(inspect.getdoc(function)),
+            ]
+    return parts
+
+
+def _methods(cls):
+    """What a class of ours adds: methods and properties with a docstring that says something."""
+    found = {}
+    for name, value in vars(cls).items():
+        value = getattr(value, "__func__", value)
+        shown = inspect.isfunction(value) or isinstance(value, property)
+        if shown and not name.startswith("_") and (value.__doc__ or "").strip():
+            found[name] = value
+    return {name: value for name, value in found.items() if name not in OF_KERAS}
+
+
+def _signature(dotted, thing):
+    """`module.name(arguments)`, one argument a line where they do not fit into one."""
+    function = thing
+    if inspect.isclass(thing):
+        function = thing.__init__
+        if not getattr(function, "__module__", "").startswith("keras_posenc"):
+            function = thing  # a record, or what Keras asks for
+    taken = [
+        each.replace(annotation=inspect.Parameter.empty)
+        for each in inspect.signature(function).parameters.values()
+        if each.name not in ("self", "cls")
+    ]
+    words, star = [], False
+    for each in taken:
+        if each.kind is each.KEYWORD_ONLY and not star:
+            words.append("*")
+        star = star or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
+        words.append(ADDRESS.sub("", str(each)))
+    line = f"{dotted}({', '.join(words)})"
+    if len(line) > 96:
+        line = f"{dotted}(\n" + "".join(f"    {word},\n" for word in words) + ")"
+    return f"```python\n{line}\n```"
+
+
+def _thing(module, name):
+    return getattr(importlib.import_module(module), name)
+
+
+def _purpose(thing):
+    """The first line of a docstring; what a constant is."""
+    if not callable(thing):
+        return f"A constant: {type(thing).__name__}."
+    return docstrings.escaped((inspect.getdoc(thing) or "").split("\n")[0])

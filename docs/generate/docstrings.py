@@ -1,35 +1,84 @@
-"""Our docstrings in the words of griffe, which reads them for the API reference."""
+"""A docstring as Markdown: sections as lists, examples as code."""
 
 import re
+import textwrap
 
-import griffe
-
-LISTS = re.compile(r"^(Call arguments|Attributes):\n((?:(?: {4}.*)?\n)+?)(?=\S|\Z)", re.MULTILINE)
+# Titles of sections; "Args" alone is short for what a reader calls arguments.
+TITLES = {
+    "Args": "Arguments",
+    "Call arguments": "Call arguments",
+    "Attributes": "Attributes",
+    "Returns": "Returns",
+    "Yields": "Yields",
+    "Raises": "Raises",
+    "Example": "Example",
+    "Examples": "Examples",
+    "Reference": "Reference",
+    "References": "References",
+}
+LISTS = ("Args", "Call arguments", "Attributes", "Raises")
+SECTION = re.compile(rf"^({'|'.join(TITLES)}):\n", re.MULTILINE)
+ENTRY = re.compile(r"^(?=\S)", re.MULTILINE)
 PROMPTS = re.compile(r"^>>> .*\n(?:.+\n)*", re.MULTILINE)
+# Signs that Markdown would take for itself, outside of code.
+PLAIN = re.compile(r"(`[^`]*`)|([*_<|])")
 
 
-def in_griffe_words(text):
-    """`text` with examples as blocks of code, and arguments of a call as a list."""
-    text = LISTS.sub(_as_list, text + "\n")
-    text = PROMPTS.sub(lambda m: f"```pycon\n{m[0]}```\n", text)
-    return re.sub(r"^(Example|Examples):$", r"**\1**", text, flags=re.MULTILINE).rstrip()
+def markdown(text):
+    """`text`, a cleaned docstring, as Markdown."""
+    purpose, *sections = SECTION.split(text.rstrip() + "\n")
+    parts = [_prose(purpose)]
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        entries = title in LISTS
+        parts += [f"**{TITLES[title]}**", _entries(body) if entries else _prose(_flush(body))]
+    return "\n\n".join(part for part in parts if part)
 
 
-def _as_list(match):
-    title, body = match.groups()
-    lines = [f"**{title}**", ""]
-    for line in body.splitlines():
-        line = line[4:]
-        if line and not line.startswith(" "):
-            names, _, rest = line.partition(": ")
-            line = f"- `{names}`: {rest}" if rest else f"- {line}"
-        lines.append(line)
-    return "\n".join(lines) + "\n"
+def _flush(body):
+    """A section's text without its indent; what follows it flush left stays in place."""
+    indented, rest = re.fullmatch(r"((?: {4}.*\n|\n)*)((?:.|\n)*)", body).groups()
+    return textwrap.dedent(indented) + rest
 
 
-class Docstrings(griffe.Extension):
-    """Rewrites every docstring as it is read."""
+def _entries(body):
+    """`names: explanation` per entry as a list; text behind the list stays text."""
+    listed, rest = re.fullmatch(r"((?: {4}.*\n|\n)*)((?:.|\n)*)", body).groups()
+    lines = []
+    for entry in filter(str.strip, ENTRY.split(textwrap.dedent(listed))):
+        names, colon, explanation = entry.partition(": ")
+        if not colon or "\n" in names:  # a sentence of its own
+            names, explanation = "", entry
+        words = escaped(" ".join(explanation.split()))
+        lines.append(f"- `{names}`: {words}" if names else f"- {words}")
+    return "\n".join(lines) + ("\n\n" + _prose(rest) if rest.strip() else "")
 
-    def on_instance(self, *, obj, **kwargs):
-        if obj.docstring:
-            obj.docstring.value = in_griffe_words(obj.docstring.value)
+
+def _prose(text):
+    """Paragraphs, lists, and indented formulas; examples as blocks of code."""
+    parts, last = [], 0
+    for found in PROMPTS.finditer(text):
+        parts += [_paragraphs(text[last : found.start()]), f"```pycon\n{found[0].rstrip()}\n```"]
+        last = found.end()
+    parts.append(_paragraphs(text[last:]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _paragraphs(text):
+    made = []
+    for paragraph in filter(str.strip, re.split(r"\n\s*\n", text.strip("\n"))):
+        lines = paragraph.splitlines()
+        if all(line.startswith("    ") for line in lines):
+            made.append(f"```text\n{textwrap.dedent(paragraph)}\n```")
+        else:
+            made.append("\n".join(map(_line, lines)))
+    return "\n\n".join(made)
+
+
+def _line(line):
+    bullet = line.startswith(("- ", "* "))
+    return "- " + escaped(line[2:]) if bullet else escaped(line)
+
+
+def escaped(text):
+    """`text` with a backslash before what Markdown would take for itself, outside of code."""
+    return PLAIN.sub(lambda found: found[1] or "\\" + found[2], text)

@@ -1,6 +1,7 @@
 """What mkdocs calls: pages and pictures that are made from the code, results and notebooks."""
 
 import pathlib
+import posixpath
 import re
 import sys
 import warnings
@@ -11,7 +12,6 @@ from mkdocs.structure.files import File
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import api  # noqa: E402
 import blocks  # noqa: E402
 import families  # noqa: E402
 import gallery  # noqa: E402
@@ -31,13 +31,11 @@ FETCHED = re.compile(
 
 @event_priority(100)  # before mkdocs-jupyter, which is to find the notebooks
 def on_files(files, config):
-    """Adds pages of the API, files of results, notebooks, TOP_PAGES."""
+    """Adds files of results, notebooks, TOP_PAGES."""
 
     def add(where, content):
         files.append(File.generated(config, where, content=content))
 
-    for name, content in api.pages().items():
-        add(f"api/{name}.md", content)
     for path in sorted([*blocks.BENCH.glob("*.*"), *blocks.RESULTS.glob("*.*")]):
         if path.suffix in (".json", ".svg", ".png"):
             folder = "results/bench" if path.parent == blocks.BENCH else "results"
@@ -61,14 +59,21 @@ def on_page_content(html, page, config, files):
     """Notebooks link to files of the repository, which have other places on the site."""
     if not page.file.src_uri.endswith(".ipynb"):
         return html
-    return re.sub(r'href="\.\./docs/([^"#]+)\.md', r'href="../\1.html', html)
+    html = re.sub(r'href="\.\./docs/([^"#]+)\.md', r'href="../\1.html', html)
+    html = re.sub(r'href="(\w+)\.ipynb', r'href="\1.html', html)
+    pages = {file.dest_uri for file in files}
+    for target in re.findall(r'href="([^":#]+\.\w+)["#]', html):
+        goal = posixpath.normpath(posixpath.join("notebooks", target))
+        if goal not in pages:
+            raise PluginError(f"{page.file.src_uri} links to {target}, which is not on the site")
+    return html
 
 
 def on_config(config):
     """Lists the pages of the gallery and of the families in the navigation."""
     made = {
         "Gallery": ["gallery/index.md", *(f"gallery/{name}.md" for name in gallery.PAGES)],
-        "Families": [f"families/{name}.md" for name in families.names()],
+        "Families": ["guides/families.md", *(f"families/{name}.md" for name in families.names())],
     }
     config.nav = [
         {title: made.get(title, pages) for title, pages in part.items()} for part in config.nav
