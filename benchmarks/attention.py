@@ -100,11 +100,12 @@ def page(report):
     ]
     lines = {(b, line["encoding"], _kind(line)): line for b in report for line in report[b]}
     for kind in sorted({kind for _, _, kind in lines}):
+        backends = [b for b in report if (b, "plain", kind) in lines]  # those measured
         text += ["", f"## {kind[0]:,} tokens, dropout {kind[1]}", ""]
-        text += ["| | " + " | ".join(report) + " |", "|---" * (len(report) + 1) + "|"]
+        text += ["| | " + " | ".join(backends) + " |", "|---" * (len(backends) + 1) + "|"]
         names = {name for _, name, other in lines if other == kind}
         for name in sorted(names, key=lambda name: (name != "plain", name)):
-            found = [lines.get((backend, name, kind)) for backend in report]
+            found = [lines.get((backend, name, kind)) for backend in backends]
             text.append(f"| {name} | " + " | ".join(map(_cell, found)) + " |")
     return "\n".join([*text, *judged(lines)]) + "\n"
 

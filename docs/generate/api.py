@@ -1,7 +1,11 @@
-"""The pages of the API reference: every public name, where it belongs."""
+"""The pages of the API reference: every public name, where it belongs.
+
+`python docs/generate/api.py` writes them, so that a code host shows them as well.
+"""
 
 import importlib
 import inspect
+import pathlib
 import re
 import textwrap
 
@@ -94,6 +98,12 @@ PAGES = {
     "bench": ("Benchmark", "keras_posenc.bench", "__all__"),
     "analysis": ("Analysis", "keras_posenc.analysis", "__all__"),
 }
+
+
+def main():
+    docs = pathlib.Path(__file__).resolve().parents[1]
+    for place, text in pages().items():
+        (docs / place).write_text(text, "utf-8")
 
 
 def pages():
@@ -208,3 +218,7 @@ def _purpose(thing):
     if not callable(thing):
         return f"A constant: {type(thing).__name__}."
     return docstrings.escaped((inspect.getdoc(thing) or "").split("\n")[0])
+
+
+if __name__ == "__main__":
+    main()

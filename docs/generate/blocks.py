@@ -364,6 +364,16 @@ def encodings():
     return re.sub(r"\| https://([^/\s]+)(\S*) +\|", r"| [\1](https://\1\2) |", table)
 
 
+def encoding_figures():
+    """The attention weights of each encoding, two a row, each with a link to its page."""
+    from keras_posenc.encodings import ENCODINGS
+
+    cells = [f"[![{n}]({n}-map.svg)]({n}.md)<br>[`{n}`]({n}.md)" for n in ENCODINGS]
+    cells += [""] * (-len(cells) % 2)
+    rows = [" | ".join(cells[at : at + 2]) for at in range(0, len(cells), 2)]
+    return "\n".join(["| | |", "|---|---|", *(f"| {row} |" for row in rows)])
+
+
 def verdicts():
     """The results of all pages of evidence."""
     shown = tables.markdown([tables.HEAD, *tables.results().values()])
@@ -394,6 +404,7 @@ BLOCKS = {
     "families": families,
     "comparisons": comparisons,
     "encodings": encodings,
+    "encoding_figures": encoding_figures,
     "verdicts": verdicts,
     "bench": bench,
     "grid": grid,

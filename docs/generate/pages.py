@@ -1,11 +1,10 @@
-"""Writes the pages of gallery, families and API, so that a code host shows them as well.
+"""Writes the pages of the gallery and of the families, so that a code host shows them as well.
 
 Run `python docs/generate/pages.py` after a change; tests/test_docs.py compares.
 """
 
 import pathlib
 
-import api
 import families
 import gallery
 
@@ -15,8 +14,7 @@ DOCS = pathlib.Path(__file__).resolve().parents[1]
 def pages():
     """dict place below docs/ -> Markdown."""
     made = {f"gallery/{name}.md": gallery.page(name) for name in gallery.PAGES}
-    made |= {f"families/{name}.md": families.page(name) for name in families.names()}
-    return made | api.pages()
+    return made | {f"families/{name}.md": families.page(name) for name in families.names()}
 
 
 def main():
