@@ -154,8 +154,8 @@ def _config_folder(checkpoint):
     directory = folder_of(checkpoint)
     if not any((directory / name).is_file() for name in CONFIG_NAMES):
         raise FileNotFoundError(
-            f"There is no {' or '.join(CONFIG_NAMES)} in {directory}: name the config "
-            f"(config=; --config on the command line).{from_hub(directory)}"
+            f"There is no {' or '.join(CONFIG_NAMES)} in {directory}: give the path of "
+            f"the config as `config`.{from_hub(directory)}"
         )
     return directory
 

@@ -157,6 +157,7 @@ class PositionalAttention(keras.layers.Layer):
         self.encodings = [self._encoding(spec) for spec in listed(encodings)]
         for i, encoding in enumerate(self.encodings):
             encoding.name = f"encoding_{i}"  # a name that lasts, for saved weights
+            encoding.check_head_size(key_dim)
         self.hooks = Hooks(self.encodings)
         self.dropout = dropout
         self.use_bias = checks.choice("use_bias", use_bias, (True, False, "input"))

@@ -66,8 +66,8 @@ def hints(account, checkpoint, table):
         )
     if account.unexpected and not any(hints):
         hints.append(
-            "If nothing is lost with what is unexpected, leave it out: ignore=[...] takes patterns "
-            "of names, such as 'cls.chain.*' (--ignore on the command line)."
+            "If nothing is lost with what is unexpected, leave it out: `ignore` takes patterns of "
+            "names, such as 'cls.chain.*'."
         )
     return list(dict.fromkeys(hint for hint in hints if hint))
 

@@ -7,8 +7,10 @@ import os
 import sys
 
 from keras_posenc.cli.arguments import parser
+from keras_posenc.cli.files import check_files
 from keras_posenc.cli.interrupts import interruptible
 from keras_posenc.cli.programs import PROGRAMS
+from keras_posenc.cli.wording import in_options, warning_in_options
 from keras_posenc.installed import import_keras
 from keras_posenc.untrusted import check_name, shorten, visible_lines
 from keras_posenc.writing import named
@@ -44,11 +46,12 @@ def main(argv=None, load=import_keras):
     0
     """
     _open_closed_streams()
-    arguments = vars(parser().parse_args(argv))
+    whole = parser()
+    arguments = vars(whole.parse_args(argv))
     command, debug = arguments.pop("command"), arguments.pop("debug", False)
-    anew = arguments.get("overwrite", False)
+    anew, flags = arguments.get("overwrite", False), whole.flags(command)
     try:
-        with interruptible():
+        with interruptible(), warning_in_options(flags):
             _run(command, arguments, load)
     except BrokenPipeError:  # The reader of a pipe, such as `head`, has seen enough.
         _print_no_more()
@@ -62,13 +65,14 @@ def main(argv=None, load=import_keras):
             _print_no_more()
         if debug or not isinstance(error, MISTAKES):
             raise
-        return _fail(f"error: {_one_line(error)}", 2)
+        return _fail(f"error: {_one_line(error, flags)}", 2)
     return 0
 
 
 def _run(command, arguments, load):
     if "output" in arguments:  # which is printed at the end
         check_name(arguments["output"])
+    check_files(arguments)
     devices = arguments.get("devices")
     source = PROGRAMS[command](arguments)
     # Results of `predict` are data for another program: nothing else goes to its output.
@@ -131,7 +135,7 @@ def _fail(message, status):
     return status
 
 
-def _one_line(error):
+def _one_line(error, flags):
     if isinstance(error, OSError) and error.strerror and error.filename:
         return shorten(f"{error.filename}: {error.strerror}", MOST_ERROR)
-    return shorten(str(error).strip(), MOST_ERROR) or type(error).__name__
+    return shorten(in_options(str(error).strip(), flags), MOST_ERROR) or type(error).__name__

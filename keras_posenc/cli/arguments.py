@@ -40,12 +40,15 @@ class _Parser(argparse.ArgumentParser):
     """A parser with one-line errors and without attributes for options that are not given.
 
     Attributes:
-        repeated: str or None. The positional argument that may be given any number of times.
+        left_over: dict. Maps each positional argument that may be left out to "?" or, if it may be
+            repeated, "*".
+        keywords: dict. Maps the keywords of its function to options, and to words in capitals for
+            positional arguments.
     """
 
     def __init__(self, **options):
         super().__init__(argument_default=argparse.SUPPRESS, allow_abbrev=False, **options)
-        self.repeated = None
+        self.left_over, self.keywords = {}, {}
 
     def parse_known_args(self, args=None, namespace=None):
         """Reads a command of two words, `bench passkey`, as one."""
@@ -58,11 +61,23 @@ class _Parser(argparse.ArgumentParser):
         """As `ArgumentParser.parse_args`, but an unknown option is an error of its command."""
         found, unknown = self.parse_known_args(args, namespace)
         command = self.commands.choices.get(found.command, self)
-        if command.repeated and not any(each.startswith("-") for each in unknown):
-            # argparse finds any number of arguments only beside those before them.
-            vars(found).setdefault(command.repeated, []).extend(unknown)
-        elif unknown:
+        if not any(each.startswith("-") for each in unknown):
+            # argparse finds optional arguments only beside those before them.
+            for name, count in command.left_over.items():
+                if count == "*":
+                    vars(found).setdefault(name, []).extend(unknown)
+                    unknown = []
+                elif unknown and name not in found:
+                    setattr(found, name, unknown.pop(0))
+        if unknown:
             self._refuse(unknown, command)
+        return found
+
+    def flags(self, name):
+        """{keyword: option} of all commands; what several have is that of the command `name`."""
+        found = {}
+        for command in (*self.commands.choices.values(), self.commands.choices[name]):
+            found |= command.keywords
         return found
 
     @staticmethod
@@ -91,19 +106,7 @@ def parser():
     whole.add_argument("--version", action="version", version=version)
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     whole.commands = commands
-    for name, command in _add(commands, COMMANDS):
-        if name == "predict":
-            source = command.add_mutually_exclusive_group(required=True)
-            source.add_argument(
-                "--text", dest="texts", metavar="TEXT", action="append", help="A text; repeatable"
-            )
-            source.add_argument(
-                "--file", metavar="FILE", help="Texts: .txt (one per line), .tsv, .jsonl, ..."
-            )
-            command.add_argument("--question", help="For qa: the question about each --text")
-            text = describe("training.predict").keywords["text"]
-            options = _options("text", text, {}, {"help": "Column of --file, or columns, as a,b"})
-            command.add_argument(_flag("text", {}), dest="text", **options)
+    dict(_add(commands, COMMANDS))
     what = "Draws what position encodings do (needs Matplotlib)"
     plot = commands.add_parser("plot", help=what, description=f"{what}.")
     plots = plot.add_subparsers(dest="what", metavar="WHAT", required=True)
@@ -122,15 +125,17 @@ def _add(commands, table):
             name: name.upper() if name in positional else _flag(name, entry.more.get(name, {}))
             for name in keywords
         }
+        command.keywords = flags
         for name, keyword in keywords.items():
             more = entry.more.get(name, {})
             options = _options(name, keyword, flags, more, positional)
-            if options.get("nargs") == "*":
-                command.repeated = name
+            former = [more["former"]] if "former" in more else []
             if name in positional:
+                command.left_over |= {name: options["nargs"]} if "nargs" in options else {}
                 command.add_argument(name, **{**options, "metavar": name.upper()})
+                if former:
+                    command.add_argument(*former, dest=name, help=argparse.SUPPRESS)
             else:
-                former = [more["former"]] if "former" in more else []
                 command.add_argument(flags[name], *former, dest=name, **options)
         command.add_argument("--debug", action="store_true", help="Show the traceback of an error")
         yield entry.name, command

@@ -214,10 +214,18 @@ COMMANDS = (
     ),
     Command(
         "predict",
-        "directory",
+        "directory file",
         ("training.predict",),
-        without=("texts", "text"),
         more={
+            "file": {"nargs": "?", "former": "--file", "help": TEXTS},
+            "texts": {
+                "flag": "--text",
+                "metavar": "TEXT",
+                "action": "append",
+                "help": "A text, in place of FILE; repeatable",
+            },
+            "question": {"help": "For qa: the question about each --text"},
+            "text": {"help": "Column of FILE, or columns, as a,b"},
             "format": {
                 "choices": ("tsv", "jsonl"),
                 "help": "What to print: tsv, a row per text with the prediction and its "
@@ -226,7 +234,7 @@ COMMANDS = (
             "output": {
                 "metavar": "FILE",
                 "help": "Write a .csv, .tsv or .jsonl file instead of printing: the columns of "
-                "--file and, beside them, the predictions",
+                "FILE and, beside them, the predictions",
             },
         },
     ),

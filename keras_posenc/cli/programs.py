@@ -79,12 +79,13 @@ def _evaluate(arguments):
 
 def _predict(arguments):
     directory = arguments.pop("directory")
-    texts = arguments.pop("texts", None) or arguments.pop("file")
+    texts, file = arguments.pop("texts", None), arguments.pop("file", None)
+    if (texts is None) == (file is None):
+        raise ValueError("Give the texts as a FILE, or each as --text; not both.")
+    texts = file if texts is None else texts
     if (question := arguments.pop("question", None)) is not None:
         if not isinstance(texts, list):
-            raise ValueError(
-                "--question belongs to --text, the passage; a --file has its questions."
-            )
+            raise ValueError("--question belongs to --text, the passage; a FILE has its questions.")
         texts = [(question, text) for text in texts]
     form, output = arguments.pop("format", None), arguments.pop("output", None)
     if "part_size" in arguments:

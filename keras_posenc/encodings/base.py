@@ -185,6 +185,16 @@ class Encoding(keras.layers.Layer):
         self.num_heads, self.head_size = heads_shape[-2:]
         self.built = True
 
+    def check_head_size(self, head_size: int) -> None:
+        """Refuses a head size that the encoding cannot act on; attention calls it when it is made.
+
+        Args:
+            head_size: int. D.
+
+        Raises:
+            ValueError: if the encoding needs another size.
+        """
+
     def table_arguments(self, num_heads: int, head_size: int) -> dict:
         """Returns the arguments of `add_weight` for a table that layers may share.
 

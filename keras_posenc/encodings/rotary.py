@@ -80,9 +80,9 @@ class RotaryEmbedding(Encoding):
         The rotated inputs, of the same shape, in the compute dtype.
 
     Raises:
-        ValueError: for an invalid argument or `scaling`; at `build` for an odd number of features
-            to rotate, or `sections` that do not add up to their pairs; in a call for ids of another
-            shape.
+        ValueError: for an invalid argument or `scaling`; when attention is made, or at `build`, for
+            an odd number of features to rotate, or `sections` that do not add up to their pairs; in
+            a call for ids of another shape.
 
     Example:
 
@@ -176,14 +176,20 @@ class RotaryEmbedding(Encoding):
         features = 1 if self.use_bias == "scalar" else self.head_size
         self.query_bias = self.key_bias = self._add_bias("bias", (self.num_heads, features))
 
+    def check_head_size(self, head_size):
+        """Refuses a size of which no even number of features can be rotated."""
+        self._rotary_size(head_size)
+
     def _rotary_size(self, head_size):
         share = isinstance(self.rotary_dim, float)
         size = int(head_size * self.rotary_dim) if share else self.rotary_dim or head_size
         if size % 2 or not 0 < size <= head_size:
+            asked = "" if self.rotary_dim is None else f" and rotary_dim={self.rotary_dim!r}"
+            least = f"use rotary_dim={head_size // 2 * 2}" if head_size > 1 else "use more"
+            even = " or an even head size" if self.rotary_dim is None else ""
             raise ValueError(
-                f"Features are rotated in pairs, so an even number of the {head_size} features of "
-                f"a head can be. rotary_dim={self.rotary_dim!r} asks for {size}; the largest is "
-                f"rotary_dim={head_size // 2 * 2}."
+                "Rotary positions need an even number of features per head; this head has "
+                f"{head_size}{asked}: {least}{even}."
             )
         if self.sections and sum(self.sections) != size // 2:
             raise ValueError(

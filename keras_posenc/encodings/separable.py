@@ -253,7 +253,7 @@ class RotaryBias(Encoding):
     def build(self, heads_shape):
         super().build(heads_shape)
         size = self.size or self.head_size
-        checks.whole("size", size, least=2, even=True, why=PAIRS)
+        self.check_head_size(self.head_size)
         if self.initializer == "sandwich":
             vectors = np.sqrt(sandwich_ratios(self.num_heads))[:, None] * (np.arange(size) % 2 == 0)
             initializers = [keras.initializers.Constant(vectors)] * 2
@@ -266,6 +266,10 @@ class RotaryBias(Encoding):
             )
             for name, initializer in zip("ab", initializers, strict=True)
         )
+
+    def check_head_size(self, head_size):
+        """Refuses an odd size, where it is that of the vectors too."""
+        checks.whole("size", self.size or head_size, least=2, even=True, why=PAIRS)
 
     @property
     def execution(self):

@@ -111,8 +111,8 @@ def stages(max_length, epochs, lengths):
         lengths = [(512 if max_length is None else max_length, 3 if epochs is None else epochs)]
     elif max_length is not None or epochs is not None:
         raise ValueError(
-            "lengths gives the lengths and the epochs of all stages: give it, or max_length and "
-            "epochs, not both."
+            "`lengths` gives the lengths and the epochs of all stages: give it, or `max_length` "
+            "and `epochs`, not both."
         )
     try:
         pairs = tuple((length, count) for length, count in lengths)

@@ -123,7 +123,7 @@ def test_tensors_that_are_left_out(capsys, tmp_path, pretrained, arguments):
         arguments = [argument.replace(name, str(path)) for argument in arguments]
     arguments[:1] = arguments[0].split()
     assert main(arguments) == 2
-    assert "leave it out: ignore=[...]" in capsys.readouterr().err
+    assert "leave it out: --ignore takes" in capsys.readouterr().err
     assert main([*arguments, "--ignore", *IGNORED]) == 0
 
 
@@ -178,28 +178,26 @@ def test_predict_says_on_stderr_what_it_cuts_off(finetuned, tmp_path):
     """In a process of its own, since pytest takes what is logged in this one."""
     texts = tmp_path / "texts.txt"
     texts.write_text("w1 w4 w7 w10 w13 w1 w4\nw2 w5\n")
-    done = run_fork(
-        "module", "keras_posenc", ["predict", finetuned, "--file", texts, "--max-length", 6]
-    )
+    done = run_fork("module", "keras_posenc", ["predict", finetuned, texts, "--max-length", 6])
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 3, done.stderr
     warned = [line for line in done.stderr.splitlines() if "longer than" in line]
     assert warned == [
-        "1 of 2 texts are longer than max_length=6: 23.1% of all tokens are cut off. The longest "
-        "has 9 tokens. To read all of a text, raise max_length, or use chunks= of predict, "
+        "1 of 2 texts are longer than --max-length 6: 23.1% of all tokens are cut off. The longest "
+        "has 9 tokens. To read all of a text, raise --max-length, or give --chunks to predict, "
         "evaluate or embed."
     ]
 
 
 def test_predict_leaves_its_output_to_the_results(capsys, finetuned, tmp_path):
     (tmp_path / "texts.txt").write_text("w1 w4 w7\nw2 w5\nw0\n")
-    assert main(["predict", str(finetuned), "--file", str(tmp_path / "texts.txt")]) == 0
+    assert main(["predict", str(finetuned), str(tmp_path / "texts.txt")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [len(line.split("\t")) for line in lines] == [3, 3, 3, 3]
 
 
 def test_predict_adds_to_the_columns_of_the_file(capsys, finetuned, tmp_path):
     (tmp_path / "texts.tsv").write_text("id\ttext\nx7\tw1 w4 w7\nx8\tw2 w5\n")
-    given = ("predict", finetuned, "--file", tmp_path / "texts.tsv")
+    given = ("predict", finetuned, tmp_path / "texts.tsv")
     _, output = run(capsys, *given)
     assert [line.split("\t")[0] for line in output.splitlines()] == ["id", "x7", "x8"]
     target = tmp_path / "new" / "found.csv"
@@ -231,9 +229,13 @@ def test_embed(capsys, caplog, pretrained, tmp_path):
     truncation._log.cache_clear()  # what was said before in this process is not said again
     assert main([str(argument) for argument in arguments]) == 0
     *untrained, warned = caplog.messages
-    assert ["up to max_length=48 are not trained" in line for line in untrained] == [True, True]
-    assert warned.startswith("1 of 3 texts are longer than max_length=16: ")
-    assert main(["embed", str(pretrained), "texts.txt", "--output", "vectors.txt"]) == 2
+    for line, length in zip(untrained, ("--max-length 48", "max_length=48"), strict=True):
+        assert f"up to {length} are not trained" in line
+    assert warned.startswith("1 of 3 texts are longer than --max-length 16: ")
+    assert (
+        main(["embed", str(pretrained), str(tmp_path / "texts.txt"), "--output", "vectors.txt"])
+        == 2
+    )
     assert "output is a .npy file" in capsys.readouterr().err
 
 

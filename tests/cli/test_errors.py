@@ -1,12 +1,14 @@
 """A mistake of the user's: one line, exit status 2, no traceback. And what happens around a run."""
 
 import json
+import logging
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 from forks import Fork, run_fork
@@ -14,6 +16,9 @@ from forks import Fork, run_fork
 import keras_posenc
 from keras_posenc import cli
 from keras_posenc.cli import interrupts, main
+from keras_posenc.cli.arguments import parser
+from keras_posenc.cli.files import check_files
+from keras_posenc.cli.wording import in_options
 from keras_posenc.untrusted import CONTROLS
 
 pytestmark = pytest.mark.once
@@ -51,7 +56,7 @@ def fails(capsys, *arguments):
         (["finetune", "a", "b", "c", "--epochs", "x"], "--epochs: invalid int value: 'x'"),
         (["finetune", "a", "b", "c", "--lengths", "512"], "such as 512x3,1536x1, not '512'"),
         (["finetune", "a", "b", "c", "--pooling", "sum"], "invalid choice: 'sum'"),
-        (["predict", "a"], "one of the arguments --text --file is required"),
+        (["predict", "a", "b.txt", "c.txt"], "unrecognized arguments: c.txt"),
     ],
 )
 def test_bad_arguments(capsys, arguments, words):
@@ -67,17 +72,17 @@ def test_bad_arguments(capsys, arguments, words):
     [
         ({"train": "none.tsv"}, "none.tsv"),
         ({"checkpoint": "nowhere"}, "There is no checkpoint at nowhere"),
-        ({"--learning-rate": "-1"}, "`learning_rate` must be a positive number. Received: -1.0"),
+        ({"--learning-rate": "-1"}, "--learning-rate must be a positive number. Received: -1.0"),
         (
             {"--validation": "1.5"},
-            "`validation` must be a number above 0 and below 1. Received: 1.5",
+            "--validation must be a number above 0 and below 1. Received: 1.5",
         ),
         ({"--validation": "none.tsv"}, "none.tsv"),
-        ({"--epochs": "0"}, "`epochs` must be a positive integer. Received: 0"),
+        ({"--epochs": "0"}, "--epochs must be a positive integer. Received: 0"),
         ({"--alpha": "0.5", "--max-length": "40"}, "alpha"),
         ({"--max-length": "400"}, "256"),
         ({"--label-column": "topic"}, "topic"),
-        ({"--epochs": "2", "--lengths": "16x1"}, "give it, or max_length and epochs, not both"),
+        ({"--epochs": "2", "--lengths": "16x1"}, "give it, or --max-length and --epochs, not both"),
     ],
 )
 def test_finetune_says_what_is_wrong(capsys, tmp_path, pretrained, corpus, changes, words):
@@ -85,6 +90,110 @@ def test_finetune_says_what_is_wrong(capsys, tmp_path, pretrained, corpus, chang
     train = changes.pop("train", corpus / "train.tsv")
     options = [part for pair in changes.items() for part in pair]
     assert words in fails(capsys, "finetune", checkpoint, train, tmp_path / "out", *options)
+
+
+def test_the_texts_of_predict_are_a_file_or_given(capsys, tmp_path):
+    (tmp_path / "a.txt").write_text("w1\n")
+    for more in ([], [tmp_path / "a.txt", "--text", "w1"]):
+        assert "Give the texts as a FILE, or each as --text; not both." in fails(
+            capsys, "predict", tmp_path, *more
+        )
+
+
+@pytest.mark.parametrize("place", [1, 2, 3, 5])
+@pytest.mark.parametrize("option", [[], ["--file"]])
+def test_the_file_of_predict_stands_anywhere(place, option):
+    words = ["predict", "out", "--format", "tsv", "--output", "x.tsv"]
+    words[place + 1 : place + 1] = [*option, "a.txt"] if place in (1, 3, 5) else []
+    if place == 2:  # between an option and its value
+        words += [*option, "a.txt"]
+    assert vars(parser().parse_args(words))["file"] == "a.txt"
+
+
+# An argument of each command that must be there, and what is wrong with it.
+FILES = [
+    ("finetune none train.tsv out", "There is no checkpoint at none: no such file or folder."),
+    ("finetune model none.tsv out", "none.tsv: No such file or directory"),
+    ("finetune model train.tsv out --test none.tsv", "none.tsv: No such file or directory"),
+    ("finetune model locked.tsv out", "locked.tsv: Permission denied"),
+    ("pretrain model none.txt out", "none.txt: No such file or directory"),
+    ("stretch model none.txt out", "none.txt: No such file or directory"),
+    ("contextualize model none.txt out", "none.txt: No such file or directory"),
+    ("evaluate none train.tsv", "There is no directory at none: no such file or folder."),
+    ("evaluate model none.tsv", "none.tsv: No such file or directory"),
+    ("predict model none.tsv", "none.tsv: No such file or directory"),
+    ("embed model none.tsv --output out.npy", "none.tsv: No such file or directory"),
+    ("search model none.npy words", "none.npy: No such file or directory"),
+    ("mine model none.tsv out.jsonl", "none.tsv: No such file or directory"),
+    ("rerank model words none.tsv", "none.tsv: No such file or directory"),
+    ("convert model out --adapter none", "none: No such file or directory"),
+    ("inspect none", "There is no checkpoint at none: no such file or folder."),
+]
+
+
+@pytest.mark.parametrize("words, error", FILES)
+def test_a_file_that_is_not_there_is_refused_before_keras_is_imported(
+    words, error, tmp_path, monkeypatch, capsys
+):
+    def load():
+        pytest.fail("imported a backend")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "train.tsv").write_text("text\tlabel\nw1\ta\n")
+    (tmp_path / "locked.tsv").touch(mode=0)
+    if "locked" in words and os.access(tmp_path / "locked.tsv", os.R_OK):
+        pytest.skip("this user may read all files")
+    assert main(words.split(), load) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", f"keras-posenc: error: {error}\n")
+
+
+def test_the_prefix_of_a_tensorflow_checkpoint_is_there(tmp_path):
+    (tmp_path / "bert.ckpt.index").touch()
+    assert check_files({"checkpoint": str(tmp_path / "bert.ckpt"), "validation": 0.2}) is None
+
+
+def test_a_name_with_control_characters_is_no_file(capsys, tmp_path):
+    assert "has control characters: rename it." in fails(capsys, "inspect", "a\x1b[2Jb")
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("`max_length` is 3", "--max-length is 3"),
+        ("raise max_length=512, or give `chunks`", "raise --max-length 512, or give --chunks"),
+        ("overwrite=True (--overwrite) replaces it", "--overwrite replaces it"),
+        (
+            'predict numbers with task="regress" (--task regress).',
+            "predict numbers with --task reg",
+        ),
+        ("Give text= (--text-column), one of a, b", "Give --text-column, one of a, b"),
+        ("max_length must be", "--max-length must be"),
+        ("`train` has no labels", "TRAIN has no labels"),
+        (
+            "max_length.tsv, a/max_length and `no_option`",
+            "max_length.tsv, a/max_length and `no_opt",
+        ),
+    ],
+)
+def test_arguments_are_named_as_options(text, words):
+    assert in_options(text, parser().flags("finetune")).startswith(words)
+
+
+@pytest.mark.parametrize("warn", ["warnings.warn", "logging.getLogger('keras_posenc').warning"])
+def test_warnings_name_options(warn, capsys, caplog, monkeypatch):
+    program = "import logging, warnings\nwarnings.simplefilter('default')\n"
+    program += f"{warn}('Raise `max_length`\x1b.')"
+    monkeypatch.setitem(cli.PROGRAMS, "list", lambda arguments: program)
+    before = logging.getLogger("keras_posenc").filters[:], warnings.showwarning
+    assert main(["list"]) == 0
+    if warn == "warnings.warn":
+        error = "keras-posenc: warning: Raise --max-length\\x1b.\n"
+        assert capsys.readouterr().err == error
+    else:
+        assert caplog.messages == ["Raise --max-length\\x1b."]
+    assert (logging.getLogger("keras_posenc").filters, warnings.showwarning) == before
 
 
 def test_bad_data_is_named_with_its_line(capsys, tmp_path, pretrained):
@@ -205,7 +314,7 @@ def test_a_library_without_any_backend(tmp_path):
 
 def test_a_backend_that_is_not_there(tmp_path):
     absent = "sys.modules['tensorflow'] = None"
-    found = command("inspect", "x", before=absent, KERAS_BACKEND=None, KERAS_HOME=str(tmp_path))
+    found = command("list", before=absent, KERAS_BACKEND=None, KERAS_HOME=str(tmp_path))
     assert found.returncode == 2
     assert found.stderr == (
         "keras-posenc: error: Keras is to run on tensorflow, which is not installed. Set "
@@ -289,7 +398,7 @@ def test_no_program_prints_what_acts_on_a_terminal(capsys, monkeypatch):
 def test_ids_of_a_file_cannot_act_on_the_terminal(capsys, tmp_path, finetuned, form):
     rows = [{"id": HOSTILE[:-1], "text": "w1 w2"}, {"id": 7, "text": "w3"}]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    source = ["--file", str(tmp_path / "t.jsonl"), "--format", form]
+    source = ["--format", form, str(tmp_path / "t.jsonl")]
     assert main(["predict", str(finetuned), *source]) == 0
     lines = capsys.readouterr().out.split("\n")[:-1]
     assert len(lines) == 2 + (form == "tsv")

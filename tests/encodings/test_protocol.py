@@ -1,9 +1,13 @@
 """What a class must be to act as an encoding."""
 
+import re
+
+import numpy as np
 import pytest
 from keras import ops
 
-from keras_posenc import Encoding
+from keras_posenc import Encoding, PositionalAttention
+from keras_posenc.encodings import ENCODINGS
 
 pytestmark = pytest.mark.once
 
@@ -29,3 +33,17 @@ def test_scan_and_carry_come_together(hook):
     half = type("Half", (Encoding,), {hook: lambda self, *arguments: None, "score": ops.add})
     with pytest.raises(TypeError, match="Half must override both `scan` and `carry`"):
         half()
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_head_size_is_refused_when_attention_is_made_or_never(name, size):
+    try:
+        layer = PositionalAttention(2, size, encodings=[name])
+    except ValueError as error:
+        assert str(error).startswith(
+            f"Rotary positions need an even number of features per head; this head has {size}: "
+        ) or re.fullmatch("`size` must be .*: sines and cosines come in pairs.*", str(error))
+        return
+    x = np.zeros((1, 5, 8), "float32")
+    assert layer(x, x, use_causal_mask=True).shape == x.shape

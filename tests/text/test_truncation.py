@@ -32,7 +32,7 @@ def test_batches_say_how_many_texts_and_what_share(tokenizer, caplog):
     (line,) = lines(caplog)
     assert line == (
         "2 of 4 texts are longer than max_length=6: 24.0% of all tokens are cut off. The longest "
-        "has 10 tokens. To read all of a text, raise max_length, or use chunks= of predict, "
+        "has 10 tokens. To read all of a text, raise `max_length`, or give `chunks` to predict, "
         "evaluate or embed."
     )
     assert caplog.records[0].levelno == logging.WARNING

@@ -45,7 +45,7 @@ def test_lengths_are_given_in_one_of_two_ways(given, expected):
 
 @pytest.mark.parametrize("given", [(512, None, [(512, 1)]), (None, 2, [(512, 1)])])
 def test_lengths_given_in_both_ways_are_refused(given):
-    with pytest.raises(ValueError, match="give it, or max_length and epochs, not both"):
+    with pytest.raises(ValueError, match="give it, or `max_length` and `epochs`, not both"):
         stages(*given)
 
 

@@ -1,0 +1,62 @@
+"""Files that a command reads are looked for before a backend is imported, which takes seconds."""
+
+import errno
+import os
+
+from keras_posenc.hub_names import from_hub
+from keras_posenc.untrusted import check_name
+
+MODELS = ("checkpoint", "directory", "reranker")
+FILES = (
+    "adapter",
+    "config",
+    "corpus",
+    "data",
+    "documents",
+    "file",
+    "pairs",
+    "stretch_first",
+    "test",
+    "texts",
+    "tokenizer",
+    "train",
+    "validation",
+    "vectors",
+)
+
+
+def check_files(arguments):
+    """Raises an error for an argument that is the path of a file or folder that cannot be read.
+
+    Args:
+        arguments: dict. Maps keywords of a command to their values.
+
+    Raises:
+        OSError: if there is nothing at a path, or it may not be read.
+        ValueError: if a path has control characters.
+    """
+    for name in (*MODELS, *FILES):
+        path = arguments.get(name)
+        if not isinstance(path, str):  # not given, a number, or texts
+            continue
+        check_name(path)
+        try:
+            readable = os.access(
+                path, os.R_OK, effective_ids=os.access in os.supports_effective_ids
+            )
+            os.stat(path)
+        except FileNotFoundError:
+            if name not in MODELS:
+                raise
+            _check_prefix(path, "checkpoint" if name == "checkpoint" else "directory")
+        else:
+            if not readable:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+
+def _check_prefix(path, what):
+    """Refuses a model of which there is no file: that of TensorFlow is several, with one prefix."""
+    if not os.path.exists(f"{path}.index"):
+        raise FileNotFoundError(
+            f"There is no {what} at {path}: no such file or folder.{from_hub(path)}"
+        )
