@@ -25,12 +25,8 @@ def generate(monkeypatch):
     return importlib.import_module
 
 
-def test_the_readme_is_short_and_in_step(generate):
-    text = (ROOT / "README.md").read_text("utf-8")
-    # Tables grow by a row for each encoding and family.
-    assert sum(not line.startswith("|") for line in text.splitlines()) <= 180
-    remedy = "run `python docs/generate/tables.py`"
-    assert generate("tables").filled(text) == text, remedy
+def test_the_readme_is_read_in_minutes():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 200
 
 
 def test_the_readme_counts_encodings_and_families():
@@ -39,11 +35,6 @@ def test_the_readme_counts_encodings_and_families():
         found = re.findall(rf"(\d+) (?:position )?\[?{what}\b", text)
         remedy = f"README.md has {found} {what}, and there are {count}: write that number"
         assert found and set(found) == {str(count)}, remedy
-
-
-def test_a_readme_without_a_section_is_refused(generate):
-    with pytest.raises(ValueError, match="0 sections <!-- results -->: there must be one"):
-        generate("tables").filled("no sections")
 
 
 def test_every_file_of_results_is_on_a_page(generate):
@@ -226,7 +217,7 @@ def test_docstrings_become_markdown(generate):
 
 def test_the_reference_shows_signatures_and_constants(generate):
     made = generate("api").pages()
-    assert "```python\nkeras_posenc.layout_map(" in made["api/models.md"]
+    assert "```py\nkeras_posenc.layout_map(" in made["api/models.md"]
     assert "### Generator.predict\n" in made["api/models.md"]
     assert not any(" at 0x" in text or "<class" in text for text in made.values())
 

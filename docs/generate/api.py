@@ -162,7 +162,7 @@ def _described(dotted, thing):
         if isinstance(thing, dict):
             value = "{" + ", ".join(f"{key!r}: ..." for key in thing) + "}"
         shown = textwrap.fill(value, 96, subsequent_indent="    ")
-        return [f"```python\n{dotted} = {shown}\n```"]
+        return [f"```py\n{dotted} = {shown}\n```"]
     parts = [_signature(dotted, thing), docstrings.markdown(inspect.getdoc(thing))]
     if inspect.isclass(thing):
         for method, function in sorted(_methods(thing).items()):
@@ -206,7 +206,7 @@ def _signature(dotted, thing):
     line = f"{dotted}({', '.join(words)})"
     if len(line) > 96:
         line = f"{dotted}(\n" + "".join(f"    {word},\n" for word in words) + ")"
-    return f"```python\n{line}\n```"
+    return f"```py\n{line}\n```"
 
 
 def _thing(module, name):

@@ -1,7 +1,4 @@
-"""The sections of the README that are made from the code and from the files of results.
-
-`python docs/generate/tables.py` writes them between their markers; tests/test_docs.py compares.
-"""
+"""The questions of the evidence pages, answered from the files of results."""
 
 import json
 import pathlib
@@ -210,44 +207,8 @@ def _batches(model):
 
 
 HEAD = ("question", "result", "verdict")
-# What a newcomer asks first; the evidence pages show all questions.
-IN_README = (
-    "distant_facts",
-    "digests",
-    "distant_context",
-    "stretching",
-    "random_ids",
-    "context_tools",
-    "steps",
-    "fits",
-)
-
-
-def in_readme():
-    """The table of results in the README."""
-    rows = results()
-    return markdown([HEAD, *(rows[name] for name in IN_README)])
 
 
 def markdown(rows):
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
-
-
-SECTIONS = {"results": in_readme}
-
-
-def filled(text, sections=SECTIONS):
-    """`text` with each section between `<!-- name -->` and `<!-- /name -->` made again."""
-    for name, make in sections.items():
-        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        if (count := text.count(start)) != 1:
-            raise ValueError(f"{count} sections <!-- {name} -->: there must be one.")
-        before, after = text.split(start)
-        text = f"{before}{start}{make()}\n{end}{after.split(end, 1)[1]}"
-    return text
-
-
-if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(filled(readme.read_text("utf-8")), "utf-8")
