@@ -19,7 +19,7 @@ TITLES = {
 LISTS = ("Args", "Call arguments", "Attributes", "Raises")
 SECTION = re.compile(rf"^({'|'.join(TITLES)}):\n", re.MULTILINE)
 ENTRY = re.compile(r"^(?=\S)", re.MULTILINE)
-PROMPTS = re.compile(r"^>>> .*\n(?:.+\n)*", re.MULTILINE)
+CODE = re.compile(r"^>>> .*\n(?:.+\n)*|^```\w*\n(?:.*\n)*?```$", re.MULTILINE)
 # Signs that Markdown would take for itself, outside of code.
 PLAIN = re.compile(r"(`[^`]*`)|([*_<|])")
 
@@ -56,11 +56,18 @@ def _entries(body):
 def _prose(text):
     """Paragraphs, lists, and indented formulas; examples as blocks of code."""
     parts, last = [], 0
-    for found in PROMPTS.finditer(text):
-        parts += [_paragraphs(text[last : found.start()]), f"```pycon\n{found[0].rstrip()}\n```"]
+    for found in CODE.finditer(text):
+        parts += [_paragraphs(text[last : found.start()]), _code(found[0])]
         last = found.end()
     parts.append(_paragraphs(text[last:]))
     return "\n\n".join(part for part in parts if part)
+
+
+def _code(text):
+    """A block of code; its language is not "python", whose blocks the tests of pages run."""
+    if text.startswith("```"):
+        return text.replace("```python", "```py")
+    return f"```pycon\n{text.rstrip()}\n```"
 
 
 def _paragraphs(text):
