@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from keras_posenc.models.pooling import MaskedPooling
     from keras_posenc.models.similarity import ranking, similarity
     from keras_posenc.models.span_logits import SpanLogits
-    from keras_posenc.models.sparse_pooling import SparsePooling
+    from keras_posenc.retrieval.sparse.pooling import SparsePooling
 
 __all__ = [
     "classifier",

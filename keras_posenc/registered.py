@@ -37,15 +37,15 @@ from keras_posenc.layers import (
 )
 from keras_posenc.layers.structured import crf, decoders, memm, pointer
 from keras_posenc.models import (
-    late_interaction_model,
     model,
     pooling,
     similarity,
     span_logits,
-    sparse_pooling,
 )
 from keras_posenc.models.generation import generator
 from keras_posenc.positions import learned, padded, random, sinusoidal, stretched, structured
+from keras_posenc.retrieval.late_interaction import training_model
+from keras_posenc.retrieval.sparse import pooling as sparse_pooling
 from keras_posenc.training import (
     adamw,
     chains,

@@ -112,7 +112,9 @@ def test_importing_the_package_imports_what_saved_models_need_and_little_more():
     assert len(imported) <= 140
     rooms = ("text", "checkpoints", "retrieval", "analysis", "bench", "tasks", "models.families")
     late = tuple(f"keras_posenc.{room}" for room in rooms)
-    assert [name for name in imported if name.startswith(late)] == []
+    # A kind of retrieval has its layers in its folder, and the folders above them come along.
+    folders = {".".join(name.split(".")[:end]) for name in registering for end in range(2, 5)}
+    assert [name for name in imported - folders if name.startswith(late)] == []
 
 
 def programs():

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from keras_posenc.layers.structured.pointer import EfficientGlobalPointer, GlobalPointer
     from keras_posenc.models.pooling import MaskedPooling
     from keras_posenc.models.span_logits import SpanLogits
-    from keras_posenc.models.sparse_pooling import SparsePooling
     from keras_posenc.positions import (
         AbacusPositionIds,
         CoupledPositionIds,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         InterpolatedPositionEmbedding,
         TiledPositionEmbedding,
     )
+    from keras_posenc.retrieval.sparse.pooling import SparsePooling
 
 __all__ = [
     "AbacusPositionIds",

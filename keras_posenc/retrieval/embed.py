@@ -15,18 +15,18 @@ from keras_posenc.checkpoints.sentence_transformers import (
 from keras_posenc.models.heads import features_before_head
 from keras_posenc.models.model import model_on
 from keras_posenc.models.sentence_embedding import embedder, normalizes, with_dimension
-from keras_posenc.retrieval.chunks import chunk_spans
+from keras_posenc.retrieval.dense.chunks import chunk_spans
+from keras_posenc.retrieval.dense.late_chunking import embed_spans
 from keras_posenc.retrieval.embed_checks import check_chunking, check_kind, check_parts
 from keras_posenc.retrieval.embedding_record import EmbeddingRecord
-from keras_posenc.retrieval.late_chunking import embed_spans
-from keras_posenc.retrieval.late_interaction import LateInteraction
+from keras_posenc.retrieval.late_interaction.embedder import LateInteraction
 from keras_posenc.retrieval.opening import (
     choose_prompt,
     open_finetuned,
     read_encoder,
     side_prompt,
 )
-from keras_posenc.retrieval.sparse import SparseEmbedder
+from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
 from keras_posenc.retrieval.vector_files import check_output, ids_of, json_lines, write_vectors
 from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import check_list, kind_of_all

@@ -5,10 +5,10 @@ import os
 import numpy as np
 
 from keras_posenc import checks
+from keras_posenc.retrieval.cross_encoder.reranker import Reranker, check_one_output
 from keras_posenc.retrieval.embed import open_embedder
 from keras_posenc.retrieval.nearest import nearest
 from keras_posenc.retrieval.opening import side_prompt
-from keras_posenc.retrieval.reranker import Reranker, check_one_output
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl

@@ -16,10 +16,11 @@ from keras_posenc.retrieval.embedding_record import (
     recorded_texts,
 )
 from keras_posenc.retrieval.found_texts import found_texts
-from keras_posenc.retrieval.late_interaction import MAXSIM, LateInteraction
-from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
+from keras_posenc.retrieval.late_interaction.embedder import MAXSIM, LateInteraction
+from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
 from keras_posenc.retrieval.nearest import check_scores, largest, nearest
-from keras_posenc.retrieval.sparse import SparseEmbedder, SparseVectors
+from keras_posenc.retrieval.sparse.embedder import SparseEmbedder
+from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.retrieval.stored_vectors import stored_vectors
 from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.ids import id_text

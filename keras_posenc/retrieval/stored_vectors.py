@@ -7,9 +7,9 @@ import pathlib
 import numpy as np
 
 from keras_posenc.checkpoints.numpy_files import read_npy, read_npz
-from keras_posenc.retrieval.late_chunking import ChunkVectors
-from keras_posenc.retrieval.multi_vectors import MultiVectors
-from keras_posenc.retrieval.sparse import SparseVectors
+from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
+from keras_posenc.retrieval.late_interaction.vectors import MultiVectors
+from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.text.file_parts import file_parts
 from keras_posenc.text.files import existing
 from keras_posenc.untrusted import quote

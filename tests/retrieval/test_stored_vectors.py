@@ -7,9 +7,9 @@ import pytest
 
 from keras_posenc import embed
 from keras_posenc.retrieval import open_embedder, search
-from keras_posenc.retrieval.late_chunking import ChunkVectors
+from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
 from keras_posenc.retrieval.nearest import nearest
-from keras_posenc.retrieval.sparse import SparseVectors
+from keras_posenc.retrieval.sparse.vectors import SparseVectors
 
 
 @pytest.mark.once

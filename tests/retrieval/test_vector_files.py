@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from keras_posenc.retrieval import embed, search, vector_files
-from keras_posenc.retrieval.late_chunking import ChunkVectors
-from keras_posenc.retrieval.multi_vectors import MultiVectors
-from keras_posenc.retrieval.sparse import SparseVectors
+from keras_posenc.retrieval.dense.late_chunking import ChunkVectors
+from keras_posenc.retrieval.late_interaction.vectors import MultiVectors
+from keras_posenc.retrieval.sparse.vectors import SparseVectors
 from keras_posenc.retrieval.vector_files import check_output, ids_of, write_vectors
 
 pytestmark = pytest.mark.once

@@ -6,19 +6,19 @@ import pathlib
 
 import numpy as np
 
-from keras_posenc.checkpoints.late_interaction_files import (
+from keras_posenc.checkpoints.model_settings import read_similarity
+from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.models.heads import features_of
+from keras_posenc.models.sentence_embedding import NORMALIZE, with_modules
+from keras_posenc.retrieval.late_interaction.files import (
     PROJECTION,
     files_of,
     is_stanford,
     read_late_interaction,
     to_stanford,
 )
-from keras_posenc.checkpoints.model_settings import read_similarity
-from keras_posenc.models.factory import build_transformer_model
-from keras_posenc.models.heads import features_of
-from keras_posenc.models.late_interaction_model import late_interaction
-from keras_posenc.models.sentence_embedding import NORMALIZE, with_modules
-from keras_posenc.retrieval.multi_vectors import MultiVectors, maxsim
+from keras_posenc.retrieval.late_interaction.training_model import late_interaction
+from keras_posenc.retrieval.late_interaction.vectors import MultiVectors, maxsim
 from keras_posenc.retrieval.opening import read_encoder
 from keras_posenc.retrieval.prediction import predicted, ranked
 from keras_posenc.retrieval.saving import save_as_read

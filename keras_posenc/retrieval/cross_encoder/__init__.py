@@ -1,0 +1,1 @@
+"""Cross-encoders: a score per pair of a query and a document."""

@@ -1,0 +1,1 @@
+"""One vector per text, or per chunk of it."""

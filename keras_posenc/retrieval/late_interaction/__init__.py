@@ -1,0 +1,1 @@
+"""Late interaction (ColBERT): a vector per token of a text."""

@@ -1,0 +1,1 @@
+"""SPLADE: a weight per token of the vocabulary."""
