@@ -9,10 +9,10 @@ import sys
 
 import aot_devices  # isort: skip  # before JAX and Keras: it sets their environment
 import jax
-import keras
 from aot_traced import MB, largest_array, product_flops
 
 from keras_posenc import PositionalAttention
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.encodings import ENCODINGS
 
 HEADS, HEAD_SIZE = 12, 64
@@ -26,7 +26,7 @@ KERNELS = 'custom_call_target="tpu_custom_call"', 'custom_call_target="__cudnn$f
 
 
 def main(chip):
-    keras.utils.set_random_seed(0)
+    set_random_seed(0)
     device = aot_devices.device(chip)
     default = jax.config.jax_optimization_level
     lowest = default if chip in aot_devices.GPUS else "O0"

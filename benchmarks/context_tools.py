@@ -16,7 +16,6 @@ computed again; the models are kept in build/context_tools.
 import functools
 import pathlib
 
-import keras
 import numpy as np
 from data import CORPORA
 from kept import Study, keys, markdown, options, spread
@@ -24,6 +23,7 @@ from keras import ops
 from recovery import compiled
 
 from keras_posenc import build_transformer_model, tasks
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.training.schedules import cosine_warmup
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "context_tools.json"
@@ -119,7 +119,7 @@ def build(corpus, encodings, **others):
 
 def trained(corpus, encodings, seed, steps, path, rows=ROWS, **sizes):
     """A model that learned on windows of `LENGTH`, or that of the file, if it is there."""
-    keras.utils.set_random_seed(seed)
+    set_random_seed(seed)
     model = build(corpus, encodings, **sizes)
     if path.exists():
         model.load_weights(path)

@@ -222,13 +222,12 @@ def prepared(kind, number):
 
 def tiny_bert(folder):
     """A directory with a random checkpoint, made by the first process that needs it."""
-    import keras
-
     from keras_posenc import build_transformer_model, save_checkpoint
+    from keras_posenc.backend.seeding import set_random_seed
 
     directory = folder / "bert"
     if not (directory / "vocab.txt").exists():
-        keras.utils.set_random_seed(0)
+        set_random_seed(0)
         save_checkpoint(build_transformer_model(dict(CONFIG)), directory)
         (directory / "config.json").write_text(json.dumps(CONFIG))
         vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]

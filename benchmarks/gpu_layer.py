@@ -24,6 +24,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc import PositionalAttention
+from keras_posenc.backend.seeding import set_random_seed
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "gpu_layer.json"
 HEADS, HEAD_SIZE = 12, 64
@@ -96,7 +97,7 @@ def device_of(backend):
 
 
 def layer_of(case, dtype, length):
-    keras.utils.set_random_seed(0)
+    set_random_seed(0)
     policy = dtype if dtype == "float32" else f"mixed_{dtype}"  # the same weights in all
     layer = PositionalAttention(HEADS, HEAD_SIZE, encodings=CASES[case][0], dtype=policy)
     layer.build((1, length, WIDTH), (1, length, WIDTH))

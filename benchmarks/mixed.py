@@ -26,6 +26,7 @@ import step
 from data import CORPORA, MINILM
 
 from keras_posenc import TextBatches, Tokenizer, build_transformer_model
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.heads import classifier
 from keras_posenc.text import read_texts
 
@@ -78,7 +79,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=2, help="the first is not counted")
     parser.add_argument("--results", default=RESULTS, type=pathlib.Path)
     arguments = parser.parse_args()
-    keras.utils.set_random_seed(0)
+    set_random_seed(0)
     line = measured(arguments)
     report = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
     report[keras.backend.backend()] = line

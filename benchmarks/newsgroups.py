@@ -17,6 +17,7 @@ import keras
 import numpy as np
 from data import CORPORA, MINILM
 
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import TextBatches, Tokenizer, read_texts
@@ -37,7 +38,7 @@ def main():
     parser.add_argument("--results", default=RESULTS / "newsgroups.json", type=pathlib.Path)
     parser.add_argument("--models", type=pathlib.Path, help="folder for the model of every stage")
     arguments = parser.parse_args()
-    keras.utils.set_random_seed(arguments.seed)
+    set_random_seed(arguments.seed)
 
     tokenizer = Tokenizer(MINILM)
     train = some_of(read_texts(f"{CORPORA}/20newsgroups-train.tab"), arguments.share)

@@ -18,6 +18,7 @@ import numpy as np
 from data import CORPORA, MINILM
 
 from keras_posenc import Tokenizer, build_transformer_model, read_texts
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.text import MaskedLanguageModelBatches
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "packing.json"
@@ -83,7 +84,7 @@ def real(batch):
 
 def timed(both, steps):
     """Processor time: ms for a thousand tokens, seconds of first steps, of both in turns."""
-    keras.utils.set_random_seed(0)
+    set_random_seed(0)
     models = {pack: model_of(pack) for pack in both}
     seconds, first = {True: [], False: []}, {True: 0.0, False: 0.0}
     seen = set()

@@ -20,6 +20,7 @@ import numpy as np
 from data import CORPORA, MINILM
 
 from keras_posenc import Tokenizer, build_transformer_model, read_texts
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.heads import classifier
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "precision.json"
@@ -36,7 +37,7 @@ def main():
     tokenizer = Tokenizer(MINILM)
     train = encoded(tokenizer, "train", arguments.train, arguments.length)
     inputs, labels = encoded(tokenizer, "test", arguments.test, arguments.length)
-    keras.utils.set_random_seed(0)
+    set_random_seed(0)
     model = classifier(build_transformer_model(MINILM, hierarchical_position=True), len(GROUPS))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.AdamW(1e-4), loss)

@@ -33,6 +33,7 @@ from keras_posenc import (
     tasks,
 )
 from keras_posenc.analysis.plot import COLOURS, MARKERS, styled, to_svg
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.training.schedules import cosine_warmup
 from keras_posenc.writing import write_text
 
@@ -130,7 +131,7 @@ class Subject:
         """The weights before stretching, by layer."""
         seed = seed if self.name == "small" else 0
         path = self.folder / f"{self.name}-{self.length}-{seed}.weights.h5"
-        keras.utils.set_random_seed(seed)
+        set_random_seed(seed)
         model = self.build("unstretched")
         if path.exists():
             model.load_weights(path)
@@ -159,7 +160,7 @@ class Subject:
     def row(self, way, seed):
         weights, then = self.before(seed), self.settings["then"]
         marks = then["marks"]
-        keras.utils.set_random_seed(seed)
+        set_random_seed(seed)
         model = self.build(way)
         for layer in model.layers:
             old = weights[layer.name]

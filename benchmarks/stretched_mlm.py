@@ -31,6 +31,7 @@ from recovery import compiled
 from stretch_base import recipe_of
 
 from keras_posenc import Tokenizer, build_transformer_model, tasks
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.config_file import read_config
 from keras_posenc.training import stretch
@@ -105,7 +106,7 @@ class Subject:
     def checkpoint(self):
         """Where the unstretched model is: trained with its head if it is not there."""
         if not (self.folder / "config.json").exists():
-            keras.utils.set_random_seed(0)
+            set_random_seed(0)
             model = build_transformer_model(
                 MINILM,
                 keep_tokens=self.keep,
@@ -171,7 +172,7 @@ class Subject:
         found["right"] = {"unstretched": halves(right)}
         report = {}
         if way == HIDDEN:
-            keras.utils.set_random_seed(seed)
+            set_random_seed(seed)
             model = self.build(self.checkpoint, max_position=length, **WAYS[way])
             found["right"]["at once"] = halves(self.counts(model, seed, settings["windows"])[1])
             compiled(model, settings["rate"])

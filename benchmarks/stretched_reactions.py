@@ -19,12 +19,12 @@ import pathlib
 import re
 import time
 
-import keras
 import numpy as np
 from kept import Study, keys, markdown, options, spread, write_lines
 from recovery import compiled
 
 from keras_posenc import build_transformer_model
+from keras_posenc.backend.seeding import set_random_seed
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "stretched_reactions.json"
 MODEL = "rxnfp/models/transformers/bert_pretrained"
@@ -84,7 +84,7 @@ def measured(model, vocabulary, seed, alpha, steps, texts):
         return build_transformer_model(str(model), with_mlm="linear", **rates, **arguments)
 
     test = hidden(vocabulary, texts, (seed, 0), is_test=True)
-    keras.utils.set_random_seed(seed)
+    set_random_seed(seed)
     long = build(hierarchical_position=alpha, max_position=WINDOW * WINDOWS)
     found = {"unstretched": accuracy(build(), test, 1), "before": accuracy(long, test, WINDOWS)}
     compiled(long, RATE)

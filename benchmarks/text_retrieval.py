@@ -18,7 +18,6 @@ import dataclasses
 import pathlib
 import time
 
-import keras
 import numpy as np
 from context_tools import LENGTH, LENGTHS, TOOLS, build, fixed, scaled, with_log_n
 from data import CORPORA
@@ -28,6 +27,7 @@ from keras import ops
 from recovery import compiled
 
 from keras_posenc import tasks
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.training.metrics import wilson
 from keras_posenc.training.schedules import cosine_warmup
 
@@ -119,7 +119,7 @@ def trained(facts, encodings, seed, steps, folder):
     """The weights of a model that learned on windows of `LENGTH`."""
     name = encodings[0] if isinstance(encodings[0], str) else encodings[0]["name"]
     path = folder / f"{name}-{steps}-{seed}.weights.h5"
-    keras.utils.set_random_seed(seed)
+    set_random_seed(seed)
     model = build(facts, encodings)
     if path.exists():
         model.load_weights(path)

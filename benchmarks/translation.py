@@ -29,6 +29,7 @@ from keras import ops
 from old_english import pairs
 
 from keras_posenc import Generator, build_encoder_decoder
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.losses import SmoothedSparseCategoricalCrossentropy
 from keras_posenc.training import Noam, average_checkpoints
 from keras_posenc.training.training_state import load_state, save_state
@@ -191,7 +192,7 @@ def likeliest_words(pairs, rounds=5):
 
 def run(texts, way, seed, steps, folder, beams=None):
     """Trains a model in one way, and measures it with and without averaged checkpoints."""
-    keras.utils.set_random_seed(seed)
+    set_random_seed(seed)
     sizes = {**SIZES, "intermediate_size": 4 * SIZES["hidden_size"]}
     model = build_encoder_decoder(VOCABULARY, **sizes, **way.get("build", {}))
     noam = Noam(SIZES["hidden_size"], WARMUP, FACTOR)

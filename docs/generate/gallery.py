@@ -370,13 +370,12 @@ def cost(name):
 
 def pictures(name):
     """dict file name -> SVG, the decay and the map of an encoding."""
-    import keras
-
     from keras_posenc.analysis import decay_curve
     from keras_posenc.analysis.pictures import decay_curves
     from keras_posenc.analysis.plot import to_svg
+    from keras_posenc.backend.seeding import set_random_seed
 
-    keras.utils.set_random_seed(0)
+    set_random_seed(0)
     curves = {"none": decay_curve([], LENGTH), name: decay_curve([shown(name)], LENGTH)}
     return {
         f"{name}-decay.svg": to_svg(decay_curves(curves, size=(7.2, 3.2))),

@@ -14,6 +14,7 @@ from keras_posenc.attention.choose import attend, mesh_size
 from keras_posenc.attention.key_values import Memory, empty_cache
 from keras_posenc.attention.rules import Hooks, Rules
 from keras_posenc.backend.head_groups import repeated_heads
+from keras_posenc.backend.seeding import without_tensorflow
 from keras_posenc.hints import Constraint, Encodings, Initializer, Regularizer, Tensor
 from keras_posenc.maps.attention_dropout import ATTENTION_DROPOUT, drawn_once
 from keras_posenc.maps.grid import Content
@@ -152,9 +153,10 @@ class PositionalAttention(keras.layers.Layer):
         if sliding_window is not None:
             sliding_window = checks.whole("sliding_window", sliding_window)
         self.use_gate, self.sliding_window = bool(use_gate), sliding_window
-        self.head_norm = keras.saving.serialize_keras_object(head_norm) if head_norm else None
-        self.query_norm, self.key_norm = (self._head_norm(name) for name in ("query", "key"))
-        self.encodings = [self._encoding(spec) for spec in listed(encodings)]
+        with without_tensorflow():
+            self.head_norm = keras.saving.serialize_keras_object(head_norm) if head_norm else None
+            self.query_norm, self.key_norm = (self._head_norm(name) for name in ("query", "key"))
+            self.encodings = [self._encoding(spec) for spec in listed(encodings)]
         for i, encoding in enumerate(self.encodings):
             encoding.name = f"encoding_{i}"  # a name that lasts, for saved weights
             encoding.check_head_size(key_dim)

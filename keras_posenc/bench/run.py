@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_posenc import backend, tasks
 from keras_posenc import expected as e
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.bench.models import build_model
 from keras_posenc.bench.settings import lengths_of, splits_of, task_of
 from keras_posenc.bench.task_batches import (
@@ -70,7 +71,7 @@ class Contender:
 
     def begin(self, seed):
         """Draws all weights again, from `seed`, and resets the optimizer."""
-        keras.utils.set_random_seed(seed)
+        set_random_seed(seed)
         fresh = build_model(*self.arguments)
         for variable, drawn in zip(self.model.variables, fresh.variables, strict=True):
             variable.assign(drawn)
@@ -106,7 +107,7 @@ class Contender:
             first = record["step"]
             last = min(first + SEGMENT, self.settings.steps)
             # torch draws dropout from its global state, which no variable holds.
-            keras.utils.set_random_seed((seed * 1_000_003 + first) % 2**32)
+            set_random_seed((seed * 1_000_003 + first) % 2**32)
             losses = self.steps(seed, first, last)
             record["step"] = last
             record["losses"].append(round(statistics.fmean(losses), 6))

@@ -84,10 +84,12 @@ def _run(command, arguments, load):
     _divide_processor(devices)
     load()
     from keras_posenc import backend
+    from keras_posenc.backend.seeding import without_tensorflow
 
     backend.cache_programs()
     names = {"__name__": "__main__", "print": _print}
-    exec(compile(source, f"<keras-posenc {command}>", "exec"), names)
+    with without_tensorflow():
+        exec(compile(source, f"<keras-posenc {command}>", "exec"), names)
     with named(STDOUT):
         sys.stdout.flush()
 

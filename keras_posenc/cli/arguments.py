@@ -74,11 +74,11 @@ class _Parser(argparse.ArgumentParser):
         return found
 
     def flags(self, name):
-        """{keyword: option} of all commands; what several have is that of the command `name`."""
-        found = {}
-        for command in (*self.commands.choices.values(), self.commands.choices[name]):
-            found |= command.keywords
-        return found
+        """{keyword: option} of a command, and of what only other commands have."""
+        own, others = self.commands.choices[name].keywords, {}
+        for command in self.commands.choices.values():
+            others |= command.keywords
+        return own, {keyword: flag for keyword, flag in others.items() if keyword not in own}
 
     @staticmethod
     def _refuse(unknown, command):

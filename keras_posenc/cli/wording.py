@@ -23,18 +23,20 @@ def in_options(text, flags):
 
     Args:
         text: str.
-        flags: dict. Maps the keywords of the command to its options.
+        flags: pair of dicts from keywords to options: those of the command, and others, which are
+            meant only where they stand as `name`.
 
     Example:
 
-    >>> in_options("raise `max_length`: chunks=2 is too few", {"max_length": "--max-length"})
-    'raise --max-length: chunks=2 is too few'
+    >>> in_options("raise `max_length`: chunks=2 is few", ({"max_length": "--max-length"}, {}))
+    'raise --max-length: chunks=2 is few'
     """
+    own, others = flags
 
     def option(found):
         name = next(filter(None, found.group("quoted", "true", "given", "bare")))
-        value = f" {found['value']}" if found["value"] else ""
-        return f"{flags[name]}{value}" if name in flags else found[0]
+        flag = own.get(name, others.get(found["quoted"]))
+        return found[0] if flag is None else f"{flag} {found['value'] or ''}".rstrip()
 
     return NAMED.sub(option, WITH_OPTION.sub(r"\1", text))
 
@@ -44,7 +46,7 @@ def warning_in_options(flags):
     """Words warnings, and what is logged, for the command line while a command runs.
 
     Args:
-        flags: dict, as for `in_options`.
+        flags: pair of dicts, as for `in_options`.
     """
     logger = logging.getLogger("keras_posenc")
     handler = logging.Filter()

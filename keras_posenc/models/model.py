@@ -10,6 +10,7 @@ from keras import ops
 from keras.src.backend.common.global_state import get_global_attribute
 
 from keras_posenc import backend
+from keras_posenc.backend.seeding import without_tensorflow
 from keras_posenc.encodings import spec_of
 from keras_posenc.models.direct import Steps
 from keras_posenc.models.inputs import CheckedInputs
@@ -109,7 +110,8 @@ class TransformerModel(CheckedInputs, keras.Model):
         """
         if str(filepath).endswith((".h5", ".hdf5")):
             raise ValueError(NO_HDF5.format(f"Received: filepath={str(filepath)!r}"))
-        return super().save(filepath, *args, **kwargs)
+        with without_tensorflow():
+            return super().save(filepath, *args, **kwargs)
 
     def quantize(self, mode=None, *args, **kwargs):
         """Quantizes the weights, as `keras.Model.quantize` does; warns of "int8" on a CPU."""

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_posenc import backend
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.untrusted import quote
 
 # What these do, a run does by itself, or undoes.
@@ -235,7 +236,7 @@ class OneEpoch(keras.callbacks.Callback):
         self.batches.set_epoch(epoch)
         # Where there is no such state, a new seed would only have graphs prepared once more.
         if backend.TRAITS.global_random_state:
-            keras.utils.set_random_seed(self.seed + 1 + epoch)
+            set_random_seed(self.seed + 1 + epoch)
 
     def on_train_batch_end(self, batch, logs=None):
         place = self.epoch + (batch + 1) / len(self.batches)

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_posenc import backend, checks
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.config import RATES
 from keras_posenc.models.factory import build_transformer_model
@@ -125,7 +126,7 @@ class Pretraining:
 
     def __init__(self, recipe, sizes, tokenizer, corpus):
         self.recipe, self.sizes, self.tokenizer = recipe, sizes, tokenizer
-        keras.utils.set_random_seed(recipe.seed)
+        set_random_seed(recipe.seed)
         self.batches = self._batches(corpus.train, shuffle=True)
         self.held_out = self._batches(corpus.validation, shuffle=False)
         self.steps = recipe.steps or recipe.epochs * len(self.batches)
@@ -219,7 +220,7 @@ class Pretraining:
             self.batches.set_epoch(epoch)
         # Where there is no such state, a new seed would only have graphs prepared once more.
         if backend.TRAITS.global_random_state:
-            keras.utils.set_random_seed(self.recipe.seed + 1 + number)
+            set_random_seed(self.recipe.seed + 1 + number)
         inputs, targets, weights = self.batches[index]
         # Each of several processes has some of the rows.
         weights = weights / sum(backend.gather(weights.sum()))

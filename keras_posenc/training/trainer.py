@@ -7,10 +7,10 @@ import io
 import json
 import time
 
-import keras
 import numpy as np
 
 from keras_posenc import expected as e
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text.disk_list import take
 from keras_posenc.text.shapes import shape_price
@@ -50,7 +50,7 @@ class Trainer:
     def __init__(self, recipe, documents, task, label_names, before):
         self.recipe, self.documents, self.task = recipe, documents, task
         self.before, self.history, self.steps = before, [], []
-        keras.utils.set_random_seed(recipe.seed)
+        set_random_seed(recipe.seed)
         encoder, tokenizer = _encoder(recipe, label_names, task)
         if recipe.lora_rank is not None or recipe.freeze is not None:
             choose_trainable(encoder, recipe.lora_rank, recipe.freeze)

@@ -170,6 +170,8 @@ def test_a_name_with_control_characters_is_no_file(capsys, tmp_path):
         ),
         ("Give text= (--text-column), one of a, b", "Give --text-column, one of a, b"),
         ("max_length must be", "--max-length must be"),
+        ("`alpha` is for max_position=512", "--alpha is for max_position=512"),
+        ("give `pool` to predict", "give --pool to predict"),
         ("`train` has no labels", "TRAIN has no labels"),
         (
             "max_length.tsv, a/max_length and `no_option`",

@@ -2,9 +2,9 @@
 
 import functools
 
-import keras
 import numpy as np
 
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.training.contextual.batches import CopyBatches
 from keras_posenc.training.contextual.copies import COPIES
 from keras_posenc.training.contextual.measure import Measure, cases
@@ -35,7 +35,7 @@ class ContextualTraining:
     def __init__(self, recipe, source, old, tokenizer, corpus, held_out, other_files):
         self.recipe, self.old, self.tokenizer = recipe, old, tokenizer
         self.corpus, self.held_out, self.other_files = corpus, held_out, other_files
-        keras.utils.set_random_seed(recipe.seed)
+        set_random_seed(recipe.seed)
         skips = not old.padded_positions
         self.pair = Pair(recipe, source, old, {}, skips)
         window = min(old.max_position, 512)

@@ -2,10 +2,10 @@
 
 import functools
 
-import keras
 import numpy as np
 
 from keras_posenc import backend
+from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.text.replicas import fill, share_of
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import take_steps
@@ -38,7 +38,7 @@ class Distillation:
 
     def __init__(self, recipe, source, old, tokenizer, corpus, other_files):
         self.recipe, self.old, self.corpus, self.other_files = recipe, old, corpus, other_files
-        keras.utils.set_random_seed(recipe.seed)
+        set_random_seed(recipe.seed)
         # Ids that are made of the tokens leave no room for skipped ones.
         self.skips = recipe.keep == "context" and not old.padded_positions
         self.pair = Pair(recipe, source, old, recipe.encodings(old), self.skips)
