@@ -2,12 +2,12 @@
 
 import functools
 
-import keras
 from keras import ops
 
 from keras_posenc import backend
 from keras_posenc.attention.call import as_ids
 from keras_posenc.attention.key_values import FULL, Overwritten
+from keras_posenc.attention.whole_text import needs_no_map
 from keras_posenc.maps.grid import Grid
 from keras_posenc.positions import consecutive
 from keras_posenc.positions.position_range import check_length
@@ -35,7 +35,7 @@ def attend_last(layer, query, named):
         return None
     if any(x is not None and name not in KNOWN for name, x in named.items()):
         return None
-    if not _needs_no_map(layer, query) or backend.is_traced(cache.start):
+    if not needs_no_map(layer, query) or backend.is_traced(cache.start):
         return None
     start = int(cache.start)
     if not all(mask is None or backend.all_true(mask) for mask in (added, named.get("key_mask"))):
@@ -72,10 +72,3 @@ def attend_last(layer, query, named):
     mask = functools.reduce(ops.logical_and, masks)[:, None, None] if masks else None
     attended = backend.dot_product_attention(*heads, None, mask, layer.key_dim**-0.5, False, None)
     return merge(attended), Overwritten(keys, values, key_mask, cache.start + 1)
-
-
-def _needs_no_map(layer, query):
-    """Whether the layer weighs keys by nothing but their products with the query, in a kernel."""
-    flash = layer.flash_attention, keras.config.is_flash_attention_enabled()
-    plain = layer.hooks.at_writing_alone and layer.key_dim == layer.value_dim
-    return plain and flash == (None, None) and backend.has_kernel(query, False)

@@ -13,6 +13,7 @@ import keras
 from keras_posenc import backend
 from keras_posenc.attention.last_query import attend_last
 from keras_posenc.attention.layer import PositionalAttention
+from keras_posenc.attention.whole_text import attend_whole
 from keras_posenc.layers.dropout import Dropout
 from keras_posenc.layers.feedforward import FeedForward
 from keras_posenc.layers.norm import RMSNormalization
@@ -168,7 +169,10 @@ def _attention(layer, query, value, key=None, **named):
         if named.get(name) is None:
             named[name] = _mask(x)
     alone = value is query and (key is None or key is query)
-    found = attend_last(layer, query, named) if alone else None
+    found = None
+    if alone:
+        attend = attend_whole if named.get("cache") is None else attend_last
+        found = attend(layer, query, named)
     if found is None:
         found = layer.call(query, value, key, **layer.with_key_positions(query, value, named))
     y = found[0] if isinstance(found, tuple) else found
