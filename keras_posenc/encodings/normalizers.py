@@ -69,4 +69,6 @@ class SquaredReLU(Encoding):
 
     def normalize(self, logits, grid):
         """max(l_ij, 0)^2 / n_i, (B, H, Tq, Tk)."""
-        return ops.square(ops.relu(logits)) / ops.maximum(grid.visible(), 1.0)[..., None]
+        positive = ops.relu(logits)
+        # Not the square first: in float16, that of 256 is infinite.
+        return positive * (positive / ops.maximum(grid.visible(), 1.0)[..., None])

@@ -142,13 +142,14 @@ def _tsv(path):
 
 
 def _csv(path):
-    lines, rest, first, is_last = _lines(path), "", 1, False
+    lines, rest, first, is_last, size = _lines(path), "", 1, False, BLOCK
     while not is_last:
-        block = "".join(line for _, line in itertools.islice(lines, BLOCK))
+        block = "".join(line for _, line in itertools.islice(lines, size))
         content, is_last, done = rest + block, not block, 0
+        size *= 2  # unless a row ends: a field over many blocks is then parsed in linear time
         try:
             for line, fields, end, following in rows_with_ends(content, ",", first):
-                done, first = end, following
+                done, first, size = end, following, BLOCK
                 if fields:
                     yield line, fields
         except UnendedField as error:  # it may end in the next block

@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_posenc import checks
+from keras_posenc.untrusted import shorten
 
 # Borders of the length groups: a group is borders[k] < tokens <= borders[k + 1].
 LENGTH_BORDERS = (0, 128, 256, 512, 1024, 2048, 4096)
@@ -58,8 +59,22 @@ def precision_recall_f1(matrix):
 
 
 def macro_f1(matrix):
-    """Mean F1 over the classes that occur, as true class or as prediction."""
+    """Mean F1 over the classes that occur, as true class or as prediction.
+
+    Args:
+        matrix: (C, C), as `confusion_matrix` counts.
+
+    Returns:
+        float, 0 to 1.
+
+    Raises:
+        ValueError: if it counts no document, or a number in it is not finite.
+    """
     matrix = np.asarray(matrix)
+    if not (np.isfinite(matrix).all() and matrix.sum() > 0):
+        raise ValueError(
+            f"`matrix` must count at least one document. Received: {shorten(matrix.tolist())}"
+        )
     occurs = matrix.sum(axis=0) + matrix.sum(axis=1) > 0
     return float(precision_recall_f1(matrix)[2][occurs].mean())
 
@@ -177,12 +192,15 @@ def pearson(true, predicted):
     Returns:
         float, -1 to 1.
 
+    Raises:
+        ValueError: if there is no number, one is not finite, or there is not one for each.
+
     Example:
 
     >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
     0.9934
     """
-    one, other = (np.asarray(each, "float64") for each in (true, predicted))
+    one, other = _series(true, predicted)
     one, other = one - one.mean(), other - other.mean()
     scale = np.sqrt((one @ one) * (other @ other))
     return float(one @ other / scale) if scale > 0 else 0.0
@@ -198,12 +216,33 @@ def spearman(true, predicted):
     Returns:
         float, -1 to 1.
 
+    Raises:
+        ValueError: as `pearson`.
+
     Example:
 
     >>> spearman([1, 2, 3], [2, 40, 700])
     1.0
     """
-    return pearson(_ranks(true), _ranks(predicted))
+    return pearson(*map(_ranks, _series(true, predicted)))
+
+
+def _series(true, predicted):
+    """Two series as float64, which a correlation is defined for."""
+    pair = [np.asarray(each, "float64") for each in (true, predicted)]
+    for name, series in zip(("true", "predicted"), pair, strict=True):
+        if series.ndim != 1 or not series.size or series.shape != pair[0].shape:
+            raise ValueError(
+                "`true` and `predicted` must be as many numbers, at least one. Received: shapes "
+                f"{pair[0].shape} and {pair[1].shape}"
+            )
+        if not np.isfinite(series).all():
+            index = int(np.argmin(np.isfinite(series)))
+            raise ValueError(
+                f"`{name}` must be finite numbers. Received: {series[index]} at index {index}. "
+                "If a model predicted it, its training has diverged."
+            )
+    return pair
 
 
 def _ranks(values):

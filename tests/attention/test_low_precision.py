@@ -9,6 +9,7 @@ from keras import ops
 from laws import B, D, E, H
 
 from keras_posenc import GatedAttentionUnit, LearnedPositionEmbedding, PositionalAttention
+from keras_posenc.encodings import Grid, SquaredReLU
 from keras_posenc.layers.token_embedding import IdEmbedding
 
 T = 24
@@ -138,3 +139,12 @@ def test_no_floatx_rounds_ids(floatx, usual):
 def test_any_floatx_trains_with_any_policy_and_encoding(case, floatx, usual):
     for policy in POLICIES:
         trains(list(case.encodings), floatx, policy)
+
+
+def test_squares_beyond_float16_are_numbers():
+    """The square of a logit of 300 is not; divided by 64 keys it is a weight of 1,400."""
+    logits = ops.full((1, 1, 64, 64), 300.0, dtype="float16")
+    assert not np.isfinite(laws.to_numpy(ops.square(logits))).any()
+    ids = ops.arange(64)[None]
+    weights = SquaredReLU(dtype="float16").normalize(logits, Grid(ids, ids))
+    np.testing.assert_allclose(laws.to_numpy(ops.cast(weights, "float32")), 300**2 / 64, rtol=1e-3)

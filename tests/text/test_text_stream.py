@@ -139,3 +139,25 @@ def test_a_part_of_the_file_is_in_memory_at_a_time(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 4000 and peak < 1e6
+
+
+@pytest.mark.parametrize("end", ["", '",b\nlast,c\n'])
+def test_a_field_over_many_blocks_is_parsed_in_linear_time(tmp_path, monkeypatch, end):
+    """Each block that does not end the field doubles the next: few characters are read again."""
+    parsed, rows_with_ends = [], file_parts.rows_with_ends
+
+    def count(content, *more):
+        parsed.append(len(content))
+        return rows_with_ends(content, *more)
+
+    monkeypatch.setattr(file_parts, "BLOCK", 4)
+    monkeypatch.setattr(file_parts, "rows_with_ends", count)
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\none,a\n"two,b\n' + "more words,b\n" * 4000 + end)
+    parts = file_parts.file_parts(path, 2)
+    if end:
+        assert [len(part.rows) for part in parts] == [2, 1]
+    else:
+        with pytest.raises(ValueError, match=r"a.csv, line 3: not CSV \(unexpected end of data\)"):
+            list(parts)
+    assert sum(parsed) < 4 * path.stat().st_size

@@ -20,6 +20,36 @@ def test_precision_recall_f1_by_hand():
     np.testing.assert_allclose(f1, [1 / 2, 0, 4 / 5])
 
 
+SERIES = "`true` and `predicted` must be as many numbers, at least one. Received: shapes "
+
+
+@pytest.mark.parametrize("correlation", [metrics.pearson, metrics.spearman])
+@pytest.mark.parametrize(
+    "true, predicted, words",
+    [
+        ([], [], SERIES + r"\(0,\) and \(0,\)"),
+        ([1, 2, 3], [1, 2], SERIES + r"\(3,\) and \(2,\)"),
+        ([[1], [2]], [[1], [2]], SERIES + r"\(2, 1\)"),
+        ([1, 2, 3], [1, 2, np.nan], "`predicted` must be finite numbers. Received: nan at index 2"),
+        ([1, -np.inf, np.nan], [1, 2, 3], "`true` must be finite .* Received: -inf at index 1"),
+    ],
+)
+def test_a_correlation_that_is_not_defined_is_refused(correlation, true, predicted, words):
+    with pytest.raises(ValueError, match=words):
+        correlation(true, predicted)
+
+
+@pytest.mark.parametrize("correlation", [metrics.pearson, metrics.spearman])
+def test_a_constant_series_correlates_with_nothing(correlation):
+    assert correlation([1, 2], [3, 3]) == correlation([7], [7]) == 0.0
+
+
+@pytest.mark.parametrize("matrix", [[[0, 0], [0, 0]], [[np.nan, 0], [0, 1]]])
+def test_macro_f1_needs_a_document(matrix):
+    with pytest.raises(ValueError, match="`matrix` must count at least one document. Received: "):
+        metrics.macro_f1(matrix)
+
+
 def test_macro_f1_leaves_out_a_class_that_does_not_occur():
     assert metrics.macro_f1([[3, 0, 0], [0, 1, 0], [0, 0, 0]]) == 1.0
     assert metrics.macro_f1([[3, 0, 1], [0, 1, 0], [0, 0, 0]]) == pytest.approx((6 / 7 + 1) / 3)
