@@ -25,6 +25,25 @@ OF_KERAS = (
 )
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object that is a default
 
+# The sentence that opens a page.
+OPENINGS = {
+    "attention": "Layers of attention that combine position encodings.",
+    "encodings": "What `PositionalAttention` takes as `encodings`.",
+    "positions": "Position embeddings, and layers that choose position ids.",
+    "models": "Pretrained and new models, how they serve more positions, and their export.",
+    "structured": "Layers that decide on the tags or spans of a text together.",
+    "heads": "Models with a head for a task, on an encoder.",
+    "losses": "Losses for `compile`.",
+    "metrics": "Metrics for `compile`.",
+    "checkpoints": "Files of weights: reading, loading and saving.",
+    "text": "Tokenizers, readers of files of texts, and batches for `fit`.",
+    "training": "Calls that go from files of texts to a trained model, and what they use.",
+    "retrieval": "Vectors of texts, search, and reranking.",
+    "tasks": "Synthetic tasks that show whether a model works on texts longer than in training.",
+    "bench": "Runs of the synthetic tasks, and their tables and figures.",
+    "analysis": "What encodings and models do with positions, as numbers and figures.",
+}
+# Name of a page -> its title, the module, and the names there.
 PAGES = {
     "attention": (
         "Attention",
@@ -131,7 +150,7 @@ def _index(names):
     parts = [
         "# API reference",
         "Every public name, with its arguments, shapes, errors and an example. The "
-        "[guides](../guides/index.md) say what to use for which task.",
+        "[guides](../guides/index.md) show what to use for which task.",
     ]
     for name, found in names.items():
         title, module, _ = PAGES[name]
@@ -141,7 +160,7 @@ def _index(names):
         ]
         parts += [
             f"## [{title}]({name}.md)",
-            f"In `{module}`.",
+            f"{OPENINGS[name]} In `{module}`.",
             "\n".join(["| name | purpose |", "|---|---|", *rows]),
         ]
     return "\n\n".join(parts) + "\n"
@@ -149,7 +168,7 @@ def _index(names):
 
 def _page(name, found):
     title, module, _ = PAGES[name]
-    parts = [f"# {title}"]
+    parts = [f"# {title}", OPENINGS[name]]
     for each in found:
         parts += [f"## {each}", *_described(f"{module}.{each}", _thing(module, each))]
     return "\n\n".join(parts) + "\n"
@@ -175,7 +194,7 @@ def _described(dotted, thing):
 
 
 def _methods(cls):
-    """What a class of ours adds: methods and properties with a docstring that says something."""
+    """What a class of ours adds: methods and properties with a docstring."""
     found = {}
     for name, value in vars(cls).items():
         value = getattr(value, "__func__", value)
@@ -217,7 +236,7 @@ def _purpose(thing):
     """The first line of a docstring; what a constant is."""
     if not callable(thing):
         return f"A constant: {type(thing).__name__}."
-    return docstrings.escaped((inspect.getdoc(thing) or "").split("\n")[0])
+    return docstrings.escaped((inspect.getdoc(thing) or "").split("\n")[0]).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ SECTION = re.compile(rf"^({'|'.join(TITLES)}):\n", re.MULTILINE)
 ENTRY = re.compile(r"^(?=\S)", re.MULTILINE)
 CODE = re.compile(r"^>>> .*\n(?:.+\n)*|^```\w*\n(?:.*\n)*?```$", re.MULTILINE)
 # Signs that Markdown would take for itself, outside of code.
-PLAIN = re.compile(r"(`[^`]*`)|([*_<|])")
+PLAIN = re.compile(r"(`[^`]*`)|([*_<])")
 
 
 def markdown(text):
