@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_posenc import checks
+from keras_posenc.training.late_scores import scores_of_all, scores_of_each
 from keras_posenc.training.similarity_losses import whole_batch
 
 
@@ -20,14 +21,7 @@ def _scores(y_pred):
     if rank == 3:
         return ops.sum(y_pred[:, :1] * y_pred[:, 1:], axis=-1)
     queries, documents = y_pred[:, 0], y_pred[:, 1:]
-    products = ops.einsum("bqd,bstd->bsqt", queries[..., :-1], documents[..., :-1])
-    return _best(products, queries[:, None, :, -1], documents[:, :, None, :, -1])
-
-
-def _best(products, queries, documents):
-    """Sums over the tokens of queries of the largest product with a token of the document."""
-    best = ops.max(ops.where(documents > 0, products, -1e9), axis=-1)
-    return ops.sum(ops.where(queries > 0, best, 0.0), axis=-1)
+    return scores_of_each(queries, documents)
 
 
 def _check(y_true, scores, sizes):
@@ -206,8 +200,7 @@ class MaxSimRanking(keras.losses.Loss):
         vectors, places, allowed = whole_batch(y_true, y_pred)
         queries, others = y_pred[:, 0], ops.transpose(vectors[:, 1:], (1, 0, 2, 3))
         documents = ops.reshape(others, (-1, ops.shape(y_pred)[2], y_pred.shape[3]))
-        products = ops.einsum("bqd,ntd->bnqt", queries[..., :-1], documents[..., :-1])
-        scores = _best(products, queries[:, None, :, -1], documents[None, :, None, :, -1])
+        scores = scores_of_all(queries, documents)
         logits = ops.where(allowed, self.scale * scores, -1e9)
         return ops.sparse_categorical_crossentropy(places, logits, from_logits=True)
 

@@ -161,6 +161,25 @@ def test_training(target, colberts, tmp_path):
     assert training.evaluate(batches, verbose=0) < 0.9 * before
 
 
+def test_queries_are_computed_at_their_own_length(colberts):
+    """Behind the tokens that a query may have, its row is padding."""
+    model = LateInteraction(colberts / "pylate")
+    training = model.training_model(2)
+    tokens = training.get_layer("Tokens")
+    length = tokens.query_length
+    assert length == max(model.query.length, model.query.expand or 0)
+    pairs = [("one two", "three " * (length + 20)), ("four", "five six")]
+    inputs, _ = model.batches(pairs)[0][:2]
+    assert inputs["token_ids"].shape[2] > length
+    short = np.asarray(training.predict_on_batch(inputs))
+    tokens.query_length = None
+    whole = keras.ops.convert_to_numpy(training(inputs))
+    scored = short[..., -1] > 0
+    np.testing.assert_array_equal(short[..., -1], whole[..., -1])
+    np.testing.assert_allclose(short[scored], whole[scored], atol=1e-5)
+    assert not short[:, 0, length:].any() and whole[:, 0, length:].any()
+
+
 def batches_order(model, batches, groups):
     """The numbers of the groups in the order of the rows of the only batch."""
     rows = batches[0][0]["token_ids"][:, 0]

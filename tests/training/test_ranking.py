@@ -1,5 +1,7 @@
 """Ranking losses against their formulas in NumPy and against sentence-transformers."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from keras_posenc import build_transformer_model
 from keras_posenc.heads import classifier, ranking
 from keras_posenc.losses import ListwiseKL, MarginMSE, MaxSimRanking
+from keras_posenc.training import late_scores
 
 RNG = np.random.default_rng(0)
 SCORES, TEACHER = RNG.normal(size=(2, 5, 4)).astype("float32")
@@ -78,6 +81,62 @@ def test_margins_of_late_interaction():
     found = MarginMSE(reduction=None)(teacher, MULTI)
     expected = np.square(margins).mean(axis=1)
     np.testing.assert_allclose(keras.ops.convert_to_numpy(found), expected, rtol=1e-4)
+
+
+def with_gradient(loss, labels, values):
+    """The loss of values that a layer holds, and its gradient."""
+    values = keras.Variable(values, dtype="float32")
+    name = keras.backend.backend()
+    if name == "torch":
+        found = loss(labels, values)
+        found.backward()
+        gradient = values.value.grad
+    elif name == "jax":
+        import jax
+
+        # As a program: outside of one, there is no loop.
+        step = jax.jit(jax.value_and_grad(lambda values: loss(labels, values)))
+        found, gradient = step(values.value)
+    else:
+        import tensorflow as tf
+
+        @tf.function
+        def step(values):
+            with tf.GradientTape() as tape:
+                tape.watch(values)
+                found = loss(labels, values)
+            return found, tape.gradient(found, values)
+
+        found, gradient = step(values.value)
+    return float(keras.ops.convert_to_numpy(found)), keras.ops.convert_to_numpy(gradient)
+
+
+@pytest.mark.parametrize("make", [MaxSimRanking, MarginMSE])
+@pytest.mark.parametrize("block_bytes", [1, 4 * 60 * 3, 4 * 60 * 9])
+def test_blocks_of_products_change_no_number(make, block_bytes, monkeypatch):
+    """A row of products has 60 numbers: one text at a time, three of four, two tokens of all."""
+    values = MULTI.copy()
+    values[:, 0, 3:, -1] = 0  # a block of queries without any token
+    labels = np.array([0, 1, 1, 3]) if make is MaxSimRanking else TEACHER[:4, :3]
+    loss, gradient = with_gradient(make(), labels, values)
+    monkeypatch.setattr(late_scores, "BLOCK_BYTES", block_bytes)
+    again, of_blocks = with_gradient(make(), labels, values)
+    assert again == pytest.approx(loss, rel=1e-6)
+    assert np.abs(gradient[:, 0, :3, :-1]).max() > 0.01
+    np.testing.assert_allclose(of_blocks, gradient, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="only JAX lists the arrays")
+def test_no_program_holds_the_products_of_all_tokens():
+    """They have 64 MB for 16 pairs of 256 tokens; a block has 8 MB."""
+    import jax
+
+    vectors = jax.ShapeDtypeStruct((16, 2, 256, 9), "float32")
+    labels = jax.ShapeDtypeStruct((16,), "int32")
+    step = jax.grad(lambda vectors, labels: MaxSimRanking()(labels, vectors))
+    text = jax.jit(step).lower(vectors, labels).compile().as_text()
+    shapes = [np.prod([int(n) for n in x.split(",")]) for x in re.findall(r"f32\[([\d,]+)\]", text)]
+    assert 4 * max(shapes) == late_scores.BLOCK_BYTES
 
 
 @pytest.mark.once

@@ -202,6 +202,8 @@ class LateInteraction:
 
         Use the loss `MaxSimRanking` with the documents of the batch and mined negatives, and
         `MarginMSE` or `ListwiseKL` with the scores of a teacher. The inputs come from `batches`.
+        Queries are padded to the length of the documents, but computed at no more than the length
+        that queries are truncated to.
 
         Args:
             num_texts: int. 2 for (query, document), more for further documents.
@@ -218,9 +220,10 @@ class LateInteraction:
         >>> LateInteraction("colbert").training_model(3).output_shape[:2]
         (None, 3)
         """
-        skipped = self._skipped(self.document)
+        skipped, expand = self._skipped(self.document), self.query.expand or 0
+        longest = max(self.query.length, expand) if self.query.length else None
         return late_interaction(
-            self.model, self._padded.pad_id, skipped, self.query.expand or 0, num_texts
+            self.model, self._padded.pad_id, skipped, expand, longest, num_texts
         )
 
     def batches(self, groups, labels=None, **options):

@@ -18,6 +18,8 @@ class EachToken(keras.layers.Wrapper):
         pad_id: int, the id that fills up rows.
         skipped: list of int, ids of tokens of documents that are not scored.
         expand: int. First tokens of a query that are scored even if they are `pad_id`.
+        query_length: int or None. Tokens of a row that a query may have: the rest of its row is
+            not computed. None computes all.
 
     Call arguments:
         inputs: dict, name -> (B, S, T) ids.
@@ -34,9 +36,10 @@ class EachToken(keras.layers.Wrapper):
     [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     """
 
-    def __init__(self, layer, pad_id=0, skipped=(), expand=0, **kwargs):
+    def __init__(self, layer, pad_id=0, skipped=(), expand=0, query_length=None, **kwargs):
         super().__init__(layer, **kwargs)
         self.pad_id, self.skipped, self.expand = pad_id, list(skipped), expand
+        self.query_length = query_length
 
     def build(self, inputs_shape=None):
         self.built = True
@@ -44,9 +47,16 @@ class EachToken(keras.layers.Wrapper):
     def call(self, inputs, training=None):
         ids = inputs["token_ids"]
         shape = ops.shape(ids)
-        flat = {name: ops.reshape(each, (-1, shape[2])) for name, each in inputs.items()}
-        vectors = ops.cast(self.layer(flat, training=training), "float32")
-        vectors = ops.reshape(vectors, (-1, shape[1], shape[2], vectors.shape[-1]))
+        length = ids.shape[2]
+        if self.query_length is None or (length is not None and length <= self.query_length):
+            vectors = self._vectors(inputs, training)
+        else:
+            queries = {name: x[:, :1, : self.query_length] for name, x in inputs.items()}
+            documents = {name: x[:, 1:] for name, x in inputs.items()}
+            queries, documents = (self._vectors(x, training) for x in (queries, documents))
+            missing = shape[2] - ops.shape(queries)[2]
+            queries = ops.pad(queries, [(0, 0), (0, 0), (0, missing), (0, 0)])
+            vectors = ops.concatenate([queries, documents], axis=1)
         real = ops.not_equal(ids, self.pad_id)
         expanded = ops.less(ops.arange(shape[2], dtype="int32"), self.expand)
         scored = ops.logical_or(real[:, :1], expanded)
@@ -56,6 +66,13 @@ class EachToken(keras.layers.Wrapper):
         scored = ops.cast(ops.concatenate([scored, documents], axis=1), "float32")
         return ops.concatenate([vectors, scored[..., None]], axis=-1)
 
+    def _vectors(self, inputs, training):
+        """Vectors (B, S, T, D) of the tokens of ids (B, S, T)."""
+        _, texts, length = ops.shape(inputs["token_ids"])
+        flat = {name: ops.reshape(x, (-1, length)) for name, x in inputs.items()}
+        vectors = ops.cast(self.layer(flat, training=training), "float32")
+        return ops.reshape(vectors, (-1, texts, length, vectors.shape[-1]))
+
     def compute_mask(self, inputs, mask=None):
         return None
 
@@ -64,16 +81,16 @@ class EachToken(keras.layers.Wrapper):
         return keras.KerasTensor((*inputs["token_ids"].shape, vectors.shape[-1] + 1), "float32")
 
     def get_config(self):
-        config = {"pad_id": self.pad_id, "skipped": self.skipped, "expand": self.expand}
-        return {**super().get_config(), **config}
+        names = ("pad_id", "skipped", "expand", "query_length")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
-def late_interaction(model, pad_id, skipped, expand, num_texts):
+def late_interaction(model, pad_id, skipped, expand, query_length, num_texts):
     """Builds a model of the vectors of a query's and its documents' tokens.
 
     Args:
         model: `keras.Model` from ids (B, T) to vectors (B, T, D).
-        pad_id, skipped, expand: as in `EachToken`.
+        pad_id, skipped, expand, query_length: as in `EachToken`.
         num_texts: int, S. The query, and at least one document.
 
     Returns:
@@ -87,5 +104,5 @@ def late_interaction(model, pad_id, skipped, expand, num_texts):
         each.name: keras.Input((num_texts, None), dtype=each.dtype, name=each.name)
         for each in model.inputs
     }
-    vectors = EachToken(model, pad_id, skipped, expand, name="Tokens")(inputs)
+    vectors = EachToken(model, pad_id, skipped, expand, query_length, name="Tokens")(inputs)
     return TransformerModel(inputs, vectors, name="late_interaction_training")
