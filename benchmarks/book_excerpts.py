@@ -23,7 +23,7 @@ RECIPES = {
     "512 tokens": {"lengths": [(512, 3)]},
     "1,536 tokens": {"lengths": [(512, 2), (1536, 1)]},
 }
-COMMON = {"learning_rate": 2e-4, "token_budget": 4096, "pooling": "mean"}
+COMMON = {"optimizer": "adamw:2e-4", "token_budget": 4096}
 TEST_SHARE = 0.3
 
 

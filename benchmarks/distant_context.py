@@ -41,7 +41,7 @@ from keras_posenc.training import contextualize, stretch
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "distant_context.json"
 LENGTH, WINDOW = 4096, 512
-STRETCH = {"length": LENGTH, "train_length": 1536, "steps": 24}
+STRETCH = {"max_length": LENGTH, "train_length": 1536, "steps": 24}
 TABLE = {"extension": "hierarchical:0.2,kept_rows=1"}
 LOCAL = [{"name": "window", "window": 257, "global_tokens": 1}]  # 256 tokens to each side
 EVERY_THIRD = {**TABLE, "encodings": [[] if layer % 3 == 0 else LOCAL for layer in range(6)]}

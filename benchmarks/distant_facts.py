@@ -35,7 +35,7 @@ from kept import read_rows, write_lines
 from keras_posenc.analysis import plot, write_report, write_stretch_report
 from keras_posenc.tasks.long_texts import distant_facts
 from keras_posenc.text import Texts, Tokenizer, read_texts
-from keras_posenc.training import finetune, predict, stretch, stretch_summary
+from keras_posenc.training import Classify, finetune, predict, stretch, stretch_summary
 from keras_posenc.training.metrics import accuracy_by_length
 from keras_posenc.writing import write_text
 
@@ -85,9 +85,9 @@ REACHES = {
 STEPS, STRETCHED = 10, "stretched"  # of stretching, and its folder
 # Without dropout a step takes two thirds of the time.
 COMMON = {
-    "learning_rate": 3e-4,
+    "optimizer": "adamw:3e-4",
     # One place decides, however long the text: a mean over all of it would hide that.
-    "pooling": "max",
+    "task": Classify(pooling="max"),
     "longer": "skip",
     # A longer text is a batch of its own.
     "token_budget": 1536,
@@ -127,7 +127,7 @@ def stretched(seed, length, folder):
     """Stretches MiniLM, and returns the report of `stretch`; a finished one is read."""
     print(f"\nMiniLM is stretched to {length:,} tokens, without labels (seed {seed})", flush=True)
     books, output = book_texts("book-excerpts", most_words(length)), folder / STRETCHED
-    settings = {"keep": "features", "length": length, "steps": STEPS}
+    settings = {"keep": "features", "max_length": length, "steps": STEPS}
     report = stretch(MINILM, books, output, seed=seed, **settings).report
     write_stretch_report(output)
     print(stretch_summary(report))

@@ -34,7 +34,7 @@ from reading_tasks import SHORT, WHOLE, Readings
 from keras_posenc.training import finetune
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "fine_tuned.json"
-COMMON = {"learning_rate": 1e-4, "dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+COMMON = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 
 
 def main():

@@ -22,6 +22,8 @@ import time
 
 import sides
 
+from keras_posenc.training import Optimizer
+
 RESULTS = pathlib.Path(__file__).parent / "results" / "fine_tuning.json"
 BASE = "transformers"
 SIDES = [BASE, *sides.BACKENDS, "jax, second process"]
@@ -92,7 +94,7 @@ def ours(texts, labels, folder):
         folder,
         max_length=LENGTH,
         epochs=1,
-        learning_rate=RATE,
+        optimizer=Optimizer(learning_rate=RATE),
         token_budget=TOKENS,
         dropout_rate=DROPOUT,
         attention_dropout_rate=DROPOUT,

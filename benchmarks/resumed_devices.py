@@ -13,7 +13,7 @@ import sys
 import keras
 import numpy as np
 
-from keras_posenc.training import finetune, load_finetuned
+from keras_posenc.training import Classify, finetune, load_finetuned
 
 BERT, OUTPUT = sys.argv[1], pathlib.Path(sys.argv[2])
 DEVICES = [int(number) for number in sys.argv[3].split(",")]
@@ -38,9 +38,13 @@ def train(name, devices, stop=None):
             "epochs": len(DEVICES) + 1,
             "max_length": 8,
             "token_budget": 64,
-            "learning_rate": 1e-3,
+            "optimizer": "adamw:1e-3",
         }
-        options |= {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "head_dropout": 0.0}
+        options |= {
+            "dropout_rate": 0.0,
+            "attention_dropout_rate": 0.0,
+            "task": Classify(head_dropout=0.0),
+        }
         options |= {"callbacks": [StopsBefore()], "verbose": 0, "devices": devices}
         finetune(BERT, TRAIN, OUTPUT / name, **options)
     except KeyboardInterrupt:

@@ -62,7 +62,8 @@ def main():
 def measured(key, folder):
     """The report of one way; a run that was interrupted goes on where it stood."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
-    output, settings = folder / digest, key["settings"]
+    output, settings = folder / digest, dict(key["settings"])
+    settings["max_length"] = settings.pop("length")
     texts = {"test": TEST, "keep": "features"}
     report = stretch(MINILM, TRAIN, output, seed=key["seed"], **texts, **settings).report
     written = ("within", "beyond", "agreement", "losses", "seconds")

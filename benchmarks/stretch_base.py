@@ -27,7 +27,7 @@ from step import peak_mb
 from keras_posenc import Tokenizer, build_transformer_model
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.config_file import read_config
-from keras_posenc.training import stretch
+from keras_posenc.training import Source, stretch
 from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
 from keras_posenc.training.stretching.distillation import Distillation
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
@@ -85,7 +85,9 @@ def measured(steps, key):
         )
         save_checkpoint(model, folder)
         del model
-        recipe = recipe_of(folder, model="bert", length=length, steps=steps, **WAYS[key["way"]])
+        recipe = recipe_of(
+            Source(folder, model="bert"), max_length=length, steps=steps, **WAYS[key["way"]]
+        )
         old = read_config(folder, "bert")
         corpus = CorpusPieces(TEXTS, None, tokenizer, length)
         run = Distillation(recipe, recipe.source, old, tokenizer, corpus, {})
@@ -103,8 +105,7 @@ def recipe_of(checkpoint, **settings):
     given = {
         **defaults,
         "keep": "features",
-        "learning_rate": 4e-5,
-        "train_length": settings["length"],
+        "train_length": settings["max_length"],
         **settings,
         "checkpoint": checkpoint,
     }

@@ -34,7 +34,7 @@ from keras_posenc import Tokenizer, build_transformer_model, tasks
 from keras_posenc.backend.seeding import set_random_seed
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.models.config_file import read_config
-from keras_posenc.training import stretch
+from keras_posenc.training import Source, stretch
 from keras_posenc.training.schedules import cosine_warmup
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "stretched_mlm.json"
@@ -182,13 +182,13 @@ class Subject:
             seconds = time.process_time() - started
         else:
             given = {
-                "length": length,
+                "max_length": length,
                 "steps": steps,
                 "seed": seed,
                 "keep": "features",
                 **WAYS[way],
             }
-            recipe = recipe_of(self.checkpoint, model="bert", **given)
+            recipe = recipe_of(Source(self.checkpoint, model="bert"), **given)
             model = self.build(self.checkpoint, **recipe.options(read_config(self.checkpoint)))
             found["right"]["at once"] = halves(self.counts(model, seed, settings["windows"])[1])
             started = time.process_time()

@@ -49,7 +49,7 @@ def measure(path, cache):
     from keras_posenc.heads import classifier
     from keras_posenc.training import TextModel
     from keras_posenc.training.cached_texts import cached_documents
-    from keras_posenc.training.tasks import TASKS
+    from keras_posenc.training.finetuning.tasks import TASKS
 
     task = TASKS["classify"]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(1000))]

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from keras_posenc.text import TextBatches, Tokenizer, read_texts
     from keras_posenc.training.contextual.contextualize import contextualize
     from keras_posenc.training.evaluate import evaluate, predict
-    from keras_posenc.training.finetune import finetune
+    from keras_posenc.training.finetuning.finetune import finetune
     from keras_posenc.training.pretrain import pretrain
     from keras_posenc.training.saved_models import load_finetuned, load_text_model
     from keras_posenc.training.stretching.stretch import stretch

@@ -202,7 +202,7 @@ def former_arguments(default=None):
                         f"`extension` of {of} has what {_listed(given)} had: give it alone."
                     )
                 bert4keras = kwargs.pop("hierarchical_position", None)
-                kwargs["extension"] = extension = _former(given, default, bert4keras)
+                kwargs["extension"] = extension = former_extension(given, default, bert4keras)
                 warnings.warn(
                     f"{of}: give extension={str(extension) if extension else None!r} in place of "
                     f"{_listed(given)}, which works until version 0.7.",
@@ -216,8 +216,14 @@ def former_arguments(default=None):
     return decorate
 
 
-def _former(given, default, bert4keras):
-    """The `Extension` of the arguments that functions had until version 0.4, or None."""
+def former_extension(given, default, bert4keras=None):
+    """The `Extension` of the arguments that functions had until version 0.4, or None.
+
+    Args:
+        given: dict, the former arguments.
+        default: as in `former_arguments`.
+        bert4keras: bool, float or None, as `hierarchical_position`.
+    """
     usual = {} if default is None else vars(Extension.of(default))
     usual = {name: value for name, value in usual.items() if value is not None}
     given = {name: value for name, value in given.items() if value is not None or name == "stretch"}

@@ -231,7 +231,7 @@ def finetuned(tmp_path_factory, pretrained, corpus):
         validation=0.25,
         test=corpus / "test.tsv",
         lengths=[(16, 5), (48, 2)],
-        learning_rate=1e-2,
+        optimizer="adamw:1e-2",
         token_budget=1024,
         verbose=0,
     )

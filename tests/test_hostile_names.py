@@ -18,7 +18,7 @@ from keras_posenc.text import Tokenizer, read_texts
 from keras_posenc.text.questions import read_questions
 from keras_posenc.text.tagged import read_tagged
 from keras_posenc.training import to_jsonl, to_tsv
-from keras_posenc.training.tasks.classification import Prediction
+from keras_posenc.training.finetuning.classify import Prediction
 from keras_posenc.untrusted import CONTROLS, cell, quote, shorten, visible
 
 pytestmark = pytest.mark.once

@@ -28,7 +28,7 @@ OPENERS = {
     "embed": lambda name: keras_posenc.embed(name, ["a text"]),
     "load_finetuned": keras_posenc.load_finetuned,
     "inspect_checkpoint": inspect_checkpoint,
-    "stretch": lambda name: keras_posenc.stretch(name, ["a text"], "out", length=1024),
+    "stretch": lambda name: keras_posenc.stretch(name, ["a text"], "out", max_length=1024),
     "finetune": lambda name: keras_posenc.finetune(name, (["a", "b"], ["c", "d"]), "out"),
     "pretrain": lambda name: keras_posenc.pretrain(name, ["a text"], "out"),
     "evaluate": lambda name: keras_posenc.training.evaluate(name, (["a"], ["b"])),

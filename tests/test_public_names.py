@@ -60,8 +60,8 @@ def test_a_function_is_not_hidden_by_the_file_that_has_it():
     """`embed` is in `retrieval/embed.py`: Python would put the file where the function was."""
     importlib.import_module("keras_posenc.retrieval.embed")
     assert callable(keras_posenc.retrieval.embed) and callable(keras_posenc.embed)
-    importlib.import_module("keras_posenc.training.finetune")
-    assert callable(keras_posenc.training.finetune)
+    importlib.import_module("keras_posenc.training.pretrain")
+    assert callable(keras_posenc.training.pretrain)
 
 
 def test_an_unknown_name_is_an_error_of_the_module():

@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from keras_posenc import embed, finetune, predict, pretrain, stretch
+from keras_posenc.training import Classify
 
 if "KERAS_DISTRIBUTION_NUM_PROCESSES" in os.environ:
     keras.distribution.initialize()
@@ -33,7 +34,7 @@ metrics = finetune(
     token_budget=96,
     dropout_rate=0.0,
     attention_dropout_rate=0.0,
-    head_dropout=0.0,
+    task=Classify(head_dropout=0.0),
     verbose=0,
 )
 results = predict(sys.argv[2], texts[:3], verbose=0)
@@ -44,7 +45,7 @@ pretrained = pretrain(
     sys.argv[1],
     texts,
     f"{sys.argv[2]}-pretrained",
-    length=12,
+    max_length=12,
     token_budget=96,
     validation=texts[:5],
     verbose=0,
@@ -68,7 +69,7 @@ tagger = finetune(
 )
 long = [" ".join(rng.choice([f"w{n}" for n in range(35)], 60)) for _ in range(3)]
 stretched = stretch(
-    sys.argv[1], long, f"{sys.argv[2]}-stretched", length=24, steps=2, verbose=False
+    sys.argv[1], long, f"{sys.argv[2]}-stretched", max_length=24, steps=2, verbose=False
 ).report
 numbers = [metrics["validation"]["loss"], *(each.probability for each in results)]
 numbers += [*pretrained["losses"], *pretrained["after"].values()]

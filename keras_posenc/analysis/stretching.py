@@ -41,7 +41,7 @@ def write_stretch_report(directory, path=None, title="Stretching report"):
 
     Example:
 
-    >>> _ = stretch("bert", "train.tsv", "stretched", length=24, steps=2, verbose=False)
+    >>> _ = stretch("bert", "train.tsv", "stretched", max_length=24, steps=2, verbose=False)
     >>> write_stretch_report("stretched", "report.html").name
     'report.html'
     """

@@ -4,6 +4,7 @@ import argparse
 import difflib
 import re
 import sys
+import textwrap
 
 from keras_posenc.cli.commands import (
     COMMANDS,
@@ -11,16 +12,15 @@ from keras_posenc.cli.commands import (
     INT,
     PLOTS,
     SPECIAL,
-    number_or_none,
-    numbers,
 )
+from keras_posenc.cli.options import FEWEST, GROUPS, number_or_none, numbers
 from keras_posenc.cli.signatures import COMPUTED, REQUIRED, Keyword, constant, describe
 from keras_posenc.untrusted import visible
 
 # How an entry of `Args:` starts with a type, and what argparse takes for it.
 TYPE = re.compile(
     r"(float or None|int|float|list of int|list of str|str|bool)"
-    r"(?: or None| or path| or \"all\"| in .*?)?\. "
+    r"(?: or None| or path| or \"all\"| or `Source`| in .*?)?\. "
 )
 TYPES = {
     "int": INT,
@@ -119,13 +119,25 @@ def _add(commands, table):
     for entry in table:
         sources = [describe(name) for name in entry.functions]
         what = entry.summary or sources[0].summary
-        command = commands.add_parser(entry.name, help=what, description=f"{what}.")
+        command = commands.add_parser(
+            entry.name,
+            help=what,
+            description=textwrap.fill(f"{what}.", 78),
+            epilog=entry.example and f"example:\n  keras-posenc {entry.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         keywords, positional = _keywords(entry, sources), entry.positional.split()
         flags = {
             name: name.upper() if name in positional else _flag(name, entry.more.get(name, {}))
             for name in keywords
         }
         command.keywords = flags
+        groups = _groups(command, [name for name in keywords if name not in positional])
+        if len(keywords) >= FEWEST:
+            required = [name for name in entry.more if entry.more[name].get("required")]
+            required = [f"{flags[name]} {name.upper()}" for name in required]
+            words = [*map(str.upper, positional), *required, "[OPTIONS]"]
+            command.usage = " ".join(["keras-posenc", entry.name, *words])
         for name, keyword in keywords.items():
             more = entry.more.get(name, {})
             options = _options(name, keyword, flags, more, positional)
@@ -136,9 +148,18 @@ def _add(commands, table):
                 if former:
                     command.add_argument(*former, dest=name, help=argparse.SUPPRESS)
             else:
-                command.add_argument(flags[name], *former, dest=name, **options)
+                groups[name].add_argument(flags[name], *former, dest=name, **options)
         command.add_argument("--debug", action="store_true", help="Show the traceback of an error")
         yield entry.name, command
+
+
+def _groups(command, names):
+    """{keyword: what its option is added to}; few options are in one group."""
+    found = dict.fromkeys(names, command)
+    for title, members in GROUPS.items() if len(names) >= FEWEST else ():
+        if members := [name for name in members if name in found]:
+            found |= dict.fromkeys(members, command.add_argument_group(title))
+    return found
 
 
 def _keywords(command, sources):
@@ -185,7 +206,7 @@ def _help(keyword, kind, flags):
     text = ONLY_CHOICES.sub("", keyword.text[kind.end() if kind else 0 :])
     text = re.sub(r"`(\w+)`/", lambda name: f"{name[1].upper()}/", text)
     text = re.sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), text)
-    text = re.sub(r"`([^`]*)`", r"\1", text).rstrip(".").replace("%", "%%")
+    text = re.sub(r"`([^`]*)`", r"\1", text).replace("None", "none").rstrip(".").replace("%", "%%")
     return f"{text[:1].upper()}{text[1:]}{_default(keyword.default)}"
 
 

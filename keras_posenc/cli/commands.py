@@ -1,89 +1,17 @@
 """The commands: the functions whose keywords are their options, and what those do not specify."""
 
-import argparse
 import typing
 
-
-def number_or_none(text):
-    """1.5 -> 1.5, none -> None."""
-    try:
-        return None if text.lower() == "none" else float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"give a number, or none, not {text!r}") from None
-
-
-def numbers(text):
-    """64,128 -> [64, 128]."""
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"give numbers with commas between, such as 64,128, not {text!r}"
-        ) from None
-
-
-def _columns(text):
-    """a,b -> ("a", "b")."""
-    names = tuple(text.split(","))
-    return names if len(names) > 1 else text
-
-
-def _stages(text):
-    """512x3,1536x1 -> [(512, 3), (1536, 1)]."""
-    try:
-        pairs = [stage.split("x") for stage in text.split(",")]
-        return [(int(length), int(epochs)) for length, epochs in pairs]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"give stages as LENGTHxEPOCHS, such as 512x3,1536x1, not {text!r}"
-        ) from None
-
-
-def _share_or_path(text):
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _ranges(text):
-    """The integers in a list of numbers and ranges, such as 50,100 or 4-64:2."""
-    try:
-        lengths = []
-        for part in text.split(","):
-            ends, _, step = part.partition(":")
-            first, dash, last = ends.partition("-")
-            lengths += range(int(first), int(last if dash else first) + 1, int(step or 1))
-        return lengths
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"give lengths such as 64, 50,100,200, 1-40 or, every second, 4-64:2, not {text!r}"
-        ) from None
-
-
-def _class_weight(text):
-    """spam=2,ham=0.5 -> {"spam": 2.0, "ham": 0.5}; balanced stays."""
-    if text == "balanced":
-        return text
-    try:
-        pairs = [part.rpartition("=") for part in text.split(",")]
-        return {name: float(weight) for name, _, weight in pairs}
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"give balanced, or weights as LABEL=X,LABEL=X, not {text!r}"
-        ) from None
-
-
-def _devices(text):
-    """4 -> 4; all stays."""
-    if text == "all" or text.isdecimal():
-        return text if text == "all" else int(text)
-    raise argparse.ArgumentTypeError(f"give a number of devices, or all, not {text!r}")
-
-
-def _freeze(text):
-    """6 -> 6; other names stay."""
-    return int(text) if text.isdecimal() else text
+from keras_posenc.cli.options import (
+    class_weight,
+    columns,
+    device_count,
+    frozen,
+    number_or_none,
+    ranges,
+    share_or_path,
+    stages,
+)
 
 
 class Command(typing.NamedTuple):
@@ -97,6 +25,7 @@ class Command(typing.NamedTuple):
         without: tuple of str. Keywords that are not options.
         more: dict. Maps a keyword to `argparse` arguments that replace those from the source, and
             to its `flag`.
+        example: str. A call, without the name of the program.
         summary: str. What it does. Default: the first line of the first function's docstring.
     """
 
@@ -105,6 +34,7 @@ class Command(typing.NamedTuple):
     functions: tuple
     without: tuple = ()
     more: dict = {}
+    example: str | None = None
     summary: str | None = None
 
 
@@ -112,17 +42,19 @@ INT = {"metavar": "N", "type": int}
 FLOAT = {"metavar": "X", "type": float}
 # What holds for every command that has the keyword.
 SPECIAL = {
-    "devices": {"metavar": "N|all", "type": _devices},
-    "text": {"flag": "--text-column", "metavar": "NAME,...", "type": _columns},
+    "devices": {"metavar": "N|all", "type": device_count},
+    "text": {"flag": "--text-column", "metavar": "NAME,...", "type": columns},
     "label": {"flag": "--label-column", "metavar": "NAME"},
-    "validation": {"metavar": "FILE|SHARE", "type": _share_or_path},
+    "validation": {"metavar": "FILE|SHARE", "type": share_or_path},
     "test": {"metavar": "FILE"},
     "cache": {"metavar": "FOLDER"},
     "stretch_first": {"metavar": "FILE"},
+    **{name: {"metavar": "TEXT"} for name in ("prompt", "query_prompt", "document_prompt")},
+    "ignore": {"metavar": "PATTERN", "nargs": "+"},
     "model": {"metavar": "FAMILY"},
     "rope_scaling": {"metavar": "TYPE:FACTOR", "help": "Scaling of rotary positions, as yarn:4"},
-    "train_lengths": {"metavar": "N,N-N,...", "type": _ranges},
-    "test_lengths": {"metavar": "N,N-N,...", "type": _ranges},
+    "train_lengths": {"metavar": "N,N-N,...", "type": ranges},
+    "test_lengths": {"metavar": "N,N-N,...", "type": ranges},
 }
 TEXTS = "Texts: .txt (one per line), .tsv, .csv, .jsonl, .parquet or .tab"
 DOCUMENTS = (
@@ -150,51 +82,123 @@ PARTS = {
     "alpha": {**FLOAT, "help": "For --stretch hierarchical: weight of the block index"},
     "kept_rows": {**INT, "help": "For --stretch hierarchical, tile: number of reserved first rows"},
 }
+# Values that an option each makes a part of.
+SOURCE, OPTIMIZER = "training.Source", "training.Optimizer"
+TASK_CLASSES = {
+    "classify": "Classify",
+    "multilabel": "MultiLabel",
+    "regress": "Regress",
+    "tag": "Tag",
+    "qa": "Answer",
+    "embed": "Embed",
+}
+TASKS = tuple(f"training.{name}" for name in TASK_CLASSES.values())
+
+
+def _optimizer(rate, decay):
+    """The options of an optimizer, with the defaults that a command has."""
+    name = "adamw, or one of Keras, such as lion or adafactor (default: adamw)"
+    return {
+        "optimizer": {"metavar": "NAME", "help": name},
+        "learning_rate": {"help": f"Peak learning rate (default: {rate})"},
+        "weight_decay": {"help": f"Decay of weights that are no bias or norm (default: {decay})"},
+        "layer_decay": {"help": "For adamw: factor of the learning rate from layer to lower layer"},
+    }
+
+
+MAX_LENGTH = {"max_length": {"former": "--length"}}
 COMMANDS = (
     Command(
         "finetune",
         "checkpoint train output",
-        ("training.finetune",),
-        without=("callbacks",),
+        ("training.finetune", *TASKS, SOURCE, OPTIMIZER),
+        without=("callbacks", "name"),
         more={
-            "metrics": {"metavar": "NAME", "nargs": "+"},
-            "freeze": {"metavar": "embeddings|N|PATTERN", "nargs": "+", "type": _freeze},
-            "class_weight": {"metavar": "balanced|LABEL=X,...", "type": _class_weight},
+            "task": {"help": "What to train for (default: classify)"},
+            **_optimizer("1e-4", 0.01),
+            "metrics": {
+                "metavar": "NAME",
+                "nargs": "+",
+                "help": "Metrics of Keras, by name; also measured on --validation and --test",
+            },
+            "freeze": {
+                "metavar": "WHAT",
+                "nargs": "+",
+                "type": frozen,
+                "help": "Weights to leave as they are: embeddings, a number of first layers (with "
+                "the embeddings), or patterns of names, such as '*-FeedForward/*'",
+            },
+            "class_weight": {
+                "metavar": "WEIGHTS",
+                "type": class_weight,
+                "help": "For --task classify, tag: weight of each class in the loss, as "
+                "LABEL=X,LABEL=X; balanced gives all classes the same total weight",
+            },
+            "stretch_first": {
+                "help": "Long texts without labels: the checkpoint is first extended on them, as "
+                "keras-posenc stretch does, in OUTPUT/stretched",
+            },
+            "loss": {
+                "metavar": "NAME",
+                "help": "For --task embed: multiple_negatives_ranking of tuples of texts; "
+                "cosine_regression or cosent of pairs with a score; margin_mse or listwise_kl of "
+                "documents with a teacher's scores. A number behind it is the scale of the "
+                "cosines, as in cosent:10 (default: the first that fits the documents)",
+            },
+            "matryoshka": {"help": "For --task embed: sizes that vectors can be shortened to"},
+            "query_prompt": {"help": "For --task embed: a text in front of each query"},
+            "document_prompt": {"help": "For --task embed: a text in front of each document"},
+            "stride": {
+                "help": "For --task qa: tokens that neighbouring windows of a passage share "
+                "(default: a quarter of --max-length)",
+            },
+            "longer": {
+                "help": "What a stage does with longer documents: truncate them, or leave them to "
+                "later stages (default: cut)",
+            },
             "train": {"help": DOCUMENTS},
-            "lengths": {"metavar": "LENGTHxEPOCHS,...", "type": _stages},
+            "lengths": {"metavar": "LENGTHxEPOCHS,...", "type": stages},
             "output": {"help": "Directory for the model, metrics.json and report.html"},
             "no_report": REPORT,
             **PARTS,
         },
+        example="finetune path/to/bert train.tsv out --validation 0.1 --max-length 1536",
     ),
     Command(
         "pretrain",
         "checkpoint corpus output",
-        ("training.pretrain",),
-        more={"corpus": {"help": TEXTS}, **PARTS},
+        ("training.pretrain", SOURCE, OPTIMIZER),
+        without=("name",),
+        more={"corpus": {"help": TEXTS}, **MAX_LENGTH, **_optimizer("5e-5", 0.01), **PARTS},
+        example="pretrain path/to/bert corpus.txt domain --max-length 1024 --epochs 3",
     ),
     Command(
         "stretch",
         "checkpoint texts output",
-        ("training.stretch",),
+        ("training.stretch", SOURCE, OPTIMIZER),
+        without=("name",),
         more={
             "checkpoint": {"help": CHECKPOINT},
+            **MAX_LENGTH,
+            **_optimizer("4e-5; with --log-n, 1e-5", 0),
             "texts": {"help": f"Long {TEXTS[0].lower()}{TEXTS[1:]}"},
             **PARTS,
             "stretch": {
                 **PARTS["stretch"],
                 "choices": ("hierarchical", "tile", "interpolate"),
-                "former": "--start",
             },
             "output": {"help": "Directory for the new checkpoint, metrics.json and report.html"},
             "no_report": REPORT,
         },
+        example="stretch path/to/bert long-texts.txt longer-bert --max-length 4096",
     ),
     Command(
         "contextualize",
         "checkpoint texts output",
-        ("training.contextualize",),
+        ("training.contextualize", OPTIMIZER),
+        without=("name",),
         more={
+            **_optimizer("4e-5", 0),
             "checkpoint": {"help": "Directory of an embedder that pools by the mean"},
             "texts": {"help": f"Documents, best those to search. {TEXTS}"},
             "log_n": {"metavar": "N|none", "type": number_or_none},
@@ -202,6 +206,7 @@ COMMANDS = (
             "output": {"help": "Directory for the new embedder, metrics.json and report.html"},
             "no_report": REPORT,
         },
+        example="contextualize path/to/minilm documents.txt contextual --max-length 4096",
     ),
     Command(
         "evaluate",
@@ -211,6 +216,7 @@ COMMANDS = (
             "data": {"help": DOCUMENTS},
             "output": {"metavar": "FILE", "help": "Also write the metrics to this file, as JSON"},
         },
+        example="evaluate out test.tsv",
     ),
     Command(
         "predict",
@@ -237,6 +243,7 @@ COMMANDS = (
                 "FILE and, beside them, the predictions",
             },
         },
+        example="predict out texts.txt --output predictions.csv",
     ),
     Command(
         "embed",
@@ -244,6 +251,7 @@ COMMANDS = (
         ("retrieval.embed", "retrieval.open_embedder"),
         without=("spans",),
         more={"texts": {"help": TEXTS}, "output": {"required": True}},
+        example="embed path/to/minilm texts.txt --output vectors.npy",
     ),
     Command(
         "search",
@@ -260,6 +268,7 @@ COMMANDS = (
             },
             "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},
         },
+        example='search path/to/minilm vectors.npy "Who sold his boat?" --top-k 5',
     ),
     Command(
         "mine",
@@ -269,6 +278,7 @@ COMMANDS = (
             "pairs": {"help": "Pairs: .tsv, .csv or .jsonl with columns anchor and positive"},
             "corpus": {"metavar": "FILE", "help": f"{TEXTS}; further texts to search"},
         },
+        example="mine path/to/minilm pairs.tsv mined.jsonl --corpus texts.txt",
     ),
     Command(
         "rerank",
@@ -280,12 +290,14 @@ COMMANDS = (
             "documents": {"help": f"{TEXTS}; the documents"},
             "output": {"metavar": "FILE", "help": "Also write the result to this .jsonl file"},
         },
+        example='rerank path/to/cross-encoder "Who sold his boat?" texts.txt',
     ),
     Command(
         "inspect",
         "checkpoint",
         ("analysis.inspect_checkpoint",),
         more={"full": {"flag": "--all"}},
+        example="inspect path/to/bert",
     ),
     Command(
         "convert",
@@ -301,13 +313,21 @@ COMMANDS = (
             **PARTS,
         },
         summary="Writes a checkpoint in another format, optionally with more positions",
+        example="convert path/to/bert longer-bert --positions 2048",
     ),
-    Command("bench", "tasks", ("bench.bench", "bench.Settings"), more={"no_pictures": NO_PICTURES}),
+    Command(
+        "bench",
+        "tasks",
+        ("bench.bench", "bench.Settings"),
+        more={"no_pictures": NO_PICTURES},
+        example="bench even_pairs --encodings none alibi --seeds 0,1",
+    ),
     Command(
         "bench passkey",
         "checkpoint",
         ("bench.bench_passkey",),
         more={"no_pictures": NO_PICTURES},
+        example="bench passkey path/to/model",
     ),
     Command("list", "", (), summary="Prints a table of all position encodings"),
     Command(
@@ -316,6 +336,7 @@ COMMANDS = (
         ("analysis.describe_encoding",),
         more={"name": {"help": "Encoding, one of those that keras-posenc list prints"}},
         summary="Shows what a position encoding does, its arguments, and what it learns",
+        example="describe rotary",
     ),
 )
 PLOTS = (

@@ -5,17 +5,20 @@ import pathlib
 import sys
 import textwrap
 
+from keras_posenc.cli.commands import OPTIMIZER, SOURCE, TASK_CLASSES
+from keras_posenc.cli.signatures import describe
+
 PREDICTIONS = (".csv", ".tsv", ".jsonl")
 REPLACING = "from keras_posenc.writing import replacing"
 
 
 def _finetune(arguments):
-    arguments = _extended(arguments, "hierarchical")
+    arguments, names = _valued(_extended(arguments, "hierarchical"), tasks=True)
     positional = [arguments.pop(name) for name in ("checkpoint", "train", "output")]
     report = not arguments.pop("no_report", False)
     return _program(
         report and "from keras_posenc.analysis import write_report",
-        "from keras_posenc.training import finetune, summary",
+        _import("finetune", "summary", *names),
         "",
         f"metrics = {_call('finetune', *positional, **arguments, **_progress())}",
         "print(summary(metrics))",
@@ -24,12 +27,12 @@ def _finetune(arguments):
 
 
 def _stretch(arguments):
-    arguments = _extended(arguments, "hierarchical", alpha=0.2, kept_rows=1)
+    arguments, names = _valued(_extended(arguments, "hierarchical", alpha=0.2, kept_rows=1))
     positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
     report = not arguments.pop("no_report", False)
     return _program(
         report and "from keras_posenc.analysis import write_stretch_report",
-        "from keras_posenc.training import stretch, stretch_summary",
+        _import("stretch", "stretch_summary", *names),
         "",
         f"model, report = {_call('stretch', *positional, **arguments)}",
         "print(stretch_summary(report))",
@@ -38,11 +41,12 @@ def _stretch(arguments):
 
 
 def _contextualize(arguments):
+    arguments, names = _valued(arguments)
     positional = [arguments.pop(name) for name in ("checkpoint", "texts", "output")]
     report = not arguments.pop("no_report", False)
     return _program(
         report and "from keras_posenc.analysis import write_contextual_report",
-        "from keras_posenc.training import contextual_summary, contextualize",
+        _import("contextual_summary", "contextualize", *names),
         "",
         f"model, report = {_call('contextualize', *positional, **arguments)}",
         "print(contextual_summary(report))",
@@ -51,10 +55,10 @@ def _contextualize(arguments):
 
 
 def _pretrain(arguments):
-    arguments = _extended(arguments, "hierarchical")
+    arguments, names = _valued(_extended(arguments, "hierarchical"))
     positional = [arguments.pop(name) for name in ("checkpoint", "corpus", "output")]
     return _program(
-        "from keras_posenc.training import pretrain, pretrain_summary",
+        _import("pretrain", "pretrain_summary", *names),
         "",
         f"metrics = {_call('pretrain', *positional, **arguments)}",
         "print(pretrain_summary(metrics))",
@@ -353,6 +357,37 @@ def _extended(arguments, table=None, **usual):
     texts = [f"{numbers.pop('alpha'):g}"] if "alpha" in numbers else []
     texts += [f"{name}={value}" for name, value in numbers.items()]
     return {**arguments, "extension": ":".join([table, ",".join(texts)] if texts else [table])}
+
+
+def _valued(arguments, tasks=False):
+    """The arguments with values in place of the options that are parts of them, and the names of
+    these values, to import."""
+    owners = {"checkpoint": SOURCE, "optimizer": OPTIMIZER}
+    if tasks:
+        task = arguments.get("task", "classify")
+        owners["task"] = f"training.{TASK_CLASSES[task]}"
+        for other, kind in TASK_CLASSES.items():
+            for name in describe(f"training.{kind}").keywords.keys() & arguments.keys():
+                if name not in describe(owners["task"]).keywords:
+                    raise ValueError(f"`{name}` belongs to --task {other}, not to --task {task}.")
+    names = []
+    for argument, owner in owners.items():
+        fields = [name for name in describe(owner).keywords if name not in ("checkpoint", "name")]
+        parts = {name: arguments.pop(name) for name in fields if name in arguments}
+        if parts:
+            first = [] if argument == "task" or argument not in arguments else [arguments[argument]]
+            names.append(owner.rpartition(".")[2])
+            arguments[argument] = _Name(_call(names[-1], *first, **parts))
+    return arguments, names
+
+
+def _import(*names):
+    return f"from keras_posenc.training import {', '.join(sorted(names, key=_isort))}"
+
+
+def _isort(name):
+    """Classes before functions, as ruff sorts imports."""
+    return name[0].islower(), name
 
 
 def _progress():

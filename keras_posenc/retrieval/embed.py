@@ -35,9 +35,9 @@ from keras_posenc.text.shapes import shape_options
 from keras_posenc.text.text_stream import TextStream
 from keras_posenc.training.device_pool import computing
 from keras_posenc.training.devices import check_pool, on_devices
+from keras_posenc.training.finetuning.task import check_encoded
 from keras_posenc.training.part_file import write_parts
 from keras_posenc.training.processes import is_first
-from keras_posenc.training.tasks.finetune_task import check_encoded
 from keras_posenc.training.text_model import TextModel
 
 

@@ -12,9 +12,9 @@ from keras_posenc.retrieval.opening import side_prompt
 from keras_posenc.text import Texts, read_texts
 from keras_posenc.text.documents import check_list
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
+from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.metrics import unit_rows
 from keras_posenc.training.processes import is_first
-from keras_posenc.training.tasks import TASKS
 
 SAMPLINGS = ("top", "random")
 

@@ -6,8 +6,8 @@ from keras_posenc import backend, checks
 from keras_posenc.models.inputs import inputs_of
 from keras_posenc.text import TextBatches
 from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options
+from keras_posenc.training.finetuning.task import check_encoded
 from keras_posenc.training.progress import BatchProgress
-from keras_posenc.training.tasks.finetune_task import check_encoded
 
 
 def predicted(model, texts, verbose="auto", **options):

@@ -14,32 +14,47 @@ if TYPE_CHECKING:
     from keras_posenc.training.curriculum_batches import CurriculumBatches
     from keras_posenc.training.entities import entities, entity_scores
     from keras_posenc.training.evaluate import evaluate, predict
-    from keras_posenc.training.finetune import finetune
+    from keras_posenc.training.finetuning.answer import Answer
+    from keras_posenc.training.finetuning.classify import Classify, Prediction
+    from keras_posenc.training.finetuning.embed import Embed
+    from keras_posenc.training.finetuning.finetune import finetune
+    from keras_posenc.training.finetuning.multilabel import MultiLabel
+    from keras_posenc.training.finetuning.regress import Regress
+    from keras_posenc.training.finetuning.tag import Tag
     from keras_posenc.training.gradients import gradient
     from keras_posenc.training.metrics import pearson, spearman
     from keras_posenc.training.optimizer import LayerwiseAdamW, adamw, rates_by_depth
+    from keras_posenc.training.optimizer_settings import Optimizer
     from keras_posenc.training.prediction_table import predictions_table, write_predictions
     from keras_posenc.training.pretrain import pretrain, pretrain_summary
     from keras_posenc.training.saved_models import load_finetuned, load_text_model
     from keras_posenc.training.schedules import LinearWarmup, Noam, cosine_warmup
+    from keras_posenc.training.source import Source
     from keras_posenc.training.stretching.stretch import Stretched, stretch
     from keras_posenc.training.stretching.stretch_report import stretch_summary
     from keras_posenc.training.summary import summary, to_jsonl, to_tsv
-    from keras_posenc.training.tasks import Prediction
     from keras_posenc.training.text_model import TextModel
 
 __all__ = [
     "LANGUAGES",
+    "Answer",
+    "Classify",
     "Contextualized",
     "CurriculumBatches",
+    "Embed",
     "FusedAdamW",
     "Language",
     "LayerwiseAdamW",
     "LinearWarmup",
+    "MultiLabel",
     "Noam",
+    "Optimizer",
     "Prediction",
     "Pronoun",
+    "Regress",
+    "Source",
     "Stretched",
+    "Tag",
     "TextModel",
     "adamw",
     "answer_f1",

@@ -5,9 +5,8 @@ import re
 import keras
 
 from keras_posenc.training.adamw import FusedAdamW
-from keras_posenc.untrusted import quote
 
-_WITHOUT_DECAY = {"bias", "gamma", "beta"}
+_NO_DECAY = {"bias", "gamma", "beta"}
 
 
 def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None, use_ema=False):
@@ -42,10 +41,10 @@ def adamw(model, learning_rate, weight_decay=0.01, clip=1.0, rates=None, use_ema
         optimizer = FusedAdamW(learning_rate, **arguments)
     else:
         optimizer = LayerwiseAdamW(learning_rate, rates=rates, **arguments)
-    return _without_decay(optimizer, model)
+    return without_decay(optimizer, model)
 
 
-def _without_decay(optimizer, model):
+def without_decay(optimizer, model):
     """The optimizer, without weight decay for the variables that `adamw` excludes."""
     # By variable, not by name: Keras matches names without their layer, and the position table is
     # called `embeddings` like the token table.
@@ -55,65 +54,9 @@ def _without_decay(optimizer, model):
     return optimizer
 
 
-def optimizer_of(given, model, learning_rate, weight_decay=0.01, clip=1.0, use_ema=False):
-    """Makes the optimizer of a run.
-
-    Args:
-        given: None for `adamw`; the name of an optimizer of Keras, which gets the arguments below;
-            or a `keras.optimizers.Optimizer`, of which a new one with its config is made. Biases,
-            norms and position embeddings have no decay in any of them.
-        model, learning_rate, weight_decay, clip, use_ema: as in `adamw`.
-
-    Returns:
-        A `keras.optimizers.Optimizer` that is not built yet.
-
-    Example:
-
-    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    >>> optimizer_of("lion", model, 1e-4).weight_decay
-    0.01
-    """
-    if isinstance(given, keras.optimizers.Optimizer):
-        # A new one: that of the user keeps its state, and serves another run.
-        optimizer = type(given).from_config(given.get_config())
-        _without_decay(getattr(optimizer, "inner_optimizer", optimizer), model)
-        return optimizer
-    if given is None:
-        return adamw(model, learning_rate, weight_decay, clip, use_ema=use_ema)
-    optimizer = type(keras.optimizers.get(given))(
-        learning_rate, weight_decay=weight_decay or None, global_clipnorm=clip, use_ema=use_ema
-    )
-    return _without_decay(optimizer, model)
-
-
-def check_optimizer(given):
-    """Refuses what is no optimizer.
-
-    Args:
-        given: as in `optimizer_of`.
-
-    Raises:
-        TypeError: if it is neither a str nor an optimizer.
-        ValueError: if Keras has none of this name.
-    """
-    if isinstance(given, str):
-        try:
-            keras.optimizers.get(given)
-        except ValueError:
-            raise ValueError(
-                "`optimizer` must be the name of an optimizer of Keras, such as 'adafactor' or "
-                f"'lion'. Received: {given!r}"
-            ) from None
-    elif given is not None and not isinstance(given, keras.optimizers.Optimizer):
-        raise TypeError(
-            "`optimizer` must be a keras.optimizers.Optimizer, or the name of one. Received: "
-            f"{quote(given)}"
-        )
-
-
 def decays(path):
     """Whether weight decay applies to the variable at this path."""
-    return path.split("/")[-1] not in _WITHOUT_DECAY and "Embedding-Position" not in path
+    return path.split("/")[-1] not in _NO_DECAY and "Embedding-Position" not in path
 
 
 @keras.saving.register_keras_serializable(package="keras_posenc")

@@ -3,12 +3,14 @@
 import functools
 
 from keras_posenc import checks
-from keras_posenc.extension import former_arguments
 from keras_posenc.training.devices import on_devices
+from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.pretraining import OBJECTIVES, Pretraining, read_corpus
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.recipe import Recipe
 from keras_posenc.training.runs import run_once, whence
+from keras_posenc.training.settings import former_settings, renamed
+from keras_posenc.training.source import FORMER_SOURCE
 from keras_posenc.training.summary import of_metrics
 
 KEYS = ("before", "after", "losses")
@@ -17,10 +19,12 @@ KEYS = ("before", "after", "losses")
 class PretrainRecipe(Recipe):
     """All settings of a pretraining run except its texts: keywords of `pretrain`."""
 
+    learning_rate = 5e-5
+
     def check(self):
         super().check()
         checks.choice("objective", self.objective, OBJECTIVES)
-        checks.whole("length", self.length, least=3)
+        checks.whole("max_length", self.max_length, least=3)
         checks.whole("epochs", self.epochs)
         if self.steps is not None:
             checks.whole("steps", self.steps)
@@ -28,13 +32,23 @@ class PretrainRecipe(Recipe):
         checks.whole("max_ngram", self.max_ngram)
         checks.whole("token_budget", self.token_budget)
 
+    def record(self, **texts):
+        record = super().record(**texts)
+        # Its name until version 0.4.
+        return {"length": record.pop("max_length"), **record}
+
     @property
     def longest(self):
         """The number of positions that are needed."""
-        return self.length
+        return self.max_length
 
 
-@former_arguments("hierarchical")
+@former_settings(
+    extension="hierarchical",
+    checkpoint=FORMER_SOURCE,
+    optimizer=FORMER_OPTIMIZER,
+    max_length=renamed("length"),
+)
 @on_devices
 def pretrain(
     checkpoint,
@@ -42,7 +56,7 @@ def pretrain(
     output,
     *,
     objective="mlm",
-    length=512,
+    max_length=512,
     validation=0.05,
     epochs=1,
     steps=None,
@@ -50,20 +64,13 @@ def pretrain(
     masked=0.15,
     whole_words=True,
     max_ngram=1,
-    learning_rate=5e-5,
-    warmup=0.1,
-    weight_decay=0.01,
-    clip=1.0,
+    optimizer="adamw",
     token_budget=4096,
     pack=False,
     dropout_rate=None,
     attention_dropout_rate=None,
     text=None,
     label=None,
-    config=None,
-    tokenizer=None,
-    model=None,
-    ignore=None,
     seed=0,
     cache=None,
     overwrite=False,
@@ -78,32 +85,31 @@ def pretrain(
     returns immediately.
 
     Args:
-        checkpoint: str. Path of the pretrained weights, or of a directory with weights, config and
-            tokenizer. If they have no MLM head, a new one is trained.
+        checkpoint: str or `Source`. Path of the pretrained weights, or of a directory with weights,
+            config and tokenizer. If they have no MLM head, a new one is trained.
         corpus: the texts: a path for `read_texts`, a `Texts`, or a list of str. The objective
             "unilm" also needs the answers: as labels, or in a list of (prompt, answer) pairs.
         output: str. Directory for the checkpoint, its tokenizer, recipe.json and metrics.json.
         objective: str. What to predict. One of "mlm", masked tokens, see
             `MaskedLanguageModelBatches`; "causal", the next token; or "unilm", the next token of an
             answer to a prompt, see `CausalBatches`.
-        length: int. Tokens of a row, special tokens included. Longer texts are several rows.
+        max_length: int. Tokens of a row, special tokens included. Longer texts are several rows.
         validation: texts, given like `corpus`, to measure the loss on before and after the
             training. A float in (0, 1) holds out that fraction of `corpus`.
         epochs: int. Passes over the corpus.
         steps: int. Batches to train on, in place of `epochs`.
         extension: `Extension`, str or dict. How to serve more positions than the checkpoint has, if
-            `length` needs them: "hierarchical" as in Su (2020), "hierarchical:0.2" with another
+            `max_length` needs them: "hierarchical" as in Su (2020), "hierarchical:0.2" with another
             weight of the block index, "tile", "interpolate" or "fresh". With None it is an error.
             For the output of `finetune`, that of its training.
         masked: float in (0, 1). Fraction of the tokens to predict.
         whole_words: bool. Mask all pieces of a word together.
         max_ngram: int. Maximum number of neighbouring words masked together.
-        learning_rate: float. Peak of a cosine schedule.
-        warmup: float in [0, 1). Fraction of the steps that warm up the learning rate.
-        weight_decay: float. Weight decay; biases, norms and position embeddings have none.
-        clip: float or None. Maximum global norm of the gradients; None: no bound.
+        optimizer: str, `Optimizer` or `keras.optimizers.Optimizer`. How the weights are trained,
+            such as "adamw:2e-5", "lion" or `Optimizer(learning_rate=2e-5, warmup=0.2)`. The default
+            has a learning rate of 5e-5 and a weight decay of 0.01.
         token_budget: int. Maximum number of tokens in a batch, padding included.
-        pack: bool. Put several short texts into one row of `length` tokens; none attends to
+        pack: bool. Put several short texts into one row of `max_length` tokens; none attends to
             another. There is less padding and fewer shapes to compile, but a larger attention
             matrix.
         dropout_rate: float. Dropout of the features; by default that of the config.
@@ -113,10 +119,6 @@ def pretrain(
             content (see `read_texts`).
         label: str. Name of the column of answers, for "unilm"; by default one with a usual name,
             such as label.
-        config: str. Path of the config; by default in the directory of `checkpoint`.
-        tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
-        model: str. Family of the checkpoint; by default the one its config names.
-        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         seed: int. Seed of the batches, the masks, the dropout and the new weights.
         cache: path of a folder for training texts that are larger than memory. The files are then
             read in parts, and their tokens are computed once and read from the folder. A pattern of
@@ -144,7 +146,7 @@ def pretrain(
 
     Example:
 
-    >>> metrics = pretrain("bert", "train.tsv", "domain", length=24, steps=2, verbose=False)
+    >>> metrics = pretrain("bert", "train.tsv", "domain", max_length=24, steps=2, verbose=False)
     >>> len(metrics["losses"]), sorted(metrics["after"])
     (2, ['accuracy', 'loss'])
     """

@@ -133,13 +133,13 @@ class Pretraining:
         weights, head = recipe.source.open_weights(), {"with_mlm": "linear"}
         build = dict(
             config_path=sizes,
-            model=recipe.model,
+            model=recipe.source.model,
             return_keras_model=False,
             application=OBJECTIVES[recipe.objective],
             **recipe.options(sizes, weights.stretching),
         )
-        load = dict(checkpoint_path=weights, ignore=recipe.ignore)
-        self.new_head = "with_mlm" not in heads_in(weights, recipe.model, sizes)
+        load = dict(checkpoint_path=weights, ignore=recipe.source.ignore)
+        self.new_head = "with_mlm" not in heads_in(weights, recipe.source.model, sizes)
         if self.new_head:
             body = build | {"application": "encoder"}
             layers = build_transformer_model(**load, **body).layers
@@ -159,13 +159,13 @@ class Pretraining:
         options["pack"] = recipe.pack
         if isinstance(texts, DiskList):
             masked = recipe.objective == "mlm"
-            texts = cached_corpus(texts, self.tokenizer, recipe.length, masked)
+            texts = cached_corpus(texts, self.tokenizer, recipe.max_length, masked)
         if recipe.objective != "mlm":
-            return CausalBatches(texts, self.tokenizer, recipe.length, **options)
+            return CausalBatches(texts, self.tokenizer, recipe.max_length, **options)
         return MaskedLanguageModelBatches(
             texts,
             self.tokenizer,
-            recipe.length,
+            recipe.max_length,
             recipe.masked,
             recipe.whole_words,
             recipe.max_ngram,
@@ -196,7 +196,7 @@ class Pretraining:
             by_first(lambda: check_space(state.parent, self.model))
             if self.new_head:
                 print_line("The checkpoint has no head over the vocabulary: a new one is trained.")
-            read = self.recipe.length
+            read = self.recipe.max_length
             print_line(
                 f"{self.steps:,} steps of {self.recipe.token_budget:,} tokens, rows of {read:,}"
             )
@@ -205,7 +205,7 @@ class Pretraining:
         record = take_steps(self.model, self.steps, state, self.step, start, print_line)
         return {
             "objective": self.recipe.objective,
-            "length": self.recipe.length,
+            "length": self.recipe.max_length,
             "before": record["before"],
             "after": self.measured(print_line),
             "losses": record["losses"],
@@ -250,6 +250,6 @@ class Pretraining:
         """Writes the checkpoint and its tokenizer, with the original dropout rates."""
         rates = {name: getattr(self.sizes, name) for name in RATES}
         self.transformer.config = dataclasses.replace(self.transformer.config, **rates)
-        positions = self.sizes.beyond_table(self.recipe.length)
+        positions = self.sizes.beyond_table(self.recipe.max_length)
         save_checkpoint(self.transformer, folder, positions=positions)
         self.tokenizer.save(folder)

@@ -6,12 +6,10 @@ from keras_posenc import checks
 from keras_posenc.extension import TABLES, Extension
 from keras_posenc.models.arguments import trained_extension
 from keras_posenc.models.config import RATES, plain
-from keras_posenc.training.optimizer import check_optimizer, optimizer_of
+from keras_posenc.training.optimizer_settings import Optimizer, make_optimizer
 from keras_posenc.training.runs import environment
-from keras_posenc.training.schedules import LinearWarmup, cosine_warmup
 from keras_posenc.training.source import Source
 
-SCHEDULES = {"cosine": cosine_warmup, "linear": LinearWarmup}
 LONGER = ("cut", "skip")
 # Arguments of every run that are no settings: its texts, of which it stores a digest, and where and
 # how it runs.
@@ -30,20 +28,26 @@ class Recipe:
         **settings: values that JSON can hold.
 
     Attributes:
-        schedule, warmup, weight_decay, clip, optimizer, use_ema: see `finetune`.
+        source: `Source`, the checkpoint.
+        extension: `Extension` or None.
+        optimizer: `Optimizer`, or a `keras.optimizers.Optimizer`.
+        learning_rate, weight_decay: float, of an `Optimizer` that has none.
         longest: int, the number of positions that are needed.
 
     Raises:
         ValueError: if a setting is invalid.
     """
 
-    schedule = "cosine"
-    optimizer, use_ema = None, False
+    learning_rate, weight_decay = None, 0.01
     tables = TABLES  # the extensions that a run can train
 
     def __init__(self, **settings):
         vars(self).update(settings)
+        self.source = Source.of(vars(self).pop("checkpoint"))
         self.extension = Extension.of(self.extension)
+        self.optimizer = Optimizer.of(self.optimizer)
+        if isinstance(self.optimizer, Optimizer):
+            self.optimizer = self.optimizer.filled(self.learning_rate, self.weight_decay)
         self.check()
 
     @classmethod
@@ -59,39 +63,32 @@ class Recipe:
         """
         names = [name for name in arguments if name not in (*TEXTS, *RUN)]
         settings = {name: arguments[name] for name in names} | changes
-        settings = {name: plain(value) for name, value in settings.items()}
-        for name in ("checkpoint", "config", "tokenizer"):
-            if settings.get(name) is not None:
-                settings[name] = str(settings[name])
-        return cls(**settings)
+        return cls(**{name: plain(value) for name, value in settings.items()})
 
     def replace(self, **changes):
         """Returns the recipe with other values of some settings."""
-        return type(self)(**{**vars(self), **changes})
+        settings = dict(vars(self))
+        return type(self)(**{"checkpoint": settings.pop("source"), **settings, **changes})
 
     def check(self):
         """Raises ValueError for a setting that is invalid."""
         if self.extension is not None:
             table = self.extension.table if self.extension.rope_scaling is None else None
             checks.choice("extension", table or str(self.extension), self.tables)
-        checks.number("learning_rate", self.learning_rate, above=0)
-        checks.number("warmup", self.warmup, least=0, below=1)
-        checks.number("weight_decay", self.weight_decay, least=0)
-        checks.choice("schedule", self.schedule, SCHEDULES)
-        check_optimizer(self.optimizer)
-        if self.clip is not None:
-            checks.number("clip", self.clip, above=0)
 
     def record(self, **texts):
         """Returns what decides whether another call is the same run: all settings, the environment,
         and digests of the texts."""
+        settings = {name: value for name, value in vars(self).items() if name != "source"}
         extension = self.extension and self.extension.get_config()
-        return {**vars(self), "extension": extension, **environment(), **texts}
-
-    @property
-    def source(self):
-        """The `Source`."""
-        return Source(self.checkpoint, self.config, self.tokenizer, self.model, self.ignore)
+        optimizer = self.optimizer
+        if isinstance(optimizer, Optimizer):
+            optimizer = optimizer.record()
+        else:
+            usual = Optimizer().filled(self.learning_rate, self.weight_decay).record()
+            optimizer = {**usual, "optimizer": optimizer}
+        settings |= {"extension": extension, **vars(self.source), **optimizer}
+        return {**settings, **environment(), **texts}
 
     def options(self, config, trained=None):
         """Returns the keywords of `build_transformer_model`: dropout, and the stretching if needed.
@@ -107,8 +104,9 @@ class Recipe:
             return options | self._continued(trained)
         if self.extension is None:
             raise ValueError(
-                f"{self.checkpoint} has {config.max_position} positions, and length={self.longest} "
-                f"needs more: give an extension, one of {', '.join(TABLES)}, or a smaller length."
+                f"{self.source.checkpoint} has {config.max_position} positions, and max_length="
+                f"{self.longest} needs more: give an extension, one of {', '.join(TABLES)}, or a "
+                "smaller max_length."
             )
         return options | {"extension": self.extension, "max_position": self.longest}
 
@@ -119,7 +117,7 @@ class Recipe:
         first = dataclasses.replace(needed, kept_rows=None)
         if given is None or given.get_config() != first.get_config():
             raise ValueError(
-                f"`extension` must be that which {self.checkpoint} was trained with: give "
+                f"`extension` must be that which {self.source.checkpoint} was trained with: give "
                 f"extension={str(first)!r}. Received: extension={str(given)!r}"
             )
         return {"extension": needed, "max_position": max(self.longest, max_position or 0)}
@@ -133,9 +131,6 @@ class Recipe:
             loss: as in `model.compile`.
             **options: further arguments of `model.compile`.
         """
-        schedule = SCHEDULES[self.schedule]
-        rate = schedule(self.learning_rate, steps, int(self.warmup * steps))
-        decay, use_ema = self.weight_decay, self.use_ema
-        optimizer = optimizer_of(self.optimizer, model, rate, decay, self.clip, use_ema)
+        optimizer = make_optimizer(self.optimizer, model, steps)
         model.compile(optimizer, loss, **options)
         model.optimizer.build(model.trainable_variables)

@@ -30,7 +30,16 @@ IN_MEMORY = "in memory"  # the source of texts that are from no file
 DIGEST = re.compile("[0-9a-f]{16}")
 # Settings that records of earlier versions, and of runs without a task, lack, and their defaults.
 # Those whose default is None need no entry.
-ADDED = {"task": "classify", "longer": "cut", "pack": False, "use_ema": False}
+ADDED = {
+    "task": "classify",
+    "longer": "cut",
+    "pack": False,
+    "schedule": "cosine",
+    "warmup": 0.1,
+    "weight_decay": 0.0,  # of `stretch`; the others always had it
+    "clip": 1.0,
+    "use_ema": False,
+}
 RECORD = e.keys({"step": e.count, "losses": e.every(e.loss), "seconds": e.number})
 
 

@@ -10,7 +10,7 @@ from keras_posenc.checkpoints.keras_file import load_keras
 from keras_posenc.hub_names import from_hub
 from keras_posenc.models import heads  # noqa: F401
 from keras_posenc.text import Tokenizer
-from keras_posenc.training.tasks import TASKS
+from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.text_model import (
     FIELDS,
     LABELS,

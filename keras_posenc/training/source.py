@@ -1,23 +1,35 @@
 """Where a run starts: the weights, the config and the tokenizer of a pretrained encoder."""
 
 import dataclasses
+import os
 
 from keras_posenc.checkpoints import open_checkpoint
 from keras_posenc.checkpoints.reader import folder_of
 from keras_posenc.models.config_file import read_config
 from keras_posenc.text import Tokenizer
+from keras_posenc.training.settings import Former, Settings
 from keras_posenc.training.vocabulary_check import check_table
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """A checkpoint with its config, tokenizer and family.
+@dataclasses.dataclass(frozen=True, repr=False)
+class Source(Settings):
+    """A checkpoint whose config, tokenizer or family is not in its directory.
 
-    Attributes:
-        checkpoint: str. Path of the weights, or of a directory.
-        config, tokenizer: str or None. Paths; None for the directory of the checkpoint.
-        model: str or None. Name of the family; None for the one that the config names.
-        ignore: list of str or None. Patterns of tensors to leave out.
+    Functions take the path of a directory in its place, if that has all of them.
+
+    Args:
+        checkpoint: str. Path of the weights, or of a directory. For `stretch`, a model of
+            `build_transformer_model`, too, with `tokenizer`.
+        config: str. Path of the config; by default in the directory of `checkpoint`.
+        tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
+        model: str. Family of the checkpoint; by default the one its config names.
+        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
+
+    Example:
+
+    >>> source = Source("bert", ignore=["cls.chain.*"])
+    >>> source.config_path
+    'bert'
     """
 
     checkpoint: object
@@ -25,6 +37,18 @@ class Source:
     tokenizer: object = None
     model: str | None = None
     ignore: object = None
+
+    def __post_init__(self):
+        for name in ("config", "tokenizer"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, str(getattr(self, name)))
+        if isinstance(self.checkpoint, os.PathLike):
+            object.__setattr__(self, "checkpoint", str(self.checkpoint))
+
+    @classmethod
+    def of(cls, given):
+        """Returns the source that a value describes: a `Source`, or what has everything in it."""
+        return given if isinstance(given, cls) else cls(given)
 
     @property
     def config_path(self):
@@ -44,3 +68,12 @@ class Source:
         tokenizer = Tokenizer(self.tokenizer or folder_of(self.checkpoint))
         check_table(tokenizer, config.vocab_size)
         return tokenizer
+
+
+def _former(current, given):
+    """The source of the arguments that functions had until version 0.4."""
+    return dataclasses.replace(Source.of(current), **given)
+
+
+# What `Source` replaced in version 0.5.
+FORMER_SOURCE = Former(("config", "tokenizer", "model", "ignore"), _former)

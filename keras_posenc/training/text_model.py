@@ -21,10 +21,10 @@ from keras_posenc.text.documents import kind_of_all
 from keras_posenc.text.encoded_texts import encode_texts
 from keras_posenc.text.shapes import longest_length, prepare_predictions, shape_options
 from keras_posenc.training.cached_texts import cached_tokens
+from keras_posenc.training.finetuning.rows import RowPerText
+from keras_posenc.training.finetuning.task import POOLS
+from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.progress import BatchProgress
-from keras_posenc.training.tasks import TASKS
-from keras_posenc.training.tasks.finetune_task import POOLS
-from keras_posenc.training.tasks.rows import RowPerText
 from keras_posenc.training.vocabulary_check import check_max_length, check_table
 from keras_posenc.untrusted import quote
 from keras_posenc.writing import make_folder, replacing, write_text
@@ -125,7 +125,7 @@ class TextModel:
 
     @property
     def kind(self):
-        """What the task does, a `keras_posenc.training.tasks.FinetuneTask`."""
+        """What the task does, a `FinetuneTask`."""
         return RowPerText() if self.task is None else TASKS[self.task]
 
     @property

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import inspect
 import re
+import shlex
 
 import pytest
 
@@ -11,12 +12,15 @@ from keras_posenc import analysis, bench, retrieval, training
 from keras_posenc.bench import reading
 from keras_posenc.cli import signatures
 from keras_posenc.cli.arguments import parser
-from keras_posenc.cli.commands import COMMANDS, PLOTS
+from keras_posenc.cli.commands import COMMANDS, PLOTS, TASK_CLASSES
+from keras_posenc.cli.options import GROUPS
+from keras_posenc.cli.programs import PROGRAMS
 from keras_posenc.extension import TABLES
 from keras_posenc.models import pooling
 from keras_posenc.training import pretraining, recipe
+from keras_posenc.training.finetuning.tasks import TASKS
+from keras_posenc.training.optimizer_settings import SCHEDULES
 from keras_posenc.training.stretching import stretch_recipe
-from keras_posenc.training.tasks import TASKS
 
 pytestmark = pytest.mark.once
 
@@ -63,6 +67,11 @@ def test_every_keyword_of_the_function_is_an_option(name):
     only_here = {
         each: only_here.get(each, set()) | parts for each in ("finetune", "pretrain", "stretch")
     }
+    for each in ("finetune", "pretrain", "stretch"):
+        values = [training.Source, training.Optimizer]
+        values += TASKS.values() if each == "finetune" else ()
+        fields = {field.name for value in values for field in dataclasses.fields(value)}
+        only_here[each] |= fields - {"name"}
     only_here |= {"evaluate": {"output"}, "bench passkey": {"no_pictures"}}
     only_here["search"] = {"file"}
     only_here["predict"] = {"format", "file", "question", "output"}
@@ -106,7 +115,7 @@ def test_the_choices_are_those_of_the_functions():
         ("finetune", "task", TASKS),
         ("finetune", "stretch", TABLES),
         ("finetune", "longer", recipe.LONGER),
-        ("finetune", "schedule", recipe.SCHEDULES),
+        ("finetune", "schedule", SCHEDULES),
         ("finetune", "pooling", (*pooling.POOLINGS, "head")),
         ("pretrain", "objective", pretraining.OBJECTIVES),
         ("pretrain", "stretch", TABLES),
@@ -119,9 +128,54 @@ def test_the_choices_are_those_of_the_functions():
 
 
 def test_an_option_is_taken_by_its_former_name():
-    for flag in ("--stretch", "--start"):
-        arguments = parser().parse_args(["stretch", "bert", "texts.txt", "out", flag, "tile"])
-        assert arguments.stretch == "tile"
+    for flag in ("--max-length", "--length"):
+        for command in ("stretch", "pretrain"):
+            arguments = parser().parse_args([command, "bert", "texts.txt", "out", flag, "64"])
+            assert arguments.max_length == 64
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each.name != "list"])
+def test_the_example_of_a_command_is_one(command):
+    found = parser().parse_args(shlex.split(command.example))
+    assert found.command == command.name
+    text = commands()[command.name].format_help()
+    assert text.endswith(f"example:\n  keras-posenc {command.example}\n")
+    assert all(len(line) <= 90 for line in text.splitlines())
+
+
+def test_long_help_is_in_groups():
+    text = commands()["finetune"].format_help()
+    assert text.startswith("usage: keras-posenc finetune CHECKPOINT TRAIN OUTPUT [OPTIONS]\n")
+    starts = [text.index(f"\n{title}:\n") for title in GROUPS]
+    assert starts == sorted(starts) and len(text.splitlines()) < 150
+    assert "--output OUTPUT [OPTIONS]" in commands()["embed"].format_help()
+    assert "\ntexts:\n" not in commands()["evaluate"].format_help()
+
+
+def test_each_option_is_in_one_group_at_most():
+    names = [name for members in GROUPS.values() for name in members]
+    assert len(set(names)) == len(names)
+    known = {each for name in commands() if name for each in actions(name)}
+    assert set(names) <= known
+
+
+def test_options_of_a_value_are_written_as_that_value():
+    def program(*words):
+        found = vars(parser().parse_args(words))
+        return PROGRAMS[found.pop("command")](found)
+
+    words = ["finetune", "bert", "train.tsv", "out", "--ignore", "cls*", "--learning-rate", "1e-3"]
+    text = program(*words, "--optimizer", "lion", "--task", "embed", "--loss", "cosent")
+    assert "from keras_posenc.training import Embed, Optimizer, Source, finetune, summary" in text
+    assert 'Source("bert", ignore=["cls*"]),' in text
+    assert 'task=Embed(loss="cosent"),' in text
+    assert 'optimizer=Optimizer("lion", learning_rate=0.001),' in text
+    with pytest.raises(ValueError, match="`loss` belongs to --task embed, not to --task classify"):
+        program(*words, "--loss", "cosent")
+    text = program("stretch", "bert", "long.txt", "out", "--optimizer", "lion")
+    assert 'stretch("bert", "long.txt", "out", optimizer="lion")' in text
+    assert list(TASK_CLASSES) == list(TASKS)
+    assert [type(task).__name__ for task in TASKS.values()] == list(TASK_CLASSES.values())
 
 
 def test_every_argument_is_described_in_the_words_of_the_command_line():

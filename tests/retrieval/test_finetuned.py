@@ -7,7 +7,7 @@ from keras_posenc import build_transformer_model, embed
 from keras_posenc.models.heads import features_before_head
 from keras_posenc.models.model import model_on
 from keras_posenc.retrieval import Reranker, embed_spans, open_embedder
-from keras_posenc.training import finetune, load_finetuned, pretrain
+from keras_posenc.training import Classify, finetune, load_finetuned, pretrain
 
 LONG = " ".join(f"w{n % 35}" for n in range(46))  # 48 tokens; the checkpoint has 16 positions
 OPTIONS = {"epochs": 1, "token_budget": 1024, "verbose": 0}
@@ -71,7 +71,7 @@ def test_training_goes_on_with_its_positions(pretrained, tmp_path, stretch):
     needed = f"give extension='{extension}'. Received: extension='{other}'"
     with pytest.raises(ValueError, match=needed):
         finetune(tmp_path / "first", labelled, tmp_path / "other", **first | {"extension": other})
-    settings = {"length": 48, "extension": other, "steps": 1, "verbose": 0}
+    settings = {"max_length": 48, "extension": other, "steps": 1, "verbose": 0}
     with pytest.raises(ValueError, match=needed):
         pretrain(tmp_path / "first", [LONG] * 8, tmp_path / "other", **settings)
 
@@ -97,7 +97,14 @@ def test_so_do_a_tagger_and_the_head_of_the_family(pretrained, tmp_path):
     tagged = ([words, words[::-1]], [["O", "B-X"] * 23, ["B-X", "O"] * 23])
     finetune(pretrained, tagged, tmp_path / "tag", task="tag", max_length=48, **OPTIONS)
     labelled = ([LONG, "w1 w2"], ["a", "b"])
-    finetune(pretrained, labelled, tmp_path / "head", pooling="head", max_length=48, **OPTIONS)
+    finetune(
+        pretrained,
+        labelled,
+        tmp_path / "head",
+        task=Classify(pooling="head"),
+        max_length=48,
+        **OPTIONS,
+    )
     expected = features(tmp_path / "head", LONG).mean(axis=0)
     (vector,) = embed(tmp_path / "head", [LONG], verbose=0)
     np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)

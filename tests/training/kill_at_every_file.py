@@ -63,7 +63,7 @@ class FineTuning:
 
 class Pretraining:
     def run(self, source, documents, output, **more):
-        options = {"length": 6, "steps": 3, "token_budget": 32, "validation": ["w1 w2"]}
+        options = {"max_length": 6, "steps": 3, "token_budget": 32, "validation": ["w1 w2"]}
         return pretrain(source, documents[0], output, verbose=False, **options, **more)
 
     def end(self, folder):

@@ -1,5 +1,6 @@
 """Training texts larger than memory: what is read from memory maps equals what is in memory."""
 
+import dataclasses
 import json
 import signal
 import types
@@ -15,11 +16,17 @@ from keras_posenc.text import CausalBatches, MaskedLanguageModelBatches, Texts, 
 from keras_posenc.text.disk_list import DiskList, DiskListWriter
 from keras_posenc.training import cached_texts, finetune, pretrain
 from keras_posenc.training.cached_texts import cached_documents
+from keras_posenc.training.finetuning.tasks import TASKS
 from keras_posenc.training.pretraining import cached_corpus, read_corpus
-from keras_posenc.training.tasks import TASKS
 from keras_posenc.training.text_model import TextModel
 
-RECIPE = types.SimpleNamespace(pooling="mean", head_dropout=0.0)
+
+def plain(task):
+    """The task without dropout, if it has a head."""
+    has_dropout = hasattr(task, "head_dropout")
+    return dataclasses.replace(task, head_dropout=0.0) if has_dropout else task
+
+
 KEYS = {"tag": ("tokens", "tags"), "qa": (("question", "context"), "answers")}
 KEYS |= {"embed": (("anchor", "positive", "negative"), None)}
 
@@ -87,7 +94,7 @@ def test_batches_from_memory_maps_equal_those_in_memory(
     assert names == task.label_names(in_memory)
     stride = 4 if task.has_windows else None
     model = TextModel(
-        task.model(encoder, names, RECIPE),
+        plain(task).model(encoder, names),
         Tokenizer(pretrained),
         24,
         token_budget=200,
@@ -97,7 +104,7 @@ def test_batches_from_memory_maps_equal_those_in_memory(
         prompts={"query": "w1 ", "document": "w2 "} if task.embeds else None,
     )
     options = {"shuffle": True, "seed": 3, **task.training_options()}
-    if task.has_class_weights:
+    if task.name in ("classify", "tag"):
         options["class_weight"] = "balanced"
     both = [
         model.batches(each.texts, task.targets(each), **options) for each in (in_memory, on_disk)
@@ -125,7 +132,7 @@ def test_a_changed_file_is_read_and_encoded_again(tmp_path, encoder, pretrained)
 
     def token_ids(found):
         model = TextModel(
-            task.model(encoder, list("012"), RECIPE), Tokenizer(pretrained), 24, 200, list("012"),
+            plain(task).model(encoder, list("012")), Tokenizer(pretrained), 24, 200, list("012"),
             task="classify",
         )  # fmt: skip
         batches = model.batches(found.texts, found.labels)
@@ -154,7 +161,7 @@ def test_files_of_a_cache_that_are_cut_off_or_missing_are_written_again(
 ):
     """As after a full disk, or a copy that was interrupted."""
     path, cache, task = written(tmp_path / "a.jsonl", "classify"), tmp_path / "c", TASKS["classify"]
-    classifier = task.model(encoder, list("012"), RECIPE)
+    classifier = plain(task).model(encoder, list("012"))
     model = TextModel(classifier, Tokenizer(pretrained), 24, 200, list("012"), task="classify")
 
     def files():
@@ -178,7 +185,7 @@ def test_a_killed_call_leaves_nothing_that_is_half_written(tmp_path):
     program = f"""
         import os, signal, sys
         from keras_posenc.training import cached_texts
-        from keras_posenc.training.tasks import TASKS
+        from keras_posenc.training.finetuning.tasks import TASKS
 
         task, cached_texts.PART = TASKS["classify"], 5
         parts = []
@@ -206,7 +213,7 @@ def test_a_killed_call_leaves_nothing_that_is_half_written(tmp_path):
 @pytest.mark.once
 def test_a_run_from_memory_maps_equals_one_in_memory(tmp_path, pretrained, corpus):
     options = {"lengths": [(16, 1), (32, 1)], "longer": "skip", "validation": 0.25, "verbose": 0}
-    options |= {"token_budget": 512, "learning_rate": 1e-2}
+    options |= {"token_budget": 512, "optimizer": "adamw:1e-2"}
     path = corpus / "train.tsv"
     runs = [
         finetune(pretrained, path, tmp_path / name, cache=cache, **options)
@@ -256,7 +263,7 @@ def test_pretraining_batches_of_several_files_equal_those_in_memory(
 
 @pytest.mark.once
 def test_pretraining_with_a_cache_is_the_same_run(tmp_path, pretrained, corpus):
-    options = {"length": 16, "steps": 1, "token_budget": 64, "verbose": False}
+    options = {"max_length": 16, "steps": 1, "token_budget": 64, "verbose": False}
     options |= {"validation": 0.1, "dropout_rate": 0.0}
     path = corpus / "train.tsv"
     one = pretrain(pretrained, path, tmp_path / "out", cache=tmp_path / "cache", **options)
@@ -290,7 +297,7 @@ def test_texts_of_several_kinds_in_parts(tmp_path, monkeypatch, encoder, pretrai
     task, tags = TASKS["tag"], ["O", "B-PER", "I-PER"]
     found = cached_documents(tmp_path / "cache", task, path, "train", None, None)
     model = TextModel(
-        task.model(encoder, tags, RECIPE), Tokenizer(pretrained), 24, label_names=tags, task="tag"
+        plain(task).model(encoder, tags), Tokenizer(pretrained), 24, label_names=tags, task="tag"
     )
     with pytest.raises(TypeError, match="Texts of several kinds, str and words: give one kind."):
         model.batches(found.texts, found.labels)

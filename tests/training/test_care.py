@@ -17,15 +17,17 @@ from keras_posenc.text import Texts
 from keras_posenc.text.files import read_long_texts, read_texts
 from keras_posenc.text.label_columns import names_in, numbers_in
 from keras_posenc.training import (
+    Classify,
+    Embed,
+    MultiLabel,
+    Regress,
     evaluate,
     finetune,
     load_finetuned,
     predict,
     stretch,
 )
-from keras_posenc.training.labelled_documents import split
-from keras_posenc.training.tasks.embedding import Embedding
-from keras_posenc.training.tasks.regression import Regression
+from keras_posenc.training.finetuning.labelled_documents import split
 from keras_posenc.training.training_state import load_state, save_state
 
 PAIRS = [("w1 w2 w3", "w1 w2"), ("w4 w5 w6", "w4 w5"), ("w7 w8 w9", "w7 w8")] * 4
@@ -43,11 +45,13 @@ def test_a_mistake_costs_no_finished_run(pretrained, corpus, tmp_path):
         (tmp_path / "recipe.json").read_bytes(),
     )
     long = [" ".join(f"w{i % 35}" for i in range(200))] * 4
-    options = {"length": 24, "steps": 0, "verbose": False}
+    options = {"max_length": 24, "steps": 0, "verbose": False}
     stretch(pretrained, long, tmp_path / "long", **options)
     before = (tmp_path / "long" / "recipe.json").read_bytes()
     with pytest.raises(ValueError, match="max_position=4000 is out of reach"):
-        stretch(pretrained, long, tmp_path / "long", overwrite=True, **options | {"length": 4000})
+        stretch(
+            pretrained, long, tmp_path / "long", overwrite=True, **options | {"max_length": 4000}
+        )
     assert before == (tmp_path / "long" / "recipe.json").read_bytes()
     assert (tmp_path / "long" / "metrics.json").exists()
 
@@ -103,9 +107,15 @@ def causal(folder, **changes):
 def test_other_texts_of_a_batch_do_not_change_a_result(tmp_path, pooling):
     long = "the lazy dogs don't jump over the lazy dogs again and again"
     texts = ["a quick fox", long, "jump", "so they say isn't it"] * 2
-    options = {"epochs": 1, "max_length": 40, "learning_rate": 1e-2, "verbose": 0}
+    options = {"epochs": 1, "max_length": 40, "optimizer": "adamw:1e-2", "verbose": 0}
     output = tmp_path / "out"
-    finetune(causal(tmp_path), (texts, list("abab") * 2), output, pooling=pooling, **options)
+    finetune(
+        causal(tmp_path),
+        (texts, list("abab") * 2),
+        output,
+        task=Classify(pooling=pooling),
+        **options,
+    )
     batched, _ = predict(output, ["jump", long], verbose=0)
     (alone,) = predict(output, ["jump"], verbose=0)
     assert batched.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
@@ -130,7 +140,7 @@ def test_groups_are_left_to_later_stages_by_their_longest_text(pretrained, tmp_p
 @pytest.mark.once
 def test_embed_reads_a_finetuned_model_as_it_was_trained(pretrained, tmp_path):
     output = tmp_path / "vectors"
-    finetune(pretrained, PAIRS, output, task="embed", pooling="cls", **QUICK)
+    finetune(pretrained, PAIRS, output, task=Embed(pooling="cls"), **QUICK)
     texts = ["w1 w2 w3", "w4 w5 w6 w7"]
     expected = [each.embedding for each in predict(output, texts, verbose=0)]
     np.testing.assert_allclose(embed(output, texts, verbose=0), expected, atol=1e-6)
@@ -148,9 +158,9 @@ def test_transformers_knows_numbers_and_several_labels_from_classes(pretrained, 
     transformers = pytest.importorskip("transformers")
     texts = ["w1 w2", "w3 w4 w5", "w6", "w1 w7"] * 3
     several, numbers = [["a", "b"], ["b"], [], ["c"]] * 3, [1.0, 2.5, 3.0, 0.5] * 3
-    for task, labels in (("multilabel", several), ("regress", numbers)):
-        output, exported = tmp_path / task, tmp_path / f"{task}-theirs"
-        finetune(pretrained, (texts, labels), output, task=task, pooling="head", **QUICK)
+    for task, labels in ((MultiLabel, several), (Regress, numbers)):
+        output, exported = tmp_path / task.name, tmp_path / f"{task.name}-theirs"
+        finetune(pretrained, (texts, labels), output, task=task(pooling="head"), **QUICK)
         load_finetuned(output).export(exported)
         run = transformers.pipeline("text-classification", str(exported), device="cpu")
         (prediction,) = predict(output, ["w3 w4 w5"], verbose=0)
@@ -222,7 +232,7 @@ def test_positions_that_a_model_lacks_are_named_before_it_reads(finetuned, given
 @pytest.mark.once
 @pytest.mark.parametrize("given", [{"train_length": 16}, {"train_length": 25}, {"steps": 1.5}])
 def test_lengths_and_steps_of_a_stretching_that_are_none(pretrained, given):
-    options = {"length": 24, "steps": 1, "verbose": False, **given}
+    options = {"max_length": 24, "steps": 1, "verbose": False, **given}
     match = "give a length above the 16 positions|`steps` must be"
     with pytest.raises(ValueError, match=match):
         stretch(pretrained, ["w1 " * 300], **options)
@@ -238,7 +248,7 @@ def test_cells_that_json_writes_are_lists():
     for huge in (10**400, f"[{10**400}]"):  # no float is as large
         with pytest.raises(ValueError, match="here should be a number, not "):
             numbers_in("here", huge)
-    for task, text in ((Regression(), "a"), (Embedding(), ("a", "b"))):
+    for task, text in ((Regress(), "a"), (Embed(), ("a", "b"))):
         with pytest.raises(ValueError, match="The text here has the (label|score) 1000"):
             task.checked("here", text, 10**400)
 
@@ -253,7 +263,7 @@ def test_spans_end_where_their_words_do(pretrained, tmp_path):
         tmp_path,
         task="tag",
         **QUICK | {"epochs": 20},
-        learning_rate=2e-2,
+        optimizer="adamw:2e-2",
     )
     scores = [
         evaluate(tmp_path, (texts, each), verbose=0)["test"]["f1"] for each in (spaced, exact)
@@ -315,12 +325,12 @@ def test_an_embedder_stays_one_when_it_is_stretched(minilm, pretrained, tmp_path
     (source / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     texts, long = ["w1 w2 w3", "w5 w6"], [" ".join(f"w{i % 35}" for i in range(200))] * 4
     for _ in range(2):
-        stretch(source, long, output, length=24, steps=0, verbose=False, overwrite=True)
+        stretch(source, long, output, max_length=24, steps=0, verbose=False, overwrite=True)
     before, after = (embed(folder, texts, verbose=0) for folder in (source, output))
     np.testing.assert_allclose(after, before, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(after, axis=1), 1, atol=1e-5)
     assert open_embedder(output).max_length == 24
     (source / "1_Pooling" / "config.json").write_text('{"pooling_mode": "unknown"}')
     (source / "modules.json").write_text("[]")
-    stretch(source, long, output, length=24, steps=0, overwrite=True)
+    stretch(source, long, output, max_length=24, steps=0, overwrite=True)
     assert "The encoder alone is stretched, without what modules.json" in capsys.readouterr().out

@@ -10,14 +10,14 @@ from keras_posenc import embed
 from keras_posenc.cli import main
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.text.groups import read_groups
-from keras_posenc.training import evaluate, finetune, load_finetuned, predict
-from keras_posenc.training.tasks import TASKS
+from keras_posenc.training import Embed, evaluate, finetune, load_finetuned, predict
+from keras_posenc.training.finetuning.tasks import TASKS
 
 OPTIONS = {
     "task": "embed",
     "max_length": 16,
     "epochs": 1,
-    "learning_rate": 1e-2,
+    "optimizer": "adamw:1e-2",
     "token_budget": 1024,
     "dropout_rate": 0.0,
     "attention_dropout_rate": 0.0,
@@ -34,8 +34,10 @@ MARGINS = [[8.0, 8.5]] * len(TUPLES)
 def trained(pretrained, tmp_path_factory):
     """A run with prompts, Matryoshka vectors and a teacher, and its metrics."""
     output = tmp_path_factory.mktemp("trained") / "out"
-    options = {"matryoshka": [16, 4], "query_prompt": "w1 ", "document_prompt": "w2 w3 "}
-    options |= {"loss": "margin_mse:5", "validation": 0.25, "epochs": 6}
+    task = Embed(
+        loss="margin_mse:5", matryoshka=[16, 4], query_prompt="w1 ", document_prompt="w2 w3 "
+    )
+    options = {"task": task, "validation": 0.25, "epochs": 6}
     return output, finetune(pretrained, (TUPLES, SCORES), output, **{**OPTIONS, **options})
 
 
@@ -131,7 +133,7 @@ def test_a_vector_that_is_not_of_length_1_stays_so(minilm):
     ],
 )
 def test_other_losses_train(pretrained, tmp_path, train, loss):
-    found = finetune(pretrained, train, tmp_path / "out", loss=loss, **OPTIONS)
+    found = finetune(pretrained, train, tmp_path / "out", **OPTIONS | {"task": Embed(loss=loss)})
     assert np.isfinite(found["train"]["steps"]) and (tmp_path / "out" / "model.keras").exists()
 
 
@@ -157,8 +159,7 @@ def test_the_command(pretrained, tmp_path, capsys):
     arguments += "--epochs 1 --max-length 16 --no-report".split()
     assert main(arguments) == 0
     captured = capsys.readouterr()
-    assert 'loss="listwise_kl:5",' in captured.err + captured.out
-    assert "matryoshka=[16, 4]," in captured.err + captured.out
+    assert 'Embed(loss="listwise_kl:5", matryoshka=[16, 4], ' in captured.err + captured.out
     again = ["embed", str(tmp_path / "out"), str(tmp_path / "texts.txt"), "--dimension", "4"]
     (tmp_path / "texts.txt").write_text("w1 w2\nw3\n")
     assert main([*again, "--output", str(tmp_path / "vectors.npy"), "--prompt", "query"]) == 0
@@ -218,18 +219,7 @@ def test_columns_of_files(tmp_path):
 )
 def test_refusals(pretrained, tmp_path, train, changes, error, message):
     with pytest.raises(error, match=message):
-        finetune(pretrained, train, tmp_path / "out", **{**OPTIONS, **changes})
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "setting",
-    [{"loss": "cosent"}, {"matryoshka": [4]}, {"query_prompt": "q"}, {"document_prompt": "d"}],
-)
-def test_other_tasks_make_no_vectors(pretrained, tmp_path, setting):
-    (name,) = setting
-    with pytest.raises(ValueError, match=f"{name}=.*: task='classify' makes no vectors"):
-        finetune(pretrained, (["a", "b"], ["x", "y"]), tmp_path / "out", **setting)
+        finetune(pretrained, train, tmp_path / "out", **OPTIONS | {"task": Embed(**changes)})
 
 
 @pytest.mark.once

@@ -16,7 +16,7 @@ from keras_posenc.training import evaluate, finetune, load_finetuned
 SETTINGS = {
     "validation": 0.25,
     "lengths": [(16, 5), (48, 2)],
-    "learning_rate": 1e-2,
+    "optimizer": "adamw:1e-2",
     "token_budget": 1024,
     "verbose": 0,
 }
@@ -148,7 +148,7 @@ def test_other_settings_in_the_same_directory_are_refused(finetuned, pretrained,
             corpus / "train.tsv",
             finetuned,
             test=corpus / "test.tsv",
-            **{**SETTINGS, "learning_rate": 0.1},
+            **{**SETTINGS, "optimizer": "adamw:0.1"},
         )
 
 
@@ -164,7 +164,7 @@ def test_overwrite_starts_anew(tmp_path, pretrained, corpus):
     data = read_texts(corpus / "train.tsv")
     settings = {**SETTINGS, "lengths": [(16, 1)]}
     first = finetune(pretrained, data, tmp_path, **settings)
-    settings["learning_rate"] = 1e-3
+    settings["optimizer"] = "adamw:1e-3"
     second = finetune(pretrained, data, tmp_path, overwrite=True, **settings)
     assert first["validation"]["loss"] != second["validation"]["loss"]
     assert read_metrics(tmp_path) == second
@@ -256,7 +256,7 @@ def test_a_damaged_file_of_a_finished_run_is_named(tmp_path, finetuned):
 def test_a_checkpoint_is_stretched_first(tmp_path, pretrained, corpus):
     """Without labels, on long texts; then the positions are those of the stretched checkpoint."""
     texts = [" ".join(f"w{n % 35}" for n in range(i, i + 300)) for i in range(3)]
-    settings = dict(lengths=[(48, 1)], learning_rate=1e-3, token_budget=1024, verbose=0)
+    settings = dict(lengths=[(48, 1)], optimizer="adamw:1e-3", token_budget=1024, verbose=0)
     train = corpus / "train.tsv"
     metrics = finetune(pretrained, train, tmp_path / "run", stretch_first=texts, **settings)
     assert metrics["stretched"]["length"] == 48 and len(metrics["stretched"]["losses"]) == 64

@@ -1,6 +1,7 @@
 """The first loss of a new head is near that of guessing, for every task and loss of `finetune`."""
 
 import csv
+import dataclasses
 import json
 
 import keras
@@ -9,15 +10,15 @@ import pytest
 from task_data import numbered, paired, seeded, several, tagged, words
 
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
-from keras_posenc.training import finetune
-from keras_posenc.training.tasks import TASKS
-from keras_posenc.training.tasks.embedding_losses import LOSSES
+from keras_posenc.training import Embed, finetune
+from keras_posenc.training.finetuning.embedding_losses import LOSSES
+from keras_posenc.training.finetuning.tasks import TASKS
 
 pytestmark = pytest.mark.once
 
 COUNT = 24  # texts, which are one batch
 PLAIN = {"max_length": 24, "epochs": 1, "token_budget": 4096}
-PLAIN |= {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "head_dropout": 0.0, "verbose": 0}
+PLAIN |= {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "verbose": 0}
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +86,10 @@ CASES = {
 def first_loss(bert, output, case):
     kind, guessed = CASES[case]
     source = seeded(kind, 0, COUNT)
-    chosen = {"task": case} if case in TASKS else {"task": "embed", "loss": case}
-    finetune(bert, source, output, **chosen, **PLAIN)
+    task = TASKS[case] if case in TASKS else Embed(loss=case)
+    if hasattr(task, "head_dropout"):
+        task = dataclasses.replace(task, head_dropout=0.0)
+    finetune(bert, source, output, task=task, **PLAIN)
     with open(output / "steps.csv") as file:
         (row,) = csv.DictReader(file)
     return float(row["loss"]), guessed(source)

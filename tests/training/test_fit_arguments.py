@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_posenc.training import finetune, load_finetuned, summary
+from keras_posenc.training import Classify, Optimizer, finetune, load_finetuned, summary
 
 SETTINGS = {"validation": 0.25, "max_length": 16, "token_budget": 256, "verbose": 0}
 
@@ -57,7 +57,7 @@ class Witness(keras.callbacks.Callback):
 def test_the_best_epoch_is_what_is_saved(tmp_path, pretrained):
     """Of labels drawn at random there is nothing to learn but by heart, so that an early epoch is
     the best. An interrupted run knows its weights again."""
-    settings = SETTINGS | {"learning_rate": 0.02, "epochs": 9}
+    settings = SETTINGS | {"optimizer": "adamw:0.02", "epochs": 9}
     drawn = np.random.default_rng(0)
     words = drawn.integers(0, 35, (48, 8))
     texts = [" ".join(f"w{word}" for word in row) for row in words]
@@ -126,6 +126,10 @@ def test_another_callback_is_another_run(tmp_path, pretrained, corpus):
         run(patience=1)
 
 
+def weighted(weights):
+    return {"task": Classify(class_weight=weights)}
+
+
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
@@ -164,29 +168,43 @@ def test_another_callback_is_another_run(tmp_path, pretrained, corpus):
         ),
         ({"metrics": "accuracy"}, TypeError, "`metrics` must be a list .* Received: 'accuracy'"),
         ({"metrics": ["accuracy"]}, ValueError, "has 'accuracy', which task='classify' measures"),
-        ({"optimizer": 3}, TypeError, "`optimizer` must be a keras.optimizers.Optimizer, .*: 3"),
+        (
+            {"optimizer": 3},
+            TypeError,
+            "`optimizer` must be an Optimizer, .*: 3",
+        ),
         ({"optimizer": "adamm"}, ValueError, "the name of an optimizer .* Received: 'adamm'"),
         (
-            {"optimizer": keras.optimizers.Adam(1e-3), "learning_rate": 1e-2},
-            ValueError,
-            "learning_rate=0.01: the optimizer object that is given has its own learning_rate",
+            {"task": Classify(class_weight=[1, 2])},
+            TypeError,
+            "`class_weight` must be a dict .* Received",
         ),
-        ({"class_weight": [1, 2]}, TypeError, "`class_weight` must be a dict .* Received"),
-        ({"class_weight": "even"}, TypeError, "or 'balanced'. Received: 'even'"),
+        (weighted("even"), TypeError, "or 'balanced'. Received: 'even'"),
         (
-            {"class_weight": {"d": 1}},
+            weighted({"d": 1}),
             ValueError,
             "has 'd', which is none of the 3 classes: 'a', 'b', 'c'. Give .* 0 to 2",
         ),
-        ({"class_weight": {3: 1}}, ValueError, "has 3, which is none of the 3 classes"),
-        ({"class_weight": {"a": 1, 0: 2}}, ValueError, "has the class 0 by its name and its id"),
         (
-            {"class_weight": dict.fromkeys("abc", 0)},
+            {"task": Classify(class_weight={3: 1})},
+            ValueError,
+            "has 3, which is none of the 3 classes",
+        ),
+        (
+            {"task": Classify(class_weight={"a": 1, 0: 2})},
+            ValueError,
+            "has the class 0 by its name and its id",
+        ),
+        (
+            weighted(dict.fromkeys("abc", 0)),
             ValueError,
             "a weight above 0 for a class that",
         ),
-        ({"class_weight": {"a": -1}}, ValueError, "must be a number of at least 0. Received: -1"),
-        ({"class_weight": {0: 1}, "task": "embed"}, ValueError, "task='embed' has no single class"),
+        (
+            {"task": Classify(class_weight={"a": -1})},
+            ValueError,
+            "must be a number of at least 0. Received: -1",
+        ),
     ],
 )
 def test_what_fit_would_not_do_is_refused(tmp_path, pretrained, corpus, settings, error, message):
@@ -199,8 +217,10 @@ def test_what_fit_would_not_do_is_refused(tmp_path, pretrained, corpus, settings
 def test_class_weights_weigh_the_loss(tmp_path, pretrained):
     """Of texts of one word the model can learn nothing but the share of each class."""
     data = (["w1"] * 40, ["a"] * 30 + ["b"] * 10)
-    settings = {"epochs": 12, "learning_rate": 0.02, "verbose": 0, "max_length": 8}
-    finetune(pretrained, data, tmp_path, class_weight={"b": 9}, **settings)  # 90 to 30
+    settings = {"epochs": 12, "optimizer": "adamw:0.02", "verbose": 0, "max_length": 8}
+    finetune(
+        pretrained, data, tmp_path, task=Classify(class_weight={"b": 9}), **settings
+    )  # 90 to 30
     logits = load_finetuned(tmp_path).predict(["w1"], verbose=0)[0]
     assert 1 / (1 + np.exp(logits[0] - logits[1])) == pytest.approx(0.75, abs=0.08)
 
@@ -268,8 +288,8 @@ def test_a_learning_rate_that_a_callback_lowers_outlives_an_interruption(
 
 @pytest.mark.once
 def test_an_optimizer_by_name_follows_the_schedule(tmp_path, pretrained, corpus):
-    settings = SETTINGS | {"epochs": 1, "learning_rate": 1e-3}
-    finetune(pretrained, corpus / "train.tsv", tmp_path, optimizer="lion", **settings)
+    settings = SETTINGS | {"epochs": 1, "optimizer": "adamw:1e-3"}
+    finetune(pretrained, corpus / "train.tsv", tmp_path, **settings | {"optimizer": "lion:1e-3"})
     assert json.loads((tmp_path / "recipe.json").read_text())["optimizer"] == "lion"
     with pytest.raises(ValueError, match="optimizer was 'lion' and is now None"):
         finetune(pretrained, corpus / "train.tsv", tmp_path, **settings)
@@ -283,14 +303,19 @@ def test_averages_are_saved_and_training_goes_on_with_the_weights(tmp_path, pret
         def on_train_batch_end(self, batch, logs=None):
             seen.append(self.model.get_weights()[:3])
 
-    settings = SETTINGS | {"epochs": 3, "learning_rate": 1e-2, "callbacks": [Steps()]}
+    settings = SETTINGS | {"epochs": 3, "optimizer": "adamw:1e-2", "callbacks": [Steps()]}
     finetune(pretrained, corpus / "train.tsv", tmp_path / "plain", **settings)
     plain, mean = list(seen), None
     for step in plain:
         pairs = zip(mean or step, step, strict=True)
         mean = [0.99 * average + 0.01 * weight for average, weight in pairs]
     seen.clear()
-    finetune(pretrained, corpus / "train.tsv", tmp_path / "mean", use_ema=True, **settings)
+    finetune(
+        pretrained,
+        corpus / "train.tsv",
+        tmp_path / "mean",
+        **settings | {"optimizer": Optimizer(learning_rate=1e-2, use_ema=True)},
+    )
     for step, other in zip(plain, seen, strict=True):
         np.testing.assert_allclose(step[0], other[0], rtol=1e-4, atol=1e-5)
     saved = load_finetuned(tmp_path / "mean").model.get_weights()[:3]

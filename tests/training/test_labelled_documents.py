@@ -3,8 +3,8 @@ import pytest
 
 from keras_posenc.text import Texts
 from keras_posenc.text.files import FilePart
-from keras_posenc.training.labelled_documents import check_known_labels, digest, split
-from keras_posenc.training.tasks import TASKS
+from keras_posenc.training.finetuning.labelled_documents import check_known_labels, digest, split
+from keras_posenc.training.finetuning.tasks import TASKS
 
 pytestmark = pytest.mark.once
 

@@ -8,7 +8,7 @@ import pytest
 from keras_posenc.cli import programs
 from keras_posenc.text import read_texts
 from keras_posenc.training import Prediction, prediction_table, predictions_table, write_predictions
-from keras_posenc.training.tasks import answering, embedding, multilabel, regression, tagging
+from keras_posenc.training.finetuning import answer, embed, multilabel, regress, tag
 
 ENTITY = {"kind": "P", "start": 0, "end": 2, "text": "Jo"}
 pytestmark = pytest.mark.once
@@ -40,13 +40,13 @@ def test_rows_have_numbers_or_ids(tmp_path):
 @pytest.mark.parametrize(
     ("prediction", "names"),
     [
-        (answering.Answer("x", 1, 2, 0.5), ["answer", "characters", "probability"]),
-        (embedding.Vector([0.5, 1.0]), ["value_1", "value_2"]),
+        (answer.AnswerPrediction("x", 1, 2, 0.5), ["answer", "characters", "probability"]),
+        (embed.Vector([0.5, 1.0]), ["value_1", "value_2"]),
         (multilabel.MultiPrediction(["a", "b"], {}), ["labels"]),
-        (regression.NumberPrediction([0.5]), ["value"]),
-        (tagging.TagPrediction([], None), ["entities"]),
+        (regress.NumberPrediction([0.5]), ["value"]),
+        (tag.TagPrediction([], None), ["entities"]),
         (
-            tagging.TagPrediction([ENTITY] * 2, None),
+            tag.TagPrediction([ENTITY] * 2, None),
             ["entities"],
         ),
     ],
@@ -83,11 +83,11 @@ def test_objects_keep_what_they_have(tmp_path):
 
 
 def test_texts_of_python_and_files_that_are_no_tables(tmp_path):
-    found = [answering.Answer("x", 1, 2, 0.5)]
+    found = [answer.AnswerPrediction("x", 1, 2, 0.5)]
     path = write_predictions(tmp_path / "found.csv", found, [("Which?", "This\none.")])
     with open(path, newline="") as file:
         assert list(csv.reader(file))[1] == ["Which?", "This\none.", "x", "1-2", "0.5000"]
-    tags = [tagging.TagPrediction([], None)]
+    tags = [tag.TagPrediction([], None)]
     assert predictions_table(tags, [["Jo", "left"]]) == "row\tentities\n1\t-"
     path = write_predictions(tmp_path / "found.csv", tags, "words.conll")
     assert path.read_text() == "row,predicted_entities\n1,-\n"

@@ -10,7 +10,7 @@ from keras_posenc.models.heads_in import heads_in
 from keras_posenc.text import CausalBatches, read_texts
 from keras_posenc.training import pretrain_summary, pretraining, progress, runs
 
-SETTINGS = dict(length=16, steps=6, learning_rate=1e-2, token_budget=256)
+SETTINGS = dict(max_length=16, steps=6, optimizer="adamw:1e-2", token_budget=256)
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +81,9 @@ def test_the_result_learned_and_is_read_by_transformers_and_finetune(
         pretrained,
         corpus / "train.tsv",
         tmp_path / "out",
-        length=24,
+        max_length=24,
         epochs=60,
-        learning_rate=1e-2,
+        optimizer="adamw:1e-2",
         token_budget=1024,
         max_ngram=2,
     )

@@ -6,7 +6,8 @@ import pytest
 
 from keras_posenc.cli import main
 from keras_posenc.retrieval import Reranker
-from keras_posenc.training import finetune, progress, trainer
+from keras_posenc.training import finetune, progress
+from keras_posenc.training.finetuning import trainer
 from keras_posenc.training.progress import BatchProgress
 
 pytestmark = pytest.mark.once

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
 from keras_posenc.models.heads_in import heads_in
-from keras_posenc.training import progress, runs, stretch, stretch_summary
+from keras_posenc.training import Source, progress, runs, stretch, stretch_summary
 from keras_posenc.training.stretching import distillation
 from keras_posenc.training.stretching.context import (
     HeldOutText,
@@ -118,7 +118,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
     """It learns, is read back as it was, and stands in the report."""
     # One text over and over: what is learned is seen in few steps.
     texts = [" ".join(texts[0].split()[:38])]
-    settings = dict(test=texts, length=40, steps=24, learning_rate=3e-3, **LOCAL)
+    settings = dict(test=texts, max_length=40, steps=24, optimizer="adamw:3e-3", **LOCAL)
     model, report = stretch(small, texts, tmp_path / "out", **settings)
     assert np.mean(report["losses"][-8:]) < 0.9 * np.mean(report["losses"][:8])
     assert report["beyond"]["after"] > report["beyond"]["before"]
@@ -148,7 +148,7 @@ def test_a_stretched_encoder_is_a_checkpoint_as_any_other(small, texts, tmp_path
 def test_a_stretching_that_was_killed_goes_on_to_the_same_end(small, texts, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "SAVE_EVERY", 0)
     monkeypatch.setattr(progress, "TO_A_FILE", 0)
-    settings = dict(length=30, steps=6, learning_rate=3e-3)
+    settings = dict(max_length=30, steps=6, optimizer="adamw:3e-3")
     whole, report = stretch(small, texts, tmp_path / "whole", **settings)
 
     def killed(words):
@@ -172,9 +172,9 @@ def test_a_stretching_that_was_killed_goes_on_to_the_same_end(small, texts, tmp_
 @pytest.mark.once
 def test_a_model_is_stretched_as_its_checkpoint_is(small, texts):
     model = build_transformer_model(small)
-    settings = dict(length=30, steps=2, test=texts[:1], verbose=False)
+    settings = dict(max_length=30, steps=2, test=texts[:1], verbose=False)
     _, one = stretch(small, texts, **settings)
-    _, other = stretch(model, texts, tokenizer=small, **settings)
+    _, other = stretch(Source(model, tokenizer=small), texts, **settings)
     assert one["losses"] == other["losses"] and one["agreement"] == other["agreement"]
 
 
@@ -258,7 +258,7 @@ def test_the_context_kept_is_all_for_the_teacher_and_nothing_for_windows(small, 
 def test_passages_after_the_opening_are_learned(small, texts):
     """One text over and over, at positions that jump: what is learned is seen in few steps."""
     texts = [" ".join(texts[0].split()[:38])]
-    settings = dict(test=texts, length=90, train_length=40, steps=24, learning_rate=3e-3)
+    settings = dict(test=texts, max_length=90, train_length=40, steps=24, optimizer="adamw:3e-3")
     _, report = stretch(small, texts, verbose=False, **settings)
     assert np.mean(report["losses"][-8:]) < 0.9 * np.mean(report["losses"][:8])
     assert set(report["context"]) == {"before", "after"}
@@ -274,7 +274,7 @@ def test_sharper_attention_is_that_of_the_teacher_too(small, texts, tmp_path, mo
             super().__init__(model, *arguments)
 
     monkeypatch.setattr("keras_posenc.training.stretching.distillation.Reader", Recorded)
-    settings = {"length": 40, "steps": 1, "verbose": False, "log_n": 8}
+    settings = {"max_length": 40, "steps": 1, "verbose": False, "log_n": 8}
     scale = {"name": "log_n", "train_length": 8, "clipped": True}
     window = {"name": "window", "window": 7, "global_tokens": 1}
     stretch(small, texts, tmp_path / "out", **settings, **LOCAL)
@@ -290,16 +290,18 @@ def test_sharper_attention_is_that_of_the_teacher_too(small, texts, tmp_path, mo
 def test_what_cannot_be_stretched(small, texts, tmp_path):
     def refused(message, error=ValueError, source=small, corpus=texts, **settings):
         with pytest.raises(error, match=message):
-            stretch(source, corpus, tmp_path / "out", verbose=False, **{"length": 40, **settings})
+            stretch(
+                source, corpus, tmp_path / "out", verbose=False, **{"max_length": 40, **settings}
+            )
 
-    refused("serves 12 positions already: give a length above that. Received: length=12", length=12)
+    refused(
+        "serves 12 positions already: give a max_length above that. Received: max_length=12",
+        max_length=12,
+    )
     refused(
         "`extension` must be one of .'hierarchical', 'tile', 'interpolate'.. Received: 'fresh'",
         extension="fresh",
     )
-    former = pytest.warns(DeprecationWarning, match="give extension='fresh' in place of `stretch`")
-    with former, pytest.warns(DeprecationWarning, match="`start` of stretch is called `stretch`"):
-        refused("`extension` must be one of", start="fresh")
     refused("`keep` must be one of .'context', 'features'.. Received: 'all'", keep="all")
     refused("`global_every` selects .*set `local`, too. Received: global_every=2", global_every=2)
     refused("`global_every` must be a positive integer. Received: 0", local=4, global_every=0)
@@ -309,7 +311,7 @@ def test_what_cannot_be_stretched(small, texts, tmp_path):
     refused("8 tokens to train on, which is not one piece of 40: give more", corpus=["w1 " * 45])
     refused("stretch needs the path of a checkpoint, or a model", TypeError, source=5)
     model = build_transformer_model(small)
-    refused("A model has no tokenizer with it: give `tokenizer`", source=model)
+    refused("A model has no tokenizer with it: give Source.model", source=model)
 
 
 @pytest.mark.once
@@ -318,8 +320,9 @@ def test_positions_that_begin_behind_the_padding_are_stretched_too(texts, small,
     config = {**TINY_CONFIG, "model_type": "roberta", "max_position_embeddings": 13}
     config["type_vocab_size"] = 1
     save_checkpoint(build_transformer_model(config, model="roberta"), tmp_path / "old")
-    settings = dict(length=40, steps=1, model="roberta", tokenizer=small, verbose=False, local=4)
-    model, report = stretch(tmp_path / "old", texts, **settings)
+    settings = dict(max_length=40, steps=1, verbose=False, local=4)
+    source = Source(tmp_path / "old", model="roberta", tokenizer=small)
+    model, report = stretch(source, texts, **settings)
     assert report["old_length"] == 12 and len(report["agreement"]) == 14
     config = model.transformer.config
     assert (config.max_position, config.position_offset, config.model_type) == (40, 1, "roberta")

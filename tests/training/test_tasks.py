@@ -1,5 +1,6 @@
 """Every task from its documents to metrics, predictions and a report, on every backend."""
 
+import dataclasses
 import json
 
 import keras
@@ -12,6 +13,9 @@ from keras_posenc.cli import main
 from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text import Texts
 from keras_posenc.training import (
+    Answer,
+    Classify,
+    Embed,
     TextModel,
     evaluate,
     finetune,
@@ -20,7 +24,7 @@ from keras_posenc.training import (
     summary,
     to_tsv,
 )
-from keras_posenc.training.tasks import TASKS
+from keras_posenc.training.finetuning.tasks import TASKS
 
 # What each is trained with, how long, and what the score that matters most must reach.
 RUNS = {
@@ -46,6 +50,12 @@ def bert(tmp_path_factory, pretrained):
     return folder
 
 
+def plain(task):
+    """The task without dropout, if it has a head."""
+    has_dropout = hasattr(TASKS[task], "head_dropout")
+    return dataclasses.replace(TASKS[task], head_dropout=0.0) if has_dropout else task
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, bert):
     """A function that gives the output folder and the metrics of a task's run."""
@@ -55,15 +65,14 @@ def runs(tmp_path_factory, bert):
         if task not in done:
             kind, options, _ = RUNS[task]
             output = tmp_path_factory.mktemp("runs") / task
-            usual = {"epochs": 5, "max_length": 24, "learning_rate": 2e-2, "token_budget": 1024}
+            usual = {"epochs": 5, "max_length": 24, "optimizer": "adamw:2e-2", "token_budget": 1024}
             metrics = finetune(
                 bert,
                 seeded(kind, 0, 96),
                 output,
-                task=task,
+                task=plain(task),
                 validation=0.2,
                 test=seeded(kind, 1, 40),
-                head_dropout=0.0,
                 verbose=0,
                 **usual | options,
             )
@@ -150,7 +159,7 @@ def test_spans_of_characters_are_learned_as_tags(tmp_path, bert):
             place += len(word) + 1
         spans.append([tuple(span) for span in found])
     texts = [" ".join(words) for words in texts]
-    options = {"max_length": 24, "epochs": 6, "learning_rate": 2e-2, "token_budget": 1024}
+    options = {"max_length": 24, "epochs": 6, "optimizer": "adamw:2e-2", "token_budget": 1024}
     metrics = finetune(
         bert, (texts, spans), tmp_path / "out", task="tag", validation=0.2, verbose=0, **options
     )
@@ -197,7 +206,7 @@ def test_an_embedder_is_saved_alone(runs):
 def test_scored_pairs_and_triples(tmp_path, bert):
     groups = seeded(paired, 0, 60)
     scored = [group[:2] for group in groups] + [group[::2] for group in groups]
-    options = {"max_length": 16, "epochs": 4, "learning_rate": 2e-2, "token_budget": 1024}
+    options = {"max_length": 16, "epochs": 4, "optimizer": "adamw:2e-2", "token_budget": 1024}
     options |= {"task": "embed", "verbose": 0}
     labels = [1.0] * 60 + [0.0] * 60
     found = finetune(bert, (scored, labels), tmp_path / "s", validation=0.25, **options)
@@ -251,7 +260,7 @@ def test_the_command_answers(runs, capsys, tmp_path):
 
 @pytest.mark.once
 def test_an_interrupted_run_of_a_task_goes_on(tmp_path, bert, monkeypatch):
-    from keras_posenc.training import trainer
+    from keras_posenc.training.finetuning import trainer
 
     train = seeded(asked, 0, 24)
     options = {"task": "qa", "max_length": 24, "epochs": 2, "token_budget": 1024, "verbose": 0}
@@ -327,10 +336,8 @@ def test_documents_that_do_not_fit(tmp_path, bert, task, train, match):
 
 @pytest.mark.once
 def test_settings_and_labels_that_do_not_fit(tmp_path, bert, runs):
-    with pytest.raises(ValueError, match="stride=4: task='tag' reads texts without windows"):
-        finetune(bert, seeded(tagged, 0, 4), tmp_path, task="tag", stride=4)
     with pytest.raises(ValueError, match="`stride` must be an integer of at least 0. Received: -1"):
-        finetune(bert, seeded(asked, 0, 4), tmp_path, task="qa", stride=-1)
+        finetune(bert, seeded(asked, 0, 4), tmp_path, task=Answer(stride=-1))
     with pytest.raises(TypeError, match="on line 1 of train has the answer 0: give .start, end"):
         finetune(bert, (QA, [(0, 2)]), tmp_path, task="qa")
     with pytest.raises(ValueError, match="data, line 1: the tag 'B-X' is none of the training's"):
@@ -343,8 +350,9 @@ def test_settings_and_labels_that_do_not_fit(tmp_path, bert, runs):
 def test_transformers_runs_what_was_finetuned(bert, runs, corpus, tmp_path):
     """A family's own head on longer texts than the checkpoint's, and a tagger."""
     transformers = pytest.importorskip("transformers")
-    options = dict(max_length=40, epochs=1, pooling="head", verbose=0)
-    finetune(bert, corpus / "train.tsv", tmp_path / "own", **options)
+    options = dict(max_length=40, epochs=1, verbose=0)
+    task = Classify(pooling="head")
+    finetune(bert, corpus / "train.tsv", tmp_path / "own", task=task, **options)
     load_finetuned(tmp_path / "own").export(tmp_path / "theirs")
     run = transformers.pipeline("text-classification", str(tmp_path / "theirs"), device="cpu")
     texts = ["w1 w4 w7", " ".join(f"w{n % 33}" for n in range(38))]
@@ -366,4 +374,6 @@ def test_transformers_runs_what_was_finetuned(bert, runs, corpus, tmp_path):
     values = np.array([each.values for each in expected])
     np.testing.assert_allclose(found.predict(texts, verbose=0), values, atol=1e-5)
     with pytest.raises(ValueError, match='pooling="head" is .* task=.embed. has one of its own'):
-        finetune(bert, seeded(paired, 0, 8), tmp_path / "none", task="embed", **options)
+        finetune(
+            bert, seeded(paired, 0, 8), tmp_path / "none", task=Embed(pooling="head"), **options
+        )

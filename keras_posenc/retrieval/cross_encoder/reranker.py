@@ -22,7 +22,7 @@ from keras_posenc.text import TextBatches, read_texts
 from keras_posenc.text.documents import check_list, kind_of_all
 from keras_posenc.text.json_lines import check_jsonl, write_jsonl
 from keras_posenc.text.shapes import longest_length, shape_options
-from keras_posenc.training.tasks.finetune_task import check_encoded
+from keras_posenc.training.finetuning.task import check_encoded
 from keras_posenc.training.text_model import TextModel, check_chunks
 from keras_posenc.untrusted import quote
 

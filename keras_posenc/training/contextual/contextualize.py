@@ -22,8 +22,10 @@ from keras_posenc.training.contextual.copies import Corpus
 from keras_posenc.training.contextual.pronouns import LANGUAGES, language_of
 from keras_posenc.training.contextual.recipe import ContextualRecipe
 from keras_posenc.training.contextual.training import ContextualTraining
+from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.runs import run_once, whence
+from keras_posenc.training.settings import former_settings
 from keras_posenc.training.source import Source
 
 KEYS = ("found", "chance", "sentences", "losses")
@@ -48,6 +50,7 @@ class Contextualized(typing.NamedTuple):
     report: dict
 
 
+@former_settings(optimizer=FORMER_OPTIMIZER)
 def contextualize(
     checkpoint,
     texts,
@@ -57,7 +60,7 @@ def contextualize(
     max_length=4096,
     train_length=768,
     steps=300,
-    learning_rate=4e-5,
+    optimizer="adamw",
     names=None,
     language="auto",
     log_n=128,
@@ -98,7 +101,8 @@ def contextualize(
             by skipped position ids.
         train_length: int. Maximum tokens of a copy.
         steps: int. Training steps.
-        learning_rate: float. Peak of a cosine schedule.
+        optimizer: str, `Optimizer` or `keras.optimizers.Optimizer`. How the weights are trained.
+            The default has a learning rate of 4e-5 and no weight decay.
         names: float in [0, 1] or None. Fraction of the steps that exchange names; the others
             exchange words. None: 0.8 if `language` has pronouns, otherwise 0.
         language: str or None. A key of `keras_posenc.training.LANGUAGES`, which has the pronouns of

@@ -12,6 +12,7 @@ class ContextualRecipe(StretchRecipe):
     """All settings of a contextual training except its texts: keywords of `contextualize`."""
 
     local, global_every = None, None
+    learning_rate = 4e-5
 
     def check(self):
         Recipe.check(self)
@@ -23,6 +24,9 @@ class ContextualRecipe(StretchRecipe):
         if self.names is not None:
             checks.number("names", self.names, least=0, most=1)
         checks.choice("language", self.language, ("auto", None, *LANGUAGES))
+
+    def record(self, **texts):
+        return Recipe.record(self, **texts)
 
     @property
     def longest(self):

@@ -75,7 +75,7 @@ class Distillation:
             return self.train(inputs, fill(target[None]))
         passages = draw_passages(len(text), self.teacher.size, rng)
         count, before = self.recipe.train_length, first_token(self.teacher.tokenizer)
-        positions = skipped_positions(count, passages, self.recipe.length, before, rng)
+        positions = skipped_positions(count, passages, self.recipe.max_length, before, rng)
         target, weights = context_targets(self.teacher, text, shift, passages)
         return self.train(self.inputs(text, positions), fill(target[None]), fill(weights[None]))
 
@@ -116,7 +116,7 @@ class Distillation:
         (after, context), length = self.measure(), self.recipe.train_length
         cosines = {"before": record["before"], "after": after, "teacher": record["teacher"]}
         return {
-            "length": self.recipe.length,
+            "length": self.recipe.max_length,
             "old_length": self.old.max_position,
             **agreement_table(self.old.max_position, length, **cosines),
             "context": {"before": record["context"], "after": context},
@@ -126,4 +126,4 @@ class Distillation:
 
     def save(self, folder):
         """Writes the checkpoint and what belongs to it."""
-        self.pair.save(folder, self.recipe.length, self.corpus.tokenizer, self.other_files)
+        self.pair.save(folder, self.recipe.max_length, self.corpus.tokenizer, self.other_files)

@@ -1,23 +1,24 @@
 """`stretch`: an encoder learns to read long texts from itself, without labels."""
 
+import dataclasses
 import functools
 import hashlib
-import os
 import pathlib
 import tempfile
 import typing
 
 import keras
 
-from keras_posenc import backend, checks
+from keras_posenc import backend
 from keras_posenc.checkpoints import save_checkpoint
 from keras_posenc.checkpoints.sentence_transformers import sentence_transformers_files
-from keras_posenc.extension import former_arguments
 from keras_posenc.models.factory import build_transformer_model
+from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.progress import printer
 from keras_posenc.training.runs import run_once, whence
-from keras_posenc.training.source import Source
+from keras_posenc.training.settings import former_settings, renamed
+from keras_posenc.training.source import FORMER_SOURCE, Source
 from keras_posenc.training.stretching.corpus_pieces import CorpusPieces
 from keras_posenc.training.stretching.distillation import Distillation
 from keras_posenc.training.stretching.stretch_recipe import StretchRecipe
@@ -42,28 +43,28 @@ class Stretched(typing.NamedTuple):
     report: dict
 
 
-@checks.renamed_argument("start", "stretch")
-@former_arguments("hierarchical:0.2,kept_rows=1")
+@former_settings(
+    extension="hierarchical:0.2,kept_rows=1",
+    checkpoint=FORMER_SOURCE,
+    optimizer=FORMER_OPTIMIZER,
+    max_length=renamed("length"),
+)
 def stretch(
     checkpoint,
     texts,
     output=None,
     *,
     test=None,
-    length=2048,
+    max_length=2048,
     keep=None,
     local=None,
     global_every=None,
     steps=64,
-    learning_rate=None,
+    optimizer="adamw",
     log_n=None,
     extension="hierarchical:0.2,kept_rows=1",
     train_length=None,
     text=None,
-    config=None,
-    tokenizer=None,
-    model=None,
-    ignore=None,
     seed=0,
     overwrite=False,
     verbose=True,
@@ -78,7 +79,7 @@ def stretch(
     With keep="context", passages beyond the old length have another target. The teacher reads the
     opening of the text and then the passage, with the text between them left out. This preserves
     the effect of the opening on a distant passage, which a teacher of windows cannot show. In half
-    of these texts the positions jump once, up to `length`, so that short texts train distant
+    of these texts the positions jump once, up to `max_length`, so that short texts train distant
     positions.
 
     The loss is 1 - cos + scaled squared error, over all tokens. The first positions start with the
@@ -88,14 +89,15 @@ def stretch(
     uninterrupted run. If the run is complete, the call returns immediately.
 
     Args:
-        checkpoint: str. Path of the pretrained weights, or of a directory with weights, config and
-            tokenizer. Or a model of `build_transformer_model`, with `tokenizer`.
+        checkpoint: str or `Source`. Path of the pretrained weights, or of a directory with weights,
+            config and tokenizer. A `Source` may have a model of `build_transformer_model` in place
+            of a path, with a tokenizer.
         texts: long texts, without labels: a path for `read_texts`, a `Texts`, or a list of str.
         output: str or None. Directory for the extended checkpoint, its tokenizer, recipe.json and
             metrics.json; None saves nothing. Pooling, prompts and everything else in a directory of
             sentence-transformers are copied.
         test: texts to measure on, as `texts`; by default a tenth of `texts` is held out.
-        length: int. Number of positions to serve.
+        max_length: int. Number of positions to serve.
         keep: str. What the training preserves: "context" or "features". "context" suits late
             chunking, retrieval and tasks on distant facts. "features" suits tasks whose answers are
             near, such as tagging. Default: "context", but "features" with `local`, because a local
@@ -104,25 +106,23 @@ def stretch(
             and all attend to it. By default every layer is global.
         global_every: int. With `local`, the first of this many layers is global.
         steps: int. Training steps, each on one text of `train_length` tokens.
-        learning_rate: float. Peak of a cosine schedule. The first updates of Adam are large: at
-            2e-4 a single one undoes more than the training gains. Default: 4e-5, but 1e-5 with
-            `log_n`, because larger rates lose the context that it gains.
+        optimizer: str, `Optimizer` or `keras.optimizers.Optimizer`. How the weights are trained.
+            The first updates of Adam are large: at a learning rate of 2e-4 a single one undoes more
+            than the training gains. The default has 4e-5, but 1e-5 with `log_n`, because larger
+            rates lose the context that it gains, and no weight decay.
         log_n: int or None. Length m from which on attention is sharper, by the factor ln n / ln m
             for n tokens, in the teacher, too (`LogN`). It keeps the effect of distant text, which
             attention to more tokens dilutes. A good value is the length that the checkpoint was
-            last trained with, such as 128 for all-MiniLM-L6-v2. None: attention stays as it is.
+            last trained with, such as 128 for all-MiniLM-L6-v2. By default, attention stays as
+            it is.
         extension: `Extension`, str or dict. Initial values of the new positions: "hierarchical",
             "tile" or "interpolate". The default has the weight 0.2 of the block index, not Su's 0.4
             as everywhere else: the new positions start closer to the trained ones, so the training
             has less to recover. It reserves the row of [CLS], which no new position then uses.
-        train_length: int. Tokens of the texts for training and measuring. Default: `length`, but at
-            most four times the old length, because later positions share the rows of these.
+        train_length: int. Tokens of the texts for training and measuring. Default: `max_length`,
+            but at most four times the old length, because later positions share the rows of these.
         text: str. Name of the column of texts; by default one with a usual name, such as text or
             content (see `read_texts`).
-        config: str. Path of the config; by default in the directory of `checkpoint`.
-        tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
-        model: str. Family of the checkpoint; by default the one its config names.
-        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         seed: int. Seed of the choice of text pieces.
         overwrite: bool. Start again, whatever run is in `output`. To resume after an interruption,
             leave it out.
@@ -145,7 +145,7 @@ def stretch(
 
     Example:
 
-    >>> model, report = stretch("bert", "train.tsv", length=24, steps=2, verbose=False)
+    >>> model, report = stretch("bert", "train.tsv", max_length=24, steps=2, verbose=False)
     >>> report["length"], len(report["losses"])
     (24, 2)
     """
@@ -157,19 +157,18 @@ def stretch(
             f"{backend.processes()[1]} processes"
         )
     with tempfile.TemporaryDirectory() as scratch:
-        source, name = _source(checkpoint, config, tokenizer, model, ignore, scratch)
+        source, named = _saved(Source.of(checkpoint), scratch)
         old = source.read_config()
         defaults = {
-            "train_length": min(length, 4 * old.max_position),
+            "train_length": min(max_length, 4 * old.max_position),
             "keep": "context" if local is None else "features",
-            "learning_rate": 4e-5 if log_n is None else 1e-5,
         }
         chosen = {key: value for key, value in defaults.items() if arguments[key] is None}
-        recipe = StretchRecipe.of(arguments, checkpoint=name, model=source.model, **chosen)
+        recipe = StretchRecipe.of(arguments, checkpoint=named, **chosen)
         recipe.options(old)  # refuses a length before the texts are read
         tokenizer = source.read_tokenizer(old)
         corpus = CorpusPieces(texts, test, tokenizer, recipe.train_length, seed, text)
-        other_files = _read_other_files(checkpoint, length, printer(verbose))
+        other_files = _read_other_files(source.checkpoint, max_length, printer(verbose))
         output = pathlib.Path(scratch) / "stretched" if output is None else output
         prepare = functools.partial(
             Distillation, recipe, source, old, tokenizer, corpus, other_files
@@ -180,30 +179,31 @@ def stretch(
         return Stretched(build_transformer_model(output, model=source.model), report)
 
 
-def _read_other_files(checkpoint, length, print_line):
+def _read_other_files(checkpoint, max_length, print_line):
     """What lies around the encoder in a directory of sentence-transformers: pooling, prompts."""
-    if not isinstance(checkpoint, (str, os.PathLike)):
-        return {}
     try:
-        return sentence_transformers_files(checkpoint, length)
+        return sentence_transformers_files(checkpoint, max_length)
     except (ValueError, FileNotFoundError) as error:
         print_line(f"The encoder alone is stretched, without what modules.json lists: {error}")
         return {}
 
 
-def _source(checkpoint, config, tokenizer, model, ignore, scratch):
-    """The `Source`, and its name in the record of a run; a model is written into `scratch`."""
-    if isinstance(checkpoint, (str, os.PathLike)):
-        return Source(checkpoint, config, tokenizer, model, ignore), str(checkpoint)
-    transformer = getattr(checkpoint, "transformer", checkpoint)
+def _saved(source, scratch):
+    """The `Source` and the one that the record of a run has; a model is written into `scratch`."""
+    if isinstance(source.checkpoint, str):
+        return source, source
+    transformer = getattr(source.checkpoint, "transformer", source.checkpoint)
     if not hasattr(transformer, "layers") or not hasattr(transformer, "config"):
         raise TypeError(
             "stretch needs the path of a checkpoint, or a model of build_transformer_model. "
-            f"Received: {checkpoint!r}"
+            f"Received: {source.checkpoint!r}"
         )
-    if tokenizer is None:
-        raise ValueError("A model has no tokenizer with it: give `tokenizer`, its directory.")
+    if source.tokenizer is None:
+        raise ValueError(
+            "A model has no tokenizer with it: give Source(model, tokenizer=...), its directory."
+        )
     folder = pathlib.Path(scratch) / "teacher"
     save_checkpoint(transformer, folder)
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
-    return Source(folder, None, tokenizer, transformer.family, ignore), f"a model, {digest}"
+    named = dataclasses.replace(source, checkpoint=f"a model, {digest}", model=transformer.family)
+    return dataclasses.replace(named, checkpoint=folder, config=None), named

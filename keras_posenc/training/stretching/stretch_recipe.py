@@ -9,15 +9,18 @@ KEEP = ("context", "features")
 class StretchRecipe(Recipe):
     """All settings of a stretching run except its texts: keywords of `stretch`."""
 
-    warmup = 0.1
     weight_decay = 0.0
-    clip = 1.0
     tables = ("hierarchical", "tile", "interpolate")  # those that add no weights
+
+    @property
+    def learning_rate(self):
+        """Larger rates lose the context that log-n gains."""
+        return 4e-5 if self.log_n is None else 1e-5
 
     def check(self):
         super().check()
         checks.choice("keep", self.keep, KEEP)
-        checks.whole("length", self.length, least=3)
+        checks.whole("max_length", self.max_length, least=3)
         checks.whole("train_length", self.train_length, least=3)
         checks.whole("steps", self.steps, least=0)
         if self.local is not None:
@@ -32,10 +35,15 @@ class StretchRecipe(Recipe):
                     f"set `local`, too. Received: global_every={self.global_every!r}, local=None"
                 )
 
+    def record(self, **texts):
+        record = super().record(**texts)
+        # Its name until version 0.4.
+        return {"length": record.pop("max_length"), **record}
+
     @property
     def longest(self):
         """The number of positions that are needed."""
-        return self.length
+        return self.max_length
 
     def options(self, config):
         """Returns the keywords of `build_transformer_model` for the stretched encoder.
@@ -43,15 +51,16 @@ class StretchRecipe(Recipe):
         Args:
             config: `Config` of the unstretched one.
         """
-        if config.max_position >= self.length:
+        if config.max_position >= self.max_length:
             raise ValueError(
-                f"{self.checkpoint} serves {config.max_position} positions already: give a length "
-                f"above that. Received: length={self.length}"
+                f"{self.source.checkpoint} serves {config.max_position} positions already: give a "
+                f"max_length above that. Received: max_length={self.max_length}"
             )
-        if not config.max_position < self.train_length <= self.length:
+        if not config.max_position < self.train_length <= self.max_length:
             raise ValueError(
                 f"train_length={self.train_length}: give a length above the {config.max_position} "
-                f"positions that {self.checkpoint} serves, up to length={self.length}."
+                f"positions that {self.source.checkpoint} serves, up to max_length="
+                f"{self.max_length}."
             )
         arguments = {"extension": self.extension, "max_position": self.longest}
         return arguments | self.encodings(config, self.local)

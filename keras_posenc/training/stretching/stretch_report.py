@@ -61,7 +61,7 @@ def stretch_summary(report):
 
     Example:
 
-    >>> _, report = stretch("bert", "train.tsv", length=24, steps=2, verbose=False)
+    >>> _, report = stretch("bert", "train.tsv", max_length=24, steps=2, verbose=False)
     >>> print(stretch_summary(report))
     tokens                     before     after   teacher with itself
     1–16...

@@ -1,21 +1,23 @@
 """Answers to questions: spans of a passage of any length."""
 
+import dataclasses
 import typing
 
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.models.heads import span_head
 from keras_posenc.text import SpanLabels
 from keras_posenc.text.labels.answer_span import check_span, is_pair, passage_of
 from keras_posenc.text.questions import read_questions
 from keras_posenc.training.answers import answer_f1, best_spans, exact_match
+from keras_posenc.training.finetuning.task import FinetuneTask, check_finite
 from keras_posenc.training.metrics import by_lengths, softmax
 from keras_posenc.training.span_losses import SpanAccuracy, SpanCrossentropy
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite
 from keras_posenc.untrusted import quote
 
 
-class Answer(typing.NamedTuple):
+class AnswerPrediction(typing.NamedTuple):
     """The answer to a question.
 
     Attributes:
@@ -38,11 +40,25 @@ class Answer(typing.NamedTuple):
         return self.answer, f"{self.start}-{self.end}", f"{self.probability:.4f}"
 
 
-class Answering(FinetuneTask):
+@dataclasses.dataclass(frozen=True, repr=False)
+class Answer(FinetuneTask):
     """Pairs (question, passage) with the spans that answer, any of them; with none, unanswerable.
 
     The label names are the possible results: an answer and, if a training question has none, that.
+
+    Args:
+        stride: int. Tokens that neighbouring windows of a passage share. Default: a quarter of
+            `max_length`.
+        head_dropout: float. Dropout before the last layer.
+
+    Example:
+
+    >>> Answer(stride=128)
+    Answer(stride=128)
     """
+
+    stride: int | None = None
+    head_dropout: float = 0.1
 
     name = "qa"
     output_per_name = False
@@ -51,6 +67,14 @@ class Answering(FinetuneTask):
     per_token = True
     has_windows = True
     reads_chunks = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.stride is not None:
+            checks.whole("stride", self.stride, least=0)
+
+    def stride_of(self, length):
+        return length // 4 if self.stride is None else self.stride
 
     def read_file(self, path, text, label):
         return read_questions(path, text, label)
@@ -79,10 +103,10 @@ class Answering(FinetuneTask):
     def labels(self, label_names, values=None):
         return SpanLabels(values and [spans[0] if spans else None for spans in values])
 
-    def model(self, encoder, label_names, recipe):
-        return span_head(encoder, recipe.head_dropout)
+    def model(self, encoder, label_names):
+        return span_head(encoder, self.head_dropout)
 
-    def loss(self, label_names, recipe):
+    def make_loss(self, label_names):
         return SpanCrossentropy(reduction="mean_with_sample_weight")
 
     def metrics(self, label_names):
@@ -122,9 +146,9 @@ class Answering(FinetuneTask):
 
 def _answer(passage, spans):
     if not spans:
-        return Answer("", 0, 0, 1.0)
+        return AnswerPrediction("", 0, 0, 1.0)
     start, end, _ = spans[0]
     shares = softmax(np.array([span.logit for span in spans]))
     answer = passage[start:end]
     start += len(answer) - len(answer.lstrip())
-    return Answer(answer.strip(), start, start + len(answer.strip()), float(shares[0]))
+    return AnswerPrediction(answer.strip(), start, start + len(answer.strip()), float(shares[0]))

@@ -1,5 +1,6 @@
 """A tag for each word, or stretches of characters with their kinds."""
 
+import dataclasses
 import typing
 
 import keras
@@ -10,8 +11,8 @@ from keras_posenc.text import TagLabels, tag_names
 from keras_posenc.text.labels.tags import check_spans, check_tags, word_places, words_of
 from keras_posenc.text.tagged import OBJECTS, read_tagged
 from keras_posenc.training.entities import entities, entity_scores
+from keras_posenc.training.finetuning.task import FinetuneTask, check_finite
 from keras_posenc.training.metrics import by_lengths, log_softmax
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite
 from keras_posenc.untrusted import quote
 
 OUTSIDE = "O"
@@ -56,8 +57,24 @@ class WordTags(typing.NamedTuple):
         return [label_names[n] for n in best]
 
 
-class Tagging(FinetuneTask):
-    """Words with a tag each, or texts with spans of characters."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Tag(FinetuneTask):
+    """Words with a tag each, or texts with spans of characters.
+
+    Args:
+        head_dropout: float. Dropout before the last layer.
+        class_weight: weight of each class in the loss. A dict, label or its index -> number, has 1
+            for those left out. "balanced" gives all classes the same total weight. They also weight
+            the training accuracy, but not `validation`.
+
+    Example:
+
+    >>> Tag(class_weight="balanced")
+    Tag(class_weight='balanced')
+    """
+
+    head_dropout: float = 0.1
+    class_weight: object = None
 
     name = "tag"
     scores = {
@@ -68,7 +85,6 @@ class Tagging(FinetuneTask):
         "loss": "loss",
     }
     watched = ("accuracy",)
-    has_class_weights = True
     per_token = True
     streamed = tuple(OBJECTS)
     name_of_labels = "tag"
@@ -101,10 +117,10 @@ class Tagging(FinetuneTask):
     def labels(self, label_names, values=None):
         return TagLabels(values, label_names)
 
-    def model(self, encoder, label_names, recipe):
-        return token_classifier(encoder, len(label_names), recipe.head_dropout)
+    def model(self, encoder, label_names):
+        return token_classifier(encoder, len(label_names), self.head_dropout)
 
-    def loss(self, label_names, recipe):
+    def make_loss(self, label_names):
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )

@@ -1,5 +1,6 @@
 """Any number of classes a text."""
 
+import dataclasses
 import typing
 
 import keras
@@ -9,8 +10,8 @@ from keras_posenc.models.heads import classifier
 from keras_posenc.text import MultiLabels
 from keras_posenc.text.files import read_table
 from keras_posenc.text.label_columns import names_in
+from keras_posenc.training.finetuning.task import FinetuneTask, check_finite, pooled
 from keras_posenc.training.metrics import by_lengths, f1_of_counts
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_finite, pooled
 from keras_posenc.untrusted import quote
 
 
@@ -34,8 +35,25 @@ class MultiPrediction(typing.NamedTuple):
         return ("|".join(self.labels),)
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class MultiLabel(FinetuneTask):
-    """Texts, or pairs of texts, with any number of classes each."""
+    """Texts, or pairs of texts, with any number of classes each.
+
+    Args:
+        pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
+            "max", "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
+            transformers, which `TextModel.export` can write.
+        head_dropout: float. Dropout before the last layer; with `pooling` "head" that of the
+            config.
+
+    Example:
+
+    >>> MultiLabel(pooling="cls")
+    MultiLabel(pooling='cls')
+    """
+
+    pooling: str = "mean"
+    head_dropout: float = 0.1
 
     name = "multilabel"
     scores = {
@@ -72,10 +90,10 @@ class MultiLabel(FinetuneTask):
     def labels(self, label_names, values=None):
         return MultiLabels(values, label_names)
 
-    def model(self, encoder, label_names, recipe):
-        return classifier(encoder, len(label_names), recipe.pooling, recipe.head_dropout)
+    def model(self, encoder, label_names):
+        return classifier(encoder, len(label_names), self.pooling, self.head_dropout)
 
-    def loss(self, label_names, recipe):
+    def make_loss(self, label_names):
         return keras.losses.BinaryCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )

@@ -1,34 +1,36 @@
 """Fine-tunes a pretrained encoder, extended if needed, on a task with long texts."""
 
 import hashlib
-import inspect
 import os
 import pathlib
 
-import keras
-import numpy as np
-
 from keras_posenc import checks
-from keras_posenc.extension import former_arguments
 from keras_posenc.text import Texts
-from keras_posenc.text.labels.protocol import class_weights
 from keras_posenc.training.cached_texts import cached_documents
 from keras_posenc.training.devices import on_devices
-from keras_posenc.training.finetune_recipe import FinetuneRecipe, stages
-from keras_posenc.training.labelled_documents import digest, split
+from keras_posenc.training.finetuning.labelled_documents import digest, split
+from keras_posenc.training.finetuning.recipe import FinetuneRecipe, stages
+from keras_posenc.training.finetuning.tasks import FORMER_TASK
+from keras_posenc.training.finetuning.trainer import Trainer
+from keras_posenc.training.optimizer_settings import FORMER_OPTIMIZER
 from keras_posenc.training.processes import check_processes
 from keras_posenc.training.runs import run_once, whence
 from keras_posenc.training.saved_models import FILES
-from keras_posenc.training.stretching.stretch import stretch as stretch_before
-from keras_posenc.training.tasks import TASKS
-from keras_posenc.training.trainer import Trainer
+from keras_posenc.training.settings import former_settings
+from keras_posenc.training.source import FORMER_SOURCE, Source
+from keras_posenc.training.stretching.stretch import stretch
 from keras_posenc.writing import subfolder
 
 # What metrics.json holds.
 METRICS = ("labels", "train", "validation", "test", "versions")
 
 
-@former_arguments("hierarchical")
+@former_settings(
+    extension="hierarchical",
+    checkpoint=FORMER_SOURCE,
+    task=FORMER_TASK,
+    optimizer=FORMER_OPTIMIZER,
+)
 @on_devices
 def finetune(
     checkpoint,
@@ -40,37 +42,19 @@ def finetune(
     test=None,
     text=None,
     label=None,
-    config=None,
-    tokenizer=None,
-    model=None,
-    ignore=None,
     max_length=None,
     epochs=None,
     lengths=None,
     longer="cut",
     extension="hierarchical",
     stretch_first=None,
-    stride=None,
-    pooling="mean",
-    loss=None,
-    matryoshka=None,
-    query_prompt=None,
-    document_prompt=None,
-    learning_rate=1e-4,
-    schedule="cosine",
-    warmup=0.1,
-    weight_decay=0.01,
-    clip=1.0,
+    optimizer="adamw",
     token_budget=8192,
     dropout_rate=None,
     attention_dropout_rate=None,
-    head_dropout=0.1,
-    optimizer=None,
-    use_ema=False,
     lora_rank=None,
     freeze=None,
     metrics=None,
-    class_weight=None,
     callbacks=None,
     seed=0,
     cache=None,
@@ -95,14 +79,15 @@ def finetune(
     immediately. Each epoch sets the global seeds to a function of `seed` and the epoch.
 
     Args:
-        checkpoint: str. Path of the pretrained weights, or of a directory with weights, config and
-            tokenizer.
+        checkpoint: str or `Source`. Path of the pretrained weights, or of a directory with weights,
+            config and tokenizer.
         train: the documents: a path, a `Texts`, or a pair (texts, labels). Texts, labels and files
             differ by task, see the guide of tasks.
         output: str. Directory for model.keras, tokenizer.json, labels.json, config.json,
             recipe.json, metrics.json, history.csv and steps.csv. `load_finetuned` reads it.
         task: str. The task to train for. One of "classify", "multilabel", "regress", "tag", "qa" or
-            "embed".
+            "embed". With other settings than the defaults, a `Classify`, `MultiLabel`, `Regress`,
+            `Tag`, `Answer` or `Embed`, such as `Embed(loss="cosent")`.
         validation: documents to evaluate after every epoch. A float in (0, 1) holds out that
             fraction of `train`.
         test: documents to evaluate once, at the end.
@@ -110,10 +95,6 @@ def finetune(
             content (see `read_texts`). Several names, such as question and passage, read pairs.
         label: str. Name of the column of labels; by default one with a usual name, such as label or
             class.
-        config: str. Path of the config; by default in the directory of `checkpoint`.
-        tokenizer: str. Path of the tokenizer; by default in the directory of `checkpoint`.
-        model: str. Family of the checkpoint; by default the one its config names.
-        ignore: list of str. Patterns of tensors to leave out, such as cls.chain.*
         max_length: int. Tokens after which documents are truncated. Default 512.
         epochs: int. Passes over the documents. Default 3.
         lengths: stages of growing length under one learning-rate schedule, as pairs of `max_length`
@@ -128,50 +109,24 @@ def finetune(
         stretch_first: long texts without labels, as in `keras_posenc.stretch`. The checkpoint is
             first extended on them, with the defaults of that function, in `output`/stretched. Then
             `extension` is not used.
-        stride: int. Tokens that neighbouring windows of a passage share, for "qa". Default: a
-            quarter of `max_length`.
-        pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
-            "max", "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
-            transformers, which `TextModel.export` can write.
-        loss: str. The loss, for "embed": "multiple_negatives_ranking" of tuples of texts (InfoNCE
-            with the texts of the batch and hard negatives); "cosine_regression" or "cosent" of
-            pairs with a score; "margin_mse" or "listwise_kl" of documents with a teacher's scores.
-            By default the first that fits the documents. A number after a colon, as in
-            "margin_mse:5", is the scale of the cosines; otherwise it is 20.
-        matryoshka: list of int. For "embed", the dimensions of vectors to train, such as [384, 256,
-            128, 64]. Vectors can then be shortened to these sizes.
-        query_prompt: str. For "embed", a text in front of the first text of each tuple.
-        document_prompt: str. For "embed", a text in front of the other texts, and after training in
-            front of all texts without another prompt.
-        learning_rate: float. Peak learning rate.
-        schedule: str. Decay of the learning rate to 0. One of "cosine" or "linear".
-        warmup: float in [0, 1). Fraction of the steps that warm up the learning rate.
-        weight_decay: float. Weight decay; biases, norms and position embeddings have none.
-        clip: float or None. Maximum global norm of the gradients; None: no bound.
+        optimizer: str, `Optimizer` or `keras.optimizers.Optimizer`. How the weights are trained,
+            such as "adamw:2e-5", "lion" or `Optimizer(learning_rate=2e-5, warmup=0.2)`. The default
+            has a learning rate of 1e-4 and a weight decay of 0.01.
         token_budget: int. Maximum number of tokens in a batch, padding included.
         dropout_rate: float. Dropout of the features; by default that of the config.
         attention_dropout_rate: float. Dropout of the attention weights; by default that of the
             config.
-        head_dropout: float. Dropout before the last layer; with `pooling` "head" that of the
-            config.
-        optimizer: name of an optimizer of Keras, such as lion or adafactor, in place of AdamW; or,
-            in Python, a `keras.optimizers.Optimizer`. An object has its own learning rate,
-            schedule, decay and clipping, so leave out those above.
-        use_ema: bool. Evaluate and save the exponential moving average of the weights. Training
-            continues with the weights themselves.
         lora_rank: int or None. Train low-rank factors of this rank (LoRA) in the attention and
             feed-forward layers, and the head; the weights of the checkpoint are frozen. Saved
-            files have the factors merged into the weights. Use a higher `learning_rate`, such as
-            1e-3. None trains all weights.
+            files have the factors merged into the weights. Use a higher learning rate, such as
+            1e-3. By default, all weights are
+            trained.
         freeze: weights of the checkpoint to leave as they are: "embeddings"; an int, which adds
             that many of the first layers; a pattern of names, such as "*-FeedForward/*"; or a list
             of these. LoRA leaves them out.
         metrics: list of metrics of Keras, by name or as objects, of the model's raw outputs. They
             are shown during training. For `validation` and `test` they are also returned, at the
             cost of a second pass over these documents.
-        class_weight: weight of each class in the loss, for "classify" and "tag". A dict, label or
-            its index -> number, has 1 for those left out. "balanced" gives all classes the same
-            total weight. They also weight the training accuracy, but not `validation`.
         callbacks: list of `keras.callbacks.Callback`. They see one training of all stages;
             `on_epoch_end` comes after the validation and has its scores as "val_...".
             `EarlyStopping(restore_best_weights=True)` ends all stages, and its best weights are
@@ -214,56 +169,32 @@ def finetune(
     recipe = FinetuneRecipe.of(
         locals(), lengths=stages(max_length, epochs, lengths), stretch_first=_named(stretch_first)
     )
-    _check_unused(recipe)
-    documents, label_names = _documents(
-        TASKS[task], train, validation, test, text, label, seed, cache
-    )
-    TASKS[task].check_settings(recipe, label_names)
-    if class_weight is not None:
-        class_weights(class_weight, label_names, np.ones(len(label_names)))
+    task = recipe.task
+    documents, label_names = _documents(task, train, validation, test, text, label, seed, cache)
+    task.check_settings(label_names)
 
     def prepare():
         started, before = recipe, {}
         if stretch_first is not None:
             stretched = subfolder(pathlib.Path(output), "stretched")
-            report = stretch_before(
-                checkpoint,
+            report = stretch(
+                recipe.source,
                 stretch_first,
                 stretched,
-                length=recipe.longest,
+                max_length=recipe.longest,
                 text=_column_of(text, stretch_first),
-                config=config,
-                tokenizer=tokenizer,
-                model=model,
-                ignore=ignore,
                 seed=seed,
                 overwrite=overwrite,
                 verbose=verbose != 0,
             ).report
-            started = recipe.replace(
-                checkpoint=str(stretched), config=None, tokenizer=None, ignore=None
-            )
+            started = recipe.replace(checkpoint=Source(str(stretched), model=recipe.source.model))
             before = {"stretched": report}
-        return Trainer(started, documents, TASKS[task], label_names, before)
+        return Trainer(started, documents, label_names, before)
 
     digests = {role: part and digest(part) for role, part in documents.items()}
     record = recipe.record(**digests)
     data = whence(train=train, validation=validation, test=test, text=text, label=label)
     return run_once(output, record, overwrite, verbose, prepare, METRICS, FILES, data)
-
-
-def _check_unused(recipe):
-    """Refuses settings that an optimizer of the user's would not use."""
-    if not isinstance(recipe.optimizer, keras.optimizers.Optimizer):
-        return
-    defaults = inspect.signature(finetune).parameters
-    for name in ("learning_rate", "schedule", "warmup", "weight_decay", "clip", "use_ema"):
-        value = getattr(recipe, name)
-        if value != defaults[name].default:
-            raise ValueError(
-                f"{name}={value!r}: the optimizer object that is given has its own {name}; leave "
-                "this one out, or give the optimizer by its name."
-            )
 
 
 def _column_of(text, path):

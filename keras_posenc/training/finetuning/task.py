@@ -1,13 +1,18 @@
 """The protocol of a task of `finetune`."""
 
+import dataclasses
+
 import numpy as np
 
+from keras_posenc import checks
 from keras_posenc.text.file_parts import STREAMED
-from keras_posenc.training.labelled_documents import (
+from keras_posenc.text.labels.protocol import class_weights
+from keras_posenc.training.finetuning.labelled_documents import (
     check_known_labels,
     check_names,
     open_documents,
 )
+from keras_posenc.training.settings import Settings
 from keras_posenc.untrusted import quote
 
 # Combine the outputs for the chunks of a text (chunks, ...), given their numbers of tokens. The
@@ -17,9 +22,22 @@ POOLS = {
     "max": lambda parts, tokens: parts.max(axis=0),
 }
 
+# What `finetune` had until version 0.4, of whatever task; records still have all of them.
+FORMER_SETTINGS = {
+    "stride": None,
+    "pooling": "mean",
+    "loss": None,
+    "matryoshka": None,
+    "query_prompt": None,
+    "document_prompt": None,
+    "head_dropout": 0.1,
+    "class_weight": None,
+}
 
-class FinetuneTask:
-    """What one kind of fine-tuning has of its own; stateless, so one object serves all runs.
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class FinetuneTask(Settings):
+    """What one kind of fine-tuning has of its own. Its fields are the settings of the task.
 
     `label_names` are what the outputs of a model are: its classes, tags or numbers. They are made
     from the training documents and saved as `labels`.
@@ -31,9 +49,8 @@ class FinetuneTask:
     needs_labels = True
     per_token = False  # whether outputs are (T, ...) a row
     has_windows = False  # whether long texts are always read whole, in windows with a stride
+    embeds = False  # whether the model makes vectors
     output_per_name = True  # whether the model has one output for each of the label names
-    embeds = False  # whether the model makes vectors, so that settings of these make sense
-    has_class_weights = False  # whether `class_weight=` makes sense
     reads_plain_texts = False  # whether `read_unlabelled` reads what `read_texts` does
     streamed = STREAMED  # suffixes of files that are read in parts
     reads_chunks = True  # whether `chunks=` makes sense
@@ -41,6 +58,12 @@ class FinetuneTask:
     # What transformers calls it, where a model is a classifier's: features, pooled, and numbers of
     # a text.
     problem_type = None
+    # Settings that only some tasks have as fields.
+    pooling, class_weight = None, None
+
+    def __post_init__(self):
+        if hasattr(self, "head_dropout"):
+            checks.number("head_dropout", self.head_dropout, least=0, below=1)
 
     # Data: from files and lists to `Texts` with checked labels.
     def read(self, source, role, text=None, label=None):
@@ -84,8 +107,10 @@ class FinetuneTask:
         """Checks that documents ask for nothing that training did not show."""
         check_known_labels(documents, label_names, role, self.names_in, self.name_of_labels)
 
-    def check_settings(self, recipe, label_names):
+    def check_settings(self, label_names):
         """Refuses settings that do not fit the documents, before anything is loaded."""
+        if self.class_weight is not None:
+            class_weights(self.class_weight, label_names, np.ones(len(label_names)))
 
     # Batches and model.
     def targets(self, documents):
@@ -100,7 +125,20 @@ class FinetuneTask:
         """Further arguments of `TextBatches` in training."""
         return {}
 
-    def model(self, encoder, label_names, recipe):
+    @property
+    def prompts(self):
+        """Keywords of a `TextModel`: the prompts that it is made with."""
+        return {}
+
+    def stride_of(self, length):
+        """How many tokens neighbouring windows of `length` share, or None without windows."""
+        return None
+
+    def record(self):
+        """Returns the settings as recipe.json has them."""
+        return {**FORMER_SETTINGS, **vars(self), "task": self.name}
+
+    def model(self, encoder, label_names):
         """The model that is saved: the encoder with a head."""
         raise NotImplementedError
 
@@ -111,7 +149,8 @@ class FinetuneTask:
         """The model that is fitted: the same, or one around it."""
         return model
 
-    def loss(self, label_names, recipe):
+    def make_loss(self, label_names):
+        """The loss in training, a `keras.losses.Loss`."""
         raise NotImplementedError
 
     def metrics(self, label_names):

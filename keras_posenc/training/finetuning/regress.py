@@ -1,5 +1,6 @@
 """Numbers of a text, or of a pair of texts."""
 
+import dataclasses
 import typing
 
 import keras
@@ -10,13 +11,13 @@ from keras_posenc.text import FloatLabels
 from keras_posenc.text.files import read_table
 from keras_posenc.text.groups import SCORE_NAMES
 from keras_posenc.text.label_columns import numbers_in
-from keras_posenc.training.metrics import by_lengths, pearson, spearman
-from keras_posenc.training.tasks.finetune_task import (
+from keras_posenc.training.finetuning.task import (
     FinetuneTask,
     check_finite,
     pooled,
     value_names,
 )
+from keras_posenc.training.metrics import by_lengths, pearson, spearman
 from keras_posenc.untrusted import quote
 
 
@@ -38,8 +39,25 @@ class NumberPrediction(typing.NamedTuple):
         return [f"{value:.6g}" for value in self.values]
 
 
-class Regression(FinetuneTask):
-    """Texts, or pairs of texts, with one number or several each."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Regress(FinetuneTask):
+    """Texts, or pairs of texts, with one number or several each.
+
+    Args:
+        pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
+            "max", "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
+            transformers, which `TextModel.export` can write.
+        head_dropout: float. Dropout before the last layer; with `pooling` "head" that of the
+            config.
+
+    Example:
+
+    >>> Regress(head_dropout=0.2)
+    Regress(head_dropout=0.2)
+    """
+
+    pooling: str = "mean"
+    head_dropout: float = 0.1
 
     name = "regress"
     scores = {
@@ -83,10 +101,10 @@ class Regression(FinetuneTask):
     def labels(self, label_names, values=None):
         return FloatLabels(values)
 
-    def model(self, encoder, label_names, recipe):
-        return regressor(encoder, len(label_names), recipe.pooling, recipe.head_dropout)
+    def model(self, encoder, label_names):
+        return regressor(encoder, len(label_names), self.pooling, self.head_dropout)
 
-    def loss(self, label_names, recipe):
+    def make_loss(self, label_names):
         return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
 
     def metrics(self, label_names):

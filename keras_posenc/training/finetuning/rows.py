@@ -1,6 +1,6 @@
 """No task: a row of numbers for each text, whatever they mean."""
 
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, check_encoded, pooled
+from keras_posenc.training.finetuning.task import FinetuneTask, check_encoded, pooled
 
 
 class RowPerText(FinetuneTask):

@@ -4,10 +4,8 @@ import keras
 
 from keras_posenc import checks
 from keras_posenc.training.callbacks import callback_record, check_kind
-from keras_posenc.training.matryoshka import check_dimensions
+from keras_posenc.training.finetuning.tasks import task_of
 from keras_posenc.training.recipe import LONGER, Recipe
-from keras_posenc.training.tasks import TASKS
-from keras_posenc.training.tasks.embedding_losses import check_loss
 from keras_posenc.training.trainable import check_freeze
 from keras_posenc.untrusted import quote
 
@@ -16,79 +14,40 @@ class FinetuneRecipe(Recipe):
     """All settings of a fine-tuning run except its documents: keywords of `finetune`.
 
     Attributes:
+        task: `FinetuneTask`.
         lengths: tuple of pairs (max_length, epochs), which are no settings by themselves.
         stretch_first: str, a digest or path of these texts, or None.
     """
 
+    learning_rate = 1e-4
+
     def __init__(self, max_length=None, epochs=None, **settings):
-        super().__init__(**settings)
+        super().__init__(**settings | {"task": task_of(settings["task"])})
 
     def check(self):
-        checks.choice("task", self.task, TASKS)
-        checks.choice("longer", self.longer, LONGER)
-        if self.stride is not None:
-            checks.whole("stride", self.stride, least=0)
-            if not TASKS[self.task].has_windows:
-                raise ValueError(
-                    f"stride={self.stride}: task={self.task!r} reads texts without windows; leave "
-                    "it out."
-                )
         super().check()
-        checks.number("head_dropout", self.head_dropout, least=0, below=1)
+        checks.choice("longer", self.longer, LONGER)
         checks.whole("token_budget", self.token_budget)
         for length, epochs in self.lengths:
             checks.whole("max_length", length, least=3)
             checks.whole("epochs", epochs)
-        if self.class_weight is not None and not TASKS[self.task].has_class_weights:
-            raise ValueError(
-                f"class_weight={self.class_weight!r}: task={self.task!r} has no single class a "
-                "text or word; leave it out."
-            )
         if self.lora_rank is not None:
             checks.whole("lora_rank", self.lora_rank)
-        self._check_vectors()
         if self.freeze is not None:
             check_freeze(self.freeze)
         if self.metrics is not None:
-            check_metrics(self.metrics, TASKS[self.task])
+            check_metrics(self.metrics, self.task)
         if self.callbacks is not None:
             check_kind(self.callbacks)
 
-    def _check_vectors(self):
-        """Checks the settings of embeddings."""
-        for name in ("loss", "matryoshka", "query_prompt", "document_prompt"):
-            value = getattr(self, name)
-            if value is not None and not TASKS[self.task].embeds:
-                raise ValueError(
-                    f'{name}={quote(value)}: task={self.task!r} makes no vectors, as task="embed" '
-                    "does; leave it out."
-                )
-            if name.endswith("prompt") and not isinstance(value, (str, type(None))):
-                raise TypeError(f"`{name}` must be a str. Received: {quote(value)}")
-        if self.loss is not None:
-            check_loss(self.loss)
-        if self.matryoshka is not None:
-            check_dimensions("matryoshka", self.matryoshka)
-
-    @property
-    def prompts(self):
-        """The prompts that a `TextModel` is made with: documents have theirs by default."""
-        if self.query_prompt is None and self.document_prompt is None:
-            return {}
-        query, document = self.query_prompt or "", self.document_prompt or ""
-        return {"prompt": document, "prompts": {"query": query, "document": document}}
-
     def record(self, **texts):
-        return {name: described(value) for name, value in super().record(**texts).items()}
+        record = super().record(**texts) | self.task.record()
+        return {name: described(value) for name, value in record.items()}
 
     @property
     def epoch_lengths(self):
         """The document length of each epoch: the length of each stage, repeated by its epochs."""
         return [length for length, epochs in self.lengths for _ in range(epochs)]
-
-    def stride_of(self, length):
-        """How many tokens neighbouring windows of `length` share."""
-        return length // 4 if self.stride is None else self.stride
 
     @property
     def longest(self):

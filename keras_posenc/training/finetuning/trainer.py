@@ -38,7 +38,6 @@ class Trainer:
     Args:
         recipe: `Recipe`.
         documents: dict of labelled `Texts` or None under "train", "validation" and "test".
-        task: the `FinetuneTask` that the recipe names.
         label_names: what the outputs are, by the task.
         before: dict, metrics of what was done before.
 
@@ -47,23 +46,24 @@ class Trainer:
         model: what is fitted: its model, or one around it.
     """
 
-    def __init__(self, recipe, documents, task, label_names, before):
-        self.recipe, self.documents, self.task = recipe, documents, task
+    def __init__(self, recipe, documents, label_names, before):
+        self.recipe, self.documents, self.task = recipe, documents, recipe.task
         self.before, self.history, self.steps = before, [], []
         set_random_seed(recipe.seed)
-        encoder, tokenizer = _encoder(recipe, label_names, task)
+        task = recipe.task
+        encoder, tokenizer = _encoder(recipe, label_names)
         if recipe.lora_rank is not None or recipe.freeze is not None:
             choose_trainable(encoder, recipe.lora_rank, recipe.freeze)
         self.transformer = encoder.transformer
         self.finetuned = TextModel(
-            encoder if recipe.pooling == HEAD else task.model(encoder, label_names, recipe),
+            encoder if task.pooling == HEAD else task.model(encoder, label_names),
             tokenizer,
             recipe.final_length,
             recipe.token_budget,
             label_names,
-            task=recipe.task,
-            stride=recipe.stride_of(recipe.final_length) if task.has_windows else None,
-            **recipe.prompts,
+            task=task.name,
+            stride=task.stride_of(recipe.final_length),
+            **task.prompts,
         )
         self.model = task.trained(self.finetuned.model, label_names)
         self.batches = {length: self._batches(length) for length, _ in recipe.lengths}
@@ -82,7 +82,7 @@ class Trainer:
     def _batches(self, length):
         options = {"shuffle": True, "seed": self.recipe.seed, **self.task.training_options()}
         if self.task.has_windows:
-            options["stride"] = self.recipe.stride_of(length)
+            options["stride"] = self.task.stride_of(length)
         # Every epoch saves the padding, and a program is made once.
         epochs = self.recipe.epoch_lengths.count(length)
         options["shape_price"] = shape_price(self.model) // epochs
@@ -97,8 +97,8 @@ class Trainer:
                     f"{self.token_counts.min()}: give a longer stage, or longer='cut'."
                 )
             texts, targets = take(texts, short_enough), take(targets, short_enough)
-        if self.recipe.class_weight is not None:
-            options["class_weight"] = self.recipe.class_weight
+        if self.task.class_weight is not None:
+            options["class_weight"] = self.task.class_weight
         with unlogged_truncation(length < self.recipe.longest):  # a later stage reads the rest
             batches = at_length.batches(texts, targets, **options)
         self.task.check_batches(batches, self.finetuned.label_names)
@@ -121,7 +121,7 @@ class Trainer:
     def _compile(self):
         model, recipe, label_names = self.model, self.recipe, self.finetuned.label_names
         total = sum(len(self.batches[length]) for length in recipe.epoch_lengths)
-        loss = self.task.loss(label_names, recipe)
+        loss = self.task.make_loss(label_names)
         metrics = [MeanLoss(loss), *self.task.metrics(label_names), *(recipe.metrics or ())]
         recipe.compile(model, total, loss, weighted_metrics=metrics)
         # Variables created inside the first step would make TensorFlow trace it twice.
@@ -300,7 +300,7 @@ class Trainer:
             "lengths": length_histogram(last.lengths),
         }
         return {
-            "task": self.recipe.task,
+            "task": self.task.name,
             "labels": self.finetuned.label_names,
             "scores": {**self.task.scores, **shown},
             "train": train,
@@ -309,15 +309,15 @@ class Trainer:
         }
 
 
-def _encoder(recipe, label_names, task):
+def _encoder(recipe, label_names):
     """The pretrained encoder, stretched if a stage exceeds its positions, and its tokenizer; with
     its family's own head for the names, if that is to pool. It masks what the tokenizer pads with
     from here on."""
-    source = recipe.source
+    source, task = recipe.source, recipe.task
     weights, config = source.open_weights(), source.read_config()
     tokenizer = source.read_tokenizer(config)
     options = recipe.options(config, weights.stretching)
-    if recipe.pooling == HEAD:
+    if task.pooling == HEAD:
         if task.problem_type is None:
             raise ValueError(
                 f'pooling="head" is the head of a text\'s classes or numbers; task={task.name!r} '

@@ -1,5 +1,6 @@
 """One class a text."""
 
+import dataclasses
 import typing
 
 import keras
@@ -8,8 +9,8 @@ import numpy as np
 from keras_posenc.models.heads import classifier
 from keras_posenc.text import ClassLabels, labels_of, read_texts
 from keras_posenc.text.truncation import LOGGER
+from keras_posenc.training.finetuning.task import FinetuneTask, pooled
 from keras_posenc.training.metrics import classification, softmax
-from keras_posenc.training.tasks.finetune_task import FinetuneTask, pooled
 from keras_posenc.untrusted import quote
 
 FEW = 10  # documents, whose classes may well have one example each
@@ -57,13 +58,33 @@ def _question(labels):
         )
 
 
-class Classification(FinetuneTask):
-    """Texts, or pairs of texts, with one class each."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Classify(FinetuneTask):
+    """Texts, or pairs of texts, with one class each.
+
+    Args:
+        pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
+            "max", "last", "weighted_mean", "sqrt_mean", or "head": the head that the family has in
+            transformers, which `TextModel.export` can write.
+        head_dropout: float. Dropout before the last layer; with `pooling` "head" that of the
+            config.
+        class_weight: weight of each class in the loss. A dict, label or its index -> number, has 1
+            for those left out. "balanced" gives all classes the same total weight. They also weight
+            the training accuracy, but not `validation`.
+
+    Example:
+
+    >>> Classify(class_weight="balanced")
+    Classify(class_weight='balanced')
+    """
+
+    pooling: str = "mean"
+    head_dropout: float = 0.1
+    class_weight: object = None
 
     name = "classify"
     scores = {"accuracy": "accuracy", "macro_f1": "macro F1", "loss": "loss"}
     watched = ("accuracy",)
-    has_class_weights = True
     reads_plain_texts = True
     problem_type = "single_label_classification"
 
@@ -100,10 +121,10 @@ class Classification(FinetuneTask):
     def labels(self, label_names, values=None):
         return ClassLabels(values, label_names)
 
-    def model(self, encoder, label_names, recipe):
-        return classifier(encoder, len(label_names), recipe.pooling, recipe.head_dropout)
+    def model(self, encoder, label_names):
+        return classifier(encoder, len(label_names), self.pooling, self.head_dropout)
 
-    def loss(self, label_names, recipe):
+    def make_loss(self, label_names):
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )

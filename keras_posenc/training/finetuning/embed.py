@@ -10,16 +10,17 @@ from keras_posenc.models.similarity import similarity
 from keras_posenc.text import ClassLabels, FloatLabels, Texts, read_texts
 from keras_posenc.text.files import FilePart
 from keras_posenc.text.groups import read_groups
-from keras_posenc.training.metrics import unit_rows
-from keras_posenc.training.similarity_losses import InBatchAccuracy
-from keras_posenc.training.tasks.embedding_losses import loss_of
-from keras_posenc.training.tasks.embedding_measures import distilled, ranked, scored
-from keras_posenc.training.tasks.finetune_task import (
+from keras_posenc.training.finetuning.embedding_losses import check_loss, loss_of
+from keras_posenc.training.finetuning.embedding_measures import distilled, ranked, scored
+from keras_posenc.training.finetuning.task import (
     FinetuneTask,
     check_finite,
     pooled,
     value_names,
 )
+from keras_posenc.training.matryoshka import check_dimensions
+from keras_posenc.training.metrics import unit_rows
+from keras_posenc.training.similarity_losses import InBatchAccuracy
 from keras_posenc.untrusted import quote
 
 SCORED = ["score"]
@@ -44,13 +45,39 @@ class Vector(typing.NamedTuple):
         return [f"{value:.6g}" for value in self.embedding]
 
 
-class Embedding(FinetuneTask):
+@dataclasses.dataclass(frozen=True, repr=False)
+class Embed(FinetuneTask):
     """Texts that belong together, with negatives or not; pairs with a score; or a query and its
     documents with a teacher's scores.
 
     The label names are what the texts are: `anchor`, `positive`, `negative`, the last with a number
     if there are several, and `scores` if there are those of a teacher; or `score`.
+
+    Args:
+        pooling: str. How the features of the tokens become those of a text. One of "mean", "cls",
+            "max", "last", "weighted_mean", "sqrt_mean".
+        loss: str. "multiple_negatives_ranking" of tuples of texts (InfoNCE with the texts of the
+            batch and hard negatives); "cosine_regression" or "cosent" of pairs with a score;
+            "margin_mse" or "listwise_kl" of documents with a teacher's scores. By default the first
+            that fits the documents. A number after a colon, as in "margin_mse:5", is the scale of
+            the cosines; otherwise it is 20.
+        matryoshka: list of int. Dimensions of vectors to train, such as [384, 256, 128, 64].
+            Vectors can then be shortened to these sizes.
+        query_prompt: str. A text in front of the first text of each tuple.
+        document_prompt: str. A text in front of the other texts, and after training in front of all
+            texts without another prompt.
+
+    Example:
+
+    >>> Embed(loss="cosent:10")
+    Embed(loss='cosent:10')
     """
+
+    pooling: str = "mean"
+    loss: str | None = None
+    matryoshka: list | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
 
     name = "embed"
     output_per_name = False
@@ -64,6 +91,22 @@ class Embedding(FinetuneTask):
     watched = ("accuracy",)
     needs_labels = False
     embeds = True
+
+    def __post_init__(self):
+        for name in ("query_prompt", "document_prompt"):
+            if not isinstance(value := getattr(self, name), (str, type(None))):
+                raise TypeError(f"`{name}` must be a str. Received: {quote(value)}")
+        if self.loss is not None:
+            check_loss(self.loss)
+        if self.matryoshka is not None:
+            check_dimensions("matryoshka", self.matryoshka)
+
+    @property
+    def prompts(self):
+        if self.query_prompt is None and self.document_prompt is None:
+            return {}
+        query, document = self.query_prompt or "", self.document_prompt or ""
+        return {"prompt": document, "prompts": {"query": query, "document": document}}
 
     def read_part(self, source, role, text=None, label=None):
         if isinstance(source, (list, tuple)) and not isinstance(source, FilePart):
@@ -124,8 +167,8 @@ class Embedding(FinetuneTask):
                     f"line has {', '.join(label_names)}."
                 )
 
-    def check_settings(self, recipe, label_names):
-        self.loss(label_names, recipe)
+    def check_settings(self, label_names):
+        self.make_loss(label_names)
 
     def targets(self, documents):
         if documents.labels[0] is not None:
@@ -149,18 +192,18 @@ class Embedding(FinetuneTask):
                 f"{batches.shapes}."
             )
 
-    def model(self, encoder, label_names, recipe):
-        return embedder(encoder, recipe.pooling)
+    def model(self, encoder, label_names):
+        return embedder(encoder, self.pooling)
 
     def trained(self, model, label_names):
         return similarity(
             model, 2 if label_names == SCORED else len(label_names) - (label_names[-1] == TEACHER)
         )
 
-    def loss(self, label_names, recipe):
+    def make_loss(self, label_names):
         kind = "groups with a teacher's scores" if label_names[-1] == TEACHER else "groups"
         kind = "pairs with a score" if label_names == SCORED else kind
-        return loss_of(kind, recipe.loss, recipe.matryoshka)
+        return loss_of(kind, self.loss, self.matryoshka)
 
     def metrics(self, label_names):
         return [] if _has_scores(label_names) else [InBatchAccuracy()]

@@ -1,0 +1,120 @@
+"""What options are read as, from the text of the shell, and the groups of them in --help."""
+
+import argparse
+
+# Title -> the options of a group in --help, in this order; the others are in "options".
+GROUPS = {
+    "texts": (
+        "text",
+        "label",
+        "validation",
+        "test",
+        "texts",
+        "file",
+        "question",
+        "corpus",
+        "cache",
+    ),
+    "checkpoint": ("config", "tokenizer", "model", "ignore"),
+    "task": (
+        *("task", "pooling", "head_dropout", "class_weight", "stride", "loss", "matryoshka"),
+        *("query_prompt", "document_prompt", "objective", "masked", "whole_words", "max_ngram"),
+        *("keep", "names", "language"),
+    ),
+    "length": (
+        *("max_length", "train_length", "lengths", "longer", "chunks", "late", "overlap"),
+        *("extension", "stretch", "alpha", "kept_rows", "stretch_first", "log_n", "local"),
+        "global_every",
+    ),
+    "training": (
+        *("epochs", "steps", "token_budget", "pack", "dropout_rate", "attention_dropout_rate"),
+        *("lora_rank", "freeze", "metrics", "seed"),
+    ),
+    "optimizer": (
+        *("optimizer", "learning_rate", "schedule", "warmup", "weight_decay", "clip", "use_ema"),
+        "layer_decay",
+    ),
+}
+FEWEST = 12  # options from which on they are in groups
+
+
+def number_or_none(text):
+    """1.5 -> 1.5, none -> None."""
+    try:
+        return None if text.lower() == "none" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"give a number, or none, not {text!r}") from None
+
+
+def numbers(text):
+    """64,128 -> [64, 128]."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give numbers with commas between, such as 64,128, not {text!r}"
+        ) from None
+
+
+def columns(text):
+    """a,b -> ("a", "b")."""
+    names = tuple(text.split(","))
+    return names if len(names) > 1 else text
+
+
+def stages(text):
+    """512x3,1536x1 -> [(512, 3), (1536, 1)]."""
+    try:
+        pairs = [stage.split("x") for stage in text.split(",")]
+        return [(int(length), int(epochs)) for length, epochs in pairs]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give stages as LENGTHxEPOCHS, such as 512x3,1536x1, not {text!r}"
+        ) from None
+
+
+def share_or_path(text):
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def ranges(text):
+    """The integers in a list of numbers and ranges, such as 50,100 or 4-64:2."""
+    try:
+        lengths = []
+        for part in text.split(","):
+            ends, _, step = part.partition(":")
+            first, dash, last = ends.partition("-")
+            lengths += range(int(first), int(last if dash else first) + 1, int(step or 1))
+        return lengths
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give lengths such as 64, 50,100,200, 1-40 or, every second, 4-64:2, not {text!r}"
+        ) from None
+
+
+def class_weight(text):
+    """spam=2,ham=0.5 -> {"spam": 2.0, "ham": 0.5}; balanced stays."""
+    if text == "balanced":
+        return text
+    try:
+        pairs = [part.rpartition("=") for part in text.split(",")]
+        return {name: float(weight) for name, _, weight in pairs}
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"give balanced, or weights as LABEL=X,LABEL=X, not {text!r}"
+        ) from None
+
+
+def device_count(text):
+    """4 -> 4; all stays."""
+    if text == "all" or text.isdecimal():
+        return text if text == "all" else int(text)
+    raise argparse.ArgumentTypeError(f"give a number of devices, or all, not {text!r}")
+
+
+def frozen(text):
+    """6 -> 6; other names stay."""
+    return int(text) if text.isdecimal() else text

@@ -1,0 +1,1 @@
+"""Fine-tuning: a file per task, with its documents, head, loss, metrics and settings."""

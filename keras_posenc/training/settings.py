@@ -1,0 +1,96 @@
+"""Settings that belong together, as values; and the arguments that they replaced in version 0.5."""
+
+import dataclasses
+import functools
+import inspect
+import typing
+import warnings
+
+from keras_posenc.extension import FORMER, former_extension
+
+
+class Settings:
+    """A frozen dataclass whose `repr` shows the first field and what differs from the defaults."""
+
+    def __repr__(self):
+        values = [(field, getattr(self, field.name)) for field in dataclasses.fields(self)]
+        shown = [f"{f.name}={value!r}" for f, value in values if value != f.default]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Former(typing.NamedTuple):
+    """Arguments that one argument replaced.
+
+    Attributes:
+        names: tuple of str. The arguments as they were.
+        value: function of the new argument (None if it is not given) and a dict of the former ones,
+            which returns the new argument.
+    """
+
+    names: tuple
+    value: typing.Callable
+
+
+def renamed(name):
+    """The `Former` of an argument that had another name."""
+
+    def value(current, given):
+        return _alone(current, given) or given[name]
+
+    return Former((name,), value)
+
+
+def _alone(current, given):
+    """Refuses an argument beside the one that replaced it."""
+    if current is not None:
+        raise TypeError(
+            f"{_listed(given)}: the argument that replaced it is given, too ({current!r}); leave "
+            "the former one out."
+        )
+
+
+def former_settings(extension=None, **owners):
+    """A decorator for functions that still take the arguments which they had until version 0.4.
+
+    A call with such arguments has one warning, which has the new arguments.
+
+    Args:
+        extension: str or None. The default of `extension`, if the function had its parts.
+        **owners: `Former` by the name of the new argument.
+    """
+    if extension is not None:
+        owners["extension"] = Former(
+            FORMER, lambda now, given: _alone(now, given) or former_extension(given, extension)
+        )
+
+    def decorate(function):
+        positional = list(inspect.signature(function).parameters)
+
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            new, former = {}, []
+            for name, (names, value) in owners.items():
+                given = {each: kwargs.pop(each) for each in names if each in kwargs}
+                if given:
+                    kwargs |= dict(zip(positional, args, strict=False))
+                    args = ()
+                    new[name] = value(kwargs.get(name), given)
+                    former += given
+            if former:
+                shown = ", ".join(f"{name}={value!r}" for name, value in new.items())
+                warnings.warn(
+                    f"{function.__qualname__}: give {shown} in place of {_listed(former)}, which "
+                    f"work{'s' * (len(former) == 1)} until version 0.7.",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+            return function(*args, **kwargs | new)
+
+        return call
+
+    return decorate
+
+
+def _listed(names):
+    names = [f"`{name}`" for name in names]
+    return ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
