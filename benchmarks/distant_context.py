@@ -60,6 +60,7 @@ STRETCHES = {STRETCHED: STRETCH, STRETCHED_LOG_N: {**STRETCH, "log_n": TRAINED}}
 COMPARED = {
     "gain over windows": (STRETCHED, WINDOWS),
     "gain over windows, both with log-n": (STRETCHED_LOG_N, WINDOWS_LOG_N),
+    "gain by `contextualize` over windows": (CONTEXTUAL, WINDOWS),
 }
 # Ways that read windows -> the arguments of the encoder.
 WINDOWED = {WINDOWS: {}, WINDOWS_LOG_N: {"encodings": [LOG_N]}}

@@ -59,21 +59,48 @@ def below(axes):
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), borderaxespad=0)
 
 
+# Where the name stands -> the title of a panel.
+PLACES = {
+    "opening": "The name is in the first sentence",
+    "inside": "The name is inside the document",
+}
+ASKED = (
+    "Query: \u201cWhat is Ada afraid of?\u201d   Answer: \u201cShe is afraid of thunder.\u201d, "
+    "far behind the name"
+)
+
+
 @styled
 def distance(figure):
     """Whether the right sentence is found first, by the distance back to the name it is about."""
-    study, search = map(blocks.benchmark, ("distant_context", "library_search"))
+    study = blocks.benchmark("distant_context")
     rows = json.loads((ROOT / "benchmarks" / "results" / "distant_context.json").read_text("utf-8"))
+    looks = {
+        study.CONTEXTUAL: ("after contextual training", COLOURS[0], "-", 3),
+        study.FIRST: ("first sentence prepended", "#767676", "-", 1.2),
+        study.WINDOWS: ("before: 512-token windows", COLOURS[1], "--", 2),
+    }
     panels = figure.subplots(1, 2, sharey=True)
-    titles = {"opening": "name in the first sentence", "inside": "name inside the document"}
-    for axes, (place, title) in zip(panels, titles.items(), strict=True):
-        ways = [study.ALONE, study.FIRST, study.WINDOWS, study.STRETCHED_LOG_N, study.CONTEXTUAL]
-        found = study.by_distance(rows, place, ways)
-        search.draw_recall(axes, found)
-        axes.set_title(title)
+    for axes, (place, title) in zip(panels, PLACES.items(), strict=True):
+        found = study.by_distance(rows, place, [study.FIRST, study.WINDOWS, study.CONTEXTUAL])
+        for way, columns in found.items():
+            label, colour, line, width = looks[way]
+            at = [column["tokens"] for column in columns.values()]
+            top1 = [column["top1"] for column in columns.values()]
+            mean, half = (np.array(list(map(of, top1))) for of in (np.mean, study.half_width))
+            axes.plot(at, mean, line, color=colour, linewidth=width, marker="o", label=label)
+            low, high = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
+            axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
+        axes.axhline(100 / 16, color="#333333", linestyle=":", linewidth=1, label="chance")
+        axes.set_xscale("log", base=2)
+        ticks = [200, 400, 800, 1600, 3700] if place == "opening" else [200, 400, 800, 1600]
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set(title=title, xlabel="tokens back to the name", ylim=(0, 103))
     panels[0].set_ylabel("right sentence first (%)")
+    figure.suptitle(ASKED, fontsize="medium")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=2)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
 
 
 # Ways of distant_facts.json -> names in the picture.

@@ -9,6 +9,7 @@ from keras_posenc.analysis.page import details, escaped, picture, section, table
 from keras_posenc.analysis.run_files import ORIGIN, read_metrics, read_recipe
 from keras_posenc.training.contextual.summary import WAYS
 
+LEAST = 0.95  # rank correlation with the original, below which sentences have changed places
 ROW = {"tokens": e.count, **dict.fromkeys(WAYS, e.score)}
 EXAMPLE = {
     "query": e.text,
@@ -71,7 +72,7 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
     heads = ["tokens back to the name", *WAYS.values()]
     rows = [[f"{row['tokens']:,}", *(f"{row[way]:.0%}" for way in WAYS)] for row in found]
     body = [
-        f"<p class=verdict>{escaped(_verdict(report))}</p>",
+        f"<p class=verdict>{escaped(verdict(report))}</p>",
         section(
             "Passages found by a name far before them",
             picture(draw, "Passages found first, by the distance back to the name.")
@@ -90,23 +91,25 @@ def write_contextual_report(directory, path=None, title="Contextual training rep
     return path
 
 
-def _verdict(report):
-    """Good where passages are found beyond windows; bad where single sentences changed places."""
+def verdict(report):
+    """What was found far from the name, before and after, and what it cost; then a remedy, if one
+    is needed."""
     far = [row for row in report["found"] if row["tokens"] > 512] or report["found"]
     windows, trained = (sum(row[way] for row in far) / len(far) for way in ("windows", "trained"))
     similarity = report["sentences"]["similarity"]
-    words = (
-        f"{trained:.0%} of the passages are found by a name more than a window before them, and "
-        f"{windows:.0%} by the original encoder in windows. The similarities of single sentences "
-        f"correlate by {similarity:.3f} with the original"
+    what = "name more than a window" if far[0]["tokens"] > 512 else "distant name"
+    found = (
+        f"By a {what} before them, {trained:.0%} of the passages are found after training, and "
+        f"{windows:.0%} by the original encoder in windows; chance is {report['chance']:.0%}. "
     )
     if not report["losses"]:
-        return f"Not trained: {words}."
+        return f"Nothing was trained. {found}".strip()
+    cost = f"Similarities of single sentences correlate by {similarity:.3f} with the original"
     if trained <= windows:
-        return f"Bad: {words}. Train on more texts or for more steps."
-    if similarity < 0.95:
-        return f"Mixed: {words}. Train for fewer steps or with a smaller learning rate."
-    return f"Good: {words}."
+        return f"{found}{cost}. Training brought nothing: give more texts or more steps."
+    if similarity < LEAST:
+        return f"{found}{cost}, below {LEAST}: take fewer steps or a smaller learning rate."
+    return f"{found}{cost}."
 
 
 def _examples(report):

@@ -1,6 +1,7 @@
 """Contextual training: names and words, counterfactual copies, the loss, and a whole run."""
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ from conftest import TINY_CONFIG
 from keras import ops
 
 from keras_posenc import Tokenizer, build_transformer_model, save_checkpoint
+from keras_posenc.analysis.contextual import verdict as verdict_of
 from keras_posenc.retrieval import embed_spans, open_embedder
 from keras_posenc.training import LANGUAGES, contextual_summary, contextualize, progress, runs
 from keras_posenc.training.contextual.batches import CopyBatches
@@ -16,6 +18,7 @@ from keras_posenc.training.contextual.copies import COPIES, PASSAGES, Corpus
 from keras_posenc.training.contextual.measure import Measure, cases
 from keras_posenc.training.contextual.model import ContextualModel
 from keras_posenc.training.contextual.names import name_pattern, names_in, without_name
+from keras_posenc.training.contextual.prompted import Prompted
 from keras_posenc.training.contextual.pronouns import language_of
 from keras_posenc.training.contextual.sentences import sentences_of
 from keras_posenc.training.contextual.words import words_in
@@ -185,6 +188,37 @@ def test_the_arrays_of_a_step_have_the_passages_in_their_places(small, corpus):
     assert 1 in jumps and len(jumps) > 5
 
 
+def test_the_prompt_of_documents_stands_before_all_that_is_read(small, tmp_path, corpus):
+    tokenizer = Prompted(Tokenizer(small), "we met ")
+    prefix = [token for part in Tokenizer(small).contents(["we met"]) for token in part]
+    rng = np.random.default_rng(0)
+    batch = CopyBatches(tokenizer, 128, 700, skips=True, window=64)(corpus.draw(rng), rng)
+    rows = batch.inputs["token_ids"], batch.inputs["alone_ids"], batch.named_ids
+    for ids in rows:
+        ids = ids[ids[:, 0] != tokenizer.pad_id]
+        assert len(ids) and (ids[:, 1:3] == prefix).all()
+    # A run reads the directory's prompt, and keeps it.
+    prompted = tmp_path / "prompted"
+    shutil.copytree(small, prompted)
+    prompts = json.dumps({"prompts": {"query": "we", "passage": "we met "}})
+    (prompted / "config_sentence_transformers.json").write_text(prompts)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(kinds.items())
+    ]
+    (prompted / "1_Pooling").mkdir()
+    (prompted / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    (prompted / "modules.json").write_text(json.dumps(modules))
+    settings = {**SHORT, "steps": 1, "test": TEXTS}
+    losses = [
+        contextualize(source, TEXTS, tmp_path / name, **settings)[1]["losses"]
+        for name, source in (("with", prompted), ("without", small))
+    ]
+    assert losses[0] != losses[1]
+    assert open_embedder(tmp_path / "with", prompt="passage").prompt == "we met "
+
+
 def reference_loss(found, alone, near, y, temperature=0.05):
     """The loss by its formula, in float64."""
 
@@ -239,9 +273,11 @@ def test_the_loss_is_its_formula(small):
         assert (abs(other - float(loss)) < 1e-4) == same
 
 
-def test_a_passage_has_the_vector_of_late_chunking(small, corpus):
-    """What is trained and measured is what `embed_spans` gives."""
-    encoder, tokenizer = build_transformer_model(small, hierarchical_position=0.2), Tokenizer(small)
+@pytest.mark.parametrize("prompt", ["", "near people: "])
+def test_a_passage_has_the_vector_of_late_chunking(small, corpus, prompt):
+    """What is trained and measured is what `embed_spans` gives, also behind a prompt."""
+    encoder = build_transformer_model(small, hierarchical_position=0.2)
+    tokenizer = Prompted(Tokenizer(small), prompt)
     measure = Measure([], [], Reader(encoder, tokenizer, 64), encoder, tokenizer, 512)
     (case, *_) = cases(corpus, [60], 0, 500)
     vectors = measure._in_context(measure._student_features)(case)[0]
@@ -250,7 +286,7 @@ def test_a_passage_has_the_vector_of_late_chunking(small, corpus):
         text = f"{text} {sentence}".lstrip()
         if number in case.passages:
             spans.append((len(text) - len(sentence), len(text)))
-    model = open_embedder(small, max_length=512, alpha=0.2)
+    model = open_embedder(small, max_length=512, alpha=0.2, prompt=prompt)
     found = embed_spans(model, [text], [spans[:-1]], verbose=0).vectors
     expected = vectors[: len(found)] / np.linalg.norm(vectors[: len(found)], axis=-1, keepdims=True)
     found = found / np.linalg.norm(found, axis=-1, keepdims=True)
@@ -275,7 +311,8 @@ def test_a_run_gives_an_embedder_that_reads_further(small, tmp_path, capsys):
     # The first loss is about that of guessing: log of the passages, and of vectors that differ.
     assert json.loads((out / "metrics.json").read_text())["found"] == report["found"]
     assert report["found"][0].keys() == {"tokens", "windows", "first_sentence", "trained"}
-    assert 350 < report["found"][0]["tokens"] <= 400
+    # Whole sentences fill the distance.
+    assert 340 < report["found"][0]["tokens"] <= 400
     assert -1 <= report["sentences"]["similarity"] <= 1
     assert "tokens back to the name" in contextual_summary(report)
     model = open_embedder(out, max_length=700)
@@ -300,6 +337,26 @@ def test_passages_learn_the_name_far_before_them(small, corpus):
     }
     losses = [float(np.ravel(model.train_on_batch(batch.inputs, targets))[0]) for _ in range(60)]
     assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("losses", "trained", "similarity", "words"),
+    [
+        ([], 0.2, 1.0, "Nothing was trained. By a name more than a window before them, 20% of"),
+        ([1.0], 0.9, 0.99, "90% of the passages are found after training, and 20% by the original"),
+        ([1.0], 0.9, 0.9, "0.900 with the original, below 0.95: take fewer steps"),
+        ([1.0], 0.2, 0.99, "Training brought nothing: give more texts or more steps."),
+    ],
+)
+def test_the_report_says_what_was_found_and_what_it_cost(losses, trained, similarity, words):
+    rows = [{"tokens": t, "windows": 0.2, "trained": trained} for t in (400, 800)]
+    report = {"found": rows, "losses": losses, "chance": 0.25}
+    report["sentences"] = {"similarity": similarity}
+    found = verdict_of(report)
+    assert words in found and "chance is 25%" in found
+    rows[1]["tokens"] = 410
+    assert "By a distant name" in verdict_of(report)
 
 
 @pytest.mark.once

@@ -7,7 +7,7 @@ import numpy as np
 from keras_posenc.training.contextual.copies import COPIES, PASSAGE, PASSAGES
 from keras_posenc.training.stretching.windows import first_token
 
-ALONE = PASSAGE + 32  # tokens of a passage that is read alone, with its name and special tokens
+ALONE = PASSAGE + 8  # tokens of a passage that is read alone, with its name
 STEP = 256  # lengths of copies are multiples of it, so that few programs are compiled
 
 
@@ -47,7 +47,8 @@ class CopyBatches:
     def __init__(self, tokenizer, length, positions, skips, window=512):
         self.tokenizer, self.length = tokenizer, length
         self.positions, self.skips = positions, skips
-        self.before, self.alone = first_token(tokenizer), min(ALONE, window)
+        self.before = first_token(tokenizer)
+        self.alone = min(ALONE + tokenizer.special_tokens(), window)
 
     def __call__(self, copies, rng):
         """Makes the arrays of a step; `rng` draws the jump of the positions."""

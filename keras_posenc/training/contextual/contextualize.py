@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from keras_posenc import backend, checks
+from keras_posenc.checkpoints.model_settings import prompt_of_side, read_prompts
 from keras_posenc.checkpoints.sentence_transformers import (
     read_modules,
     read_pooling,
@@ -19,6 +20,7 @@ from keras_posenc.models.factory import build_transformer_model
 from keras_posenc.text import Texts
 from keras_posenc.text.files import read_long_texts
 from keras_posenc.training.contextual.copies import Corpus
+from keras_posenc.training.contextual.prompted import Prompted
 from keras_posenc.training.contextual.pronouns import LANGUAGES, language_of
 from keras_posenc.training.contextual.recipe import ContextualRecipe
 from keras_posenc.training.contextual.training import ContextualTraining
@@ -84,7 +86,8 @@ def contextualize(
     (`ContextualModel` has the loss). In other steps, a word that is frequent in one text and rare
     in the others takes the place of the name, and is left out of the passages. That needs no
     pronouns, and works in every language. Two further terms keep the features of near context and
-    of texts that are read alone, so queries stay where they were.
+    of texts that are read alone, so queries stay where they were. The directory's prompt of
+    documents, if it has one, stands before all that is read.
 
     The same call resumes an interrupted run from its last state. If the run is complete, the call
     returns immediately.
@@ -170,7 +173,8 @@ def contextualize(
         chosen["names"] = 0.0 if language is None else NAMES
     recipe = ContextualRecipe.of(arguments, checkpoint=str(checkpoint), **chosen)
     recipe.options(old)
-    tokenizer = source.read_tokenizer(old)
+    prompt = prompt_of_side(*read_prompts(checkpoint), "document")
+    tokenizer = Prompted(source.read_tokenizer(old), prompt)
     corpora = [_corpus(each, what, tokenizer, recipe)
                for each, what in ((train, "train"), (held_out, "measure"))]  # fmt: skip
     files = sentence_transformers_files(checkpoint, max_length)

@@ -158,7 +158,8 @@ class Measure:
             for sentences in case.texts:
                 pieces = [list(ids) for ids in self.tokenizer.contents(sentences)]
                 ends = self.before + np.cumsum([len(piece) for piece in pieces])
-                read = features(np.concatenate(pieces).astype("int32"))
+                first = case.passages[0]
+                read = features(np.concatenate(pieces).astype("int32"), ends[first - 1])
                 spans = [slice(ends[i] - len(pieces[i]), ends[i]) for i in case.passages]
                 found.append([read[span].mean(axis=0) for span in spans])
             return np.array(found)
@@ -174,10 +175,14 @@ class Measure:
         found = self.teacher_vectors(texts)
         return found.reshape(len(case.texts), len(case.passages), -1)
 
-    def _teacher_features(self, text):
-        return self.teacher(text)
+    def _teacher_features(self, text, start):
+        """Features in windows, of what stands in the windows of the passages, which begin at
+        `start`."""
+        skipped = max(0, start - self.before - self.teacher.hop)
+        read = self.teacher(text[skipped:])
+        return np.concatenate([np.zeros((skipped, read.shape[-1]), read.dtype), read])
 
-    def _student_features(self, text):
+    def _student_features(self, text, _):
         row = self.tokenizer.assemble(text.tolist())[0]
         length = min(self.longest, -(-len(row) // STEP) * STEP)
         ids = np.full((1, length), self.tokenizer.pad_id, "int32")

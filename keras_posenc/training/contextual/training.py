@@ -27,7 +27,7 @@ class ContextualTraining:
         recipe: `ContextualRecipe`.
         source: `Source` of the teacher.
         old: `Config` of the teacher.
-        tokenizer: `Tokenizer`.
+        tokenizer: `Prompted`.
         corpus, held_out: `Corpus` of the texts to train and to measure on.
         other_files: dict path -> bytes, files to save with the checkpoint.
     """
@@ -167,4 +167,4 @@ class ContextualTraining:
 
     def save(self, folder):
         """Writes the checkpoint and what belongs to it."""
-        self.pair.save(folder, self.recipe.max_length, self.tokenizer, self.other_files)
+        self.pair.save(folder, self.recipe.max_length, self.tokenizer.tokenizer, self.other_files)
